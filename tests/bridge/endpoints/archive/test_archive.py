@@ -123,7 +123,7 @@ async def written_to(target: ArchiveTarget, messages: Sequence[Message], queue: 
 
 
 @on_a_loop
-async def test_a_message_has_all_that_it_had(tmp_path: Path) -> None:
+async def test_an_archived_message_has_all_its_parts(tmp_path: Path) -> None:
     headers = {"a": Typed("short", 1), "CC": ["other"], "b": 1.5, "n": {"x": [None, True]}}
     message = Message(
         "ex\udcff", "k\0.\udc80", headers, {"delivery_mode": 2, "priority": 0, "message_id": "m"}, b"\0\xff"
@@ -148,9 +148,7 @@ async def test_a_message_has_all_that_it_had(tmp_path: Path) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(any_tables, any_properties)
-def test_the_rows_of_a_spool_are_those_that_the_messages_make(
-    headers: dict[str, Any], properties: dict[str, Any]
-) -> None:
+def test_rows_of_a_spool_equal_those_made_of_the_messages(headers: dict[str, Any], properties: dict[str, Any]) -> None:
     message = message_of("e", "k", ContentHeader.of(headers, properties), b"body")
     rows = Rows("somewhere")
     try:
@@ -164,7 +162,9 @@ def test_the_rows_of_a_spool_are_those_that_the_messages_make(
 
 @settings(deadline=None, max_examples=60)
 @given(any_tables, any_properties)
-def test_what_comes_out_of_rows_is_sent_as_it_came_in(headers: dict[str, Any], properties: dict[str, Any]) -> None:
+def test_a_message_restored_from_its_row_equals_the_original(
+    headers: dict[str, Any], properties: dict[str, Any]
+) -> None:
     content = ContentHeader.of(headers or None, properties)
     message = message_of("e", "k", content, b"body")
     outgoing = Outgoing(message, Delivery(message), "queue")
@@ -222,7 +222,7 @@ def test_a_queue_of_any_name_is_a_folder_of_one_name() -> None:
 
 
 @on_a_loop
-async def test_it_can_be_audited_while_it_grows(tmp_path: Path) -> None:
+async def test_an_archive_can_be_audited_while_it_grows(tmp_path: Path) -> None:
     target = ArchiveTarget("a", tmp_path, {"queue": ""}, rotate_seconds=0.5)
     told = Told()
     await target.open(told)
@@ -291,7 +291,7 @@ def test_a_tail_that_is_torn_anywhere_is_dropped_and_all_before_it_is_there(tmp_
             assert [record.message.headers["n"] for record in records_in(folder)] == list(range(expected))
 
 
-def test_damage_in_the_midst_loses_no_other_batch_and_keeps_the_spool(tmp_path: Path) -> None:
+def test_damage_in_the_middle_loses_no_other_batch_and_keeps_the_spool(tmp_path: Path) -> None:
     spool = spool_of(tmp_path, numbered(30))
     spool.close()
     data = bytearray(spool.path.read_bytes())
@@ -304,7 +304,7 @@ def test_damage_in_the_midst_loses_no_other_batch_and_keeps_the_spool(tmp_path: 
     assert [path.name[:9] for path in tmp_path.glob(".*")] == [".damaged-"]
 
 
-def test_a_crash_between_naming_the_parts_and_removing_the_spool_doubles_nothing(tmp_path: Path) -> None:
+def test_a_crash_between_naming_the_parts_and_removing_the_spool_duplicates_nothing(tmp_path: Path) -> None:
     spool = spool_of(tmp_path, numbered(30))
     spool.close()
     data = spool.path.read_bytes()
@@ -318,7 +318,7 @@ def test_a_crash_between_naming_the_parts_and_removing_the_spool_doubles_nothing
     assert not hidden_in(tmp_path)
 
 
-def test_a_spool_that_is_somebodys_is_left_alone(tmp_path: Path) -> None:
+def test_a_spool_that_has_an_owner_is_left_alone(tmp_path: Path) -> None:
     spool = spool_of(tmp_path, numbered(3))
     assert lock_spool(spool.path) is None
     assert rotate(spool.path) is None
@@ -361,7 +361,7 @@ asyncio.run(main())
 """
 
 
-def test_what_was_confirmed_is_there_after_kill_9_and_once(tmp_path: Path) -> None:
+def test_confirmed_messages_are_there_once_after_kill_9(tmp_path: Path) -> None:
     confirmed: list[int] = []
     for turn in range(3):
         process = subprocess.Popen(
@@ -382,7 +382,7 @@ def test_what_was_confirmed_is_there_after_kill_9_and_once(tmp_path: Path) -> No
 
 
 @on_a_loop
-async def test_two_writers_of_one_folder_do_not_meet(tmp_path: Path) -> None:
+async def test_two_writers_of_one_folder_do_not_disturb_each_other(tmp_path: Path) -> None:
     targets = [ArchiveTarget(name, tmp_path, {"queue": ""}, rotate_bytes=5_000) for name in "ab"]
     tolds = [Told(), Told()]
     for target, told in zip(targets, tolds, strict=True):
@@ -450,7 +450,7 @@ async def test_a_full_disk_is_a_lost_connection_and_nothing_is_lost(
 
 
 @on_a_loop
-async def test_a_sync_that_failed_is_not_believed_when_it_goes_well_later(
+async def test_a_sync_that_succeeds_after_a_failed_one_is_not_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sync, fail = os.fdatasync, [True]
@@ -487,7 +487,7 @@ async def test_while_parts_cannot_be_made_the_target_is_not_open_and_the_spool_s
 
 
 @on_a_loop
-async def test_a_file_in_the_place_of_the_folder_is_told(tmp_path: Path) -> None:
+async def test_a_file_where_the_folder_should_be_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(Disconnected, match="there is a file"):
@@ -513,7 +513,7 @@ async def replayed(source: ArchiveSource) -> list[Delivery]:
 
 
 @on_a_loop
-async def test_what_was_archived_is_replayed_as_it_was(tmp_path: Path) -> None:
+async def test_archived_messages_are_replayed_unchanged(tmp_path: Path) -> None:
     messages = numbered(100)
     await written_to(ArchiveTarget("a", tmp_path / "a", {"queue": ""}), messages)
     found = [delivery.message for delivery in await replayed(ArchiveSource("r", str(tmp_path / "a"), None))]
@@ -524,7 +524,7 @@ async def test_what_was_archived_is_replayed_as_it_was(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_a_replay_ends_and_a_second_one_has_only_what_came_since(tmp_path: Path) -> None:
+async def test_a_second_replay_has_only_messages_that_came_since_the_first(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     archive.mkdir()
     write_part(archive / "a", numbered(10))
@@ -598,7 +598,7 @@ async def test_records_that_cannot_be_read_or_have_no_body_are_left_out_and_coun
 
 
 @on_a_loop
-async def test_what_is_no_archive_is_told(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_archive_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Disconnected, match="no such file"):
         await ArchiveSource("r", str(tmp_path / "none"), None).open()
     (tmp_path / "state").write_text("[]")
@@ -610,7 +610,7 @@ async def test_what_is_no_archive_is_told(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_a_replay_through_a_pump_into_an_archive_is_the_archive(tmp_path: Path) -> None:
+async def test_a_replay_through_a_pump_into_an_archive_equals_the_archive(tmp_path: Path) -> None:
     first = tmp_path / "first"
     first.mkdir()
     write_part(first / "a", numbered(1_000))

@@ -60,7 +60,7 @@ def outgoing_of(message: Message, **known: Any) -> Outgoing:
 
 
 @pytest.mark.parametrize("odd", [2**63, 1_763_800_000_000_000 * 1_000_000, -(2**63) - 1, 2**80])
-def test_a_time_or_position_of_more_than_64_bits_is_unknown_and_its_message_is_there(odd: int) -> None:
+def test_a_message_whose_time_or_position_has_more_than_64_bits_is_archived(odd: int) -> None:
     messages = numbered(3)
     outgoing = [outgoing_of(messages[0], time=NOON, position=1), outgoing_of(messages[1], time=odd, position=odd)]
     outgoing.append(outgoing_of(messages[2], time=NOON + 1, position=2))
@@ -71,7 +71,7 @@ def test_a_time_or_position_of_more_than_64_bits_is_unknown_and_its_message_is_t
 
 
 @on_a_loop
-async def test_a_timestamp_in_microseconds_holds_nothing_up(tmp_path: Path) -> None:
+async def test_a_message_with_a_timestamp_in_microseconds_does_not_hold_up_others(tmp_path: Path) -> None:
     stamp = Typed("timestamp", 1_763_800_000_000_000)
     messages = [Message("in", "key.1", {}, {"timestamp": stamp} if n == 1 else {}, b"%d" % n) for n in range(4)]
     source = MemorySource(messages)
@@ -120,7 +120,7 @@ def test_a_message_that_cannot_be_written_is_refused_alone(monkeypatch: pytest.M
     assert made.batch.num_rows == 17
 
 
-def test_too_little_memory_is_no_message_s_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_memory_error_is_not_blamed_on_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: Message) -> ContentHeader:
         raise MemoryError
 
@@ -134,7 +134,7 @@ def test_too_little_memory_is_no_message_s_fault(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("error", [RuntimeError("broken"), OSError(5, "Input/output error"), MemoryError()])
 @on_a_loop
-async def test_whatever_ends_the_writing_is_a_lost_connection(
+async def test_any_error_that_ends_the_writing_is_a_lost_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def fail(*_: object) -> None:
@@ -151,7 +151,7 @@ async def test_whatever_ends_the_writing_is_a_lost_connection(
 
 
 @on_a_loop
-async def test_whatever_ends_the_making_of_parts_is_a_lost_connection_and_nothing_is_lost(
+async def test_any_error_that_ends_the_making_of_parts_is_a_lost_connection_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
@@ -182,14 +182,14 @@ def archived(message: Message) -> Record:
 @pytest.mark.parametrize(
     "forged", [b"", b"\x20", b"\x80\0\x05ab", ContentHeader.of({"tenant": "victim"}, {"user_id": "admin"}).raw]
 )
-def test_a_header_with_the_name_of_ours_forges_nothing(forged: bytes) -> None:
+def test_a_header_named_as_the_raw_header_forges_nothing(forged: bytes) -> None:
     message = Message("e", "k", {RAW_HEADER: forged, "tenant": "attacker"}, {"user_id": "attacker"}, b"body")
     again = restore_message(archived(message).message)
     assert dict(again.headers) == {RAW_HEADER: forged, "tenant": "attacker"}
     assert again.properties["user_id"] == "attacker"
 
 
-def test_what_is_kept_as_bytes_stands_where_no_publisher_writes() -> None:
+def test_the_bytes_of_a_header_are_where_no_publisher_can_write() -> None:
     content = ContentHeader(b"\x20\0\0\0\0\x05\x01aZzz")
     record = archived(message_of("e", "k", content, b"body"))
     assert record.message.properties == {RAW_HEADER: content.raw}
@@ -197,7 +197,7 @@ def test_what_is_kept_as_bytes_stands_where_no_publisher_writes() -> None:
 
 
 @on_a_loop
-async def test_a_forged_header_poisons_no_replay(tmp_path: Path) -> None:
+async def test_a_forged_header_does_not_stop_a_replay(tmp_path: Path) -> None:
     messages = [*numbered(2), Message("in", "k", {RAW_HEADER: b""}, {}, b"2")]
     await written_to(ArchiveTarget("a", tmp_path, {"queue": ""}), messages)
     found = await replayed(ArchiveSource("r", str(tmp_path), None))
@@ -205,7 +205,7 @@ async def test_a_forged_header_poisons_no_replay(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_an_archive_of_before_is_replayed_as_it_shows_itself(tmp_path: Path) -> None:
+async def test_an_older_archive_is_replayed_with_the_headers_it_shows(tmp_path: Path) -> None:
     raw = ContentHeader.of({"CC": "no array"}, {"message_id": "m"}).raw
     write_part(tmp_path / "a", [Message("e", "k", {"hashstar-reason": "why", RAW_HEADER: raw}, {}, b"body")])
     [delivery] = await replayed(ArchiveSource("r", str(tmp_path / "a"), None))
@@ -214,7 +214,7 @@ async def test_an_archive_of_before_is_replayed_as_it_shows_itself(tmp_path: Pat
 
 @pytest.mark.parametrize("error", [None, *ODD_ERRORS], ids=lambda error: type(error).__name__)
 @on_a_loop
-async def test_a_record_that_cannot_be_restored_is_counted_and_the_others_are_given(
+async def test_a_record_that_cannot_be_restored_is_counted_and_the_others_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception | None
 ) -> None:
     write_part(
@@ -235,7 +235,7 @@ async def test_a_record_that_cannot_be_restored_is_counted_and_the_others_are_gi
 
 
 @on_a_loop
-async def test_a_message_whose_header_is_malformed_is_given_with_the_identity_of_its_row(tmp_path: Path) -> None:
+async def test_a_message_with_a_malformed_header_is_read_with_the_identity_of_its_row(tmp_path: Path) -> None:
     content = ContentHeader(b"\x20\0\0\0\xff\xff")
     message = message_of("e", "k", content, b"body")
     target, told = ArchiveTarget("a", tmp_path, {"queue": ""}), Told()
@@ -261,7 +261,7 @@ def bad_spool(folder: Path) -> Path:
 
 
 @on_a_loop
-async def test_a_bad_spool_is_logged_and_keeps_no_other_from_becoming_parts(
+async def test_a_bad_spool_is_logged_and_the_others_become_parts(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     spool_of(tmp_path, numbered(3)).close()
@@ -275,7 +275,9 @@ async def test_a_bad_spool_is_logged_and_keeps_no_other_from_becoming_parts(
 
 
 @on_a_loop
-async def test_a_bad_spool_of_its_own_stops_no_target(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_bad_spool_does_not_stop_the_target_that_wrote_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     target = ArchiveTarget("a", tmp_path, {"bad": "x" * 256, "good": ""}, rotate_bytes=1, gather_seconds=0)
     told = Told()
     await target.open(told)
@@ -330,7 +332,7 @@ HARMS = [move, move_parent, replace_by_file, shutil.rmtree, remove_spool, rename
     ],
 )
 @on_a_loop
-async def test_what_was_confirmed_is_in_an_archive_whatever_is_moved_or_removed(
+async def test_confirmed_messages_are_in_an_archive_whatever_is_moved_or_removed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, harm: Callable[[Path], None], when: str
 ) -> None:
     root = tmp_path / "parent" / "archive"
@@ -360,7 +362,7 @@ async def test_what_was_confirmed_is_in_an_archive_whatever_is_moved_or_removed(
 
 
 @on_a_loop
-async def test_a_spool_that_waits_to_become_parts_may_be_removed_too(
+async def test_a_spool_removed_while_it_waits_to_become_parts_is_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting, go_on = asyncio.Event(), asyncio.Event()
@@ -385,7 +387,7 @@ async def test_a_spool_that_waits_to_become_parts_may_be_removed_too(
 
 
 @on_a_loop
-async def test_a_spool_that_somebody_else_made_parts_of_is_not_written_again(tmp_path: Path) -> None:
+async def test_a_spool_that_another_process_made_parts_of_is_not_written_again(tmp_path: Path) -> None:
     spool = spool_of(tmp_path, numbered(3))
     spool.release()
     assert not spool.is_lost()
@@ -395,7 +397,7 @@ async def test_a_spool_that_somebody_else_made_parts_of_is_not_written_again(tmp
 
 
 @on_a_loop
-async def test_what_cannot_be_saved_is_said_and_saved_when_it_can_be(
+async def test_a_spool_that_cannot_be_saved_is_logged_and_saved_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = tmp_path / "archive"
@@ -420,7 +422,7 @@ async def test_what_cannot_be_saved_is_said_and_saved_when_it_can_be(
 
 @pytest.mark.parametrize("queues", [["all"], ["all", "other"]])
 @on_a_loop
-async def test_an_archive_of_several_queues_says_that_it_has_copies(tmp_path: Path, queues: list[str]) -> None:
+async def test_an_archive_of_several_queues_notes_that_it_has_copies(tmp_path: Path, queues: list[str]) -> None:
     target = ArchiveTarget("a", tmp_path / "a", {queue: f"queue={queue}" for queue in queues})
     told = Told()
     await target.open(told)
@@ -448,7 +450,7 @@ def write_large(path: Path, count: int, size: int) -> None:
     path.with_name(f".{path.name}").rename(path)
 
 
-def test_a_chunk_has_no_more_bodies_than_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bodies_of_a_chunk_are_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_large(tmp_path / "a", 100, 100_000)
     made: list[int] = []
 
@@ -465,7 +467,7 @@ def test_a_chunk_has_no_more_bodies_than_its_bytes(tmp_path: Path, monkeypatch: 
     assert [len(chunk.records) for chunk in items if isinstance(chunk, replay.Chunk)] == [1] * 100
 
 
-def test_rows_of_large_bodies_are_read_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_rows_of_large_bodies_are_read_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bindings.archive.formats.parquet.BATCH_BYTES", 1_000_000)
     write_large(tmp_path / "a", 50, 100_000)
     [(form, split)] = detect(str(tmp_path / "a")).plan()
@@ -482,7 +484,7 @@ def test_a_row_group_ends_at_its_bytes(tmp_path: Path, monkeypatch: pytest.Monke
     assert split.end == 1
 
 
-def test_lines_of_large_bodies_are_batches_of_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_of_large_bodies_have_few_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bindings.archive.record.BATCH_BYTES", 1_000_000)
     line = '{"exchange": "in", "routing_key": "k", "headers": {"a": 1}, "body": "%s"}\n' % ("x" * 100_000)
     (tmp_path / "a.jsonl").write_text(line.replace("x" * 100_000, "") + line * 29)
@@ -504,7 +506,7 @@ def kafka_log(folder: Path) -> Path:
     ("said", "bodies"), [("", [b"0"]), ('routing_key = "fixed"', [b"0", b"1", b""]), ('exchange = "events"', [b"0"])]
 )
 @on_a_loop
-async def test_with_a_routing_key_of_the_configuration_records_need_none(
+async def test_records_need_no_key_if_the_configuration_has_a_routing_key(
     tmp_path: Path, said: str, bodies: list[bytes]
 ) -> None:
     from bridge.daemon.config import read_config
@@ -564,7 +566,9 @@ async def test_a_check_of_a_target_finds_what_is_wrong(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_a_folder_that_may_not_be_written_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_folder_that_the_user_may_not_write_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)  # who runs this may be allowed all
     for path in (tmp_path, tmp_path / "new"):
         [finding] = await ArchiveTarget("a", path, {"queue": ""}).check()
@@ -615,7 +619,7 @@ def test_a_target_refuses_a_folder_that_a_source_follows(tmp_path: Path, below: 
     target.meet(Layout([ArchiveSource("in", str(tmp_path / "a"), None)], {}, Topology(), 1))
 
 
-def test_their_places_are_their_folders(tmp_path: Path) -> None:
+def test_the_places_of_archives_are_their_folders(tmp_path: Path) -> None:
     assert ArchiveTarget("out", tmp_path, {}).places == ArchiveSource("in", str(tmp_path), None).places
     assert ArchiveTarget("out", tmp_path / "b", {}).places != ArchiveSource("in", str(tmp_path), None).places
 
@@ -630,7 +634,7 @@ def test_the_bytes_of_a_header_are_base64_in_the_column_of_properties() -> None:
     ]
 
 
-def test_nothing_hidden_is_left_in_a_folder_that_was_emptied(tmp_path: Path) -> None:
+def test_no_hidden_file_is_left_in_a_folder_that_was_emptied(tmp_path: Path) -> None:
     spool_of(tmp_path, numbered(3)).close()
     [path] = find_spools(tmp_path)
     assert rotate(path) is not None

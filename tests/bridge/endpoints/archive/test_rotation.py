@@ -62,7 +62,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str,
     return calls
 
 
-def test_parts_are_synced_then_named_then_the_names_are_synced_and_the_spool_goes_last(
+def test_parts_are_synced_then_named_then_the_names_are_synced_and_the_spool_is_removed_last(
     tmp_path: Path, recorded: list[tuple[str, str]]
 ) -> None:
     spool = spool_in(tmp_path)
@@ -87,7 +87,7 @@ def test_parts_are_synced_then_named_then_the_names_are_synced_and_the_spool_goe
     assert rows_in(tmp_path) == 4
 
 
-def test_a_spool_that_became_parts_is_told_from_one_that_was_taken_away(tmp_path: Path) -> None:
+def test_a_spool_that_became_parts_differs_from_one_that_was_removed(tmp_path: Path) -> None:
     parts, taken = spool_in(tmp_path), spool_in(tmp_path)
     parts.release()
     assert rotate(parts.path) is not None
@@ -98,7 +98,7 @@ def test_a_spool_that_became_parts_is_told_from_one_that_was_taken_away(tmp_path
     taken.close()
 
 
-def test_what_is_damaged_in_the_midst_is_not_counted_as_torn_at_the_end(tmp_path: Path) -> None:
+def test_damage_in_the_middle_is_not_counted_as_torn_at_the_end(tmp_path: Path) -> None:
     spool = spool_in(tmp_path)
     spool.append(batch(b"5"))
     spool.close()
@@ -112,7 +112,7 @@ def test_what_is_damaged_in_the_midst_is_not_counted_as_torn_at_the_end(tmp_path
     assert [path.name[:9] for path in tmp_path.iterdir() if path.name.startswith(".")] == [".damaged-"]
 
 
-def test_what_could_not_be_synced_is_not_in_the_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_could_not_be_synced_is_not_in_the_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spool = spool_in(tmp_path)
     size = spool.path.stat().st_size
     with monkeypatch.context() as patch:
@@ -125,7 +125,7 @@ def test_what_could_not_be_synced_is_not_in_the_spool(tmp_path: Path, monkeypatc
     assert [frame.batch is not None for frame in read_frames(spool.path)] == [True, True]
 
 
-def test_a_batch_in_a_spool_that_was_moved_is_not_taken_for_safe(tmp_path: Path) -> None:
+def test_a_batch_in_a_spool_that_was_moved_is_not_safe(tmp_path: Path) -> None:
     spool = spool_in(tmp_path)
     spool.path.rename(tmp_path / "elsewhere")
     with pytest.raises(Gone):
@@ -134,7 +134,7 @@ def test_a_batch_in_a_spool_that_was_moved_is_not_taken_for_safe(tmp_path: Path)
     spool.close()
 
 
-def test_spools_are_in_the_order_in_which_they_were_made_whatever_the_clock_does(
+def test_spools_are_in_the_order_in_which_they_were_made_even_if_the_clock_is_set_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = iter([5, 1, 9, 3, 3])

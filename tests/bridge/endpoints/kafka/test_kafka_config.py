@@ -41,7 +41,7 @@ def changed(*pairs: tuple[str, str]) -> str:
     return text
 
 
-def test_a_pair_that_is_transactional_is_right(tmp_path: Path) -> None:
+def test_a_transactional_pair_is_accepted(tmp_path: Path) -> None:
     config = read(tmp_path, "workers = 2\n" + PAIR)
     reading, writing = config.endpoints
     assert isinstance(reading, KafkaSource)
@@ -102,19 +102,19 @@ HALF = "transactional = true\n[targets"
         (PAIR + 'mechanism = "SCRAM-SHA-1"', r"\[targets.copies\] mechanism: must be one of PLAIN, SCRAM-SHA-256"),
     ],
 )
-def test_a_mistake_is_told_with_its_key_and_a_way_out(tmp_path: Path, text: str, told: str) -> None:
+def test_a_mistake_is_reported_with_its_key_and_a_way_out(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
         read(tmp_path, text)
 
 
-def test_files_for_tls_are_those_beside_the_configuration(tmp_path: Path) -> None:
+def test_paths_of_tls_files_are_relative_to_the_configuration(tmp_path: Path) -> None:
     authority_in(tmp_path)
     found = read(tmp_path, changed(("[targets", 'tls = true\nca_file = "ca.pem"\n[targets'))).inlets[0].source
     assert isinstance(found, KafkaSource)
     assert found.settings["ssl.ca.location"] == str(tmp_path / "ca.pem")
 
 
-def test_a_topic_with_other_partitions_than_its_queue_is_told() -> None:
+def test_a_topic_with_other_partitions_than_its_queue_is_reported() -> None:
     topics = {"orders": Topic(3, None)}
     check_topics(topics, {"all": ("orders", 3)})
     with pytest.raises(
@@ -123,7 +123,7 @@ def test_a_topic_with_other_partitions_than_its_queue_is_told() -> None:
         check_topics(topics, {"all": ("orders", 4)})
 
 
-def test_a_pair_in_two_clusters_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_transactional_pair_in_two_clusters_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def fetch_cluster_id(settings: Any, _: object) -> str:
         return str(settings["bootstrap.servers"])
 
@@ -162,7 +162,7 @@ def test_messages_are_kept_in_order_by_the_key_that_decides_their_partition(kind
     )
 
 
-def test_of_a_partitioned_queue_the_topologys_key_decides_as_it_does_of_the_partition() -> None:
+def test_messages_of_a_partitioned_queue_are_kept_in_order_by_the_topologys_key() -> None:
     target = KafkaTarget("to", {}, {"all": Destination("t", parse_key_source('header "tenant"'))})
     partitioning = Partitioning.parse("kafka.murmur2 over 3 by word 1")
 
@@ -176,7 +176,7 @@ def test_of_a_partitioned_queue_the_topologys_key_decides_as_it_does_of_the_part
     assert target.key_of(placed("a.1", "x")) != target.key_of(placed("b.1", "x"))
 
 
-def test_what_librdkafka_says_is_lines_of_the_log_like_all_others(tmp_path: Path) -> None:
+def test_lines_of_librdkafka_are_lines_of_the_bridges_log(tmp_path: Path) -> None:
     text = PAIR.replace('topology = "t.bindings"', 'topology = "t.bindings"\nhttp = "off"\nlog_format = "json"')
     with running(written(tmp_path, text.replace("kafka://h", "kafka://127.0.0.1:1"))) as bridge:
         told = bridge.event("log", by="bridge.kafka", level="error")
@@ -197,7 +197,7 @@ def test_a_table_without_a_user_has_no_login() -> None:
     assert made.settings["fetch.min.bytes"] == 7
 
 
-def test_what_is_fetched_ahead_is_less_than_the_window_and_a_table_may_say_otherwise() -> None:
+def test_less_than_the_window_is_fetched_ahead_unless_the_table_sets_it() -> None:
     def made(**own: int) -> KafkaSource:
         table = Table({"topics": ["t"], "librdkafka": own}, "bridge.toml", "sources.s")
         return source("s", "kafka://h:1", table, Policy(window_bytes=16 << 20))
@@ -207,7 +207,7 @@ def test_what_is_fetched_ahead_is_less_than_the_window_and_a_table_may_say_other
     assert made(**{"fetch.max.bytes": 2_000_000}).settings["fetch.max.bytes"] == 2_000_000
 
 
-def test_the_password_is_the_one_of_the_moment() -> None:
+def test_the_password_is_read_anew_each_time() -> None:
     current = {"sasl.password": "old"}
     made = KafkaSource("s", lambda: {"bootstrap.servers": "h:1", "group.id": "g", **current}, ["t"])
     assert made.settings["sasl.password"] == "old"

@@ -21,7 +21,7 @@ def statistics(states: Mapping[str, Mapping[int, str]]) -> Mapping[str, Any]:
     return {"name": "hashstar#consumer-1", "topics": topics}
 
 
-def test_a_partition_is_forgotten_when_it_was_idle_at_every_look_for_so_long() -> None:
+def test_a_partition_that_is_idle_at_every_look_is_reported_after_a_while() -> None:
     fetching = Fetching()
     idle = statistics({"orders": {-1: "none", 0: "active", 1: "none"}})
     assert fetching.idle_for_long(idle, OURS, 100.0) is None
@@ -29,7 +29,7 @@ def test_a_partition_is_forgotten_when_it_was_idle_at_every_look_for_so_long() -
     assert fetching.idle_for_long(idle, OURS, 100.0 + PATIENCE) == ("orders", 1)
 
 
-def test_one_that_was_fetched_from_or_asked_for_meanwhile_is_not() -> None:
+def test_a_partition_that_was_fetched_from_or_asked_about_meanwhile_is_not_reported() -> None:
     for state in ("active", "offset-query", "offset-wait", "validate-epoch-wait", "stopping"):
         fetching = Fetching()
         assert fetching.idle_for_long(statistics({"orders": {0: "active", 1: "stopped"}}), OURS, 0.0) is None
@@ -37,7 +37,7 @@ def test_one_that_was_fetched_from_or_asked_for_meanwhile_is_not() -> None:
         assert fetching.idle_for_long(statistics({"orders": {0: "active", 1: "none"}}), OURS, PATIENCE) is None
 
 
-def test_one_that_was_taken_away_meanwhile_is_not() -> None:
+def test_a_partition_that_was_taken_away_meanwhile_is_not_reported() -> None:
     fetching, idle = Fetching(), statistics({"orders": {0: "active", 1: "none"}})
     assert fetching.idle_for_long(idle, OURS, 0.0) is None
     assert fetching.idle_for_long(idle, OURS[:1], PATIENCE / 2) is None
@@ -45,7 +45,7 @@ def test_one_that_was_taken_away_meanwhile_is_not() -> None:
     assert fetching.idle_for_long(idle, [], 3 * PATIENCE) is None
 
 
-def test_one_that_librdkafka_does_not_mention_is_idle() -> None:
+def test_a_partition_that_librdkafka_does_not_mention_is_idle() -> None:
     for told in (statistics({}), statistics({"orders": {0: "active"}})):
         fetching = Fetching()
         assert fetching.idle_for_long(told, OURS, 0.0) is None
@@ -75,7 +75,7 @@ def test_a_member_that_does_not_come_back_from_giving_up_partitions_is_stuck() -
     assert member.is_stuck
 
 
-def test_without_a_coordinator_a_member_has_nobody_to_give_partitions_up_to() -> None:
+def test_a_member_without_a_coordinator_is_not_stuck() -> None:
     member = Joining()
     for now in (0.0, 100.0):
         member.look(joining("wait-incr-unassign-to-complete", "wait-broker"), now)

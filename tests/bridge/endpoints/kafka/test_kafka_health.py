@@ -49,7 +49,7 @@ def statistics(*brokers: Any, leader: int = 1, group: str = "up") -> str:
         (statistics(broker(), group="wait-coord"), "the group has no coordinator that is connected"),
     ],
 )
-def test_what_is_wrong_for_long_is_trouble_until_it_is_well(wrong: str, trouble: str) -> None:
+def test_a_problem_that_lasts_is_trouble_until_it_is_over(wrong: str, trouble: str) -> None:
     health = Health(lambda: "why")
     health.look(statistics(broker()), 90.0, OURS)
     health.look(wrong, 100.0, OURS)
@@ -61,7 +61,7 @@ def test_what_is_wrong_for_long_is_trouble_until_it_is_well(wrong: str, trouble:
     assert not health.trouble
 
 
-def test_a_broker_that_is_asked_again_and_again_and_answers_is_well() -> None:
+def test_a_broker_that_answers_each_of_many_requests_is_healthy() -> None:
     health = Health(lambda: "")
     for second in range(60):
         health.look(statistics(broker(waiting=1, answers=second)), float(second), OURS)
@@ -122,14 +122,14 @@ def unanswered(_: float) -> None:
     raise KafkaException(Again(KafkaError._TIMED_OUT))
 
 
-def test_a_broker_that_nobody_needs_may_be_away() -> None:
+def test_a_broker_that_is_not_needed_may_be_down() -> None:
     health = Health(lambda: "")
     for second in range(60):
         health.look(statistics(broker(), broker("DOWN", node=2)), float(second), OURS)
         assert health.trouble is None
 
 
-def test_a_line_of_librdkafkas_is_written_once_a_minute_and_says_how_often_it_was_not(
+def test_a_line_of_librdkafka_is_logged_once_a_minute_with_the_number_left_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = 0.0
@@ -148,7 +148,7 @@ def test_a_line_of_librdkafkas_is_written_once_a_minute_and_says_how_often_it_wa
     assert caplog.records[-1].getMessage().endswith("Disconnected")
 
 
-def test_a_port_of_another_system_is_said_to_be_none_of_kafkas() -> None:
+def test_the_error_at_a_port_of_another_system_asks_whether_it_is_kafkas() -> None:
     text = (
         "127.0.0.1:5672/bootstrap: Receive failed: Invalid response size 1095586128 (0..100000000): increase "
         "receive.message.max.bytes"
@@ -191,9 +191,7 @@ def reasons_of(*events: str) -> Reasons:
         ([ALL], ALL),
     ],
 )
-def test_a_connection_that_brokers_close_is_explained_in_whatever_order_it_is_reported(
-    events: list[str], last: str
-) -> None:
+def test_a_connection_closed_by_brokers_is_explained_in_any_order_of_reports(events: list[str], last: str) -> None:
     for code in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT):
         text = str(reasons_of(*events).explain(KafkaException(KafkaError(code, "Failed to get metadata"))))
         assert f": {last}; " in text
@@ -208,7 +206,7 @@ def test_a_connection_that_brokers_close_is_explained_in_whatever_order_it_is_re
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, "Broker: Topic authorization failed"),
     ],
 )
-def test_what_is_no_closed_connection_is_not_explained_as_one(code: int, text: str) -> None:
+def test_other_errors_are_not_explained_as_closed_connections(code: int, text: str) -> None:
     reasons = reasons_of(BY_PEER)
     if code == KafkaError._TRANSPORT:
         reasons.note_error(KafkaError(code, text))
@@ -216,7 +214,7 @@ def test_what_is_no_closed_connection_is_not_explained_as_one(code: int, text: s
 
 
 @on_a_loop
-async def test_a_check_of_brokers_that_are_away_says_so_soon() -> None:
+async def test_a_check_of_brokers_that_are_down_ends_soon() -> None:
     for address in ("127.0.0.1:1", "192.0.2.1:9092"):  # refused, and never answered
         source = KafkaSource("read", {"bootstrap.servers": address, "group.id": "g", "log_level": 0}, ["t"])
         async with asyncio.timeout(15.0):

@@ -128,7 +128,7 @@ def test_what_is_settled_is_committed_when_a_partition_is_taken_away() -> None:
     played(play)
 
 
-def test_no_more_is_given_than_the_window_beyond_what_was_committed() -> None:
+def test_no_more_than_a_window_is_read_beyond_what_was_committed() -> None:
     async def play() -> None:
         scene = Scene(window=4)
         scene.assign(0)
@@ -146,7 +146,7 @@ def test_no_more_is_given_than_the_window_beyond_what_was_committed() -> None:
     played(play)
 
 
-def test_what_is_taken_away_is_given_back_to_the_window() -> None:
+def test_a_partition_that_is_taken_away_frees_its_room_in_the_window() -> None:
     async def play() -> None:
         scene = Scene(window=4)
         for _ in range(5):
@@ -159,7 +159,7 @@ def test_what_is_taken_away_is_given_back_to_the_window() -> None:
     played(play)
 
 
-def test_where_offsets_are_back_nothing_of_before_is_settled_or_committed() -> None:
+def test_when_offsets_go_back_older_deliveries_settle_and_commit_nothing() -> None:
     """The topic was deleted and made anew: what is under way of the old one must not commit offsets of the new."""
 
     async def play() -> None:
@@ -185,7 +185,7 @@ def test_where_offsets_are_back_nothing_of_before_is_settled_or_committed() -> N
 
 
 @pytest.mark.parametrize("offset", [0, 1, 2, 3])
-def test_what_a_transaction_has_is_done_with_up_to_its_offset(offset: int) -> None:
+def test_deliveries_before_a_transactions_offset_are_committed(offset: int) -> None:
     async def play() -> None:
         scene = Scene(transactional=True)
         scene.assign(0)

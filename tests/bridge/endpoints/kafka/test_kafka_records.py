@@ -78,7 +78,9 @@ def test_a_record_is_the_message_that_the_mapping_makes_of_it(found: Found) -> N
 
 @settings(deadline=None)
 @given(found_records(), st.booleans(), st.sampled_from(["orders", "bench", ""]))
-def test_it_is_written_as_if_it_was_a_message_all_the_way(found: Found, has_identity: bool, exchange: str) -> None:
+def test_a_record_is_written_as_if_it_had_been_a_message_of_amqp(
+    found: Found, has_identity: bool, exchange: str
+) -> None:
     delivery = delivery_of(found)
     if not has_identity:
         delivery.identity = None
@@ -94,7 +96,7 @@ def test_it_is_written_as_if_it_was_a_message_all_the_way(found: Found, has_iden
     assert record._replace(headers=list(record.headers)) == marked
 
 
-def test_what_changes_a_message_parts_it_from_its_record() -> None:
+def test_a_message_that_was_changed_has_no_record_any_more() -> None:
     message = message_of_record(Record("orders", b"k", b"v", [("a", b"1")], None, False, 0, 9))
     assert record_of(message) is not None
     other = assemble_message("", "", {"b": "2"}, message.properties, b"")
@@ -143,7 +145,7 @@ def test_a_long_key_is_written_whole_to_the_partition_that_the_java_producer_cho
         assert partition == murmur2.choose(decisive, Partitions.of(7)).partition
 
 
-def test_of_long_keys_the_whole_word_is_what_is_kept_in_order() -> None:
+def test_messages_of_long_keys_are_kept_in_order_by_the_whole_word() -> None:
     target = KafkaTarget("to", {}, {"queue": Destination("copy", parse_key_source("word 1"))})
 
     def key_of(key: bytes) -> Any:
@@ -172,7 +174,7 @@ def test_a_record_that_cannot_be_read_is_refused_alone() -> None:
     assert str(delivery.refusal).startswith("it cannot be read: ")
 
 
-def test_a_name_that_the_client_does_not_survive_is_the_messages_own_fault() -> None:
+def test_a_header_name_that_would_crash_the_client_is_refused_with_its_message() -> None:
     message = to_amqp(Record("orders", b"k", b"v", [("\udcff", b"1")], None, False, 0, 9))
     writer = Writer({"queue": Destination("copy")}, {"copy": Topic(1, None)})
     with pytest.raises(ValueError, match="surrogates"):

@@ -77,7 +77,9 @@ def settings(way: tuple[str, dict[str, Any]]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "TLS", "PLAIN and TLS", "SCRAM and TLS"])
 @on_a_loop
-async def test_who_may_come_in_writes_and_reads(broker: Broker, topics: Topics, certificates: Path, name: str) -> None:
+async def test_each_way_to_log_in_writes_and_reads(
+    broker: Broker, topics: Topics, certificates: Path, name: str
+) -> None:
     topic = await asyncio.to_thread(topics.make)
     own = settings(ways(broker, certificates)[name])
     target, told = KafkaTarget("written", own, {"queue": Destination(topic)}), Told()
@@ -117,7 +119,7 @@ def wrong_ways(broker: Broker, certificates: Path) -> Mapping[str, tuple[str, di
     ],
 )  # fmt: skip
 @on_a_loop
-async def test_who_may_not_come_in_is_told_why_and_no_secret_is(
+async def test_a_refused_login_is_explained_without_its_secret(
     broker: Broker, topics: Topics, certificates: Path, name: str, caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -140,7 +142,7 @@ async def test_who_may_not_come_in_is_told_why_and_no_secret_is(
         assert secret not in out + caplog.text
 
 
-def test_a_check_says_who_is_not_let_in_and_keeps_the_secret(broker: Broker, topics: Topics, tmp_path: Path) -> None:
+def test_a_check_reports_a_refused_login_without_its_secret(broker: Broker, topics: Topics, tmp_path: Path) -> None:
     (tmp_path / "t.bindings").write_text('vhost "/"\nexchange events: fanout\nqueue out\nevents -> out\n')
     (tmp_path / "bridge.toml").write_text(f"""
         topology = "t.bindings"

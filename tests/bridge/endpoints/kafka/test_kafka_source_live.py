@@ -72,7 +72,7 @@ async def to_the_end(source: KafkaSource) -> list[Delivery]:
 
 
 @on_a_loop
-async def test_keys_values_and_headers_are_told_from_missing_ones(topics: Topics) -> None:
+async def test_empty_keys_values_and_headers_differ_from_missing_ones(topics: Topics) -> None:
     topic = topics.make()
     producer = Producer(topics.settings)
     headers: list[tuple[str, Any]] = [("a", b"1"), ("b", None), ("a", b"2"), ("a", b"")]
@@ -121,7 +121,7 @@ async def test_a_record_that_amqp_cannot_hold_is_a_dead_letter(topics: Topics) -
 
 
 @on_a_loop
-async def test_only_what_is_committed_is_read_and_offsets_have_gaps(topics: Topics) -> None:
+async def test_only_committed_records_are_read_and_offsets_may_have_gaps(topics: Topics) -> None:
     topic = topics.make()
     producer = Producer({**topics.settings, "transactional.id": topic})
     await asyncio.to_thread(producer.init_transactions, 30)
@@ -146,7 +146,7 @@ async def test_only_what_is_committed_is_read_and_offsets_have_gaps(topics: Topi
 
 
 @on_a_loop
-async def test_no_more_is_read_than_a_window_beyond_what_is_committed(topics: Topics) -> None:
+async def test_no_more_than_a_window_is_read_beyond_what_is_committed(topics: Topics) -> None:
     topic = topics.make(2)
     topics.put(topic, [(b"%d" % n, b"%d" % n) for n in range(300)])
     source = source_of(topics, topic, window=50)
@@ -269,7 +269,7 @@ async def test_a_member_that_is_not_read_stays_in_its_group(topics: Topics, monk
 
 
 @on_a_loop
-async def test_a_partition_that_was_paused_and_taken_away_is_read_when_it_comes_back(topics: Topics) -> None:
+async def test_a_partition_taken_away_while_paused_is_read_when_it_comes_back(topics: Topics) -> None:
     topic = topics.make(2)
     topics.put(topic, [(b"%d" % n, b"%d" % n) for n in range(20)])
     first, second = source_of(topics, topic), source_of(topics, topic)
@@ -290,7 +290,7 @@ async def test_a_partition_that_was_paused_and_taken_away_is_read_when_it_comes_
 
 
 @on_a_loop
-async def test_partitions_that_librdkafka_has_forgotten_end_the_connection_and_no_others(
+async def test_a_partition_that_librdkafka_has_forgotten_ends_the_connection_and_an_empty_one_does_not(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bridge.endpoints.kafka.consumer.fetching.PATIENCE", 1.0)
@@ -314,7 +314,7 @@ async def test_partitions_that_librdkafka_has_forgotten_end_the_connection_and_n
 
 
 @on_a_loop
-async def test_a_transaction_that_keeps_partitions_from_being_read_is_told_of(
+async def test_a_transaction_that_keeps_a_partition_from_being_read_is_reported(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bridge.endpoints.kafka.consumer.fetching.PATIENCE", 1.0)
@@ -360,7 +360,7 @@ async def test_memory_is_bounded_while_nothing_is_settled(topics: Topics) -> Non
 
 
 @on_a_loop
-async def test_offsets_that_go_back_are_a_new_lane_and_the_old_one_settles_nothing(topics: Topics) -> None:
+async def test_a_partition_whose_offsets_go_back_is_a_new_lane_and_the_old_one_settles_nothing(topics: Topics) -> None:
     """A prefix of its lane would be none. The topic is the same one, as after a leader that had not all of it."""
     topic = topics.make(1)
     topics.put(topic, [(b"k", b"%d" % n) for n in range(10)])
@@ -395,7 +395,7 @@ async def made_anew(topics: Topics, topic: str, partitions: int) -> None:
 
 @on_a_loop
 @pytest.mark.parametrize("count", [600, 9_000], ids=["shorter", "longer"])
-async def test_of_a_topic_that_is_made_anew_while_it_is_read_no_message_is_skipped(topics: Topics, count: int) -> None:
+async def test_no_message_is_skipped_of_a_topic_that_is_made_anew_while_it_is_read(topics: Topics, count: int) -> None:
     topic, target, keys = topics.make(4), MemoryTarget(), 40
     topics.put(topic, [(b"%d" % (n % keys), b"old %d" % n) for n in range(4_000)])
     pump = Pump([Inlet(source_of(topics, topic), "in")], router_to("queue"), {"queue": target}, Silent(), QUICK)
@@ -427,7 +427,7 @@ async def test_of_a_topic_that_is_made_anew_while_it_is_read_no_message_is_skipp
 
 
 @on_a_loop
-async def test_of_a_topic_that_is_made_anew_while_nobody_reads_it_no_message_is_skipped(topics: Topics) -> None:
+async def test_no_message_is_skipped_of_a_topic_that_is_made_anew_while_it_is_not_read(topics: Topics) -> None:
     """Even if the old offset is committed once more, as by a process that was slow to see it."""
     topic = topics.make(1)
     topics.put(topic, [(b"k", b"old %d" % n) for n in range(10)])
@@ -489,7 +489,7 @@ async def test_new_partitions_are_read(topics: Topics) -> None:
 
 
 @on_a_loop
-async def test_offsets_that_are_gone_are_told_or_passed_by(topics: Topics) -> None:
+async def test_offsets_that_are_gone_are_an_error_or_skipped_as_configured(topics: Topics) -> None:
     topic = topics.make(1)
     topics.put(topic, [(b"k", b"%d" % n) for n in range(10)])
     for deleted in topics.admin.delete_records([TopicPartition(topic, 0, 5)]).values():
@@ -506,7 +506,7 @@ async def test_offsets_that_are_gone_are_told_or_passed_by(topics: Topics) -> No
 
 
 @on_a_loop
-async def test_a_topic_that_is_deleted_is_told(topics: Topics) -> None:
+async def test_a_topic_that_is_deleted_ends_the_connection(topics: Topics) -> None:
     topic = topics.make(1)
     topics.put(topic, [(b"k", b"0")])
     source = source_of(topics, topic, settings={"topic.metadata.refresh.interval.ms": 500})
@@ -523,7 +523,7 @@ async def test_a_topic_that_is_deleted_is_told(topics: Topics) -> None:
 
 
 @on_a_loop
-async def test_what_keeps_a_client_out_is_said(broker: Broker, topics: Topics) -> None:
+async def test_the_reason_why_a_client_cannot_connect_is_reported(broker: Broker, topics: Topics) -> None:
     topic = topics.make(1)
     login = {
         "bootstrap.servers": broker.login_url, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN",
@@ -634,7 +634,7 @@ async def test_a_check_finds_what_is_there_and_leaves_no_trace(topics: Topics) -
 
 
 @on_a_loop
-async def test_large_messages_are_read_no_further_ahead_than_the_window_allows(topics: Topics) -> None:
+async def test_no_more_large_messages_are_read_at_once_than_fit_into_the_window(topics: Topics) -> None:
     topic = topics.make(2)
     for _ in range(3):
         topics.put(topic, [(b"%d" % n, bytes(900_000)) for n in range(40)])

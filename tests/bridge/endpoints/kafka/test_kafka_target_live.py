@@ -60,7 +60,7 @@ async def test_ten_thousand_keys_land_where_the_java_producer_puts_them(topics: 
 
 
 @on_a_loop
-async def test_the_topologys_partitioning_decides_and_its_key_is_the_records(topics: Topics) -> None:
+async def test_the_topologys_partitioning_decides_and_its_key_is_the_key_of_the_record(topics: Topics) -> None:
     topic = topics.make(5)
     partitioning = Partitioning.parse("librdkafka.consistent over 5 by word 2")
     target, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Told()
@@ -76,7 +76,7 @@ async def test_the_topologys_partitioning_decides_and_its_key_is_the_records(top
 
 
 @on_a_loop
-async def test_a_topic_with_other_partitions_than_the_topology_says_is_told_and_nothing_is_written(
+async def test_nothing_is_written_to_a_topic_with_other_partitions_than_the_topology_has(
     topics: Topics,
 ) -> None:
     topic = topics.make(3)
@@ -111,7 +111,7 @@ async def test_the_configured_key_decides(topics: Topics) -> None:
 
 
 @on_a_loop
-async def test_records_come_home_as_they_were_and_messages_with_an_identity(topics: Topics) -> None:
+async def test_records_return_as_they_were_and_messages_with_an_identity(topics: Topics) -> None:
     topic = topics.make(1)
     headers = [("b", b"1"), ("a", None), ("b", b"2")]
     records = [
@@ -133,7 +133,7 @@ async def test_records_come_home_as_they_were_and_messages_with_an_identity(topi
 
 
 @on_a_loop
-async def test_what_is_too_large_is_refused_for_good_and_small_ones_beside_it_pass(topics: Topics) -> None:
+async def test_a_message_that_is_too_large_is_refused_for_good_and_small_ones_beside_it_pass(topics: Topics) -> None:
     topic = topics.make(1, config={"max.message.bytes": "5000"})
     target, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Told()
     await target.open(told)
@@ -161,7 +161,7 @@ async def test_a_full_queue_of_the_client_holds_messages_back(topics: Topics) ->
 
 
 @on_a_loop
-async def test_a_partition_that_is_added_is_used_or_loses_the_target_if_the_topology_knows_of_none(
+async def test_a_partition_that_is_added_is_used_or_loses_the_target_of_a_partitioned_queue(
     topics: Topics,
 ) -> None:
     topic = topics.make(1)
@@ -188,7 +188,7 @@ async def test_a_partition_that_is_added_is_used_or_loses_the_target_if_the_topo
 
 
 @on_a_loop
-async def test_a_topic_that_is_missing_is_told_and_not_made(topics: Topics) -> None:
+async def test_a_topic_that_is_missing_is_reported_and_not_made(topics: Topics) -> None:
     target = KafkaTarget("written", topics.settings, {"queue": Destination("hashstar-none")})
     with pytest.raises(Disconnected, match="there is no topic 'hashstar-none'; create it"):
         await target.open(Told())

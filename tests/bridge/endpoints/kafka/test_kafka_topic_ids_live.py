@@ -46,7 +46,7 @@ for thread in threads:
 """
 
 
-def test_groups_are_asked_about_while_their_first_coordinator_comes_up() -> None:
+def test_groups_can_be_asked_about_while_their_first_coordinator_starts() -> None:
     """It answers that it is none, as one does that a group moves away from or comes to when brokers are restarted."""
     with brokers() as broker, topics_at(broker.url) as topics:
         topic = topics.make()

@@ -85,7 +85,7 @@ class Scene:
 
 
 @on_a_loop
-async def test_a_transaction_takes_so_many_messages_and_all_copies_of_its_last_delivery() -> None:
+async def test_a_transaction_takes_its_maximum_and_all_copies_of_its_last_delivery() -> None:
     scene = Scene(messages=3)
     scene.state.waiting += scene.copies(5)
     scene.state.take()
@@ -116,7 +116,7 @@ async def test_a_transaction_is_whole_when_all_copies_of_all_its_deliveries_are_
 
 
 @on_a_loop
-async def test_what_is_committed_ends_before_the_first_delivery_that_is_not_whole() -> None:
+async def test_offsets_are_committed_up_to_the_first_delivery_that_is_not_whole() -> None:
     scene = Scene()
     copies = scene.copies(3)
     scene.state.waiting += [*copies[:2], copies[2], *copies[4:]]
@@ -145,7 +145,7 @@ async def test_after_an_abort_messages_come_again_in_their_order_without_the_ref
 
 
 @on_a_loop
-async def test_what_is_of_a_partition_that_was_taken_away_is_written_by_its_next_owner() -> None:
+async def test_messages_of_a_partition_that_was_taken_away_are_left_to_its_next_owner() -> None:
     scene = Scene()
     scene.state.waiting += scene.copies(2)
     scene.lane.assignment.lanes.clear()

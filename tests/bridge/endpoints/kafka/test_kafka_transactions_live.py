@@ -131,7 +131,7 @@ class Copy:
 
 
 @on_a_loop
-async def test_bridges_come_and_go_and_each_message_arrives_once(topics: Topics) -> None:
+async def test_each_message_arrives_once_while_bridges_start_and_stop(topics: Topics) -> None:
     copy = Copy(topics)
     await asyncio.to_thread(copy.put, 1_000)
     pumps = [copy.pump() for _ in range(3)]
@@ -150,7 +150,7 @@ async def test_bridges_come_and_go_and_each_message_arrives_once(topics: Topics)
     await asyncio.to_thread(copy.check)
 
 
-def test_one_that_was_thought_dead_cannot_write_what_its_successor_wrote(topics: Topics) -> None:
+def test_a_bridge_that_was_thought_dead_cannot_write_what_its_successor_wrote(topics: Topics) -> None:
     copy = Copy(topics)
     copy.put(4_000)
     told = copy.told(**{"transaction.timeout.ms": 3_000})
@@ -174,7 +174,7 @@ def test_one_that_was_thought_dead_cannot_write_what_its_successor_wrote(topics:
     [{}, {"metadata.recovery.strategy": "rebootstrap", "transaction.timeout.ms": 5_000}],
     ids=["as it is", "with a producer that may never come back"],
 )
-def test_a_broker_that_is_restarted_in_the_middle_of_transactions_keeps_each_message_once(
+def test_each_message_arrives_once_when_a_broker_is_restarted_during_transactions(
     restarted: tuple[Broker, Topics], settings: dict[str, Any]
 ) -> None:
     broker, topics = restarted
@@ -192,7 +192,7 @@ def test_a_broker_that_is_restarted_in_the_middle_of_transactions_keeps_each_mes
 
 
 @on_a_loop
-async def test_what_brokers_refuse_is_a_dead_letter_and_the_others_arrive_once(topics: Topics) -> None:
+async def test_messages_that_brokers_refuse_are_dead_letters_and_the_others_arrive_once(topics: Topics) -> None:
     copy = Copy(topics, config={"max.message.bytes": "3000"})
     await asyncio.to_thread(copy.put, 150)
     await asyncio.to_thread(copy.put, 1, 2_900)  # which the client thinks will fit, and with its headers does not
@@ -212,7 +212,7 @@ async def test_what_brokers_refuse_is_a_dead_letter_and_the_others_arrive_once(t
 
 
 @on_a_loop
-async def test_what_is_only_a_dead_letter_is_committed_and_at_the_end_at_once(
+async def test_offsets_of_dead_letters_are_committed_and_at_the_end_at_once(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bridge.endpoints.kafka.producer.transactional.IDLE", 60.0)
@@ -229,7 +229,7 @@ async def test_what_is_only_a_dead_letter_is_committed_and_at_the_end_at_once(
 
 
 @on_a_loop
-async def test_a_transaction_that_took_too_long_is_undone_and_the_next_may_take_longer(topics: Topics) -> None:
+async def test_a_transaction_that_took_too_long_is_aborted_and_the_next_may_take_longer(topics: Topics) -> None:
     copy = Copy(topics, 1)
     await asyncio.to_thread(copy.put, 50)
     source = copy.source()
@@ -246,7 +246,7 @@ async def test_a_transaction_that_took_too_long_is_undone_and_the_next_may_take_
 
 
 @on_a_loop
-async def test_two_with_one_id_put_out_each_other_and_write_nothing_twice(topics: Topics) -> None:
+async def test_two_bridges_with_one_id_fence_each_other_and_write_nothing_twice(topics: Topics) -> None:
     copy = Copy(topics)
     await asyncio.to_thread(copy.put, 1_000)
     first, second = copy.pump("one-id"), copy.pump("one-id")
@@ -284,7 +284,7 @@ async def test_a_topic_that_is_deleted_meanwhile_loses_the_target(topics: Topics
 
 
 @on_a_loop
-async def test_a_right_that_is_missing_loses_the_target_and_with_it_all_arrive_once(topics: Topics) -> None:
+async def test_a_missing_permission_loses_the_target_and_once_granted_all_arrive_once(topics: Topics) -> None:
     copy = Copy(topics)
     await asyncio.to_thread(copy.put, 200)
     heard = Heard()
