@@ -29,7 +29,7 @@ from bridge.rocketmq.remoting.errors import BrokerError, ClientError, RemotingTi
 from bridge.table import Table
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.queues import BrokerData, QueueData, TopicRoute
-from tests.support.bridge.behaviour import Told, on_a_loop
+from tests.support.bridge.behaviour import Reports, on_a_loop
 
 Endpoint = RocketmqSource | RocketmqTarget
 QUEUE = TopicQueue("t", "b", 0)
@@ -44,7 +44,7 @@ def target(settings: ClientSettings) -> RocketmqTarget:
 
 
 async def opened(endpoint: Endpoint) -> None:
-    await (endpoint.open() if isinstance(endpoint, Source) else endpoint.open(Told()))
+    await (endpoint.open() if isinstance(endpoint, Source) else endpoint.open(Reports()))
 
 
 @asynccontextmanager

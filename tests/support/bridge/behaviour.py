@@ -1,7 +1,7 @@
-"""What every endpoint must do, whatever it reads from and writes to: `bridge.endpoint`, as tests.
+"""The behaviour of every endpoint, whatever its system is: the contract of `bridge.endpoint`, as tests.
 
-An endpoint's own test module subclasses `SourceBehaviour` and `TargetBehaviour`, and gives a fixture ``place``: a
-`Place` that nobody else uses, empty, and new for each test.
+An endpoint's own test module subclasses `SourceBehaviour` and `TargetBehaviour`, and defines a fixture ``place``: an
+empty `Place`, new for each test, that nothing else uses.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ __all__ = [
     "Place",
     "SourceBehaviour",
     "TargetBehaviour",
-    "Told",
+    "Reports",
     "on_a_loop",
     "on_a_loop_within",
     "read_all_of",
-    "sent",
+    "send_to",
 ]
 
 P = ParamSpec("P")
 
 SECONDS = 60.0
-"""What a test waits for has a shorter bound than this, and a reason."""
+"""Maximum number of seconds that a test waits for something."""
 HANGS = 90.0
-"""A test that takes longer hangs."""
+"""Seconds after which a test counts as hanging."""
 
 KEYS = 7
 QUICK = Policy(window=100, backoff=Backoff(0.01, 0.1), reconnect=Backoff(0.01, 0.2), drain=10.0)
@@ -46,28 +46,28 @@ QUICK = Policy(window=100, backoff=Backoff(0.01, 0.1), reconnect=Backoff(0.01, 0
 
 @dataclass
 class Place:
-    """Somewhere to write to and read from: a queue, a topic, a folder.
+    """A place to write to and read from: a queue, a topic, a folder.
 
-    Messages go in with their key and body, and come out with both; what else is kept is for the endpoint's own tests.
+    It keeps key and body of messages; the endpoint's own tests check what else it keeps.
     """
 
     make_source: Callable[[], Source]
-    """A source of what ``put`` puts; each is the same reader to the system: the same queue, group, file of offsets."""
+    """Make a source of the messages of ``put``; all are one reader to the system: one queue, group, file of offsets."""
     make_target: Callable[[], Target]
-    """A target that writes the messages of the topology's queue `queue` to where ``read_all`` looks."""
+    """Make a target that writes the messages of the topology's queue `queue`, which ``read_all`` reads."""
     put: Callable[[Sequence[Message]], None]
-    """Add messages for the source, in this order, and wait until they are there. On the event loop's thread."""
+    """Add messages for the source, in order, and wait until they are stored. Called on the event loop's thread."""
     read_all: Callable[[int], Sequence[Message]]
-    """All that was written so far, in order for each key, waiting until it is so many. On the loop's thread."""
+    """Wait for a number of written messages, and read all, in order for each key. Called on the loop's thread."""
     queue: str = "queue"
     end: Callable[[], None] | None = None
-    """After it sources end when all was read; None: they never end."""
+    """Let sources end after all was read; None: they never end."""
     cut: Callable[[], None] | None = None
-    """Cut all connections there are now; None: there are no connections."""
+    """Cut all present connections; None: there are none."""
     refused: tuple[str, Message] | None = None
-    """A message that the target refuses when it is sent to this queue of the topology, again and again."""
+    """A queue of the topology, and a message for it that the target always refuses."""
     longest: int = 1_000_000
-    """The size of a body that the place takes, in bytes."""
+    """Size of a large body that the place accepts, in bytes."""
 
 
 def on_a_loop(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
@@ -92,49 +92,49 @@ def on_a_loop_within(seconds: float) -> Callable[[Callable[P, Awaitable[None]]],
 
 
 def numbered(first: int, stop: int) -> list[Message]:
-    """Messages that say their numbers."""
+    """Make messages whose bodies are their numbers."""
     return [Message("", f"key.{n % KEYS}", body=b"%d" % n) for n in range(first, stop)]
 
 
 def router_to(queue: str) -> Router:
-    """Everything that is published to ``in`` goes to this queue."""
+    """Make a router that routes everything published to ``in`` to this queue."""
     topology = Topology().declare_exchange(Exchange("in", "topic")).declare_queue(Queue(queue))
     return Router(topology.bind(Binding.to_queue("in", queue, "#")))
 
 
-def bodies(found: Sequence[Delivery | Outgoing]) -> list[bytes]:
+def bodies(carriers: Sequence[Delivery | Outgoing]) -> list[bytes]:
     """Return the bodies."""
-    return [each.message.body for each in found]
+    return [each.message.body for each in carriers]
 
 
 def by_key(messages: Sequence[Message]) -> dict[str, list[int]]:
-    """Key -> the numbers of its messages, in their order."""
-    found: dict[str, list[int]] = defaultdict(list)
+    """Return key -> numbers of its messages, in their order."""
+    numbers: dict[str, list[int]] = defaultdict(list)
     for message in messages:
-        found[message.routing_key].append(int(message.body))
-    return found
+        numbers[message.routing_key].append(int(message.body))
+    return numbers
 
 
 def read_different(place: Place, count: int) -> list[Message]:
     """Read until ``count`` different messages were written; return each once, at its first position."""
-    found = place.read_all(count)
-    while len(first := {(m.routing_key, m.body): m for m in found}) < count:
-        more = place.read_all(len(found) + 1)
-        if len(more) <= len(found):
+    written = place.read_all(count)
+    while len(first := {(m.routing_key, m.body): m for m in written}) < count:
+        more = place.read_all(len(written) + 1)
+        if len(more) <= len(written):
             break
-        found = more
+        written = more
     return list(first.values())
 
 
 async def read_all_of(source: Source, count: int) -> list[Delivery]:
-    """So many deliveries, and no more are there than these."""
-    found: list[Delivery] = []
-    while len(found) < count:
-        found += await asyncio.wait_for(source.read(count - len(found)), SECONDS / 2)
-    return found
+    """Read ``count`` deliveries."""
+    deliveries: list[Delivery] = []
+    while len(deliveries) < count:
+        deliveries += await asyncio.wait_for(source.read(count - len(deliveries)), SECONDS / 2)
+    return deliveries
 
 
-async def nothing_more(source: Source) -> None:
+async def check_nothing_more(source: Source) -> None:
     """Check that the source waits or has ended."""
     with suppress(TimeoutError, EndOfStream):
         more = await asyncio.wait_for(source.read(10), 0.5)
@@ -142,16 +142,16 @@ async def nothing_more(source: Source) -> None:
 
 
 class SourceBehaviour:
-    """Of a source."""
+    """The tests of a source."""
 
     @on_a_loop
     async def test_all_messages_are_read_once_and_in_order(self, place: Place) -> None:
         place.put(numbered(0, 500))
         source = place.make_source()
         await source.open()
-        found = await read_all_of(source, 500)
-        assert by_key([d.message for d in found]) == by_key(numbered(0, 500))
-        await nothing_more(source)
+        deliveries = await read_all_of(source, 500)
+        assert by_key([d.message for d in deliveries]) == by_key(numbered(0, 500))
+        await check_nothing_more(source)
         await source.close()
 
     @on_a_loop
@@ -172,9 +172,9 @@ class SourceBehaviour:
         await source.open()
         count = 0
         while count < 50:
-            found = await source.read(7)
-            assert 1 <= len(found) <= 7
-            count += len(found)
+            deliveries = await source.read(7)
+            assert 1 <= len(deliveries) <= 7
+            count += len(deliveries)
         await source.close()
 
     @on_a_loop
@@ -192,20 +192,20 @@ class SourceBehaviour:
         place.put(numbered(0, 100))
         for source in [place.make_source()] * 2 + [place.make_source()]:
             await source.open()
-            found = await read_all_of(source, 100)
-            assert by_key([d.message for d in found]) == by_key(numbered(0, 100))
+            deliveries = await read_all_of(source, 100)
+            assert by_key([d.message for d in deliveries]) == by_key(numbered(0, 100))
             await source.close()
 
     @on_a_loop
     async def test_a_redelivered_message_has_the_same_identity(self, place: Place) -> None:
         place.put(numbered(0, 20))
-        found: list[Mapping[bytes, str | None]] = []
+        deliveries: list[Mapping[bytes, str | None]] = []
         for source in (place.make_source(), place.make_source()):
             await source.open()
-            found.append({d.message.body: d.identity for d in await read_all_of(source, 20)})
+            deliveries.append({d.message.body: d.identity for d in await read_all_of(source, 20)})
             await source.close()
-        assert found[0] == found[1]
-        identities = [identity for identity in found[0].values() if identity is not None]
+        assert deliveries[0] == deliveries[1]
+        identities = [identity for identity in deliveries[0].values() if identity is not None]
         assert len({*identities}) == len(identities)
 
     @on_a_loop
@@ -215,9 +215,9 @@ class SourceBehaviour:
         place.put(numbered(0, 100))
         source = place.make_source()
         await source.open()
-        found = await read_all_of(source, 100)
+        deliveries = await read_all_of(source, 100)
         lanes: dict[Any, list[Delivery]] = defaultdict(list)
-        for delivery in found:
+        for delivery in deliveries:
             lanes[delivery.lane].append(delivery)
         left: list[Delivery] = []
         for lane in lanes.values():
@@ -229,7 +229,7 @@ class SourceBehaviour:
         again = place.make_source()
         await again.open()
         assert sorted(bodies(await read_all_of(again, len(left)))) == sorted(bodies(left))
-        await nothing_more(again)
+        await check_nothing_more(again)
         await again.close()
 
     @on_a_loop
@@ -257,19 +257,19 @@ class SourceBehaviour:
         await source.open()
         for delivery in old:
             source.settle(delivery)
-        found = await read_all_of(source, 20)
+        deliveries = await read_all_of(source, 20)
         for delivery in old:
             source.settle(delivery)
         await source.close()
         await source.open()
-        assert sorted(bodies(await read_all_of(source, 20))) == sorted(bodies(found))
+        assert sorted(bodies(await read_all_of(source, 20))) == sorted(bodies(deliveries))
         await source.close()
 
     @on_a_loop
     async def test_a_read_that_is_cancelled_loses_nothing(self, place: Place) -> None:
         source = place.make_source()
         await source.open()
-        found: list[Delivery] = []
+        deliveries: list[Delivery] = []
         for n in range(0, 200, 10):
             reading = asyncio.ensure_future(source.read(3))
             await asyncio.sleep(0)
@@ -279,9 +279,9 @@ class SourceBehaviour:
             if not reading.done():
                 reading.cancel()
             with suppress(asyncio.CancelledError):
-                found += await reading
-        found += await read_all_of(source, 200 - len(found))
-        assert by_key([d.message for d in found]) == by_key(numbered(0, 200))
+                deliveries += await reading
+        deliveries += await read_all_of(source, 200 - len(deliveries))
+        assert by_key([d.message for d in deliveries]) == by_key(numbered(0, 200))
         await source.close()
 
     @on_a_loop
@@ -328,7 +328,7 @@ class SourceBehaviour:
         with pytest.raises(Disconnected):
             await reading
         await source.close()
-        await opened(source)
+        await open_again(source)
         assert sorted(bodies(await read_all_of(source, 50))) == sorted(bodies(found))
         await source.close()
 
@@ -351,21 +351,21 @@ class SourceBehaviour:
         first = dict.fromkeys((o.message.routing_key, int(o.message.body)) for o in target.messages)
         assert by_key([Message("", key, body=b"%d" % n) for key, n in first]) == by_key(numbered(0, 1_000))
         again = place.make_source()
-        await opened(again)
-        with suppress(TimeoutError, EndOfStream):  # what was settled over a connection that was just cut comes again
+        await open_again(again)
+        with suppress(TimeoutError, EndOfStream):  # deliveries settled over a connection that was just cut come again
             while True:
                 for delivery in await asyncio.wait_for(again.read(100), 1.0):
                     assert delivery.message.body in arrived
                     again.settle(delivery)
         await again.close()
         await again.open()
-        await nothing_more(again)
+        await check_nothing_more(again)
         await again.close()
 
 
 @dataclass
-class Told:
-    """A receiver that keeps what it is told."""
+class Reports:
+    """A receiver that keeps the reports of a target."""
 
     confirmations: list[Outgoing] = field(default_factory=list)
     failures: list[tuple[Outgoing, Failure]] = field(default_factory=list)
@@ -389,18 +389,18 @@ class Told:
         self._news.set()
 
     async def answers(self, count: int) -> None:
-        """Wait until so many messages were answered for."""
+        """Wait until ``count`` messages have an answer."""
         while len(self.confirmations) + len(self.failures) < count:
             assert not self.losses
             await self._next()
 
     async def answers_or_loss(self, count: int) -> None:
-        """Wait until so many messages were answered for, or the connection was said to be lost."""
+        """Wait until ``count`` messages have an answer, or the connection was reported as lost."""
         while not self.losses and len(self.confirmations) + len(self.failures) < count:
             await self._next()
 
     async def loss(self) -> None:
-        """Wait until the connection was said to be lost."""
+        """Wait until the connection was reported as lost."""
         while not self.losses:
             await self._next()
 
@@ -409,17 +409,19 @@ class Told:
         await asyncio.wait_for(self._news.wait(), SECONDS / 2)
 
 
-def sent(target: Target, told: Told, messages: Sequence[Message], queue: str, first: int = 1) -> list[Outgoing]:
-    """Give a target these messages."""
+def send_to(
+    target: Target, reports: Reports, messages: Sequence[Message], queue: str, first: int = 1
+) -> list[Outgoing]:
+    """Send messages to a target, and return them with their numbers."""
     outgoing = [Outgoing(m, Delivery(m), queue, None, n) for n, m in enumerate(messages, first)]
-    told.sending = True
+    reports.sending = True
     target.send(outgoing)
-    told.sending = False
+    reports.sending = False
     return outgoing
 
 
-async def opened(endpoint: Source | Target, *receiver: Told) -> None:
-    """Open it, trying again as the pump would."""
+async def open_again(endpoint: Source | Target, *receiver: Reports) -> None:
+    """Open an endpoint, and try again as the pump would."""
     for _ in range(100):
         try:
             await endpoint.open(*receiver)
@@ -432,40 +434,40 @@ async def opened(endpoint: Source | Target, *receiver: Told) -> None:
 
 
 class TargetBehaviour:
-    """Of a target."""
+    """The tests of a target."""
 
     @on_a_loop
     async def test_each_message_is_written_and_confirmed_once(self, place: Place) -> None:
-        target, told = place.make_target(), Told()
-        await target.open(told)
+        target, reports = place.make_target(), Reports()
+        await target.open(reports)
         outgoing = []
         for n in range(0, 500, 50):
-            outgoing += sent(target, told, numbered(n, n + 50), place.queue, n + 1)
+            outgoing += send_to(target, reports, numbered(n, n + 50), place.queue, n + 1)
             await asyncio.sleep(0)
-        await told.answers(500)
-        assert not told.failures
-        assert sorted(o.number for o in told.confirmations) == [o.number for o in outgoing]
+        await reports.answers(500)
+        assert not reports.failures
+        assert sorted(o.number for o in reports.confirmations) == [o.number for o in outgoing]
         await target.close()
         assert by_key(place.read_all(500)) == by_key(numbered(0, 500))
-        assert len(told.confirmations) == 500
-        assert not told.losses
+        assert len(reports.confirmations) == 500
+        assert not reports.losses
 
     @on_a_loop
     async def test_sending_nothing_is_answered_by_nothing(self, place: Place) -> None:
-        target, told = place.make_target(), Told()
-        await target.open(told)
-        sent(target, told, [], place.queue)
-        sent(target, told, numbered(0, 1), place.queue)
-        await told.answers(1)
+        target, reports = place.make_target(), Reports()
+        await target.open(reports)
+        send_to(target, reports, [], place.queue)
+        send_to(target, reports, numbered(0, 1), place.queue)
+        await reports.answers(1)
         await target.close()
 
     @on_a_loop
     async def test_empty_and_large_bodies_are_written_unchanged(self, place: Place) -> None:
         texts = [b"", bytes(range(256)) * (place.longest // 256), b"", b"x"]
-        target, told = place.make_target(), Told()
-        await target.open(told)
-        sent(target, told, [Message("", "key.0", body=body) for body in texts], place.queue)
-        await told.answers(4)
+        target, reports = place.make_target(), Reports()
+        await target.open(reports)
+        send_to(target, reports, [Message("", "key.0", body=body) for body in texts], place.queue)
+        await reports.answers(4)
         await target.close()
         assert [message.body for message in place.read_all(4)] == texts
 
@@ -474,18 +476,18 @@ class TargetBehaviour:
         if place.refused is None:
             pytest.skip("nothing is refused")
         queue, refused = place.refused
-        target, told = place.make_target(), Told()
-        await target.open(told)
+        target, reports = place.make_target(), Reports()
+        await target.open(reports)
         wrong, count = [], 0
         for n in range(0, 100, 10):
-            sent(target, told, numbered(n, n + 10), place.queue, count + 1)
-            wrong += sent(target, told, [refused], queue, count + 11)
+            send_to(target, reports, numbered(n, n + 10), place.queue, count + 1)
+            wrong += send_to(target, reports, [refused], queue, count + 11)
             count += 11
-        await told.answers(count)
-        assert {outgoing.number for outgoing, _ in told.failures} == {outgoing.number for outgoing in wrong}
-        assert len(told.failures) == len(wrong)
-        assert all(failure.reason for _, failure in told.failures)
-        assert sorted(int(o.message.body) for o in told.confirmations) == list(range(100))
+        await reports.answers(count)
+        assert {outgoing.number for outgoing, _ in reports.failures} == {outgoing.number for outgoing in wrong}
+        assert len(reports.failures) == len(wrong)
+        assert all(failure.reason for _, failure in reports.failures)
+        assert sorted(int(o.message.body) for o in reports.confirmations) == list(range(100))
         await target.close()
         assert by_key(place.read_all(100)) == by_key(numbered(0, 100))
 
@@ -493,7 +495,7 @@ class TargetBehaviour:
     async def test_close_never_raises(self, place: Place) -> None:
         target = place.make_target()
         await target.close()
-        await target.open(Told())
+        await target.open(Reports())
         await target.close()
         await target.close()
 
@@ -501,10 +503,10 @@ class TargetBehaviour:
     async def test_it_can_be_opened_again(self, place: Place) -> None:
         target = place.make_target()
         for n in range(3):
-            told = Told()
-            await target.open(told)
-            sent(target, told, numbered(n, n + 1), place.queue)
-            await told.answers(1)
+            reports = Reports()
+            await target.open(reports)
+            send_to(target, reports, numbered(n, n + 1), place.queue)
+            await reports.answers(1)
             await target.close()
         assert sorted(int(m.body) for m in place.read_all(3)) == [0, 1, 2]
 
@@ -514,20 +516,20 @@ class TargetBehaviour:
     ) -> None:
         if place.cut is None:
             pytest.skip("nothing to cut")
-        target, told = place.make_target(), Told()
-        await target.open(told)
-        outgoing = sent(target, told, numbered(0, 200), place.queue)
+        target, reports = place.make_target(), Reports()
+        await target.open(reports)
+        outgoing = send_to(target, reports, numbered(0, 200), place.queue)
         place.cut()
-        await told.loss()
-        assert not told.failures
-        answered = {o.number for o in told.confirmations}
-        assert len(answered) == len(told.confirmations)
+        await reports.loss()
+        assert not reports.failures
+        answered = {o.number for o in reports.confirmations}
+        assert len(answered) == len(reports.confirmations)
         await asyncio.sleep(0.05)
-        assert len(told.losses) == 1
-        assert len(told.confirmations) == len(answered)
+        assert len(reports.losses) == 1
+        assert len(reports.confirmations) == len(answered)
         await target.close()
-        again = Told()
-        await opened(target, again)
+        again = Reports()
+        await open_again(target, again)
         left = [o for o in outgoing if o.number not in answered]
         target.send(left)
         await again.answers(len(left))
@@ -550,7 +552,7 @@ class TargetBehaviour:
 
 
 class Silent:
-    """Nobody listens."""
+    """Events of a pump that are ignored."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *_: None

@@ -39,13 +39,13 @@ from tests.exchange.amqp.test_codec import properties as any_properties
 from tests.exchange.amqp.test_codec import tables as any_tables
 from tests.support.bridge.behaviour import (
     Place,
+    Reports,
     Silent,
     SourceBehaviour,
     TargetBehaviour,
-    Told,
     on_a_loop,
     router_to,
-    sent,
+    send_to,
 )
 
 FOUR = Partitioning.parse("kafka.murmur2 over 4")
@@ -112,11 +112,11 @@ class TestArchiveTarget(TargetBehaviour):
     """Of a folder that is new."""
 
 
-async def written_to(target: ArchiveTarget, messages: Sequence[Message], queue: str = "queue") -> Told:
+async def written_to(target: ArchiveTarget, messages: Sequence[Message], queue: str = "queue") -> Reports:
     """Told what a target says of messages when it was given them, and closed."""
-    told = Told()
+    told = Reports()
     await target.open(told)
-    sent(target, told, messages, queue)
+    send_to(target, told, messages, queue)
     await told.answers(len(messages))
     await target.close()
     return told
@@ -129,7 +129,7 @@ async def test_an_archived_message_has_all_its_parts(tmp_path: Path) -> None:
         "ex\udcff", "k\0.\udc80", headers, {"delivery_mode": 2, "priority": 0, "message_id": "m"}, b"\0\xff"
     )
     target = ArchiveTarget("a", tmp_path, {"queue": ""})
-    told = Told()
+    told = Reports()
     await target.open(told)
     target.send(
         [Outgoing(message, Delivery(message, position=7, identity="id-1", time=NOON, origin="t-1 at 7"), "queue")]
@@ -197,7 +197,7 @@ def test_headers_that_the_archive_cannot_hold_are_kept_as_bytes_and_restored(con
 @on_a_loop
 async def test_each_queue_and_partition_has_its_folder(tmp_path: Path) -> None:
     target = ArchiveTarget("a", tmp_path, {"one": "queue=one", "two": "deep/er", "three": ""})
-    told = Told()
+    told = Reports()
     await target.open(told)
     messages = []
     for n, (queue, partition) in enumerate([("one", 0), ("one", 3), ("two", None), ("three", None), ("one", 3)]):
@@ -224,15 +224,15 @@ def test_a_queue_of_any_name_is_a_folder_of_one_name() -> None:
 @on_a_loop
 async def test_an_archive_can_be_audited_while_it_grows(tmp_path: Path) -> None:
     target = ArchiveTarget("a", tmp_path, {"queue": ""}, rotate_seconds=0.5)
-    told = Told()
+    told = Reports()
     await target.open(told)
-    sent(target, told, numbered(10), "queue")
+    send_to(target, told, numbered(10), "queue")
     await told.answers(10)
     assert not parts_in(tmp_path)
     while not parts_in(tmp_path):  # noqa: ASYNC110  nobody tells
         await asyncio.sleep(0.05)
     assert len(records_in(tmp_path)) == 10
-    sent(target, told, numbered(5), "queue")
+    send_to(target, told, numbered(5), "queue")
     await told.answers(15)
     assert len(records_in(tmp_path)) in (10, 15)  # never some of a spool
     await target.close()
@@ -243,10 +243,10 @@ async def test_an_archive_can_be_audited_while_it_grows(tmp_path: Path) -> None:
 @on_a_loop
 async def test_a_spool_that_is_large_enough_becomes_parts(tmp_path: Path) -> None:
     target = ArchiveTarget("a", tmp_path, {"queue": ""}, rotate_bytes=1_000, gather_seconds=0)
-    told = Told()
+    told = Reports()
     await target.open(told)
     for n in range(5):
-        sent(target, told, [Message("", "k", body=b"%d" % n * 2_000)], "queue")
+        send_to(target, told, [Message("", "k", body=b"%d" % n * 2_000)], "queue")
         await told.answers(n + 1)
     await target.close()
     assert len(parts_in(tmp_path)) == 5
@@ -341,7 +341,7 @@ from bridge.endpoint import Delivery, Outgoing
 from bridge.endpoints.archive.config import ArchiveTarget
 from exchange import Message
 
-class Told:
+class Reports:
     count = 0
     def confirmed(self, messages):
         for outgoing in messages:
@@ -349,7 +349,7 @@ class Told:
 
 async def main():
     target = ArchiveTarget("a", Path(sys.argv[1]), {"queue": ""}, rotate_bytes=20_000)
-    await target.open(Told())
+    await target.open(Reports())
     n = int(sys.argv[2])
     while True:
         messages = [Message("", "k", body=b"%d" % each) for each in range(n, n + 20)]
@@ -384,12 +384,12 @@ def test_confirmed_messages_are_there_once_after_kill_9(tmp_path: Path) -> None:
 @on_a_loop
 async def test_two_writers_of_one_folder_do_not_disturb_each_other(tmp_path: Path) -> None:
     targets = [ArchiveTarget(name, tmp_path, {"queue": ""}, rotate_bytes=5_000) for name in "ab"]
-    tolds = [Told(), Told()]
+    tolds = [Reports(), Reports()]
     for target, told in zip(targets, tolds, strict=True):
         await target.open(told)
     for n in range(20):
         for which, (target, told) in enumerate(zip(targets, tolds, strict=True)):
-            sent(
+            send_to(
                 target,
                 told,
                 [Message("", "k", body=b"%d %d" % (which, m)) for m in range(n * 10, n * 10 + 10)],
@@ -462,9 +462,9 @@ async def test_a_sync_that_succeeds_after_a_failed_one_is_not_trusted(
         sync(file)
 
     monkeypatch.setattr(os, "fdatasync", fdatasync)
-    target, told = ArchiveTarget("a", tmp_path, {"queue": ""}), Told()
+    target, told = ArchiveTarget("a", tmp_path, {"queue": ""}), Reports()
     await target.open(told)
-    sent(target, told, numbered(3), "queue")
+    send_to(target, told, numbered(3), "queue")
     await told.loss()
     assert not told.confirmations
     await target.close()
@@ -478,7 +478,7 @@ async def test_while_parts_cannot_be_made_the_target_is_not_open_and_the_spool_s
     target = ArchiveTarget("a", tmp_path, {"queue": ""})
     for _ in range(2):
         with pytest.raises(Disconnected, match="day=2023-11-14"):
-            await target.open(Told())
+            await target.open(Reports())
     await target.close()
     assert len(find_spools(tmp_path)) == 1
     (tmp_path / "day=2023-11-14").unlink()
@@ -491,7 +491,7 @@ async def test_a_file_where_the_folder_should_be_is_reported(tmp_path: Path) -> 
     (tmp_path / "file").write_bytes(b"")
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(Disconnected, match="there is a file"):
-            await ArchiveTarget("a", path, {"queue": ""}).open(Told())
+            await ArchiveTarget("a", path, {"queue": ""}).open(Reports())
 
 
 # Replays.

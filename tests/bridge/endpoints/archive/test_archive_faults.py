@@ -47,7 +47,7 @@ from tests.bridge.endpoints.archive.test_archive import (
     written_to,
 )
 from tests.support.archives.kafka_files import KafkaRecord, batch
-from tests.support.bridge.behaviour import Silent, Told, on_a_loop, router_to, sent
+from tests.support.bridge.behaviour import Reports, Silent, on_a_loop, router_to, send_to
 
 FAST = Policy(300, reconnect=Backoff(0.01, 0.02))
 
@@ -141,9 +141,9 @@ async def test_any_error_that_ends_the_writing_is_a_lost_connection(
         raise error
 
     monkeypatch.setattr(Spool, "append", fail)
-    target, told = ArchiveTarget("a", tmp_path, {"queue": ""}), Told()
+    target, told = ArchiveTarget("a", tmp_path, {"queue": ""}), Reports()
     await target.open(told)
-    sent(target, told, numbered(3), "queue")
+    send_to(target, told, numbered(3), "queue")
     await told.loss()
     assert not told.confirmations
     assert type(error).__name__ in str(told.losses[0]) or str(tmp_path) in str(told.losses[0])
@@ -160,9 +160,9 @@ async def test_any_error_that_ends_the_making_of_parts_is_a_lost_connection_and_
             raise RuntimeError("broken")
 
         patched.setattr(Rotator, "rotate", fail)
-        target, told = ArchiveTarget("a", tmp_path, {"queue": ""}, rotate_bytes=1, gather_seconds=0), Told()
+        target, told = ArchiveTarget("a", tmp_path, {"queue": ""}, rotate_bytes=1, gather_seconds=0), Reports()
         await target.open(told)
-        sent(target, told, numbered(3), "queue")
+        send_to(target, told, numbered(3), "queue")
         await told.loss()
         assert "broken" in str(told.losses[0])
         await target.close()
@@ -238,7 +238,7 @@ async def test_a_record_that_cannot_be_restored_is_counted_and_the_others_are_re
 async def test_a_message_with_a_malformed_header_is_read_with_the_identity_of_its_row(tmp_path: Path) -> None:
     content = ContentHeader(b"\x20\0\0\0\xff\xff")
     message = message_of("e", "k", content, b"body")
-    target, told = ArchiveTarget("a", tmp_path, {"queue": ""}), Told()
+    target, told = ArchiveTarget("a", tmp_path, {"queue": ""}), Reports()
     await target.open(told)
     target.send([Outgoing(message, Delivery(message, identity="id-1"), "queue")])
     await told.answers(1)
@@ -279,11 +279,11 @@ async def test_a_bad_spool_does_not_stop_the_target_that_wrote_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     target = ArchiveTarget("a", tmp_path, {"bad": "x" * 256, "good": ""}, rotate_bytes=1, gather_seconds=0)
-    told = Told()
+    told = Reports()
     await target.open(told)
-    sent(target, told, [Message("", "k", body=b"bad")], "bad")
+    send_to(target, told, [Message("", "k", body=b"bad")], "bad")
     await told.answers(1)
-    sent(target, told, [Message("", "k", body=b"good")], "good", 2)
+    send_to(target, told, [Message("", "k", body=b"good")], "good", 2)
     await told.answers(2)
     await target.close()
     assert not told.losses
@@ -337,17 +337,17 @@ async def test_confirmed_messages_are_in_an_archive_whatever_is_moved_or_removed
 ) -> None:
     root = tmp_path / "parent" / "archive"
     target = ArchiveTarget("a", root, {"queue": ""}, rotate_seconds=0.2 if when == "idle" else 60, gather_seconds=0)
-    told = Told()
+    told = Reports()
     await target.open(told)
-    sent(target, told, numbered(50), "queue")
+    send_to(target, told, numbered(50), "queue")
     await told.answers(50)
     harm(root)
     if when == "between":
-        left = sent(target, told, numbered(60)[50:], "queue", 51)
+        left = send_to(target, told, numbered(60)[50:], "queue", 51)
         await told.loss()
         assert len(told.confirmations) == 50  # nothing that went after the harm
         await target.close()
-        again = Told()
+        again = Reports()
         await target.open(again)
         target.send(left)
         await again.answers(10)
@@ -374,9 +374,9 @@ async def test_a_spool_removed_while_it_waits_to_become_parts_is_written_again(
         return await rotate_in_process(self, path)
 
     monkeypatch.setattr(Rotator, "rotate", late)
-    target, told = ArchiveTarget("a", tmp_path, {"queue": ""}, rotate_bytes=1, gather_seconds=0), Told()
+    target, told = ArchiveTarget("a", tmp_path, {"queue": ""}, rotate_bytes=1, gather_seconds=0), Reports()
     await target.open(told)
-    sent(target, told, numbered(5), "queue")
+    send_to(target, told, numbered(5), "queue")
     await told.answers(5)
     await waiting.wait()
     remove_spool(tmp_path)
@@ -401,9 +401,9 @@ async def test_a_spool_that_cannot_be_saved_is_logged_and_saved_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = tmp_path / "archive"
-    target, told = ArchiveTarget("a", root, {"queue": ""}, gather_seconds=0), Told()
+    target, told = ArchiveTarget("a", root, {"queue": ""}, gather_seconds=0), Reports()
     await target.open(told)
-    sent(target, told, numbered(5), "queue")
+    send_to(target, told, numbered(5), "queue")
     await told.answers(5)
     shutil.rmtree(root)
     root.touch()  # in the way
@@ -424,10 +424,10 @@ async def test_a_spool_that_cannot_be_saved_is_logged_and_saved_later(
 @on_a_loop
 async def test_an_archive_of_several_queues_notes_that_it_has_copies(tmp_path: Path, queues: list[str]) -> None:
     target = ArchiveTarget("a", tmp_path / "a", {queue: f"queue={queue}" for queue in queues})
-    told = Told()
+    told = Reports()
     await target.open(told)
     for queue in queues:
-        sent(target, told, numbered(2), queue, len(told.confirmations) + 1)
+        send_to(target, told, numbered(2), queue, len(told.confirmations) + 1)
         await told.answers(len(told.confirmations) + 2)
     await target.close()
     assert (COPIES in detect(str(tmp_path / "a")).notes) is (len(queues) > 1)
@@ -574,7 +574,7 @@ async def test_a_folder_that_the_user_may_not_write_is_an_error(
         [finding] = await ArchiveTarget("a", path, {"queue": ""}).check()
         assert finding.level == "error"
         with pytest.raises(Disconnected, match="may not be written"):
-            await ArchiveTarget("a", tmp_path, {"queue": ""}).open(Told())
+            await ArchiveTarget("a", tmp_path, {"queue": ""}).open(Reports())
 
 
 @on_a_loop

@@ -20,7 +20,7 @@ from bridge.endpoints.kafka.producer.plain import Producing
 from bridge.endpoints.kafka.producer.transaction import Transacting
 from bridge.endpoints.kafka.producer.transaction_calls import poll_errors, retry_call
 from bridge.endpoints.kafka.producer.writer import Writer
-from tests.support.bridge.behaviour import Told, on_a_loop
+from tests.support.bridge.behaviour import Reports, on_a_loop
 
 OURS = [("orders", 0)]
 
@@ -97,7 +97,7 @@ async def test_abandoned_clients_end_their_connections(monkeypatch: pytest.Monke
         monkeypatch.setattr(f"bridge.endpoints.kafka.{module}.monotonic", lambda: clock[0])
     own = {"group.id": "g", "statistics.interval.ms": 0}
     member = Member("kafka", own, Reasons(), window=10, transactional=False)
-    told, writer = Told(), Writer({}, {})
+    told, writer = Reports(), Writer({}, {})
     producing, transacting = Producing(told, writer, Reasons()), Transacting(told, writer, Reasons(), 10.0, 1_000)
     producing.producer = transacting.producer = Producer({})
     for clock[0] in (0.0, FORGOTTEN - 0.1, FORGOTTEN):

@@ -21,7 +21,7 @@ from bridge.endpoints.kafka.addresses import settings_of
 from bridge.endpoints.kafka.config import Destination, KafkaSource, KafkaTarget
 from bridge.table import Table
 from exchange import Message
-from tests.support.bridge.behaviour import Told, on_a_loop, read_all_of, sent
+from tests.support.bridge.behaviour import Reports, on_a_loop, read_all_of, send_to
 from tests.support.kafka.broker import PASSWORD, SCRAM_PASSWORD, USER, Broker
 from tests.support.kafka.topics import Topics, topics_at
 
@@ -82,9 +82,9 @@ async def test_each_way_to_log_in_writes_and_reads(
 ) -> None:
     topic = await asyncio.to_thread(topics.make)
     own = settings(ways(broker, certificates)[name])
-    target, told = KafkaTarget("written", own, {"queue": Destination(topic)}), Told()
+    target, told = KafkaTarget("written", own, {"queue": Destination(topic)}), Reports()
     await target.open(told)
-    sent(target, told, [Message("", "k", body=b"%d" % n) for n in range(10)], "queue")
+    send_to(target, told, [Message("", "k", body=b"%d" % n) for n in range(10)], "queue")
     await told.answers(10)
     await target.close()
     source = KafkaSource("read", {**own, "group.id": topic}, [topic])
@@ -131,7 +131,7 @@ async def test_a_refused_login_is_explained_without_its_secret(
         KafkaTarget("written", own, {"queue": Destination("none")}),
     ):
         with pytest.raises(Disconnected, match=words) as caught:
-            await (endpoint.open() if isinstance(endpoint, KafkaSource) else endpoint.open(Told()))
+            await (endpoint.open() if isinstance(endpoint, KafkaSource) else endpoint.open(Reports()))
         await endpoint.close()
         print(str(caught.value))
         for secret in (WRONG, PASSWORD):

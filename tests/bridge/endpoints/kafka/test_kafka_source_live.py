@@ -28,12 +28,12 @@ from exchange.amqp import content_of
 from exchange.errors import InputError
 from tests.support.bridge.behaviour import (
     QUICK,
+    Reports,
     Silent,
-    Told,
-    nothing_more,
+    check_nothing_more,
     on_a_loop,
     on_a_loop_within,
-    opened,
+    open_again,
     read_all_of,
     router_to,
 )
@@ -152,7 +152,7 @@ async def test_no_more_than_a_window_is_read_beyond_what_is_committed(topics: To
     source = source_of(topics, topic, window=50)
     await source.open()
     found = await read_all_of(source, 50)
-    await nothing_more(source)
+    await check_nothing_more(source)
     for delivery in found[:25]:
         source.settle(delivery)
     await nothing_more_than(source, 25, found)
@@ -281,7 +281,7 @@ async def test_a_partition_taken_away_while_paused_is_read_when_it_comes_back(to
     while len(first.member.assignment.lanes) > 1:  # the other one sees to it that the group is served
         first.member._poll_only()
         await asyncio.sleep(0.01)
-    await nothing_more(first)
+    await check_nothing_more(first)
     await second.close()
     topics.put(topic, [(b"%d" % n, b"%d" % n) for n in range(20, 60)])
     while len({int(d.message.body) for d in found}) < 60:
@@ -300,12 +300,12 @@ async def test_a_partition_that_librdkafka_has_forgotten_ends_the_connection_and
     await source.open()
     assert source.member is not None
     found = await read_all_of(source, 10)
-    await nothing_more(source)
+    await check_nothing_more(source)
     await asyncio.sleep(2.5)  # paused, as nothing more may be given
     source.settle(found[-1])
     await read_all_of(source, 10)
     await asyncio.sleep(2.5)
-    await nothing_more(source)
+    await check_nothing_more(source)
     # As after an answer to where it begins that librdkafka does not ask for again.
     source.member.consumer.incremental_unassign([TopicPartition(topic, 1)])
     with pytest.raises(Disconnected, match=f"has not begun to fetch from {topic}-1"):
@@ -575,10 +575,10 @@ async def test_a_broker_may_be_restarted(broker: Broker, topics: Topics) -> None
 @on_a_loop
 async def test_a_broker_that_is_silent_is_reported_and_so_is_one_that_is_back(broker: Broker, topics: Topics) -> None:
     topic, written = topics.make(2), topics.make(2)
-    target, told = KafkaTarget("written", topics.settings, {"queue": Destination(written)}), Told()
+    target, told = KafkaTarget("written", topics.settings, {"queue": Destination(written)}), Reports()
     transactional, told_too = (
         TransactionalTarget("once", topics.settings, {"queue": Destination(written)}),
-        Told(),
+        Reports(),
     )
     source = source_of(topics, topic)
     await source.open()
@@ -652,7 +652,7 @@ async def test_deliveries_know_their_content_without_being_decoded(topics: Topic
     topic = topics.make()
     topics.put(topic, [(b"k", b"v")])
     source = source_of(topics, topic)
-    await opened(source)
+    await open_again(source)
     [delivery] = await source.read(1)
     assert content_of(delivery.message).header("x-kafka-topic") == topic
     await source.close()

@@ -19,7 +19,7 @@ from exchange.partition import Partitions
 from exchange.partition.partitioning.specification import Partitioning, parse_key_source
 from exchange.partition.partitioning.strategies import build_partitioner
 from exchange.routing.route import Placement
-from tests.support.bridge.behaviour import Told, on_a_loop, sent
+from tests.support.bridge.behaviour import Reports, on_a_loop, send_to
 from tests.support.kafka.topics import Topics, topics_at
 from tests.support.servers import Server
 
@@ -46,9 +46,9 @@ async def test_ten_thousand_keys_land_where_the_java_producer_puts_them(topics: 
     random = Random(0)
     keys = [random.randbytes(random.randrange(64)).decode("utf-8", "surrogateescape") for _ in range(10_000)]
     topic = topics.make(7)
-    target, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Told()
+    target, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
     await target.open(told)
-    sent(target, told, [Message("", key, body=b"%d" % n) for n, key in enumerate(keys)], "queue")
+    send_to(target, told, [Message("", key, body=b"%d" % n) for n, key in enumerate(keys)], "queue")
     await told.answers(len(keys))
     await target.close()
     found = {int(message.value()): message for message in topics.read(topic, len(keys))}
@@ -63,7 +63,7 @@ async def test_ten_thousand_keys_land_where_the_java_producer_puts_them(topics: 
 async def test_the_topologys_partitioning_decides_and_its_key_is_the_key_of_the_record(topics: Topics) -> None:
     topic = topics.make(5)
     partitioning = Partitioning.parse("librdkafka.consistent over 5 by word 2")
-    target, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Told()
+    target, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
     await target.open(told)
     messages = [Message("", f"order.{n}.paid", body=b"%d" % n) for n in range(50)]
     target.send([placed(message, partitioning, n) for n, message in enumerate(messages, 1)])
@@ -80,7 +80,7 @@ async def test_nothing_is_written_to_a_topic_with_other_partitions_than_the_topo
     topics: Topics,
 ) -> None:
     topic = topics.make(3)
-    target, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Told()
+    target, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
     await target.open(told)
     target.send([placed(Message("", "k"), Partitioning.parse("kafka.murmur2 over 4"))])
     await told.loss()
@@ -93,10 +93,10 @@ async def test_nothing_is_written_to_a_topic_with_other_partitions_than_the_topo
 async def test_the_configured_key_decides(topics: Topics) -> None:
     topic = topics.make(5)
     destination = Destination(topic, parse_key_source('header "tenant"'))
-    target, told = KafkaTarget("written", topics.settings, {"queue": destination}), Told()
+    target, told = KafkaTarget("written", topics.settings, {"queue": destination}), Reports()
     await target.open(told)
-    sent(target, told, [Message("", "same", {"tenant": f"t{n}"}, body=b"%d" % n) for n in range(30)], "queue")
-    sent(target, told, [Message("", "same", body=b"none") for _ in range(5)], "queue", 31)
+    send_to(target, told, [Message("", "same", {"tenant": f"t{n}"}, body=b"%d" % n) for n in range(30)], "queue")
+    send_to(target, told, [Message("", "same", body=b"none") for _ in range(5)], "queue", 31)
     await told.answers(35)
     await target.close()
     murmur2 = build_partitioner("kafka.murmur2")
@@ -118,9 +118,9 @@ async def test_records_return_as_they_were_and_messages_with_an_identity(topics:
         Record("elsewhere", key, value, headers, 1_700_000_000_123, partition=4, offset=7)
         for key, value in ((b"k", b"v"), (None, None), (b"", b""))
     ]
-    target, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Told()
+    target, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
     await target.open(told)
-    sent(target, told, [to_amqp(record) for record in records], "queue")
+    send_to(target, told, [to_amqp(record) for record in records], "queue")
     message = Message("", "k", {"n": 1}, {"message_id": "m"})
     target.send([Outgoing(message, Delivery(message, identity="message/s/q/m"), "queue", None, 9)])
     await told.answers(4)
@@ -135,12 +135,12 @@ async def test_records_return_as_they_were_and_messages_with_an_identity(topics:
 @on_a_loop
 async def test_a_message_that_is_too_large_is_refused_for_good_and_small_ones_beside_it_pass(topics: Topics) -> None:
     topic = topics.make(1, config={"max.message.bytes": "5000"})
-    target, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Told()
+    target, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
     await target.open(told)
     bodies = [bytes(1_000)] * 30
     bodies[10] = bytes(6_000)
     bodies[20] = bytes(2_000_000)
-    outgoing = sent(target, told, [Message("", "k", body=body) for body in bodies], "queue")
+    outgoing = send_to(target, told, [Message("", "k", body=body) for body in bodies], "queue")
     await told.answers(30)
     await target.close()
     assert {o.number for o, _ in told.failures} == {outgoing[10].number, outgoing[20].number}
@@ -152,9 +152,9 @@ async def test_a_message_that_is_too_large_is_refused_for_good_and_small_ones_be
 async def test_a_full_queue_of_the_client_holds_messages_back(topics: Topics) -> None:
     topic = topics.make(1)
     settings = {**topics.settings, "queue.buffering.max.messages": 10}
-    target, told = KafkaTarget("written", settings, {"queue": Destination(topic)}), Told()
+    target, told = KafkaTarget("written", settings, {"queue": Destination(topic)}), Reports()
     await target.open(told)
-    sent(target, told, [Message("", "k", body=b"%d" % n) for n in range(500)], "queue")
+    send_to(target, told, [Message("", "k", body=b"%d" % n) for n in range(500)], "queue")
     await told.answers(500)
     await target.close()
     assert [int(message.value()) for message in topics.read(topic, 500)] == list(range(500))
@@ -165,8 +165,8 @@ async def test_a_partition_that_is_added_is_used_or_loses_the_target_of_a_partit
     topics: Topics,
 ) -> None:
     topic = topics.make(1)
-    free, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Told()
-    bound, told_too = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Told()
+    free, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
+    bound, told_too = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
     bound._partitioned = {"queue": (topic, 1)}
     await free.open(told)
     await bound.open(told_too)
@@ -180,7 +180,7 @@ async def test_a_partition_that_is_added_is_used_or_loses_the_target_of_a_partit
     await bound.close()
     number = 1
     while len({message.partition() for message in topics.read(topic, number - 1)}) < 3:
-        sent(free, told, [Message("", f"k{n}") for n in range(20)], "queue", number)
+        send_to(free, told, [Message("", f"k{n}") for n in range(20)], "queue", number)
         number += 20
         await told.answers(number - 1)
         assert number < 1_000
@@ -191,7 +191,7 @@ async def test_a_partition_that_is_added_is_used_or_loses_the_target_of_a_partit
 async def test_a_topic_that_is_missing_is_reported_and_not_made(topics: Topics) -> None:
     target = KafkaTarget("written", topics.settings, {"queue": Destination("hashstar-none")})
     with pytest.raises(Disconnected, match="there is no topic 'hashstar-none'; create it"):
-        await target.open(Told())
+        await target.open(Reports())
     await target.close()
     assert "hashstar-none" not in topics.admin.list_topics(timeout=30).topics
 
@@ -202,12 +202,12 @@ async def test_a_topic_that_is_deleted_meanwhile_loses_the_target(topics: Topics
     settings: dict[str, Any] = {
         **topics.settings, "topic.metadata.refresh.interval.ms": 300, "topic.metadata.propagation.max.ms": 500,
     }  # fmt: skip
-    target, told = KafkaTarget("written", settings, {"queue": Destination(topic)}), Told()
+    target, told = KafkaTarget("written", settings, {"queue": Destination(topic)}), Reports()
     await target.open(told)
     topics.admin.delete_topics([topic])[topic].result(30)
     topics.made.remove(topic)
     await asyncio.sleep(1.0)
-    sent(target, told, [Message("", "k")], "queue")
+    send_to(target, told, [Message("", "k")], "queue")
     await told.loss()
     assert "UNKNOWN" in str(told.losses[0])
     await target.close()
@@ -217,5 +217,5 @@ async def test_a_topic_that_is_deleted_meanwhile_loses_the_target(topics: Topics
 async def test_settings_that_contradict_the_promises_are_errors(topics: Topics) -> None:
     target = KafkaTarget("written", {**topics.settings, "acks": 1}, {"queue": Destination(topics.make(1))})
     with pytest.raises(InputError, match="acks"):
-        await target.open(Told())
+        await target.open(Reports())
     await target.close()

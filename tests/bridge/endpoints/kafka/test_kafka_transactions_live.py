@@ -20,7 +20,7 @@ from bridge.endpoints.kafka.config import Destination, KafkaSource, Transactiona
 from bridge.endpoints.memory import MemoryTarget
 from bridge.pump.pump import Inlet, Pump
 from exchange import Message
-from tests.support.bridge.behaviour import QUICK, Silent, Told, on_a_loop, router_to
+from tests.support.bridge.behaviour import QUICK, Reports, Silent, on_a_loop, router_to
 from tests.support.kafka.broker import Broker, brokers, image_for_transactions
 from tests.support.kafka.copy import Copying
 from tests.support.kafka.topics import PATIENCE, SOON, Topics, eventually, topics_at
@@ -303,7 +303,7 @@ async def test_a_missing_permission_loses_the_target_and_once_granted_all_arrive
 @on_a_loop
 async def test_a_message_of_another_source_loses_the_target(topics: Topics) -> None:
     target = TransactionalTarget("written", topics.settings, {"queue": Destination(topics.make())})
-    told = Told()
+    told = Reports()
     await target.open(told)
     message = Message("", "k")
     target.send([Outgoing(message, Delivery(message, "lane", origin="queue q"), "queue", None, 1)])

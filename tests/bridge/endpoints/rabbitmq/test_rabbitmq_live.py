@@ -26,7 +26,7 @@ from bridge.table import Table
 from exchange import Message
 from exchange.amqp import ContentHeader, message_of
 from exchange.errors import InputError
-from tests.support.bridge.behaviour import Silent, Told, on_a_loop, opened, read_all_of, router_to, sent
+from tests.support.bridge.behaviour import Reports, Silent, on_a_loop, open_again, read_all_of, router_to, send_to
 from tests.support.bridge.relay import Relay, relay_to
 from tests.support.servers import Server, missing
 
@@ -117,7 +117,7 @@ def broker(rabbitmq: Server) -> Iterator[Broker]:
         found.close()
 
 
-def failures_of(told: Told) -> dict[int, str]:
+def failures_of(told: Reports) -> dict[int, str]:
     return {outgoing.number: failure.reason for outgoing, failure in told.failures}
 
 
@@ -154,9 +154,9 @@ async def test_of_thousands_of_equal_bodies_those_without_a_route_fail(broker: B
         broker.channel.queue_bind(queue, exchange, f"key.{n}")
     chance = random.Random(1)
     keys = [f"key.{chance.randrange(20)}" for _ in range(5_000)]
-    target, told = broker.target(exchange), Told()
+    target, told = broker.target(exchange), Reports()
     await target.open(told)
-    sent(target, told, [Message("", key, body=b"same") for key in keys], "queue")
+    send_to(target, told, [Message("", key, body=b"same") for key in keys], "queue")
     await told.answers(5_000)
     wrong = {n for n, key in enumerate(keys, 1) if int(key[4:]) >= 10}
     assert failures_of(told) == dict.fromkeys(wrong, "returned: 312 NO_ROUTE")
@@ -171,9 +171,9 @@ async def test_messages_that_differ_only_in_headers_fail_individually(broker: Br
     chance = random.Random(2)
     kinds = [chance.choice(["good", "bad"]) for _ in range(1_000)]
     messages = [Message("", "key", {"z": "first", "kind": kind, "a": 1.5}, body=b"same") for kind in kinds]
-    target, told = broker.target(exchange), Told()
+    target, told = broker.target(exchange), Reports()
     await target.open(told)
-    sent(target, told, messages, "queue")
+    send_to(target, told, messages, "queue")
     await told.answers(1_000)
     assert {*failures_of(told)} == {n for n, kind in enumerate(kinds, 1) if kind == "bad"}
     await target.close()
@@ -184,9 +184,9 @@ async def test_messages_that_differ_only_in_bcc_are_distinguished(broker: Broker
     exchange, queue = broker.exchange("headers"), broker.queue()
     broker.channel.queue_bind(queue, exchange, "", {"x-match": "all-with-x", "x-hashstar-bcc": ["good"]})
     messages = [Message("", "none", {"BCC": ["good" if n % 3 else "bad"]}, body=b"same") for n in range(60)]
-    target, told = broker.target(exchange), Told()
+    target, told = broker.target(exchange), Reports()
     await target.open(told)
-    sent(target, told, messages, "queue")
+    send_to(target, told, messages, "queue")
     await told.answers(60)
     assert len(told.failures) + len(told.confirmations) == 60
     assert not any("or one like it" in failure.reason for _, failure in told.failures)
@@ -216,7 +216,7 @@ async def test_a_bridge_whose_cc_names_its_own_source_moves_each_message_once(br
     """The target's broker applied CC once more, and one message became thousands."""
     read, written = broker.queue(), broker.queue()
     broker.put(read, b"x", headers={"CC": [read]})
-    source, target, told = broker.source(read), broker.target("", written), Told()
+    source, target, told = broker.source(read), broker.target("", written), Reports()
     await source.open()
     await target.open(told)
     found = await read_all_of(source, 1)
@@ -235,7 +235,7 @@ async def test_a_message_to_a_queue_carries_its_exchange_and_key_and_each_bridge
     broker.channel.queue_bind(first, exchange, "#")
     broker.channel.basic_publish(exchange, "order.new", b"x", pika.BasicProperties(headers={"n": 5}))
     for read, written in ((first, second), (second, third)):
-        source, target, told = broker.source(read), broker.target("", written), Told()
+        source, target, told = broker.source(read), broker.target("", written), Reports()
         await source.open()
         await target.open(told)
         [delivery] = await read_all_of(source, 1)
@@ -252,9 +252,9 @@ async def test_a_message_to_a_queue_carries_its_exchange_and_key_and_each_bridge
 @on_a_loop
 async def test_a_full_queue_that_rejects_publishes_is_a_nack(broker: Broker) -> None:
     queue = broker.queue(x_max_length=10, x_overflow="reject-publish")
-    target, told = broker.target("", queue), Told()
+    target, told = broker.target("", queue), Reports()
     await target.open(told)
-    sent(target, told, [Message(body=b"%d" % n) for n in range(50)], "queue")
+    send_to(target, told, [Message(body=b"%d" % n) for n in range(50)], "queue")
     await told.answers(50)
     assert {*failures_of(told).values()} == {"nack"}
     assert len(broker.bodies(queue)) == len(told.confirmations) < 50
@@ -281,8 +281,8 @@ async def test_only_the_message_with_a_header_that_the_broker_cannot_read_is_ref
     target = broker.target("", queue)
     wrong, left = [], [Outgoing(m, Delivery(m), "queue", None, n) for n, m in enumerate(messages)]
     for _ in range(4):  # all at once, then one by one up to the wrong one, then the others
-        told = Told()
-        await opened(target, told)
+        told = Reports()
+        await open_again(target, told)
         target.send(left)
         await told.answers_or_loss(len(left))
         answered = {o.number for o in told.confirmations} | {o.number for o, _ in told.failures}
@@ -317,9 +317,9 @@ async def test_a_foreign_user_id_travels_as_a_header_and_one_of_our_own_as_it_is
         Message("", f"key.{n % 5}", {}, {} if user is None else {"user_id": user}, b"%d" % n)
         for n, user in enumerate(users)
     ]
-    target, told = broker.target("", queue), Told()
+    target, told = broker.target("", queue), Reports()
     await target.open(told)
-    sent(target, told, messages, "queue")
+    send_to(target, told, messages, "queue")
     await told.answers(150)
     await target.close()
     assert not told.failures
@@ -352,16 +352,16 @@ async def test_a_broker_takes_dead_letters_of_messages_that_it_refuses_or_would_
 async def test_a_deleted_exchange_is_reported_and_nothing_is_lost(broker: Broker) -> None:
     exchange, queue = broker.exchange("fanout"), broker.queue()
     broker.channel.queue_bind(queue, exchange)
-    target, told = broker.target(exchange), Told()
+    target, told = broker.target(exchange), Reports()
     await target.open(told)
     broker.channel.exchange_delete(exchange)
-    sent(target, told, [Message(body=b"0")], "queue")
+    send_to(target, told, [Message(body=b"0")], "queue")
     await told.loss()
     assert "404" in str(told.losses[0])
     assert exchange in str(told.losses[0])
     await target.close()
     with pytest.raises(Disconnected, match=exchange):
-        await target.open(Told())
+        await target.open(Reports())
 
     def come_back() -> None:
         broker.channel.exchange_declare(exchange, "fanout")
@@ -377,7 +377,7 @@ async def test_a_deleted_exchange_is_reported_and_nothing_is_lost(broker: Broker
 async def test_the_bridge_waits_for_a_missing_queue_and_names_it_once(broker: Broker) -> None:
     for endpoint in (broker.target("hashstar-nowhere"), broker.target("", "hashstar-nowhere")):
         with pytest.raises(Disconnected) as caught:
-            await endpoint.open(Told())
+            await endpoint.open(Reports())
         assert str(caught.value) in {
             "queue 'hashstar-nowhere': there is none; declare it",
             "exchange 'hashstar-nowhere': there is none; declare it",
@@ -389,7 +389,7 @@ async def test_the_bridge_waits_for_a_right_password_or_virtual_host_and_shows_n
     for user, vhost in (("guest:wrong-secret", "%2F"), ("guest:guest", "hashstar-none")):
         address = parse_broker(f"amqp://{user}@{broker.host}:{broker.port}/{vhost}")
         with pytest.raises(Disconnected) as caught:
-            await RabbitmqTarget("to", [address], {}).open(Told())
+            await RabbitmqTarget("to", [address], {}).open(Reports())
         assert "secret" not in str(caught.value)
 
 
@@ -400,10 +400,10 @@ async def test_a_queue_that_is_gone_holds_its_messages_until_it_is_back(broker: 
     def remake() -> None:
         broker.channel.queue_declare(queue, durable=True)
 
-    target, told = broker.target("", queue), Told()
+    target, told = broker.target("", queue), Reports()
     await target.open(told)
     broker.channel.queue_delete(queue)
-    outgoing = sent(target, told, [Message("", "key", body=b"%d" % n) for n in range(50)], "queue")
+    outgoing = send_to(target, told, [Message("", "key", body=b"%d" % n) for n in range(50)], "queue")
     await told.answers(50)
     assert all(failure.busy and "NO_ROUTE" in failure.reason for _, failure in told.failures)
     remake()
@@ -429,9 +429,9 @@ async def test_permission_to_write_to_the_default_exchange_suffices_for_a_queue(
     queue = broker.queue()
     broker.control("set_permissions", other_user, "^$", "^amq\\.default$", "^$")
     address = parse_broker(f"amqp://{other_user}:pw@{broker.host}:{broker.port}")
-    target, told = RabbitmqTarget("to", [address], {"queue": Address.queue(queue)}), Told()
+    target, told = RabbitmqTarget("to", [address], {"queue": Address.queue(queue)}), Reports()
     await target.open(told)
-    sent(target, told, [Message(body=b"x")], "queue")
+    send_to(target, told, [Message(body=b"x")], "queue")
     await told.answers(1)
     await target.close()
     assert not told.failures
@@ -449,9 +449,9 @@ async def test_a_missing_permission_is_no_fault_of_the_messages(broker: Broker, 
 
     async def refused() -> None:
         for _ in range(2):  # nor when it is sent one by one
-            told = Told()
+            told = Reports()
             await target.open(told)
-            sent(target, told, [Message("", "a", body=b"x"), Message("", "b", body=b"y")], "queue")
+            send_to(target, told, [Message("", "a", body=b"x"), Message("", "b", body=b"y")], "queue")
             await told.loss()
             await target.close()
             assert not told.failures
@@ -463,9 +463,9 @@ async def test_a_missing_permission_is_no_fault_of_the_messages(broker: Broker, 
     await refused()
     broker.control("clear_topic_permissions", other_user)
     broker.bodies(queue)
-    told = Told()
+    told = Reports()
     await target.open(told)
-    sent(target, told, [Message("", "a", body=b"x"), Message("", "b", body=b"y")], "queue")
+    send_to(target, told, [Message("", "a", body=b"x"), Message("", "b", body=b"y")], "queue")
     await told.answers(2)
     await target.close()
     assert broker.bodies(queue) == [b"x", b"y"]
@@ -500,7 +500,7 @@ async def test_an_exclusive_consumer_keeps_others_out_while_it_is_connected(brok
     with pytest.raises(Disconnected, match="for itself alone"):
         await second.open()
     await first.close()
-    await opened(second)
+    await open_again(second)
     await second.close()
 
 
@@ -706,18 +706,18 @@ async def test_an_invalid_file_of_offsets_is_an_input_error(broker: Broker, tmp_
 @on_a_loop
 async def test_while_the_broker_blocks_publishers_messages_wait_and_then_pass(broker: Broker) -> None:
     queue = broker.queue()
-    target, told = broker.target("", queue), Told()
+    target, told = broker.target("", queue), Reports()
     await target.open(told)
-    sent(target, told, [Message(body=b"0")], "queue")
+    send_to(target, told, [Message(body=b"0")], "queue")
     await told.answers(1)
     change = "vm_memory_monitor:set_vm_memory_high_watermark"
     before = broker.control(
         "eval", f"Before = vm_memory_monitor:get_vm_memory_high_watermark(), {change}(0.00001), Before."
     )
     try:
-        outgoing = sent(target, told, [Message(body=b"1")], "queue", 2)  # a connection is blocked when it publishes
+        outgoing = send_to(target, told, [Message(body=b"1")], "queue", 2)  # a connection is blocked when it publishes
         await asyncio.sleep(1.0)
-        outgoing += sent(target, told, [Message(body=b"%d" % n) for n in range(2, 500)], "queue", 3)
+        outgoing += send_to(target, told, [Message(body=b"%d" % n) for n in range(2, 500)], "queue", 3)
         await asyncio.sleep(0.5)
         assert len(told.confirmations) <= 2
         assert not told.losses
@@ -750,7 +750,7 @@ async def test_opening_can_be_given_up_at_any_time(broker: Broker) -> None:
     """A connection that was left open would be an unclosed socket, which fails the test."""
     source, target = broker.source(broker.queue()), broker.target("", broker.queue())
     for n in range(20):
-        for opening in (source.open(), target.open(Told())):
+        for opening in (source.open(), target.open(Reports())):
             task = asyncio.ensure_future(opening)
             await asyncio.sleep(0.002 * n)
             task.cancel()
@@ -828,10 +828,10 @@ async def test_tls_checks_the_server_and_shows_the_client(broker: Broker, author
 
         target, told = (
             RabbitmqTarget("to", addresses(**right, server_name="localhost"), {"": Address.queue(queue)}),
-            Told(),
+            Reports(),
         )
         await target.open(told)
-        sent(target, told, [Message(body=bytes(1_000_000))] * 3, "")
+        send_to(target, told, [Message(body=bytes(1_000_000))] * 3, "")
         await told.answers(3)
         await target.close()
         source = RabbitmqSource("from", addresses(**right, server_name="localhost"), queue)
@@ -854,12 +854,12 @@ async def test_a_body_of_16_mib_goes_through_and_a_larger_one_is_a_dead_letter(b
     read, written = broker.queue(), broker.queue()
     body = random.Random(3).randbytes(16 << 20)
     broker.put(read, body)
-    source, target, told = broker.source(read), broker.target("", written), Told()
+    source, target, told = broker.source(read), broker.target("", written), Reports()
     await source.open()
     await target.open(told)
     [delivery] = await source.read(1)
     assert delivery.message.body == body
-    sent(target, told, [delivery.message], "queue")
+    send_to(target, told, [delivery.message], "queue")
     await told.answers(1)
     source.settle(delivery)
     await source.close()
@@ -876,9 +876,9 @@ async def test_a_key_of_255_bytes_passes_and_a_longer_one_is_refused(broker: Bro
     exchange, queue = broker.exchange("topic"), broker.queue()
     broker.channel.queue_bind(queue, exchange, "#")
     keys = ["k" * 255, "ü" * 127, "k" * 256, ""]
-    target, told = broker.target(exchange), Told()
+    target, told = broker.target(exchange), Reports()
     await target.open(told)
-    sent(target, told, [Message("", key) for key in keys], "queue")
+    send_to(target, told, [Message("", key) for key in keys], "queue")
     await told.answers(4)
     [(outgoing, failure)] = told.failures
     assert (outgoing.number, failure.final) == (3, True)
@@ -891,9 +891,9 @@ async def test_a_key_of_255_bytes_passes_and_a_longer_one_is_refused(broker: Bro
 
 @on_a_loop
 async def test_properties_larger_than_a_frame_are_refused(broker: Broker) -> None:
-    target, told = broker.target("", broker.queue()), Told()
+    target, told = broker.target("", broker.queue()), Reports()
     await target.open(told)
-    sent(target, told, [Message(headers={"large": "x" * 200_000})], "queue")
+    send_to(target, told, [Message(headers={"large": "x" * 200_000})], "queue")
     await told.answers(1)
     assert told.failures[0][1].final
     await target.close()
@@ -905,10 +905,10 @@ async def test_a_message_keeps_its_delivery_mode_and_is_persistent_if_it_has_non
     modes = [1, 2, None]
     for mode in modes:
         broker.put(read, b"x", delivery_mode=mode)
-    source, target, told = broker.source(read), broker.target("", written), Told()
+    source, target, told = broker.source(read), broker.target("", written), Reports()
     await source.open()
     await target.open(told)
-    sent(target, told, [d.message for d in await read_all_of(source, 3)], "queue")
+    send_to(target, told, [d.message for d in await read_all_of(source, 3)], "queue")
     await told.answers(3)
     await source.close()
     await target.close()
@@ -921,7 +921,7 @@ async def test_the_identity_of_a_message_survives_the_bridge(broker: Broker) -> 
     broker.put(read, b"0", message_id="17", timestamp=1_700_000_000)
     broker.put(read, b"1", headers={"x-hashstar-id": "kafka/k/t/0/1"}, message_id="18")
     broker.put(read, b"2", headers={"x-other": "x"})
-    source, target, told = broker.source(read), broker.target("", written), Told()
+    source, target, told = broker.source(read), broker.target("", written), Reports()
     await source.open()
     await target.open(told)
     found = await read_all_of(source, 3)

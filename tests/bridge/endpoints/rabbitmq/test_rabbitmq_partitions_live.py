@@ -11,7 +11,7 @@ from bridge.endpoints.rabbitmq.config import Address, RabbitmqTarget
 from exchange import Message, Queue, Router, Topology
 from exchange.partition.partitioning.specification import Partitioning
 from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import Broker
-from tests.support.bridge.behaviour import Told, on_a_loop
+from tests.support.bridge.behaviour import Reports, on_a_loop
 from tests.support.servers import Server, missing
 
 pytestmark = pytest.mark.live
@@ -40,7 +40,7 @@ def target_of(broker: Broker, topology: Topology, address: Address) -> RabbitmqT
 
 async def published(broker: Broker, topology: Topology, address: Address, messages: list[Message]) -> list[str | None]:
     """Publish messages to the topology's queue; the partitions that it chose."""
-    target, told = target_of(broker, topology, address), Told()
+    target, told = target_of(broker, topology, address), Reports()
     await target.open(told)
     router = Router(topology)
     outgoing, chosen = [], []
@@ -154,8 +154,8 @@ async def test_the_bridge_waits_while_partitions_are_missing_or_too_many(broker:
                          (2, rf"'{base}-2' is one partition more")):  # fmt: skip
         target = target_of(broker, topology_of(f"kafka.murmur2 over {count}"), Address.queue(f"{base}-{{partition}}"))
         with pytest.raises(Disconnected, match=words):
-            await target.open(Told())
+            await target.open(Reports())
     target = target_of(broker, topology_of("kafka.murmur2 over 3"), Address.queue(f"{base}-{{partition}}"))
-    await target.open(Told())
+    await target.open(Reports())
     await target.close()
     assert len(names) == 3

@@ -15,7 +15,7 @@ from bridge.pump.pump import Inlet, Pump
 from exchange import Message
 from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import Broker
 from tests.bridge.endpoints.rabbitmq.test_rabbitmq_reading_live import until
-from tests.support.bridge.behaviour import Silent, Told, on_a_loop, router_to
+from tests.support.bridge.behaviour import Reports, Silent, on_a_loop, router_to
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.live
@@ -71,7 +71,7 @@ async def test_a_target_queue_that_is_gone_is_trouble_before_a_message_comes(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publishing, "LOOK_EVERY", 0.05)
-    queue, told = broker.queue(), Told()
+    queue, told = broker.queue(), Reports()
     target = RabbitmqTarget("to", [broker.address], {"queue": Address.queue(queue)})
     await target.open(told)
     broker.channel.queue_delete(queue)

@@ -29,7 +29,7 @@ from exchange import Message
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.queues import publish_queues
 from exchange.partition.partitioning.specification import Partitioning
-from tests.support.bridge.behaviour import Told, on_a_loop, sent
+from tests.support.bridge.behaviour import Reports, on_a_loop, send_to
 from tests.support.rocketmq.topics import Topics, topics_at
 from tests.support.servers import Server
 
@@ -51,11 +51,11 @@ def source(topics: Topics, topic: str, name: str | None = None, **told: Any) -> 
     return RocketmqSource("read", topics.settings, name or group(), [subscription], **told)
 
 
-async def written(target: RocketmqTarget, messages: list[Message]) -> Told:
+async def written(target: RocketmqTarget, messages: list[Message]) -> Reports:
     """What was told of messages to the topology's queue ``q``."""
-    told = Told()
+    told = Reports()
     await target.open(told)
-    sent(target, told, messages, "q")
+    send_to(target, told, messages, "q")
     await told.answers_or_loss(len(messages))
     await target.close()
     return told
@@ -138,7 +138,7 @@ async def test_what_does_not_fit_fails_for_ever_and_its_neighbours_pass(topics: 
 
 @on_a_loop
 async def test_a_topic_that_is_missing_or_not_as_the_topology_says_is_told(topics: Topics) -> None:
-    told = Told()
+    told = Reports()
     gone = RocketmqTarget("t", topics.settings, {"q": Destination("no-such-topic")})
     with pytest.raises(Disconnected, match="there is no topic 'no-such-topic'; create it"):
         await gone.open(told)
@@ -191,7 +191,7 @@ async def test_nobody_there_is_told(topics: Topics) -> None:
         RocketmqTarget("t", nobody, {"q": Destination("t")}),
         RocketmqSource("s", nobody, "g", [Subscription.to_tags("t")]),
     )
-    for opening in (writing.open(Told()), reading.open()):
+    for opening in (writing.open(Reports()), reading.open()):
         with pytest.raises(Disconnected, match=r"no name server answers: 127\.0\.0\.1:1"):
             await opening
     await writing.close()
@@ -318,7 +318,7 @@ async def test_a_check_tells_of_queues_that_are_never_read_and_of_other_partitio
     assert f"topic {topic!r} has 4 queues now" in texts(found, "error")
     assert "the topology spreads 'q' over 3" in texts(found, "error")
     with pytest.raises(Disconnected, match="the topology spreads 'q' over 3"):
-        await target.open(Told())
+        await target.open(Reports())
     await target.close()
     [broker] = {each.broker for each in topics.do(topics.client.update_route(topic)).brokers}
     target._partitioned = {"q": Partitioning.parse(f"rocketmq.hash over {broker}:5")}
@@ -333,7 +333,7 @@ async def test_a_check_finds_what_is_missing(topics: Topics) -> None:
         [found] = await endpoint.check()
         assert (found.level, found.text) == ("error", "there is no topic 'no-such'; create it")
         with pytest.raises(Disconnected, match="there is no topic"):
-            await (endpoint.open() if isinstance(endpoint, RocketmqSource) else endpoint.open(Told()))
+            await (endpoint.open() if isinstance(endpoint, RocketmqSource) else endpoint.open(Reports()))
         await endpoint.close()
     nowhere = RocketmqSource("s", ClientSettings("127.0.0.1:1"), group(), [Subscription.to_tags("t")])
     [found] = await nowhere.check()
@@ -387,7 +387,7 @@ async def test_opening_that_is_cancelled_at_any_moment_leaves_nothing_at_the_bro
         endpoint: RocketmqSource | RocketmqTarget = source(topics, topic, name)
         if turn % 2:
             endpoint = RocketmqTarget("w", topics.settings, {"q": Destination(topic)})
-        work = endpoint.open() if isinstance(endpoint, RocketmqSource) else endpoint.open(Told())
+        work = endpoint.open() if isinstance(endpoint, RocketmqSource) else endpoint.open(Reports())
         opening = asyncio.create_task(work)
         await asyncio.sleep(chance.random() * 0.03)
         opening.cancel()

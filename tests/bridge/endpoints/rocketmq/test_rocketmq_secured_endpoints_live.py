@@ -17,7 +17,7 @@ from bridge.rocketmq.remoting.channel import ChannelSettings
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.table import Table
 from exchange import Message
-from tests.support.bridge.behaviour import Told, on_a_loop, read_all_of, sent
+from tests.support.bridge.behaviour import Reports, on_a_loop, read_all_of, send_to
 from tests.support.rocketmq.secured import OWNER
 
 pytestmark = pytest.mark.live
@@ -43,9 +43,9 @@ def table(folder: Path, **told: Any) -> Table:
 
 @on_a_loop
 async def test_who_may_reads_and_writes_over_tls(address: str, secured_folder: Path) -> None:
-    target, told = dead_letter_target("t", f"rocketmq://{address}", table(secured_folder)), Told()
+    target, told = dead_letter_target("t", f"rocketmq://{address}", table(secured_folder)), Reports()
     await target.open(told)
-    sent(target, told, [Message("e", f"k{n}", {"n": n}, {}, b"%d" % n) for n in range(20)], "")
+    send_to(target, told, [Message("e", f"k{n}", {"n": n}, {}, b"%d" % n) for n in range(20)], "")
     await told.answers(20)
     await target.close()
     reading = source("s", f"rocketmq://{address}", table(secured_folder), Policy())
@@ -60,13 +60,13 @@ async def test_who_may_reads_and_writes_over_tls(address: str, secured_folder: P
 @on_a_loop
 async def test_who_may_not_is_told_so_and_no_message_is_blamed(address: str, secured_folder: Path) -> None:
     wrong = table(secured_folder, secret_key="another")  # noqa: S106  of nobody
-    target, told = dead_letter_target("t", f"rocketmq://{address}", wrong), Told()
+    target, told = dead_letter_target("t", f"rocketmq://{address}", wrong), Reports()
     try:
         await target.open(told)
     except Disconnected as error:
         told.losses.append(error)
     else:
-        sent(target, told, [Message("e", "k", {}, {}, b"x")], "")
+        send_to(target, told, [Message("e", "k", {}, {}, b"x")], "")
         await told.answers_or_loss(1)
     await target.close()
     assert told.losses

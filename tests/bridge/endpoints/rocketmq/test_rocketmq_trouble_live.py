@@ -17,7 +17,7 @@ from bridge.rocketmq.remoting import admin
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.message import RocketMessage
 from exchange import Message
-from tests.support.bridge.behaviour import Told, sent
+from tests.support.bridge.behaviour import Reports, send_to
 from tests.support.rocketmq.broker import Broker, broker
 from tests.support.rocketmq.groups import queues_of, send
 from tests.support.rocketmq_cluster import Cluster
@@ -41,7 +41,7 @@ class Watched:
         self.topic = topic
         self.source = RocketmqSource("s", settings, f"{group}-{topic}", [Subscription.to_tags(topic)])
         self.target = RocketmqTarget("t", settings, {"q": Destination(topic)})
-        self.told = Told()
+        self.told = Reports()
 
     async def open(self) -> None:
         await self.source.open()
@@ -57,7 +57,7 @@ class Watched:
     async def moves(self, body: bytes) -> None:
         """Write a message and read it back."""
         before = len(self.told.confirmations)
-        sent(self.target, self.told, [Message("", "k", body=body)], "q")
+        send_to(self.target, self.told, [Message("", "k", body=body)], "q")
         while len(self.told.confirmations) == before and not self.told.losses:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
         assert not self.told.losses
@@ -207,7 +207,7 @@ def test_both_end_in_time_while_their_broker_hangs_and_leave_nothing(own: Broker
         try:
             await again.moves(b"one")
             await asyncio.to_thread(own.pause)
-            sent(again.target, again.told, [Message("", "k", body=b"two")], "q")
+            send_to(again.target, again.told, [Message("", "k", body=b"two")], "q")
             await asyncio.sleep(0)
             began = loop.time()
             await again.close()
@@ -229,7 +229,7 @@ def test_an_endpoint_whose_cluster_hangs_cannot_be_opened_and_is_closed_in_time(
             other: list[tuple[Source | Target, Awaitable[None]]] = []
             source = RocketmqSource("s", settings, "g", [Subscription.to_tags(topic)])
             target = RocketmqTarget("t", settings, {"q": Destination(topic)})
-            other = [(source, source.open()), (target, target.open(Told()))]
+            other = [(source, source.open()), (target, target.open(Reports()))]
             for endpoint, opening in other:
                 with pytest.raises(Disconnected, match=r"no name server answers|no answer"):
                     await opening

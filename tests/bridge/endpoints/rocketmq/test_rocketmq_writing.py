@@ -31,7 +31,7 @@ from bridge.rocketmq.remoting.properties import IllegalMessage
 from exchange import Message
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.partitions import Partitions
-from tests.support.bridge.behaviour import Told, on_a_loop
+from tests.support.bridge.behaviour import Reports, on_a_loop
 
 Answer = str | Exception
 OK = "SEND_OK"
@@ -69,7 +69,7 @@ class Scripted:
         return SendResult(answer, "", "", queue, 0)
 
 
-def writing(producer: Scripted, told: Told, *, queues: int = 1, confirm: bool = False) -> Writing:
+def writing(producer: Scripted, told: Reports, *, queues: int = 1, confirm: bool = False) -> Writing:
     writer = Writer({"q": Destination("t")})
     writer.spreads["t"] = Spread("t", Partitions.queues({"a": queues}))
     return Writing(cast("Client", None), cast("Producer", producer), told, writer, confirm_not_store_ok=confirm)
@@ -80,7 +80,7 @@ def outgoing(count: int, keys: int = 1) -> list[Outgoing]:
     return [Outgoing(message, Delivery(message), "q", None, n + 1) for n, message in enumerate(messages)]
 
 
-def numbers(told: Told) -> list[int]:
+def numbers(told: Reports) -> list[int]:
     return [each.number for each in told.confirmations]
 
 
@@ -90,7 +90,7 @@ def refusal(code: ResponseCode) -> BrokerError:
 
 @on_a_loop
 async def test_what_comes_while_a_request_is_under_way_is_the_next_batch() -> None:
-    producer, told = Scripted(), Told()
+    producer, told = Scripted(), Reports()
     state = writing(producer, told)
     messages = outgoing(BATCH_MESSAGES + 10)
     state.send(messages[:1])
@@ -103,7 +103,7 @@ async def test_what_comes_while_a_request_is_under_way_is_the_next_batch() -> No
 
 @on_a_loop
 async def test_queues_do_not_wait_for_each_other_and_each_is_in_order() -> None:
-    producer, told = Scripted(), Told()
+    producer, told = Scripted(), Reports()
     state = writing(producer, told, queues=4)
     messages = outgoing(100, keys=20)
     for each in messages:
@@ -120,13 +120,13 @@ async def test_queues_do_not_wait_for_each_other_and_each_is_in_order() -> None:
 def test_what_is_not_as_safe_as_it_is_to_be_is_refused_or_enough_as_told(status: str) -> None:
     @on_a_loop
     async def check() -> None:
-        told = Told()
+        told = Reports()
         writing(Scripted(status), told).send(outgoing(3))
         await told.answers(3)
         assert [(failure.reason, failure.final) for _, failure in told.failures] == [
             (f"not as safe as it is to be: {status}", False)
         ] * 3
-        told = Told()
+        told = Reports()
         writing(Scripted(status), told, confirm=True).send(outgoing(3))
         await told.answers(3)
         assert numbers(told) == [1, 2, 3]
@@ -141,7 +141,7 @@ def test_of_a_batch_only_the_message_that_is_illegal_is_refused_for_ever(error: 
         def judge(bodies: list[bytes]) -> Answer:
             return error if b"2" in bodies else OK
 
-        producer, told = Scripted(*[judge] * 6), Told()
+        producer, told = Scripted(*[judge] * 6), Reports()
         state = writing(producer, told)
         state.send(outgoing(5))
         await told.answers(5)
@@ -160,7 +160,7 @@ def test_a_busy_broker_is_asked_the_same_again(code: ResponseCode, monkeypatch: 
 
     @on_a_loop
     async def check() -> None:
-        producer, told = Scripted(refusal(code), refusal(code)), Told()
+        producer, told = Scripted(refusal(code), refusal(code)), Reports()
         writing(producer, told).send(outgoing(2))
         await told.answers(2)
         assert producer.requests == [(MessageQueue("a", 0), [b"0", b"1"])] * 3
@@ -179,7 +179,7 @@ LASTING: list[Exception] = [
 def test_what_no_message_can_help_is_a_lost_connection(error: Exception) -> None:
     @on_a_loop
     async def check() -> None:
-        producer, told = Scripted(OK, error), Told()
+        producer, told = Scripted(OK, error), Reports()
         state = writing(producer, told, queues=2)
         messages = outgoing(40, keys=9)
         state.send(messages)
@@ -200,7 +200,7 @@ def test_what_no_message_can_help_is_a_lost_connection(error: Exception) -> None
 
 @on_a_loop
 async def test_a_broker_that_stays_busy_is_a_lost_connection() -> None:
-    told = Told()
+    told = Reports()
     state = writing(Scripted(*[refusal(ResponseCode.SYSTEM_BUSY)] * 99), told)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BUSY_SECONDS", 0.05)
@@ -212,7 +212,7 @@ async def test_a_broker_that_stays_busy_is_a_lost_connection() -> None:
 
 @on_a_loop
 async def test_a_message_that_cannot_be_mapped_fails_and_nothing_is_told_while_it_is_sent() -> None:
-    told = Told()
+    told = Reports()
     state = writing(Scripted(), told)
     wrong = Message("", "k", {"x-rocketmq-topic": 1}, {}, b"x")
     messages = [*outgoing(1), Outgoing(wrong, Delivery(wrong), "q", None, 2)]
@@ -227,7 +227,7 @@ async def test_a_message_that_cannot_be_mapped_fails_and_nothing_is_told_while_i
 
 @on_a_loop
 async def test_after_its_end_nothing_is_told() -> None:
-    producer, told = Scripted(), Told()
+    producer, told = Scripted(), Reports()
     state = writing(producer, told)
     state.send(outgoing(10))
     await asyncio.sleep(0)
@@ -239,7 +239,7 @@ async def test_after_its_end_nothing_is_told() -> None:
 
 @on_a_loop
 async def test_a_refusal_that_is_to_pass_is_back_pressure_and_never_a_verdict() -> None:
-    told = Told()
+    told = Reports()
     writing(Scripted("SLAVE_NOT_AVAILABLE"), told).send(outgoing(2))
     await told.answers(2)
     assert [(failure.busy, failure.final) for _, failure in told.failures] == [(True, False)] * 2
@@ -249,7 +249,7 @@ async def test_a_refusal_that_is_to_pass_is_back_pressure_and_never_a_verdict() 
 def test_whatever_ends_the_writing_of_a_queue_is_a_lost_connection(error: Exception) -> None:
     @on_a_loop
     async def check() -> None:
-        told = Told()
+        told = Reports()
         writing(Scripted(OK, error), told).send(outgoing(40, keys=1))
         state = writing(Scripted(error), told)
         state.send(outgoing(1))
@@ -267,7 +267,7 @@ def test_what_cannot_be_written_as_a_request_is_refused_alone_whatever_it_raises
         def judge(bodies: list[bytes]) -> Answer:
             return error if b"2" in bodies else OK
 
-        producer, told = Scripted(*[judge] * 3), Told()
+        producer, told = Scripted(*[judge] * 3), Reports()
         producer.unwritable[b"2"] = error
         writing(producer, told).send(outgoing(5))
         await told.answers(5)
@@ -282,7 +282,7 @@ def test_what_cannot_be_written_as_a_request_is_refused_alone_whatever_it_raises
 def test_a_message_whose_mapping_raises_anything_is_refused_alone(error: Exception) -> None:
     @on_a_loop
     async def check() -> None:
-        told = Told()
+        told = Reports()
         state = writing(Scripted(), told)
         placed = state.writer.placed
 
@@ -302,7 +302,7 @@ def test_a_message_whose_mapping_raises_anything_is_refused_alone(error: Excepti
 
 @on_a_loop
 async def test_a_busy_broker_is_trouble_until_it_takes_what_it_is_sent() -> None:
-    producer, told = Scripted(refusal(ResponseCode.SYSTEM_BUSY)), Told()
+    producer, told = Scripted(refusal(ResponseCode.SYSTEM_BUSY)), Reports()
     state = writing(producer, told)
     state.send(outgoing(1))
     while state.trouble is None:  # noqa: ASYNC110  as the bridge looks
@@ -314,7 +314,7 @@ async def test_a_busy_broker_is_trouble_until_it_takes_what_it_is_sent() -> None
 
 @on_a_loop
 async def test_a_request_without_an_answer_is_trouble() -> None:
-    told = Told()
+    told = Reports()
     state = writing(Scripted(), told)
     state.send(outgoing(1))
     await told.answers(1)
