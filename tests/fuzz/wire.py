@@ -158,7 +158,7 @@ def stored(data: bytes) -> None:
     for messages in stored_records(data, "broker-a"):
         for message in messages:
             _ = message.message_id, message.keys, message.tags, message.delay_level, message.deliver_ms
-            _ = message.born_host, message.again()
+            _ = message.born_host, message.to_send()
             weight += message.weight
         if weight > ROOM:
             return

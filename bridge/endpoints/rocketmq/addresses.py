@@ -1,7 +1,7 @@
 """``rocketmq://HOST:PORT,HOST:PORT`` and a table of a configuration -> a client's settings.
 
-Secrets and certificates are looked at when the configuration is read, and read again whenever a client is made: so who
-changes them need not restart the bridge.
+Secrets and certificates are checked when the configuration is read, and read again for each new client, so the bridge
+need not be restarted when they change.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["settings_of"]
 EXAMPLE: Final = "rocketmq://HOST:9876, several name servers with commas between"
 
 PORT: Final = 9876
-"""Of a name server, where the address does not say one."""
+"""Port of a name server whose address has none."""
 
 
 def settings_of(url: str, table: Table) -> ClientSettings:
@@ -45,7 +45,7 @@ def settings_of(url: str, table: Table) -> ClientSettings:
 
     settings = ClientSettings(servers, channel=channel(), channel_now=channel)
     try:
-        settings.name_servers  # noqa: B018  which looks at them
+        settings.name_servers  # noqa: B018  the property checks them
     except InputError as error:
         raise table.error("url", str(error)) from None
     return settings
@@ -62,7 +62,7 @@ def _current(secret: str) -> str:
 
 
 def _tls(table: Table) -> Callable[[], ssl.SSLContext | None]:
-    """Return what gives the settings of TLS as they are now."""
+    """Return the function that reads the settings of TLS as they are when it is called; it returns None without TLS."""
     is_on = table.flag("tls", default=False)
     verify = table.flag("verify", default=True)
     if not is_on:

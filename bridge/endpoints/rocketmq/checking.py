@@ -1,9 +1,9 @@
-"""What a cluster has for a source or a target, looked at without a trace: routes, rights, groups.
+"""Checks of a cluster for a source or a target, which leave no trace: routes, permissions, groups.
 
-No producer or consumer registers, no heartbeat is sent, nothing is pulled or sent, and no question is asked whose
-answer brokers prepare by creating something: a broker makes files for a queue whose end is asked for, so only ends of
-queues that there are. Brokers tell of the right to read where they have access control; of the right to write they tell
-only who writes.
+No producer or consumer registers, no heartbeat and no message is sent, nothing is pulled, and no request is made for
+which brokers create something: a broker creates files for a queue whose end is requested, so only the ends of existing
+queues are. Where brokers have access control, they reveal the permission to read; the permission to write they reveal
+only to a client that writes.
 """
 
 from __future__ import annotations
@@ -29,29 +29,30 @@ from exchange.partition.partitioning.specification import Partitioning
 __all__ = ["check_source", "check_target", "places_of"]
 
 PATIENCE: Final = 20.0
-"""Seconds that a check may take."""
+"""Seconds until a check must have ended."""
 CLOSING: Final = 2.0
+"""Seconds until its client must be closed."""
 
 
 def places_of(settings: ClientSettings, topics: Iterable[str]) -> frozenset[Place]:
-    """Return the topics of a cluster, which the first of its name servers stands for."""
+    """Return topics as places; the first of its name servers identifies the cluster."""
     return frozenset([Place("rocketmq", settings.name_servers[0], f"topic {name_of(topic)}") for topic in topics])
 
 
 async def check_source(settings: ClientSettings, group: str, subscriptions: Sequence[Subscription]) -> list[Finding]:
-    """Return what is right and wrong for a group that reads these topics."""
+    """Return findings for a group that reads these topics."""
     return await _look(settings, lambda client, found: _look_at_source(client, found, group, subscriptions))
 
 
 async def check_target(
     settings: ClientSettings, destinations: Mapping[str, Destination], partitioned: Mapping[str, Partitioning]
 ) -> list[Finding]:
-    """Return what is right and wrong for messages to these topics, as the topology spreads its queues over them."""
+    """Return findings for messages to these topics, over which the topology spreads its queues."""
     return await _look(settings, lambda client, found: _look_at_target(client, found, destinations, partitioned))
 
 
 async def _look(settings: ClientSettings, look: Callable[[Client, list[Finding]], Awaitable[None]]) -> list[Finding]:
-    """Look with a client that no broker knows of; what keeps it from looking is a finding."""
+    """Check with a client that registers nowhere; an error that prevents the check is a finding."""
     found: list[Finding] = []
     client: Client | None = None
     try:
@@ -66,7 +67,7 @@ async def _look(settings: ClientSettings, look: Callable[[Client, list[Finding]]
         found.append(Finding("error", text, "url"))
     except HashstarError as error:
         found.append(Finding("error", str(error), "url"))
-    except Exception as error:  # noqa: BLE001  whatever a server answers, a check ends with what it found
+    except Exception as error:  # noqa: BLE001  whatever a server answers, a check ends with its findings
         found.append(Finding("error", f"{type(error).__name__}: {error}", "url"))
     finally:
         if client is not None:
@@ -182,20 +183,20 @@ def _servers(route: TopicRoute) -> dict[str, str]:
 async def _ask_broker(
     client: Client, address: str, broker: str, subscription: Subscription, group: str | None
 ) -> list[Finding]:
-    """Return what a broker has against this user, this group or this condition; with no group, for a target."""
+    """Return a finding if a broker refuses the user, the group or the condition; without a group, for a target."""
     topic, key = subscription.topic, "topics" if group is not None else "queues"
-    questions: list[tuple[RequestCode, dict[str, str], bytes, str]] = []
+    requests: list[tuple[RequestCode, dict[str, str], bytes, str]] = []
     if _has_queue(client, topic, broker):
-        questions.append((RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": "0", "bname": broker}, b"", key))
+        requests.append((RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": "0", "bname": broker}, b"", key))
     if group is not None:
-        if questions:
+        if requests:
             fields = {"consumerGroup": group, "topic": topic, "queueId": "0", "bname": broker}
-            questions.append((RequestCode.QUERY_CONSUMER_OFFSET, fields, b"", "group"))
-        questions.append((RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group}, b"", "group"))
+            requests.append((RequestCode.QUERY_CONSUMER_OFFSET, fields, b"", "group"))
+        requests.append((RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group}, b"", "group"))
         if subscription.type != "TAG":
             body = {"clientId": client.client_id, "group": group, "subscriptionData": subscription.to_json()}
-            questions.append((RequestCode.CHECK_CLIENT_CONFIG, {}, json.dumps(body).encode(), "sql"))
-    for code, fields, body_, about in questions:
+            requests.append((RequestCode.CHECK_CLIENT_CONFIG, {}, json.dumps(body).encode(), "sql"))
+    for code, fields, body_, about in requests:
         try:
             answer = await client.invoke(address, code, fields, body_)
         except RemotingError as error:
@@ -213,9 +214,9 @@ def _has_queue(client: Client, topic: str, broker: str) -> bool:
 
 
 def _is_refusal(code: RequestCode, answer: int, remark: str) -> bool:
-    """Whether an answer says that the user, or the condition, is not what the broker takes.
+    """Return whether an answer refuses the user or the condition.
 
-    4.x says of a right that is missing that it is a system error, and so it does of a group that nobody is in.
+    The code alone does not decide: 4.x answers SYSTEM_ERROR for a missing permission, and for a group without members.
     """
     if answer == ResponseCode.NO_PERMISSION or "AclException" in remark:
         return True
@@ -223,7 +224,7 @@ def _is_refusal(code: RequestCode, answer: int, remark: str) -> bool:
 
 
 async def _group(client: Client, group: str, subscriptions: Sequence[Subscription]) -> list[Finding]:
-    """Return whether brokers have the group, as far as they tell."""
+    """Return findings about the group: the brokers that have it, as far as they reveal it."""
     found: list[Finding] = []
     missing: list[str] = []
     present: list[str] = []
@@ -234,7 +235,7 @@ async def _group(client: Client, group: str, subscriptions: Sequence[Subscriptio
     for address, broker in asked.items():
         try:
             is_there = await _has_group(client, address, group)
-        except RemotingError:  # a right that only administrators have, or what was told above
+        except RemotingError:  # only administrators may ask this; or there is a finding for it already
             continue
         if is_there:
             present.append(broker)
@@ -252,9 +253,9 @@ async def _group(client: Client, group: str, subscriptions: Sequence[Subscriptio
 
 
 async def _has_group(client: Client, address: str, group: str) -> bool:
-    """Return whether a broker has a group. Raises RemotingError where it does not tell.
+    """Return whether a broker has a group. Raises RemotingError where it does not answer that.
 
-    All groups are asked for: a broker of 5.x that is asked for one makes it.
+    All groups are requested: a broker of 5.x creates a group that is requested by itself.
     """
     answer = await client.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-    return read_json(answer.body, lambda told: group in (told.get("subscriptionGroupTable") or {}))
+    return read_json(answer.body, lambda body: group in (body.get("subscriptionGroupTable") or {}))

@@ -1,6 +1,6 @@
 """RocketMQ: topics as sources, with a consumer group, and as targets, each message on the queue that is chosen for it.
 
-`bridge.rocketmq` has how; this is how a configuration tells of it::
+`bridge.rocketmq` is the client; this is the configuration::
 
     [sources.orders]                       [targets.audit]
     url = "rocketmq://HOST:9876"           url = "rocketmq://HOST:9876,HOST:9876"
@@ -34,7 +34,7 @@ CONFIRM: Final = "confirm"
 
 
 def source(name: str, url: str, table: Table, policy: Policy) -> RocketmqSource:
-    """The source of a configuration; see `bridge.endpoints`."""
+    """Return the source of a configuration; see `bridge.endpoints`."""
     settings = settings_of(url, table)
     topic = table.maybe_text("topic")
     topics = table.texts("topics") if topic is None else [topic]
@@ -45,14 +45,14 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RocketmqSource:
         raise table.error("sql", "is instead of a subscription to tags, and there are both")
     subscriptions: list[Subscription] = []
     for each in topics:
-        with_key = "topics" if topic is None else "topic"
+        key = "topics" if topic is None else "topic"
         try:
-            written = topic_of(each)
+            encoded = topic_of(each)
         except InputError as error:
-            raise table.error(with_key, str(error)) from None
-        if any(written == other.topic for other in subscriptions):
-            raise table.error(with_key, f"names {each!r} twice")
-        subscriptions.append(_subscription(written, tags, sql, table))
+            raise table.error(key, str(error)) from None
+        if any(encoded == other.topic for other in subscriptions):
+            raise table.error(key, f"names {each!r} twice")
+        subscriptions.append(_subscription(encoded, tags, sql, table))
     try:
         group = group_of(table.text("group", f"hashstar-{name}"))
     except InputError as error:
@@ -71,7 +71,7 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RocketmqSource:
 
 
 def _subscription(topic: str, tags: str, sql: str | None, table: Table) -> Subscription:
-    """The subscription to a topic. Raises InputError, also of a condition that brokers take but read a part of."""
+    """Return the subscription to a topic. Raises InputError, also for a condition of which brokers ignore a part."""
     try:
         if sql is None:
             return Subscription.to_tags(topic, tags)
@@ -82,13 +82,13 @@ def _subscription(topic: str, tags: str, sql: str | None, table: Table) -> Subsc
 
 
 def target(name: str, url: str, table: Table) -> tuple[RocketmqTarget, list[str]]:
-    """The target of a configuration, and its queues; see `bridge.endpoints`."""
+    """Return the target of a configuration, and its queues; see `bridge.endpoints`."""
     destinations = table.mapping("queues", destination_of, DESTINATION)
     return _target(name, url, table, destinations), list(destinations)
 
 
 def dead_letter_target(name: str, url: str, table: Table) -> RocketmqTarget:
-    """The target of dead letters of a configuration; see `bridge.endpoints`."""
+    """Return the target of a configuration's dead letters; see `bridge.endpoints`."""
     try:
         topic = topic_of(table.text("topic"))
     except InputError as error:
@@ -98,19 +98,19 @@ def dead_letter_target(name: str, url: str, table: Table) -> RocketmqTarget:
 
 def _target(name: str, url: str, table: Table, destinations: dict[str, Destination]) -> RocketmqTarget:
     settings = settings_of(url, table)
-    enough = table.choice("not_store_ok", ("again", CONFIRM), "again") == CONFIRM
-    return RocketmqTarget(name, settings, destinations, confirm_not_store_ok=enough)
+    confirms = table.choice("not_store_ok", ("again", CONFIRM), "again") == CONFIRM
+    return RocketmqTarget(name, settings, destinations, confirm_not_store_ok=confirms)
 
 
 def destination_of(value: Any) -> Destination:
-    """A destination as a configuration has it. Raises ValueError."""
-    told = {"topic": value} if isinstance(value, str) else value
-    if not isinstance(told, dict) or not {"topic"} <= {*told} <= {"topic", "key", "tag"}:
+    """Return the destination in a configuration's value. Raises ValueError."""
+    texts = {"topic": value} if isinstance(value, str) else value
+    if not isinstance(texts, dict) or not {"topic"} <= {*texts} <= {"topic", "key", "tag"}:
         raise ValueError
-    if not all(isinstance(each, str) for each in told.values()):
+    if not all(isinstance(each, str) for each in texts.values()):
         raise ValueError("each of them must be a text")
     try:
-        key, tag = (parse_key_source(told[part]) if part in told else None for part in ("key", "tag"))
-        return Destination(topic_of(told["topic"]), key, tag)
+        key, tag = (parse_key_source(texts[name]) if name in texts else None for name in ("key", "tag"))
+        return Destination(topic_of(texts["topic"]), key, tag)
     except HashstarError as error:
         raise ValueError(str(error)) from None

@@ -1,4 +1,4 @@
-"""A queue as a lane of a source: messages made into deliveries, whatever is in them."""
+"""A queue as a lane of a source, which makes deliveries of its messages, whatever they contain."""
 
 from __future__ import annotations
 
@@ -19,47 +19,47 @@ from exchange.message import Message
 __all__ = ["Lane"]
 
 FIXED_BYTES: Final = 1_024
-"""What a delivery takes beside its body, about."""
+"""Approximate size of a delivery in memory beside its body, in bytes."""
 
 
 class Lane:
-    """A queue, from its assignment until it is taken away; makes deliveries of its messages."""
+    """A queue from its assignment until it is taken away."""
 
     __slots__ = ("_identity", "_origin", "assigned", "has_news", "offsets")
 
     def __init__(self, source: str, assigned: AssignedQueue) -> None:
         self.assigned = assigned
         self.offsets: deque[int] = deque()
-        """Of the deliveries that brokers were not told of."""
+        """Offsets of the deliveries that are not committed."""
         self.has_news = False
-        """Whether some of them are settled."""
-        # Not the message's own topic: one that is tried again shows that which it was first read from.
+        """Whether one of them is settled."""
+        # Not the topic in the message: a retry has the topic there that it was first read from.
         topic, broker, number = assigned.queue.topic, assigned.queue.broker, str(assigned.queue.queue_id)
         self._identity = "/".join(["rocketmq", *[quote(each, safe="") for each in (source, topic, broker, number)], ""])
         self._origin = f"{topic} at {broker}:{number} at "
 
-    def delivery(self, found: StoredMessage) -> Delivery:
-        """The delivery of a message."""
-        offset, refusal = found.queue_offset, None
+    def make_delivery(self, stored: StoredMessage) -> Delivery:
+        """Return the delivery of a message; one that AMQP cannot hold is refused."""
+        offset, refusal = stored.queue_offset, None
         try:
-            message = from_rocketmq(found)
-        except Exception as error:  # noqa: BLE001  whatever is in a message, the others go on
-            message = _showable_message(found)
+            message = from_rocketmq(stored)
+        except Exception as error:  # noqa: BLE001  whatever is wrong with a message, the others go on
+            message = _showable_message(stored)
             refusal = str(error) if isinstance(error, Unmappable) else f"{type(error).__name__}: {error}"
         return Delivery(
             message,
             self,
             offset,
-            found.properties.get(IDENTITY) or f"{self._identity}{offset}",
-            known_time(found.born_time * 1_000),
-            found.reconsume_times > 0,
-            FIXED_BYTES + found.weight,
+            stored.properties.get(IDENTITY) or f"{self._identity}{offset}",
+            known_time(stored.born_time * 1_000),
+            stored.reconsume_times > 0,
+            FIXED_BYTES + stored.weight,
             f"{self._origin}{offset}",
             refusal,
         )
 
-    def told(self, offset: int | None) -> int:
-        """Brokers were told that all before this offset is done with; how many deliveries these are."""
+    def mark_committed(self, offset: int | None) -> int:
+        """Take note that all before an offset is committed, and return how many deliveries that is."""
         offsets, before = self.offsets, len(self.offsets)
         while offset is not None and offsets and offsets[0] < offset:
             offsets.popleft()

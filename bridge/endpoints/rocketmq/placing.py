@@ -1,10 +1,10 @@
-"""Messages as RocketMQ's messages, each with the queue it goes to.
+"""Messages for RocketMQ, each with the queue that it goes to.
 
-Queues are the publish queue list of the topic's route, as producers see it now. The queue of a message is the one that
-the topology's partitioning says: by its name, where the topology names brokers, ``rocketmq.hash over a:4,b:4``; by its
-place in the list, where it only says how many there are. Of a queue that is not partitioned it is the one that Java's
-`SelectMessageQueueByHash` chooses for the key, over the queues that there are: as with Java's producers, keys move when
-a broker comes or goes, unless the topic has an order configuration.
+Queues are the publish queue list of the topic's route, as producers see it now. The topology's partitioning decides the
+queue of a message: by its name, where the topology names brokers, ``rocketmq.hash over a:4,b:4``; by its position in
+the list, where the topology only has their number. For a queue that is not partitioned it is the one that Java's
+`SelectMessageQueueByHash` chooses for the key, among all queues: as with Java's producers, keys move when a broker
+comes or goes, unless the topic has an order configuration.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from exchange.partition.partitions import Partitions
 __all__ = ["Destination", "Spread", "Writer", "route_of"]
 
 REMEMBERED: Final = 65_536
-"""Keys of a topic whose queue is remembered, at most."""
+"""Maximum number of keys of a topic whose queue is cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where messages of a topology's queue go."""
+    """The topic for messages of a queue of the topology."""
 
     topic: str
-    """As RocketMQ spells it."""
+    """Name of the topic in RocketMQ."""
     key: KeySource | None = None
-    """What decides the queue where the topology does not, and is in KEYS of messages that have none of their own; None:
-    the routing key."""
+    """Source of the key that decides the queue, unless the topology does, and that is in KEYS of messages from other
+    systems; None: the routing key."""
     tag: KeySource | None = None
-    """What is in TAGS of messages that have none of their own."""
+    """Source of the tag that is in TAGS of messages from other systems; None: they have none."""
 
 
 class Spread:
-    """The queues of a topic, and which of them a message belongs to."""
+    """The queues of a topic, over which messages are spread."""
 
     def __init__(self, topic: str, partitions: Partitions) -> None:
         self.topic = topic
@@ -57,35 +57,35 @@ class Spread:
         self._hash = Partitioning("rocketmq.hash", partitions)
         self._known: dict[str, int] = {}
         self._agreed: dict[str, Partitioning] = {}
-        """Queue of the topology -> its partitioning, which was compared with this."""
+        """Queue of the topology -> its partitioning, which `agree` has accepted."""
 
     @classmethod
     def of(cls, topic: str, route: TopicRoute) -> Spread:
-        """Of a topic's route. Raises Disconnected if there is nothing to write to."""
+        """Take the queues of a topic's route. Raises Disconnected if it has none to write to."""
         try:
             return cls(topic, publish_queues(route))
         except InputError as error:
             raise Disconnected(f"topic {topic!r}: {error}") from None
 
     def queue_for(self, key: Any, number: int) -> MessageQueue:
-        """A key's queue; without a key any will do, and this one is the same in every run."""
-        at = self._known.get(key) if type(key) is str else None
-        if at is None:
+        """Return the queue for a key; without a key, one by ``number``, which is the same in every run."""
+        position = self._known.get(key) if type(key) is str else None
+        if position is None:
             chosen = None if key is None else self._hash.choose_for(key).partition
             if chosen is None:
                 return self.queues[number % len(self.queues)]
-            at = chosen
+            position = chosen
             if type(key) is str:
                 if len(self._known) >= REMEMBERED:
                     self._known.clear()
-                self._known[key] = at
-        return self.queues[at]
+                self._known[key] = position
+        return self.queues[position]
 
     def queue_of(self, name: str, partitioning: Partitioning, partition: int) -> MessageQueue:
-        """The queue that a partition of the topology's queue ``name`` is. Raises Disconnected if it is not there."""
+        """Return the queue for a partition of the topology's queue ``name``. Raises Disconnected if there is none."""
         if self._agreed.get(name) is not partitioning:
             self.agree(name, partitioning)
-        if _is_a_number(partitioning.partitions):
+        if _is_unnamed(partitioning.partitions):
             return self.queues[partition]
         wanted = partitioning.partitions[partition].name
         queue = self._by_name.get(wanted)
@@ -94,29 +94,32 @@ class Spread:
         return queue
 
     def agree(self, name: str, partitioning: Partitioning) -> None:
-        """Raises Disconnected if the topology spreads its queue ``name`` over other queues than there are."""
+        """Accept the partitioning of the topology's queue ``name``.
+
+        Raises Disconnected if it is over another number of queues than the topic has.
+        """
         wanted = partitioning.partitions
-        if _is_a_number(wanted) and wanted.count != len(self.queues):
-            there = ", ".join(queue.name for queue in self.queues)
+        if _is_unnamed(wanted) and wanted.count != len(self.queues):
+            names = ", ".join(queue.name for queue in self.queues)
             raise Disconnected(
-                f"topic {self.topic!r} has {len(self.queues)} queues now ({there}), and the topology spreads {name!r} "
+                f"topic {self.topic!r} has {len(self.queues)} queues now ({names}), and the topology spreads {name!r} "
                 f"over {wanted.count}: change one of them, or name the brokers, as in rocketmq.hash over a:4,b:4"
             )
         self._agreed[name] = partitioning
 
 
 class Writer:
-    """Makes messages of RocketMQ, and chooses their queues."""
+    """Makes messages for RocketMQ, and chooses their queues."""
 
     def __init__(self, destinations: Mapping[str, Destination]) -> None:
         self._destinations = destinations
         self.spreads: dict[str, Spread] = {}
-        """Topic -> its queues, as of now."""
+        """Topic -> its present queues."""
 
-    def placed(self, outgoing: Outgoing) -> tuple[RocketMessage, MessageQueue]:
-        """The message, and its queue.
+    def place(self, outgoing: Outgoing) -> tuple[RocketMessage, MessageQueue]:
+        """Return a message as one of RocketMQ, and its queue.
 
-        Raises Disconnected if topic and topology disagree; what is wrong with the message raises another of
+        Raises Disconnected if topic and topology disagree, and for a message that RocketMQ cannot hold another
         `HashstarError`, TypeError or ValueError.
         """
         destination = self._destinations[outgoing.queue]
@@ -126,17 +129,17 @@ class Writer:
         key = (destination.key or ROUTING_KEY).of(message) if placement is None else placement.key
         tag = None if destination.tag is None else serialize_key(destination.tag.of(message))
         marked, hops = mark_message(message, outgoing.delivery.identity)
-        made = to_rocketmq(marked, destination.topic, _bytes_of(key), tag)
-        made.properties[HOPS] = str(hops)  # type: ignore[index]  # a dict that was made for this message
+        to_send = to_rocketmq(marked, destination.topic, _encode_key(key), tag)
+        to_send.properties[HOPS] = str(hops)  # type: ignore[index]  # a dict that was made for this message
         if placement is None:
-            return made, spread.queue_for(key, outgoing.number)
+            return to_send, spread.queue_for(key, outgoing.number)
         if placement.partition is None:
-            return made, spread.queue_for(None, outgoing.number)
-        return made, spread.queue_of(outgoing.queue, placement.partitioning, placement.partition)
+            return to_send, spread.queue_for(None, outgoing.number)
+        return to_send, spread.queue_of(outgoing.queue, placement.partitioning, placement.partition)
 
 
 async def route_of(client: Client, topic: str) -> TopicRoute:
-    """The route of a topic. Raises Disconnected if there is no such topic, RemotingError."""
+    """Return the route of a topic. Raises Disconnected if there is no such topic, RemotingError."""
     try:
         return await client.route(topic)
     except ClientError as error:
@@ -145,13 +148,13 @@ async def route_of(client: Client, topic: str) -> TopicRoute:
         raise
 
 
-def _is_a_number(partitions: Partitions) -> bool:
-    """Whether it only says how many there are."""
+def _is_unnamed(partitions: Partitions) -> bool:
+    """Return whether the topology gives only the number of partitions, and not their brokers."""
     return partitions == Partitions.of(partitions.count)
 
 
-def _bytes_of(key: Any) -> bytes | None:
-    """The key as it is written into KEYS: numbers in digits, as people search for them."""
+def _encode_key(key: Any) -> bytes | None:
+    """Return the key for KEYS: numbers in digits, as people search for them."""
     if isinstance(key, str):
         return key.encode("utf-8", "surrogateescape")
     if isinstance(key, int) and not isinstance(key, bool):

@@ -1,17 +1,17 @@
-"""Topics as a source: a consumer group, and what of it is settled.
+"""Topics as a source: a consumer group, whose offsets follow what is settled.
 
-A queue is a lane for as long as it is assigned. All that is settled of it before the first that is not is what the
-group has consumed, and brokers are told so soon. No more is given to the pump than the window allows beyond what they
-were *told*: so whenever the process is killed, at most a window of messages comes again. Nothing is given back for a
-retry: what cannot be delivered, the pump holds, or has its dead letters.
+A queue is a lane as long as it is assigned. The offset of the first delivery that is not settled is committed to the
+broker soon. The window bounds the deliveries that are not *committed*: so when the process is killed, at most a window
+of messages comes again. No message is given back for a retry: what cannot be delivered, the pump holds or dead-letters.
 
-When a member comes, it reads what is not settled of the queues that it gets, and whoever had them may still be writing
-the same: messages are there twice then, and the first of each in order all the same, as both write in order and the new
-one begins no later. ``orderly``, queues are read under the broker's locks, and one goes to another member only when
-what was read of it is settled. But a member that is killed leaves its locks: the others wait for 60 seconds.
+A new member begins to read the queues that it gets at the committed offsets, while the member that had them may still
+be writing the same messages: then these are there twice. Still, the first copies of each queue are in order, as both
+write in order and the new member begins no later. With ``orderly``, queues are read under the broker's locks, and go to
+another member only when all that was read of them is settled. But a member that is killed leaves its locks: the others
+wait for 60 seconds.
 
-The client reconnects by itself and is told of brokers that come and go, so a source is disconnected only by what does
-not pass: a right that is missing, a topic that is gone.
+The client reconnects by itself and learns of brokers that come and go, so a source is disconnected only by what does
+not pass by itself: a missing permission, a topic that was deleted.
 """
 
 from __future__ import annotations
@@ -46,43 +46,43 @@ LOG: Final = logging.getLogger(__name__)
 
 COMMIT_EVERY: Final = 0.1
 """Seconds between commits; sooner when a quarter of the window is settled."""
-TELL_AGAIN: Final = 1.0
-"""Seconds until a broker is told again that was not told."""
+COMMIT_AGAIN: Final = 1.0
+"""Seconds until a commit that failed is tried again."""
 LOOK_EVERY: Final = 1.0
-"""Seconds between looks at what is wrong while no message comes."""
+"""Seconds between checks for problems while no message comes."""
 END_EVERY: Final = 0.2
-"""Seconds between looks for the end."""
+"""Seconds between checks for the end."""
 
 QUEUE_BYTES: Final = 16 << 20
 """Maximum size of the messages of one queue that are kept here, in bytes."""
 WINDOW_BYTES: Final = 256 << 20
-
+"""Default maximum size of all messages that are kept here, in bytes."""
 
 LASTING: Final = frozenset({
     ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
     ResponseCode.SUBSCRIPTION_PARSE_FAILED,
 })  # fmt: skip
-"""Answers that do not pass by themselves."""
+"""Answers about problems that do not pass by themselves."""
 
 PASSING: Final = frozenset({
     ResponseCode.FLOW_CONTROL, ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST,
     ResponseCode.FILTER_DATA_NOT_EXIST, ResponseCode.FILTER_DATA_NOT_LATEST,
 })  # fmt: skip
-"""Answers that a broker gives for a moment, as after its start."""
+"""Answers about problems that pass within moments, as after a broker's start."""
 
 CLOSING: Final = 1.5
-"""Seconds that leaving the group may take; then connections are ended without it, and brokers find out by that."""
+"""Seconds until the group must be left; then connections are ended at once, by which brokers notice it."""
 ENDING: Final = 0.5
-"""Seconds that what was begun may take to end then."""
+"""Seconds until background tasks must have ended after that."""
 
 
 class RocketmqSource(Source):
-    """Topics, read with a consumer group.
+    """Topics of RocketMQ, read with a consumer group.
 
-    ``orderly`` reads under the broker's locks. ``until_end`` ends when all queues that are ours were read to where they
-    end. ``window`` bounds the messages that were read and brokers were not told to be settled, ``window_bytes`` the
-    bytes of all messages that are kept here, read ahead or not settled. Where the group has not read yet, it begins at
-    the first message, or with ``from_last`` at what comes from now on.
+    ``orderly`` reads under the broker's locks. ``until_end`` ends when all queues that are ours are read to their ends.
+    ``window`` bounds the number of messages read and not committed, ``window_bytes`` the bytes of all messages that are
+    kept here, read ahead or not settled. In a queue that the group has never read it begins at the first message, or
+    with ``from_last`` at the end.
     """
 
     def __init__(
@@ -117,17 +117,19 @@ class RocketmqSource(Source):
         self._client: Client | None = None
         self._consumer: Consumer | None = None
         self._committing: asyncio.Task[None] | None = None
-        self._telling: dict[str, asyncio.Task[None]] = {}
+        self._commits: dict[str, asyncio.Task[None]] = {}
+        """Broker -> the commit that is under way."""
         self._lanes: dict[AssignedQueue, Lane] = {}
         self._uncommitted = 0
-        self._fresh = 0
-        """How many were settled since the last commit, about."""
+        """Number of deliveries that were read and are not committed."""
+        self._settled_since = 0
+        """Number of deliveries that were settled since the last commit, about."""
         self._settled = asyncio.Event()
         self._many_settled = asyncio.Event()
         self._committed = asyncio.Event()
         self._pulse: Pulse | None = None
         self._broken: Exception | None = None
-        """What ended a task of this connection's that never ends."""
+        """Exception that ended a task of this connection, which should not end."""
 
     @property
     def trouble(self) -> str | None:
@@ -137,7 +139,7 @@ class RocketmqSource(Source):
         if (silence := pulse.trouble) is not None:
             return silence
         for where, trouble in consumer.troubles.items():
-            # What a connection comes up with is the pulse's to say: it knows sooner when it is over.
+            # Errors of connections are left to the pulse, which knows sooner when they are over.
             if isinstance(trouble, BrokerError | InputError) and not (_is_retry(where) or _is_passing(trouble)):
                 return f"{where}: {trouble}"
         for queue, problem in consumer.unpersisted.items():
@@ -162,7 +164,7 @@ class RocketmqSource(Source):
         self._broken = None
         try:
             client = self._client = Client(self._settings)
-            client.on_broken.append(self._broke)
+            client.on_broken.append(self._break)
             await client.open()
             for each in self._subscriptions:
                 route = await route_of(client, each.topic)
@@ -170,30 +172,30 @@ class RocketmqSource(Source):
                     subscribe_queues(route)
                 except InputError:
                     raise Disconnected(f"topic {each.topic!r} has no queue that may be read") from None
-            consumer = Consumer(client, self._group, self._subscriptions, self._consuming, revoked=self._taken)
+            consumer = Consumer(client, self._group, self._subscriptions, self._consuming, revoked=self._drop_lane)
             self._consumer = consumer
             await consumer.open()
         except Exception as error:
             raise disconnection(error) from error
-        # From here on nothing waits, so that it is open as a whole or not at all.
-        self._pulse = Pulse(client, [each.topic for each in self._subscriptions], replicas=True, failed=self._broke)
+        # From here on nothing waits, so that it is either open completely or not at all.
+        self._pulse = Pulse(client, [each.topic for each in self._subscriptions], replicas=True, failed=self._break)
         self._pulse.open()
         self._committing = self._start(self._commit(consumer))
 
     def _start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._check_ended)
         return task
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _check_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._broke(error)
+            self._break(error)
 
-    def _broke(self, error: BaseException) -> None:
+    def _break(self, error: BaseException) -> None:
         self._broken = error if isinstance(error, Exception) else RuntimeError(repr(error))
         self._committed.set()
 
-    def _taken(self, assigned: AssignedQueue) -> None:
+    def _drop_lane(self, assigned: AssignedQueue) -> None:
         lane = self._lanes.pop(assigned, None)
         if lane is not None:
             self._uncommitted -= len(lane.offsets)
@@ -206,7 +208,7 @@ class RocketmqSource(Source):
                 raise Disconnected(f"{self.name}: closed")
             self._raise_broken(consumer)
             try:
-                # Nothing may be awaited between what is received here and what is returned: it would be lost.
+                # No await between receiving messages and returning them: a cancellation there would lose them.
                 async with asyncio.timeout(END_EVERY if self._until_end else LOOK_EVERY):
                     batches = await consumer.receive_by_queue(min(limit, await self._room()))
             except TimeoutError:
@@ -219,7 +221,7 @@ class RocketmqSource(Source):
                 return [delivery for batch in batches for delivery in self._deliveries(*batch)]
 
     async def _room(self) -> int:
-        """How many may be read; waits until it is one."""
+        """Wait until a message may be read, and return how many may."""
         while (room := self._window - self._uncommitted) <= 0 and self._broken is None:
             self._many_settled.set()
             self._committed.clear()
@@ -234,7 +236,7 @@ class RocketmqSource(Source):
             lane = self._lanes[assigned] = Lane(self.name, assigned)
         lane.offsets += [message.queue_offset for message in messages]
         self._uncommitted += len(messages)
-        return [lane.delivery(message) for message in messages]
+        return [lane.make_delivery(message) for message in messages]
 
     @property
     def lost(self) -> Disconnected | None:
@@ -247,13 +249,13 @@ class RocketmqSource(Source):
         return None
 
     def _raise_broken(self, consumer: Consumer) -> None:
-        """Raises Disconnected if a task has ended that never ends."""
+        """Raise Disconnected if a task has ended that should not end."""
         broken = self._broken or consumer.broken
         if broken is not None:
             raise disconnection(broken) from broken
 
     def _look(self, consumer: Consumer) -> None:
-        """Raises Disconnected for what does not pass."""
+        """Raise Disconnected for a problem that does not pass by itself."""
         for where, trouble in consumer.troubles.items():
             if _is_lasting(trouble) and not _is_retry(where):
                 raise Disconnected(f"{where}: {trouble}")
@@ -262,33 +264,33 @@ class RocketmqSource(Source):
                 raise Disconnected(f"{queue}: what is settled cannot be committed: {problem}")
 
     async def _is_at_end(self, consumer: Consumer) -> bool:
-        """Whether all queues of ours were read to where they end now, and none of them is yet to be had."""
+        """Return whether this member has all queues of its share, and has read them to their present ends."""
         lanes = [lane for queue, lane in consumer.assigned.items() if not _is_retry(queue.topic)]
         missing = {each.topic for each in self._subscriptions} - consumer.complete
         if missing or any(not _is_retry(where) for where in consumer.troubles):
             return False
         if any(lane.ready for lane in lanes) or self._client is None:
             return False
-        asked = BrokerQueues(self._client, self._group)
+        queues = BrokerQueues(self._client, self._group)
         try:
-            ends = await asyncio.gather(*[asked.max_offset(lane.queue) for lane in lanes])
+            ends = await asyncio.gather(*[queues.max_offset(lane.queue) for lane in lanes])
         except RemotingError:
             return False
         return not any(lane.ready or lane.next_offset < end for lane, end in zip(lanes, ends, strict=True))
 
     def settle(self, delivery: Delivery) -> None:
         if self._consumer is not None:
-            lane: Lane = delivery.lane  # type: ignore[assignment]  # which is of this source
+            lane: Lane = delivery.lane  # type: ignore[assignment]  # a delivery of this source
             count = self._consumer.done_before(lane.assigned, delivery.position + 1)
             if count:
                 lane.has_news = True
-                self._fresh += count
+                self._settled_since += count
                 self._settled.set()
-                if self._fresh * 4 >= self._window:
+                if self._settled_since * 4 >= self._window:
                     self._many_settled.set()
 
     async def _commit(self, consumer: Consumer) -> None:
-        """Have brokers told what is settled, each by itself: one that hangs keeps only its own queues waiting."""
+        """Commit what is settled, for ever; each broker by itself, as one that hangs may delay only its own queues."""
         while True:
             await self._settled.wait()
             with suppress(TimeoutError):
@@ -296,49 +298,50 @@ class RocketmqSource(Source):
                     await self._many_settled.wait()
             self._settled.clear()
             self._many_settled.clear()
-            self._fresh = 0
+            self._settled_since = 0
             news: dict[str, list[Lane]] = {}
             for lane in self._lanes.values():
-                if lane.has_news and lane.assigned.queue.broker not in self._telling:
+                if lane.has_news and lane.assigned.queue.broker not in self._commits:
                     news.setdefault(lane.assigned.queue.broker, []).append(lane)
             for broker, lanes in news.items():
-                self._telling[broker] = self._start(self._tell(consumer, broker, lanes))
+                self._commits[broker] = self._start(self._commit_at(consumer, broker, lanes))
 
-    async def _tell(self, consumer: Consumer, broker: str, lanes: Sequence[Lane]) -> None:
+    async def _commit_at(self, consumer: Consumer, broker: str, lanes: Sequence[Lane]) -> None:
+        """Commit the offsets of lanes at their broker."""
         for lane in lanes:
             lane.has_news = False
-        told = await consumer.persist([lane.assigned.queue for lane in lanes])
+        committed = await consumer.persist([lane.assigned.queue for lane in lanes])
         for lane in lanes:
-            offset = told.get(lane.assigned.queue)
+            offset = committed.get(lane.assigned.queue)
             if self._lanes.get(lane.assigned) is lane:
-                self._uncommitted -= lane.told(offset)
+                self._uncommitted -= lane.mark_committed(offset)
             lane.has_news |= offset is None
         self._committed.set()
-        if len(told) < len(lanes):
-            await asyncio.sleep(TELL_AGAIN)
-        del self._telling[broker]
+        if len(committed) < len(lanes):
+            await asyncio.sleep(COMMIT_AGAIN)
+        del self._commits[broker]
         self._settled.set()
 
     async def close(self) -> None:
         consumer, self._consumer = self._consumer, None
         client, self._client = self._client, None
         pulse, self._pulse = self._pulse, None
-        tasks = [task for task in (self._committing, *self._telling.values()) if task is not None]
+        tasks = [task for task in (self._committing, *self._commits.values()) if task is not None]
         for task in tasks:
             task.cancel()
         self._committing = None
-        self._telling.clear()
+        self._commits.clear()
         has_left = False
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSING):
                     await self._leave(client, consumer, pulse, tasks)
                     has_left = True
-        finally:  # also where this is cancelled
+        finally:  # also when this is cancelled
             if client is not None:
                 client.abort()
             self._lanes.clear()
-            self._uncommitted = self._fresh = 0
+            self._uncommitted = self._settled_since = 0
         if not has_left:
             with suppress(TimeoutError):
                 async with asyncio.timeout(ENDING):
@@ -351,7 +354,7 @@ class RocketmqSource(Source):
         pulse: Pulse | None,
         tasks: Sequence[asyncio.Task[None]],
     ) -> None:
-        """Take leave. What fails is logged: nothing that goes wrong here can be mended by who closes it."""
+        """Close consumer and client. A failure is logged only, as the caller can do nothing about it."""
         try:
             if pulse is not None:
                 await pulse.close()
@@ -361,11 +364,11 @@ class RocketmqSource(Source):
             if client is not None:
                 await client.close()
         except Exception:
-            LOG.exception("%s: while it was closed", self.name)
+            LOG.exception("%s: closing failed", self.name)
 
 
 def _is_lasting(trouble: HashstarError) -> bool:
-    """Whether it does not pass by itself: a right, a topic, or messages that cannot be unpacked."""
+    """Return whether a problem does not pass by itself: a permission, a topic, an answer that cannot be read."""
     if isinstance(trouble, BrokerError | ClientError):
         return trouble.code in LASTING
     return isinstance(trouble, InputError)

@@ -1,24 +1,26 @@
 """Topics as a target: each message on its queue, in order, and confirmed when the broker has stored it.
 
-A broker works on several requests at a time and stores them in any order, so that of each queue one request is under
-way; what comes meanwhile is the next, as a batch. An answer that does not come leaves open whether the batch is stored.
-Then the connection is lost: all that is not confirmed is written again, and may be there twice, never less in order.
+A broker works on several requests at a time and stores them in any order, so each queue has one request under way; the
+messages that come meanwhile are the next one, as a batch. Without an answer it is not known whether the batch is
+stored. Then the connection is lost: all messages that are not confirmed are written again, and may be there twice, but
+in order.
 
-What an answer means (`SendStatus`, and codes of a broker that refuses):
+The meaning of answers (`SendStatus`, and codes of a broker that refuses):
 
 =============================  =========================================================================================
 SEND_OK                        confirmed
-FLUSH_DISK_TIMEOUT,            the broker has it, and not yet as safe as it is set to keep it. That is back-pressure:
-FLUSH_SLAVE_TIMEOUT,           the message is sent again later, as often as it takes, and may be there several times; or
-SLAVE_NOT_AVAILABLE            it is confirmed, if the target is set to take this for enough
-MESSAGE_ILLEGAL                a refusal for ever. Of a batch, its messages are sent one by one to find which
-SYSTEM_BUSY, SYSTEM_ERROR,     the broker has too much to do, or is just starting or stopping: the same again soon, for
-SERVICE_NOT_AVAILABLE,         `BUSY_SECONDS`; then the connection is lost
+FLUSH_DISK_TIMEOUT,            the broker has the message, but not yet as safe as it is configured to. It is treated as
+FLUSH_SLAVE_TIMEOUT,           back-pressure: the message is sent again until it is safe, and may be there several
+SLAVE_NOT_AVAILABLE            times; or it is confirmed, if the target is configured to accept this
+MESSAGE_ILLEGAL                a final refusal. The messages of a batch are then sent one by one, to find the illegal
+SYSTEM_BUSY, SYSTEM_ERROR,     the broker is overloaded, or is just starting or stopping: the batch is sent again soon,
+SERVICE_NOT_AVAILABLE,         for `BUSY_SECONDS`; then the connection is lost
 FLOW_CONTROL
-others                         of the topic, a right that is missing: the connection is lost, as no message can help it
+others                         of the topic, or a missing permission: the connection is lost, as this is not the fault
+                               of a message
 =============================  =========================================================================================
 
-No answer but MESSAGE_ILLEGAL makes a dead letter, and of what fails here only what cannot be written as a request.
+The only dead letters are messages with MESSAGE_ILLEGAL, and those that cannot be encoded as a request.
 """
 
 from __future__ import annotations
@@ -52,53 +54,58 @@ __all__ = ["GROUP", "RocketmqTarget"]
 LOG: Final = logging.getLogger(__name__)
 
 GROUP: Final = "hashstar-bridge"
-"""The producer group: brokers ask it for the state of transactions, and there are none."""
+"""The producer group. Brokers ask a group for the state of its transactions; this one has none."""
 
 BATCH_MESSAGES: Final = 500
+"""Maximum number of messages in a batch."""
 BATCH_BYTES: Final = 1 << 20
-"""Of bodies and properties; a batch may be as large as one message, 4 MiB."""
+"""Maximum size of a batch's bodies and properties, in bytes; a broker takes as much as for one message, 4 MiB."""
 EXTRA_BYTES: Final = 512
-"""Of a message in a batch, at most, beside the body and the properties with text of its own: types, order."""
+"""Maximum size of a message in a batch beside its body and properties, in bytes."""
 
 BUSY: Final = frozenset({
     ResponseCode.SYSTEM_BUSY, ResponseCode.SYSTEM_ERROR, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL,
 })  # fmt: skip
+"""Answers of a broker that is busy."""
 BUSY_SECONDS: Final = 10.0
+"""Seconds until a busy broker must take a batch."""
 BUSY_FIRST: Final = 0.05
+"""Seconds until the first try after a broker was busy; doubled for each further one."""
 BUSY_MOST: Final = 1.0
-"""Seconds between tries while a broker is busy."""
+"""Maximum number of seconds between two tries."""
 
 SENDING: Final = SendSettings(send_msg_timeout=10_000)
-"""Milliseconds: a broker with much to do answers late, and asking again would give it more."""
+"""A timeout of 10 s: an overloaded broker answers late, and another request would make it worse."""
 
 LATE: Final = 5.0
-"""Seconds without an answer to a request after which the broker is said to take nothing."""
+"""Seconds without an answer until the target reports trouble."""
 
 CLOSING: Final = 1.5
-"""Seconds that taking leave may take; then connections are ended without it."""
+"""Seconds until producer and client must be closed; then connections are ended at once."""
 ENDING: Final = 0.5
-"""Seconds that what was begun may take to end then."""
+"""Seconds until background tasks must have ended after that."""
 
-Written = tuple[Outgoing, RocketMessage]
+Queued = tuple[Outgoing, RocketMessage]
 
 
 class Line:
-    """What is to be written to one queue, in order."""
+    """The messages that wait to be written to one queue, in order."""
 
     __slots__ = ("asked", "busy", "queue", "running", "topic", "waiting")
 
     def __init__(self, topic: str, queue: MessageQueue) -> None:
         self.topic = topic
         self.queue = queue
-        self.waiting: deque[Written] = deque()
+        self.waiting: deque[Queued] = deque()
         self.running: asyncio.Task[None] | None = None
+        """The task that writes, while there are messages."""
         self.asked: float | None = None
-        """When the request was sent that is not answered, by the loop's clock."""
+        """When the request that is not answered yet was sent, by the loop's clock."""
         self.busy = ""
-        """What the broker answered instead of taking it, if that is to pass."""
+        """Answer of the broker while it is busy, else ""."""
 
-    def next_batch(self) -> list[Written]:
-        """The next messages, as many as one request takes."""
+    def next_batch(self) -> list[Queued]:
+        """Remove and return the next messages, as many as one request takes."""
         waiting = self.waiting
         first = waiting.popleft()
         batch, size = [first], _size(first[1])
@@ -113,12 +120,13 @@ class Line:
 
 
 def _size(message: RocketMessage) -> int:
-    names = sum([len(name) + len(value) for name, value in message.properties.items()])
-    return len(message.body) + EXTRA_BYTES + 3 * names
+    """Return the maximum size of a message in a batch: a character of a property has at most 3 bytes."""
+    characters = sum([len(name) + len(value) for name, value in message.properties.items()])
+    return len(message.body) + EXTRA_BYTES + 3 * characters
 
 
 class Writing:
-    """One connection, from its opening to its end."""
+    """The writing over one connection, from its opening to its end."""
 
     def __init__(
         self, client: Client, producer: Producer, receiver: Receiver, writer: Writer, *, confirm_not_store_ok: bool
@@ -134,7 +142,7 @@ class Writing:
 
     @property
     def trouble(self) -> str | None:
-        """Why a queue takes nothing now, if one does not."""
+        """Why a queue takes no messages now; None: all do."""
         now = asyncio.get_running_loop().time()
         for line in self.lines.values():
             if line.busy:
@@ -144,19 +152,19 @@ class Writing:
         return None
 
     def send(self, messages: Sequence[Outgoing]) -> None:
-        """Put these in line."""
+        """Queue messages, and start the tasks that write them."""
         loop = asyncio.get_running_loop()
         for outgoing in messages:
             if self.closed:
                 return
             try:
-                message, queue = self.writer.placed(outgoing)
+                message, queue = self.writer.place(outgoing)
             except Disconnected as error:
                 loop.call_soon(self.lose, error)
                 return
-            except Exception as error:  # noqa: BLE001  whatever is in a message, the others go on
+            except Exception as error:  # noqa: BLE001  whatever is wrong with a message, the others go on
                 if not self._failed:
-                    loop.call_soon(self._tell_failed)
+                    loop.call_soon(self._report_failed)
                 self._failed.append((outgoing, Failure(f"unmappable: {disconnection(error)}", final=True)))
                 continue
             line = self.lines.get((message.topic, queue))
@@ -166,35 +174,35 @@ class Writing:
             if line.running is None:
                 line.running = loop.create_task(self._write(line))
 
-    def _tell_failed(self) -> None:
+    def _report_failed(self) -> None:
         failed, self._failed = self._failed, []
         for outgoing, failure in failed:
             if not self.closed:
                 self._receiver.failed(outgoing, failure)
 
     def lose(self, error: Disconnected) -> None:
-        """Tell that the connection is gone, once."""
+        """Report the loss of the connection, once."""
         if not self.closed:
             self.closed = True
             self._receiver.lost(error)
 
     def fail(self, error: BaseException) -> None:
-        """`lose` it for what ended something in the background."""
+        """Report the loss of the connection for an exception that ended a background task."""
         self.lose(disconnection(error if isinstance(error, Exception) else RuntimeError(repr(error))))
 
     async def _write(self, line: Line) -> None:
         try:
             while line.waiting and not self.closed:
                 await self._deliver(line, line.next_batch())
-        except Exception as error:  # noqa: BLE001  whatever it is, what was not answered must not wait for ever
+        except Exception as error:  # noqa: BLE001  whatever it is, messages without an answer must not wait for ever
             self.lose(Disconnected(f"{line.topic} at {line.queue.name}: {disconnection(error)}"))
         finally:
             line.running = None
 
-    async def _deliver(self, line: Line, batch: list[Written]) -> None:
-        """Send a batch until there is an answer that counts. Raises whatever is no fault of its messages."""
+    async def _deliver(self, line: Line, batch: list[Queued]) -> None:
+        """Send a batch until it is confirmed or refused. Raises errors that are no fault of its messages."""
         try:
-            status = await self._stored(line, [message for _, message in batch])
+            status = await self._store(line, [message for _, message in batch])
         except (BrokerError, IllegalMessage) as error:
             if isinstance(error, BrokerError) and error.code != ResponseCode.MESSAGE_ILLEGAL:
                 raise
@@ -208,11 +216,11 @@ class Writing:
         except Exception as error:
             if isinstance(error, RemotingError) and not isinstance(error, CommandError):
                 raise
-            well = self._fail_unwritable(batch)
-            if len(well) == len(batch):
+            others = self._fail_illegal(batch)
+            if len(others) == len(batch):
                 raise
-            if well and not self.closed:
-                await self._deliver(line, well)
+            if others and not self.closed:
+                await self._deliver(line, others)
             return
         if self.closed:
             return
@@ -223,21 +231,21 @@ class Writing:
                 if not self.closed:
                     self._receiver.failed(outgoing, Failure(f"not as safe as it is to be: {status}", busy=True))
 
-    def _fail_unwritable(self, batch: list[Written]) -> list[Written]:
-        """Refuse the messages of a batch that cannot be written as a request; return the others."""
-        well: list[Written] = []
+    def _fail_illegal(self, batch: list[Queued]) -> list[Queued]:
+        """Refuse the messages of a batch that cannot be encoded as a request; return the others."""
+        others: list[Queued] = []
         for outgoing, message in batch:
             try:
                 self.producer.check(message)
-            except Exception as error:  # noqa: BLE001  any: it is this message's
+            except Exception as error:  # noqa: BLE001  whatever it is, it is this message's fault
                 if not self.closed:
                     self._receiver.failed(outgoing, Failure(f"illegal: {disconnection(error)}", final=True))
             else:
-                well.append((outgoing, message))
-        return well
+                others.append((outgoing, message))
+        return others
 
-    async def _stored(self, line: Line, messages: list[RocketMessage]) -> str:
-        """The broker's answer, asked again while it is busy."""
+    async def _store(self, line: Line, messages: list[RocketMessage]) -> str:
+        """Send messages, again while the broker is busy, and return the status of its answer."""
         loop = asyncio.get_running_loop()
         until, wait = loop.time() + BUSY_SECONDS, BUSY_FIRST
         while True:
@@ -260,7 +268,7 @@ class Writing:
             wait = min(2 * wait, BUSY_MOST)
 
     async def end(self) -> None:
-        """Write nothing more."""
+        """Stop writing."""
         self.closed = True
         tasks = [line.running for line in self.lines.values() if line.running is not None]
         for task in tasks:
@@ -269,10 +277,10 @@ class Writing:
 
 
 class RocketmqTarget(Target):
-    """Topics. ``destinations`` maps the topology's queues to them; ``""`` among them is for messages of no queue.
+    """Topics of RocketMQ. ``destinations`` maps queues of the topology to them; ``""`` is for messages of no queue.
 
-    With ``confirm_not_store_ok`` a message is confirmed that the broker has, and could not make as safe as it is set
-    to; see the head of this module.
+    With ``confirm_not_store_ok`` a message is confirmed even if the broker could not make it as safe as it is
+    configured to; see the head of this module.
     """
 
     def __init__(
@@ -319,7 +327,7 @@ class RocketmqTarget(Target):
             return super().key_of(outgoing)
         try:
             key = destination.key.of(outgoing.message)
-        except Exception:  # noqa: BLE001  nor can it be written then
+        except Exception:  # noqa: BLE001  the message cannot be written either, and fails then
             return super().key_of(outgoing)
         return outgoing.queue, key if isinstance(key, Hashable) else repr(key)
 
@@ -337,15 +345,15 @@ class RocketmqTarget(Target):
             await producer.open()
         except Exception as error:
             raise disconnection(error) from error
-        # From here on nothing waits, so that it is open as a whole or not at all.
+        # From here on nothing waits, so that it is either open completely or not at all.
         client.on_broken.append(writing.fail)
-        client.on_routes.append(partial(self._rerouted, writing))
+        client.on_routes.append(partial(self._take_route, writing))
         self._pulse = Pulse(client, self._topics, replicas=False, failed=writing.fail)
         self._pulse.open()
         self._writing = writing
 
-    def _rerouted(self, writing: Writing, topic: str, route: TopicRoute) -> None:
-        """Brokers came or went, or the topic has more queues."""
+    def _take_route(self, writing: Writing, topic: str, route: TopicRoute) -> None:
+        """Use a new route: brokers came or went, or the topic has other queues."""
         if topic in writing.writer.spreads:
             try:
                 writing.writer.spreads[topic] = Spread.of(topic, route)
@@ -366,7 +374,7 @@ class RocketmqTarget(Target):
                 async with asyncio.timeout(CLOSING):
                     await self._leave(client, writing, pulse)
                     has_left = True
-        finally:  # also where this is cancelled
+        finally:  # also when this is cancelled
             if client is not None:
                 client.abort()
         if not has_left:
@@ -375,7 +383,7 @@ class RocketmqTarget(Target):
                     await self._leave(client, writing, pulse)
 
     async def _leave(self, client: Client | None, writing: Writing | None, pulse: Pulse | None) -> None:
-        """Take leave. What fails is logged: nothing that goes wrong here can be mended by who closes it."""
+        """Close producer and client. A failure is logged only, as the caller can do nothing about it."""
         try:
             if pulse is not None:
                 await pulse.close()
@@ -385,4 +393,4 @@ class RocketmqTarget(Target):
             if client is not None:
                 await client.close()
         except Exception:
-            LOG.exception("%s: while it was closed", self.name)
+            LOG.exception("%s: closing failed", self.name)

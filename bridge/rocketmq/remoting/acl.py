@@ -1,4 +1,4 @@
-"""How requests are signed for brokers with access control: HMAC-SHA1 over the fields and the body.
+"""Signatures of requests for brokers with access control: HMAC-SHA1 over the fields and the body.
 
 RocketMQ 4.4 to 5.x check it the same way (`org.apache.rocketmq.acl.common.AclClientRPCHook`, `AclUtils`): the values of
 all fields in the order of their names, one after the other, then the body. Names and remark are not signed.
@@ -23,14 +23,14 @@ SIGNATURE = "Signature"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who asks (`org.apache.rocketmq.acl.common.SessionCredentials`)."""
+    """The keys of a user (`org.apache.rocketmq.acl.common.SessionCredentials`)."""
 
     access_key: str
     secret_key: str = field(repr=False)
     security_token: str | None = field(default=None, repr=False)
 
     def sign(self, command: Command) -> Command:
-        """The request with who asks, and the signature that only he can make."""
+        """Return the request with the access key and a signature by the secret key."""
         fields = {name: value for name, value in command.fields.items() if name != SIGNATURE}
         fields[ACCESS_KEY] = self.access_key
         if self.security_token is not None:

@@ -1,6 +1,7 @@
-"""What an operator does to a cluster, as far as bridge and tests need it: list, create and delete topics and groups.
+"""Administration of a cluster, as far as bridge and tests need it: list, create and delete topics and groups.
 
-As `mqadmin` does it: every master is told, then the name servers (`org.apache.rocketmq.tools.admin.DefaultMQAdminExt`).
+It is done as by `mqadmin`: at every master, then at the name servers
+(`org.apache.rocketmq.tools.admin.DefaultMQAdminExt`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 KNOWN_SECONDS: Final = 10.0
-"""How long a broker may take to tell the name servers of a new topic."""
+"""Seconds until the name servers must know a new topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,12 @@ class TopicConfig:
     perm: int = READ | WRITE
     order: bool = False
     attributes: Mapping[str, str] | None = None
-    """Of RocketMQ 5: ``{"+message.type": "FIFO"}``."""
+    """Attributes of RocketMQ 5: ``{"+message.type": "FIFO"}``."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """A consumer group as a broker has it (`SubscriptionGroupConfig`); what is left out is as in Java."""
+    """A consumer group as a broker has it (`SubscriptionGroupConfig`); the defaults are Java's."""
 
     name: str
     consume_enable: bool = True
@@ -53,42 +54,42 @@ class GroupConfig:
 
 
 async def cluster(client: Client) -> dict[str, dict[int, str]]:
-    """The brokers that the name servers know: name -> brokerId -> address (`examineBrokerClusterInfo`)."""
+    """Return the brokers that the name servers know: name -> brokerId -> address (`examineBrokerClusterInfo`)."""
     answer = await client.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
 
-    def brokers(told: Any) -> dict[str, dict[int, str]]:
-        table = told.get("brokerAddrTable") or {}
+    def brokers(body: Any) -> dict[str, dict[int, str]]:
+        table = body.get("brokerAddrTable") or {}
         return {name: {int(at): str(host) for at, host in data["brokerAddrs"].items()} for name, data in table.items()}
 
     return read_json(answer.body, brokers)
 
 
 async def masters(client: Client) -> dict[str, str]:
-    """Broker name -> address of its master."""
+    """Return the address of each broker's master, by the broker's name."""
     return {name: servers[MASTER] for name, servers in (await cluster(client)).items() if MASTER in servers}
 
 
 async def topics(client: Client) -> set[str]:
-    """The names of all topics (`fetchAllTopicList`), the servers' own and those of groups among them."""
+    """Return the names of all topics (`fetchAllTopicList`), with the servers' own and those of groups."""
     answer = await client.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-    return read_json(answer.body, lambda told: set(map(str, told.get("topicList") or ())))
+    return read_json(answer.body, lambda body: set(map(str, body.get("topicList") or ())))
 
 
 async def runtime(client: Client, address: str) -> dict[str, str]:
-    """What a broker tells of itself (`fetchBrokerRuntimeStats`): ``brokerVersionDesc``, ``msgPutTotalTodayNow`` ..."""
+    """Return a broker's statistics (`fetchBrokerRuntimeStats`): ``brokerVersionDesc``, ``msgPutTotalTodayNow`` ..."""
     answer = await client.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
-    return read_json(answer.body, lambda told: {str(name): str(value) for name, value in told["table"].items()})
+    return read_json(answer.body, lambda body: {str(name): str(value) for name, value in body["table"].items()})
 
 
 async def create_topic(client: Client, topic: TopicConfig, brokers: Collection[str] | None = None) -> None:
-    """Create a topic, or change it, on the masters of these names or of all; returns when its route tells of them.
+    """Create or change a topic on the masters of these brokers, by default of all, and wait until its route has them.
 
-    Raises BrokerError where one refuses, ClientError for a name that is not known or a route that does not come.
+    Raises BrokerError where one refuses, ClientError for an unknown broker or a route that does not change in time.
     """
-    there = await masters(client)
-    wanted = set(there) if brokers is None else set(brokers)
-    if not wanted <= set(there):
-        raise ClientError(f"no broker {', '.join(sorted(wanted - set(there)))}; there are {', '.join(sorted(there))}")
+    known = await masters(client)
+    wanted = set(known) if brokers is None else set(brokers)
+    if not wanted <= set(known):
+        raise ClientError(f"no broker {', '.join(sorted(wanted - set(known)))}; there are {', '.join(sorted(known))}")
     fields = {
         "topic": topic.name,
         "defaultTopic": AUTO_CREATE_TOPIC_KEY_TOPIC,
@@ -101,12 +102,12 @@ async def create_topic(client: Client, topic: TopicConfig, brokers: Collection[s
         "attributes": ",".join([f"{name}={value}" for name, value in (topic.attributes or {}).items()]),
     }
     for name in sorted(wanted):
-        await client.ask(there[name], RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
-    told = {(name, topic.read_queues, topic.write_queues, topic.perm) for name in wanted}
+        await client.ask(known[name], RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
+    expected = {(name, topic.read_queues, topic.write_queues, topic.perm) for name in wanted}
     deadline = time.monotonic() + KNOWN_SECONDS
     while True:
         with suppress(ClientError):
-            if told <= set((await client.update_route(topic.name)).queues):
+            if expected <= set((await client.update_route(topic.name)).queues):
                 return
         if time.monotonic() > deadline:
             raise ClientError(f"topic {topic.name} was created, but the name servers do not know it yet")
@@ -114,9 +115,9 @@ async def create_topic(client: Client, topic: TopicConfig, brokers: Collection[s
 
 
 async def delete_topic(client: Client, topic: str) -> None:
-    """Delete a topic from all brokers and name servers; one that is not there is none the less gone."""
+    """Delete a topic from all brokers and name servers, if it exists."""
     for address in (await masters(client)).values():
-        with suppress(BrokerError):  # 5.x refuses what is not there
+        with suppress(BrokerError):  # 5.x refuses a topic that does not exist
             await client.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
     for address in client.settings.name_servers:
         await client.ask(address, RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": topic})
@@ -124,7 +125,7 @@ async def delete_topic(client: Client, topic: str) -> None:
 
 
 async def create_group(client: Client, group: GroupConfig) -> None:
-    """Create a consumer group, or change it, on all masters. Raises BrokerError where one refuses."""
+    """Create or change a consumer group on all masters. Raises BrokerError where one refuses."""
     config = {
         "groupName": group.name,
         "consumeEnable": group.consume_enable,
@@ -142,7 +143,7 @@ async def create_group(client: Client, group: GroupConfig) -> None:
 
 
 async def delete_group(client: Client, group: str, *, clean_offset: bool = True) -> None:
-    """Delete a consumer group from all masters, with its offsets. Raises BrokerError where one refuses."""
+    """Delete a consumer group, with its offsets, from all masters. Raises BrokerError where one refuses."""
     fields = {"groupName": group, "cleanOffset": "true" if clean_offset else "false"}
     for address in (await masters(client)).values():
         await client.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, fields)

@@ -1,6 +1,6 @@
-"""One connection to a name server or a broker: requests with their answers, and what the server asks of us.
+"""One connection to a name server or a broker: our requests with their answers, and the server's requests to us.
 
-Frames written in one turn of the event loop go to the socket together. There is no task and no timer for a request:
+Frames written in one turn of the event loop go to the socket together. A request has no task and no timer of its own:
 one table has all that are under way, and one timer looks through it (`NettyRemotingAbstract.scanResponseTable`).
 """
 
@@ -23,60 +23,65 @@ __all__ = ["Answer", "Channel", "ChannelSettings", "split_address"]
 LOG: Final = logging.getLogger(__name__)
 
 SCAN_SECONDS: Final = 0.05
-"""So late a timeout may be told."""
+"""Seconds between two scans of the table: maximum delay of a timeout."""
 
 HIGH_WATER: Final = 1 << 20
-"""So many bytes may wait for the socket before `Channel.is_writable` turns false."""
+"""Number of bytes waiting for the socket at which `Channel.is_writable` turns false."""
 
 CLOSE_SECONDS: Final = 2.0
-"""How long what was written last may take to leave."""
+"""Seconds until all data must be written when a connection is closed."""
 
 OPAQUES: Final = (1 << 31) - 1
+"""Bit mask of the ids of requests."""
 
 Answer: TypeAlias = Command | RemotingError
-"""What became of a request: whatever the server answered, or why there is no answer."""
+"""Outcome of a request: the server's answer, whatever its code, or why there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelSettings:
-    """How servers are spoken to (`org.apache.rocketmq.remoting.netty.NettyClientConfig`); times are seconds."""
+    """Settings of connections (`org.apache.rocketmq.remoting.netty.NettyClientConfig`); times are in seconds."""
 
     connect_timeout: float = 3.0
     """``connectTimeoutMillis``"""
     serialize_type: SerializeType = SerializeType.ROCKETMQ
-    """``rocketmq.serialize.type``, JSON in a Java client that was not told otherwise."""
+    """``rocketmq.serialize.type``, by default JSON in a Java client."""
     tls: ssl.SSLContext | None = None
-    """``useTLS``: certificates are checked as it says."""
+    """``useTLS``; the context decides how certificates are verified."""
     credentials: Credentials | None = None
 
 
 class Channel(asyncio.Protocol):
-    """An open connection; `open` makes one."""
+    """An open connection, made by `open`."""
 
     def __init__(self, address: str, settings: ChannelSettings) -> None:
         self.address: Final = address
         self.settings: Final = settings
         self.on_request: Callable[[Command], Command | None] | None = None
-        """Answers a request of the server's; what it gives for a one-way request is not sent."""
+        """Function that answers a request of the server; its answer to a one-way request is not sent."""
         self.on_closed: Callable[[Channel], None] | None = None
-        """Told once, when the connection has ended, whoever ended it."""
+        """Function called once, when the connection has ended from either side."""
         self.is_writable = True
-        """Whether what was written leaves as fast as it comes."""
+        """Whether data leaves as fast as it is written."""
         self.closed = False
-        """Whether the connection has ended; it does not come back."""
+        """Whether the connection has ended, for ever."""
         self.is_usable = True
-        """Whether new requests may go over it: not when it has ended, nor when it is to end after those under way."""
+        """Whether new requests may use it: not when it has ended, nor when it will end after those under way."""
         self._loop: Final = asyncio.get_running_loop()
         self.heard_at = self._loop.time()
-        """When something came last, by the loop's clock."""
+        """When data came last, by the loop's clock."""
         self._decoder: Final = Decoder()
         self._transport: asyncio.Transport | None = None
         self._waiting: Final[dict[int, tuple[Callable[[Answer], None], float, float]]] = {}
+        """Id of a request -> the function for its answer, its deadline by the loop's clock, its timeout in seconds."""
         self._frames: list[bytes] = []
+        """Frames of this turn of the event loop."""
         self._opaque = 0
+        """Id of the last request."""
         self._scan: asyncio.TimerHandle | None = None
         self._ended: Final[asyncio.Future[None]] = self._loop.create_future()
-        self._room: asyncio.Future[None] | None = None
+        self._drained: asyncio.Future[None] | None = None
+        """Done when it is writable again, if a caller waits for that."""
 
     @classmethod
     async def open(cls, address: str, settings: ChannelSettings | None = None) -> Channel:
@@ -93,7 +98,7 @@ class Channel(asyncio.Protocol):
             raise ConnectError(f"{address}: TLS: {error}") from None
         except OSError as error:
             raise ConnectError(f"{address}: {error.strerror or error}") from None
-        except UnicodeError as error:  # of a name that DNS cannot have
+        except UnicodeError as error:  # a name that DNS cannot have
             raise ConnectError(f"{address}: {error}") from None
         return channel
 
@@ -104,9 +109,9 @@ class Channel(asyncio.Protocol):
         body: bytes = b"",
         timeout: float = 3.0,  # noqa: ASYNC109 - one table has all timeouts
     ) -> Command:
-        """Ask, and wait for the answer, whatever its code; ``timeout`` is in seconds.
+        """Send a request, and return its answer, whatever its code; ``timeout`` is in seconds.
 
-        Raises RemotingTimeout, SendRequestError if the connection ends first, CommandError for what cannot be written.
+        Raises RemotingTimeout, SendRequestError if the connection ends first, CommandError if it cannot be encoded.
         """
         return await self.invoke_with(lambda opaque: self.encode(Command(code, fields, body, opaque)), timeout)
 
@@ -115,7 +120,7 @@ class Channel(asyncio.Protocol):
         frame: Callable[[int], bytes],
         timeout: float,  # noqa: ASYNC109
     ) -> Command:
-        """`invoke` of a request that is written elsewhere: ``frame`` gives it, with the ``opaque`` that it gets."""
+        """Do as `invoke` with a request that the caller encodes: ``frame`` returns it, given its ``opaque``."""
         answered: asyncio.Future[Command] = self._loop.create_future()
 
         def answer(answer: Answer) -> None:
@@ -128,23 +133,23 @@ class Channel(asyncio.Protocol):
 
         opaque = self.expect(answer, timeout)
         try:
-            written = frame(opaque)
+            data = frame(opaque)
             if len(self._waiting) == 1 and not self._frames:
-                # Who asks one thing after the other need not wait for a turn of the loop each time.
-                self._send(written)
+                # A caller that sends one request after the other need not wait for a turn of the loop each time.
+                self._send(data)
             else:
-                self.write(written)
+                self.write(data)
             return await answered
         finally:
             self._waiting.pop(opaque, None)
 
     def oneway(self, code: int, fields: Mapping[str, str], body: bytes = b"") -> None:
-        """Ask without an answer. Raises SendRequestError on a connection that has ended, CommandError."""
+        """Send a request without an answer. Raises SendRequestError on a connection that has ended, CommandError."""
         self._opaque = opaque = (self._opaque + 1) & OPAQUES
         self.write(self.encode(Command(code, fields, body, opaque, ONEWAY)))
 
     def expect(self, answer: Callable[[Answer], None], timeout: float) -> int:
-        """The ``opaque`` for a request that is written next, of whose answer one will be told exactly once.
+        """Return the ``opaque`` for the request to be written next; ``answer`` will be called once with its outcome.
 
         Raises SendRequestError on a connection that has ended.
         """
@@ -153,21 +158,21 @@ class Channel(asyncio.Protocol):
         self._opaque = opaque = (self._opaque + 1) & OPAQUES
         self._waiting[opaque] = answer, self._loop.time() + timeout, timeout
         if self._scan is None:
-            self._scan = self._loop.call_later(SCAN_SECONDS, self._look_for_late)
+            self._scan = self._loop.call_later(SCAN_SECONDS, self._end_late)
         return opaque
 
     def encode(self, command: Command) -> bytes:
-        """The frame of a command, signed if there are credentials. Raises CommandError."""
+        """Return the frame of a command, signed if there are credentials. Raises CommandError."""
         credentials, kind = self.settings.credentials, self.settings.serialize_type
         if credentials is not None:
             if kind is SerializeType.ROCKETMQ:
-                # A server reads an empty value of a binary header as null, and signs the word; so it is left out.
+                # A server reads an empty value of a binary header as null, and signs "null"; so it is left out.
                 command = command._replace(fields={name: value for name, value in command.fields.items() if value})
             command = credentials.sign(command)
         return encode(command, kind)
 
     def write(self, frame: bytes) -> None:
-        """Have a frame leave, with all others of this turn. Raises SendRequestError on a connection that has ended."""
+        """Write a frame, with all others of this turn. Raises SendRequestError on a connection that has ended."""
         if self.closed:
             raise SendRequestError(f"{self.address}: the connection has ended")
         frames = self._frames
@@ -176,14 +181,14 @@ class Channel(asyncio.Protocol):
         frames.append(frame)
 
     async def writable(self) -> None:
-        """Wait until what was written has left, but for the last of it, or the connection has ended."""
+        """Wait until the connection is writable again, or has ended."""
         while not self.is_writable and not self.closed:
-            if self._room is None:
-                self._room = self._loop.create_future()
-            await asyncio.shield(self._room)
+            if self._drained is None:
+                self._drained = self._loop.create_future()
+            await asyncio.shield(self._drained)
 
     async def close(self) -> None:
-        """End the connection, once what was written has left; who still waits for an answer gets SendRequestError."""
+        """End the connection after all data is written; requests without an answer get SendRequestError."""
         self._flush()
         if self._transport is not None:
             self._transport.close()
@@ -192,7 +197,7 @@ class Channel(asyncio.Protocol):
                 await asyncio.shield(self._ended)
         except TimeoutError:
             pass
-        finally:  # also where who waits for it is cancelled
+        finally:  # also when the caller is cancelled
             self.abort()
 
     def abort(self, why: str = "closed") -> None:
@@ -201,7 +206,7 @@ class Channel(asyncio.Protocol):
             self._transport.abort()
         self._end(why)
 
-    # What asyncio calls.
+    # asyncio.Protocol.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -214,27 +219,27 @@ class Channel(asyncio.Protocol):
         except CommandError as error:
             self.abort(str(error))
             return
-        except Exception as error:  # noqa: BLE001  whatever a header of JSON comes up with
+        except Exception as error:  # noqa: BLE001  whatever a header in JSON may raise
             self.abort(f"{type(error).__name__}: {error}")
             return
         waiting = self._waiting
         for command in commands:
             if not command.flag & 1:
-                self._asked(command)
-            elif (found := waiting.pop(command.opaque, None)) is not None:  # else it comes too late
-                self._give(found[0], command)
+                self._answer_request(command)
+            elif (request := waiting.pop(command.opaque, None)) is not None:  # else it comes too late
+                self._call(request[0], command)
 
     def pause_writing(self) -> None:
         self.is_writable = False
 
     def resume_writing(self) -> None:
         self.is_writable = True
-        self._tell_room()
+        self._wake_writers()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(str(exc) if exc else "the server has ended the connection")
 
-    # What there is to do.
+    # Implementation.
 
     def _flush(self) -> None:
         frames, self._frames = self._frames, []
@@ -245,11 +250,11 @@ class Channel(asyncio.Protocol):
         if self._transport is not None and not self.closed:
             self._transport.write(data)
 
-    def _asked(self, request: Command) -> None:
+    def _answer_request(self, request: Command) -> None:
         try:
             response = self.on_request(request) if self.on_request is not None else None
-        except Exception as error:  # as Java does; the requests of others go on
-            LOG.exception("%s asked for %s", self.address, request.code)
+        except Exception as error:  # answer it as Java does; other requests go on
+            LOG.exception("%s: request %s of the server", self.address, request.code)
             response = request.response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
         if request.is_oneway:
             return
@@ -259,20 +264,21 @@ class Channel(asyncio.Protocol):
         if not self.closed:
             self.write(encode(response, self.settings.serialize_type))
 
-    def _look_for_late(self) -> None:
+    def _end_late(self) -> None:
+        """End the requests whose time is over."""
         now = self._loop.time()
-        late = [(opaque, *found) for opaque, found in self._waiting.items() if found[1] <= now]
+        late = [(opaque, *request) for opaque, request in self._waiting.items() if request[1] <= now]
         for opaque, answer, _, timeout in late:
             del self._waiting[opaque]
-            self._give(answer, RemotingTimeout(f"{self.address}: no answer in {timeout:.3g} s"))
-        self._scan = self._loop.call_later(SCAN_SECONDS, self._look_for_late) if self._waiting else None
+            self._call(answer, RemotingTimeout(f"{self.address}: no answer in {timeout:.3g} s"))
+        self._scan = self._loop.call_later(SCAN_SECONDS, self._end_late) if self._waiting else None
 
-    def _give(self, answer: Callable[[Answer], None], what: Answer) -> None:
-        """Tell one who asked; what fails there must not keep the others from their answers."""
+    def _call(self, answer: Callable[[Answer], None], outcome: Answer) -> None:
+        """Call the function for an answer; its failure must not keep other requests from their answers."""
         try:
-            answer(what)
+            answer(outcome)
         except Exception:
-            LOG.exception("%s: what was to become of an answer", self.address)
+            LOG.exception("%s: the function for an answer failed", self.address)
 
     def _end(self, why: str) -> None:
         if self.closed:
@@ -284,20 +290,20 @@ class Channel(asyncio.Protocol):
         waiting = list(self._waiting.values())
         self._waiting.clear()
         for answer, *_ in waiting:
-            self._give(answer, SendRequestError(f"{self.address}: {why}"))
+            self._call(answer, SendRequestError(f"{self.address}: {why}"))
         self._ended.set_result(None)
-        self._tell_room()
+        self._wake_writers()
         if self.on_closed is not None:
             self.on_closed(self)
 
-    def _tell_room(self) -> None:
-        if self._room is not None:
-            self._room.set_result(None)
-            self._room = None
+    def _wake_writers(self) -> None:
+        if self._drained is not None:
+            self._drained.set_result(None)
+            self._drained = None
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of ``host:port`` or ``[host]:port``. Raises ConnectError for what is none."""
+    """Return host and port of ``host:port`` or ``[host]:port``. Raises ConnectError for a malformed address."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
         raise ConnectError(f"{address!r} is no address: write host:port")

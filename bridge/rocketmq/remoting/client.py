@@ -1,8 +1,8 @@
-"""What a process is to a cluster: the routes of its topics, the brokers that are in them, and its heartbeats.
+"""A client of a cluster: the routes of its topics, the brokers in them, and its heartbeats.
 
 Producers and consumers share one (`org.apache.rocketmq.client.impl.factory.MQClientInstance`). Brokers are found by
-name in the routes that were looked up. A broker forgets its clients with their connections, so that a new one begins
-with a heartbeat.
+name in the routes that were looked up. A broker forgets a client when its connection ends, so each new connection
+begins with a heartbeat.
 """
 
 from __future__ import annotations
@@ -33,34 +33,37 @@ __all__ = ["AUTO_CREATE_TOPIC_KEY_TOPIC", "Client", "ClientSettings"]
 LOG: Final = logging.getLogger(__name__)
 
 AUTO_CREATE_TOPIC_KEY_TOPIC: Final = "TBW102"
-"""The topic whose route is that of topics which brokers create when they are first sent to."""
+"""The topic whose route is that of topics which brokers create on first use."""
 
-MEMBER: Final = count(1)
-"""Tells the clients of one process apart."""
+CLIENT_NUMBERS: Final = count(1)
+"""Numbers of the clients of this process."""
 
 ConsumerData: TypeAlias = Callable[[], Mapping[str, Any]]
-"""What heartbeats say of a consumer, as JSON (`org.apache.rocketmq.remoting.protocol.heartbeat.ConsumerData`)."""
+"""Function that returns a consumer's part of a heartbeat, as JSON
+(`org.apache.rocketmq.remoting.protocol.heartbeat.ConsumerData`)."""
 
 
 class Client(Connections):
-    """A member of the cluster, on the running event loop; ``async with`` opens and closes it."""
+    """A client of a cluster, on the running event loop; ``async with`` opens and closes it."""
 
     def __init__(self, settings: ClientSettings) -> None:
         super().__init__(settings)
         self._routes: Final[dict[str, TopicRoute]] = {}
-        self._asking: Final[dict[str, asyncio.Future[TopicRoute]]] = {}
+        self._lookups: Final[dict[str, asyncio.Future[TopicRoute]]] = {}
+        """Topic -> the look-up of its route that is under way."""
         self._brokers: Final[dict[str, dict[int, str]]] = {}
         self._producers: Final[set[str]] = set()
         self._consumers: Final[dict[str, ConsumerData]] = {}
-        self._beaten: Final[set[str]] = set()
-        """Where a heartbeat was sent over the connection that is there now."""
+        self._introduced: Final[set[str]] = set()
+        """Addresses of brokers that were sent a heartbeat over the present connection."""
         self._leaving: Final[set[asyncio.Task[None]]] = set()
         self._turns: Final[defaultdict[str, asyncio.Lock]] = defaultdict(asyncio.Lock)
-        """A broker works on several requests at a time, and would keep a member whose leave it heard of too early."""
+        """Address -> the lock by which it gets one request about members at a time: a broker works on several requests
+        at once, and would keep a member if it executed a heartbeat after the member's leave."""
         self.on_routes: Final[list[Callable[[str, TopicRoute], None]]] = []
-        """Told of each route that has changed."""
+        """Listeners for routes that have changed."""
         self.client_id = ""
-        """``clientIP@instanceName``, by which brokers and other members know it (`buildMQClientId`)."""
+        """``clientIP@instanceName``, the name by which brokers and other members know it (`buildMQClientId`)."""
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -69,22 +72,22 @@ class Client(Connections):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    # Its life.
+    # Opening and closing.
 
     async def open(self) -> None:
-        """Reach a name server, and begin to refresh routes and to send heartbeats.
+        """Connect to a name server, and begin to refresh routes and to send heartbeats.
 
-        Raises ConnectError, and ClientError for one that was closed: as in Java, that is for ever.
+        Raises ConnectError, and ClientError for a client that was closed: as in Java, it cannot be opened again.
         """
         channel = await self.name_server()
-        name = self.settings.instance_name or f"{os.getpid()}#{time.monotonic_ns()}{next(MEMBER)}"
+        name = self.settings.instance_name or f"{os.getpid()}#{time.monotonic_ns()}{next(CLIENT_NUMBERS)}"
         unit = f"@{self.settings.unit_name}" if self.settings.unit_name else ""
         self.client_id = f"{self.settings.client_ip or _local_ip(channel.address)}@{name}{unit}"
         self._start(self._repeat(self.settings.poll_name_server_interval, self.refresh))
         self._start(self._repeat(self.settings.heartbeat_broker_interval, self.heartbeat))
 
     async def close(self) -> None:
-        """Take leave of the brokers, and end all connections."""
+        """Unregister from the brokers, and end all connections."""
         try:
             leaving = [*map(self.unregister_producer, self._producers), *map(self.unregister_consumer, self._consumers)]
             await asyncio.gather(*leaving, *self._leaving, return_exceptions=True)
@@ -94,27 +97,27 @@ class Client(Connections):
     # Routes and brokers.
 
     async def route(self, topic: str) -> TopicRoute:
-        """What the name servers know of a topic, at most ``poll_name_server_interval`` old.
+        """Return the route of a topic, which is at most ``poll_name_server_interval`` old.
 
-        Raises ClientError when they do not know it, ConnectError when none answers.
+        Raises ClientError when the name servers have none, ConnectError when none answers.
         """
         known = self._routes.get(topic)
         return known if known is not None else await self.update_route(topic)
 
     async def update_route(self, topic: str) -> TopicRoute:
-        """Look a route up now, once for all who ask at the same time. Raises as `route`; then the old one stays."""
-        asking = self._asking.get(topic)
-        if asking is None:
-            asking = self._asking[topic] = self._start(self._look_up(topic))
-            asking.add_done_callback(lambda done: self._asked(topic, done))
-        return await self._outcome(asking)
+        """Look a route up now, once for all callers at the same time. Raises as `route`; then the old route stays."""
+        lookup = self._lookups.get(topic)
+        if lookup is None:
+            lookup = self._lookups[topic] = self._start(self._look_up(topic))
+            lookup.add_done_callback(lambda done: self._end_lookup(topic, done))
+        return await self._result_of(lookup)
 
     def forget_route(self, topic: str) -> None:
-        """Keep the route of a topic up to date no more."""
+        """Stop refreshing the route of a topic."""
         self._routes.pop(topic, None)
 
     def brokers(self) -> Mapping[str, Mapping[int, str]]:
-        """The brokers of the routes known: name -> brokerId -> address."""
+        """Return the brokers of the routes known: name -> brokerId -> address."""
         return self._brokers
 
     def routes(self) -> Mapping[str, TopicRoute]:
@@ -122,7 +125,7 @@ class Client(Connections):
         return self._routes
 
     def address(self, name: str, *, master: bool = True) -> str:
-        """Where the broker of a name is: its master, or if need not be, any of it. Raises ClientError."""
+        """Return the address of a broker's master, or unless ``master``, of any of its servers. Raises ClientError."""
         addresses = self._brokers.get(name, {})
         if MASTER in addresses:
             return addresses[MASTER]
@@ -131,11 +134,11 @@ class Client(Connections):
         raise ClientError(f"The broker[{name}] not exist", ResponseCode.BROKER_NOT_EXIST)
 
     async def broker(self, name: str, *, master: bool = True) -> Channel:
-        """The connection to a broker by its name. Raises ClientError when no route has it, ConnectError."""
+        """Return the connection to a broker by its name. Raises ClientError when no route has it, ConnectError."""
         return await self.channel(self.address(name, master=master))
 
     async def refresh(self) -> None:
-        """Look up all routes anew, and forget the brokers that are in none any more (`cleanOfflineBroker`)."""
+        """Look up all routes again, and forget the brokers that are in no route any more (`cleanOfflineBroker`)."""
         for topic in tuple(self._routes):
             with suppress(RemotingError):
                 await self.update_route(topic)
@@ -146,21 +149,21 @@ class Client(Connections):
     # Heartbeats.
 
     async def register_producer(self, group: str) -> None:
-        """Have brokers know that this client produces for a group."""
+        """Register this client at the brokers as a producer of a group."""
         self._producers.add(group)
         await self.heartbeat()
 
     async def register_consumer(self, group: str, data: ConsumerData) -> None:
-        """Have brokers know that this client is a consumer of a group, with what ``data`` says at each heartbeat.
+        """Register this client at the brokers as a consumer of a group; each heartbeat calls ``data``.
 
-        Raises ClientError if it is one already: of two consumers of a group, each needs a client of its own.
+        Raises ClientError if it already is: two consumers of a group need a client each.
         """
         if group in self._consumers:
             raise ClientError(f"The consumer group[{group}] has been created before, specify another name please.")
         self._consumers[group] = data
         try:
             await self.heartbeat()
-        except BaseException:  # who was cancelled here will not read
+        except BaseException:  # a caller that is cancelled here will not read, and must not stay a member
             del self._consumers[group]
             leaving = self._start(self._unregister({"consumerGroup": group}))
             self._leaving.add(leaving)
@@ -168,19 +171,19 @@ class Client(Connections):
             raise
 
     async def unregister_producer(self, group: str) -> None:
-        """Tell brokers that it produces for it no more."""
+        """Unregister this client at the brokers as a producer of a group."""
         self._producers.discard(group)
         await self._unregister({"producerGroup": group})
 
     async def unregister_consumer(self, group: str) -> None:
-        """Tell brokers that it is a consumer of it no more; the others of the group are told at once."""
+        """Unregister this client at the brokers as a consumer of a group; they notify the other members at once."""
         self._consumers.pop(group, None)
         await self._unregister({"consumerGroup": group})
 
     async def heartbeat(self) -> None:
-        """Send a heartbeat to the brokers known now (`sendHeartbeatToAllBroker`); those that fail get the next one.
+        """Send a heartbeat to the brokers known now (`sendHeartbeatToAllBroker`); one that fails is not repeated.
 
-        Producers are told to masters only.
+        Without consumers, only masters get one.
         """
         if not self._producers and not self._consumers:
             return
@@ -190,10 +193,11 @@ class Client(Connections):
             for number, address in servers.items()
             if number == MASTER or self._consumers
         ]
-        # One that has begun goes on when who waits for it is cancelled: what is told after it waits for its answer.
-        await asyncio.gather(*[self._outcome(self._start(self._beat(address))) for address in addresses])
+        # A heartbeat that was sent continues when its caller is cancelled: the next request about members to the same
+        # broker must wait for its answer.
+        await asyncio.gather(*[self._result_of(self._start(self._send_heartbeat(address))) for address in addresses])
 
-    # How it is done.
+    # Implementation.
 
     def _heartbeat_body(self) -> bytes:
         data = {
@@ -205,14 +209,14 @@ class Client(Connections):
         }
         return json.dumps(data).encode()
 
-    async def _beat(self, address: str) -> None:
-        self._beaten.add(address)
+    async def _send_heartbeat(self, address: str) -> None:
+        self._introduced.add(address)
         async with self._turns[address]:
             if self._producers or self._consumers:
                 try:
                     await self.ask(address, RequestCode.HEART_BEAT, {}, self._heartbeat_body())
                 except RemotingError:
-                    self._beaten.discard(address)
+                    self._introduced.discard(address)
 
     async def _unregister(self, group: Mapping[str, str]) -> None:
         fields = {"clientID": self.client_id, **group}
@@ -237,16 +241,16 @@ class Client(Connections):
             route = TopicRoute.from_json(load_json(answer.body))
         except InputError as error:
             raise ClientError(f"topic {topic}: {error}") from None
-        self._learn(topic, route)
+        self._take_route(topic, route)
         return route
 
-    def _learn(self, topic: str, route: TopicRoute) -> None:
+    def _take_route(self, topic: str, route: TopicRoute) -> None:
         is_new = False
         for data in route.brokers:
             addresses = dict(data.addresses)
             is_new |= self._brokers.get(data.broker) != addresses
             self._brokers[data.broker] = addresses
-        changed = topic not in self._routes or _in_order(self._routes[topic]) != _in_order(route)
+        changed = topic not in self._routes or _sort(self._routes[topic]) != _sort(route)
         self._routes[topic] = route
         if is_new and (self._producers or self._consumers):
             self._start(self.heartbeat())
@@ -254,40 +258,40 @@ class Client(Connections):
             for listener in tuple(self.on_routes):
                 try:
                     listener(topic, route)
-                except Exception as error:  # the others are to hear of it, too
+                except Exception as error:  # the other listeners must be called, too
                     LOG.exception("%s: a listener for the route of %s", self.client_id, topic)
-                    for hear in tuple(self.on_broken):
-                        hear(error)
+                    for report in tuple(self.on_broken):
+                        report(error)
 
-    def _asked(self, topic: str, asking: asyncio.Future[TopicRoute]) -> None:
-        del self._asking[topic]
-        if not asking.cancelled():
-            asking.exception()  # seen, if all who asked have gone
+    def _end_lookup(self, topic: str, lookup: asyncio.Future[TopicRoute]) -> None:
+        del self._lookups[topic]
+        if not lookup.cancelled():
+            lookup.exception()  # else asyncio logs it as never retrieved, if all callers were cancelled
 
-    def _connected(self, address: str) -> None:
+    def _on_connected(self, address: str) -> None:
         is_broker = any(address in servers.values() for servers in self._brokers.values())
-        if is_broker and address not in self._beaten and (self._producers or self._consumers):
-            self._start(self._beat(address))
+        if is_broker and address not in self._introduced and (self._producers or self._consumers):
+            self._start(self._send_heartbeat(address))
 
-    def _disconnected(self, address: str) -> None:
-        self._beaten.discard(address)
+    def _on_disconnected(self, address: str) -> None:
+        self._introduced.discard(address)
 
-    async def _repeat(self, seconds: float, what: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _repeat(self, seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         while True:
             await asyncio.sleep(seconds)
             try:
-                await what()
+                await work()
             except Exception:  # a listener's, which must not end this for the others
                 LOG.exception("%s", self.client_id)
 
 
-def _in_order(route: TopicRoute) -> TopicRoute:
-    """What two routes are compared by: name servers tell brokers in any order."""
+def _sort(route: TopicRoute) -> TopicRoute:
+    """Return the route in a form to compare: name servers list brokers in any order."""
     return replace(route, queues=tuple(sorted(route.queues)), brokers=tuple(sorted(route.brokers)))
 
 
 def _local_ip(address: str) -> str:
-    """The address of the interface by which a host is reached, which is where datagrams to it would come from."""
+    """Return the address of the interface by which a host is reached: that from which datagrams to it would come."""
     host, port = split_address(address)
     family, *_, sockaddr = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, socket.SOCK_DGRAM) as probe:

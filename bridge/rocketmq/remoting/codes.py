@@ -1,4 +1,4 @@
-"""What commands of RocketMQ's remoting protocol ask and answer: the codes that this package sends or meets.
+"""The codes of commands of RocketMQ's remoting protocol that this package sends or receives.
 
 Names are Java's (`org.apache.rocketmq.remoting.protocol.RequestCode`, `ResponseCode`, `RemotingSysResponseCode`).
 """
@@ -12,7 +12,7 @@ __all__ = ["RequestCode", "ResponseCode", "response_name"]
 
 @unique
 class RequestCode(IntEnum):
-    """What is asked of a broker, of a name server, or by a broker of its clients."""
+    """Codes of requests: to a broker, to a name server, or from a broker to its clients."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -65,7 +65,7 @@ class RequestCode(IntEnum):
 
 @unique
 class ResponseCode(IntEnum):
-    """How a request ended."""
+    """Codes of responses."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -110,7 +110,7 @@ class ResponseCode(IntEnum):
 
 
 def response_name(code: int) -> str:
-    """``TOPIC_NOT_EXIST`` of 17; of a code that is not in the table its number."""
+    """Return the name of a code, ``TOPIC_NOT_EXIST`` for 17; its number if it is not in the table."""
     try:
         return ResponseCode(code).name
     except ValueError:

@@ -1,8 +1,8 @@
 """Commands of RocketMQ's remoting protocol and their frames: bytes in, commands out, no socket.
 
-A frame is ``length i32, type << 24 | header length i32, header, body``, the length being that of all behind it. Type 0
-is a header in JSON, type 1 (ROCKETMQ) a binary one; each side writes which it likes, and reads both. Text is UTF-8. A
-request and its response have the same ``opaque``, which the one who asks chooses for each connection.
+A frame is ``length i32, type << 24 | header length i32, header, body``, where length counts all bytes behind it. Type 0
+is a header in JSON, type 1 (ROCKETMQ) a binary one; each side writes either, and reads both. Text is UTF-8. A request
+and its response have the same ``opaque``, an id that the sender of the request chooses for each connection.
 """
 
 from __future__ import annotations
@@ -27,27 +27,31 @@ __all__ = [
 ]  # fmt: skip
 
 RESPONSE: Final = 1
-"""The bit of ``flag`` that says response (`RemotingCommand.markResponseType`)."""
+"""The bit of ``flag`` of a response (`RemotingCommand.markResponseType`)."""
 ONEWAY: Final = 2
-"""The bit that says that no response is expected."""
+"""The bit of a request without a response."""
 
 VERSION: Final = 513
-"""What commands say of their sender: the number of V5_5_0 in `MQVersion.Version`. Name servers answer those below 401
-in JSON that is none, and brokers tell those above 476 when they go away (`ResponseCode.GO_AWAY`)."""
+"""The version of a command's sender: the number of V5_5_0 in `MQVersion.Version`. Name servers answer versions below
+401 in text that only resembles JSON; brokers announce to versions above 476 that they go away
+(`ResponseCode.GO_AWAY`)."""
 
 LANGUAGES: Final = (
     "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST",
     "NODE_JS",
 )  # fmt: skip
-"""`LanguageCode`: the position is the number."""
+"""`LanguageCode`, indexed by number."""
 
 FRAME_MAX: Final = 16 * 1024 * 1024
-"""The length of the longest frame that either side takes (``com.rocketmq.remoting.frameMaxLength``)."""
+"""Maximum length of a frame that either side takes, in bytes (``com.rocketmq.remoting.frameMaxLength``)."""
 
 HEADER_MAX: Final = (1 << 24) - 1
+"""Maximum length of a header, in bytes, and its bit mask."""
 KEY_MAX: Final = (1 << 15) - 1
+"""Maximum length of a field's name in a binary header, in bytes."""
 
 PREFIX: Final = Struct(">iI")
+"""length of the frame, type and length of the header."""
 HEAD: Final = Struct(">hBhiii")
 """code, language, version, opaque, flag, length of the remark."""
 WHOLE_HEAD: Final = Struct(">iIhBhiiii")
@@ -65,7 +69,7 @@ NO_FIELDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class SerializeType(IntEnum):
-    """How a header is written (`org.apache.rocketmq.remoting.protocol.SerializeType`)."""
+    """The format of a header (`org.apache.rocketmq.remoting.protocol.SerializeType`)."""
 
     JSON = 0
     ROCKETMQ = 1
@@ -96,15 +100,15 @@ class Command(NamedTuple):
         return bool(self.flag & ONEWAY)
 
     def response(self, code: int = 0, remark: str | None = None, body: bytes = b"") -> Command:
-        """The answer to this request."""
+        """Return a response to this request."""
         return Command(code, body=body, opaque=self.opaque, flag=RESPONSE, remark=remark)
 
 
 def encode(command: Command, header: SerializeType = SerializeType.ROCKETMQ) -> bytes:
-    """The frame of a command (`RemotingCommand.encode`).
+    """Return the frame of a command (`RemotingCommand.encode`).
 
-    Raises CommandError for one that the protocol cannot carry: too long, text with lone surrogates, in a binary header
-    a code above 32767.
+    Raises CommandError for a command that is too long, for text with lone surrogates, and for a code above 32767 in a
+    binary header.
     """
     try:
         head = _binary(command) if header == SerializeType.ROCKETMQ else _json(command)
@@ -119,9 +123,9 @@ def encode(command: Command, header: SerializeType = SerializeType.ROCKETMQ) -> 
 
 
 def join_frame(code: int, opaque: int, flag: int, fields: bytes, body: bytes) -> bytes:
-    """The frame of a command with a binary header whose fields are written already, each as `encode_field` does it.
+    """Return the frame of a command whose ``fields`` are encoded already, each by `encode_field`.
 
-    What `encode` gives for it, without its checks.
+    It is what `encode` returns for the command, without its checks.
     """
     size = len(fields)
     return b"".join((
@@ -134,7 +138,7 @@ def join_frame(code: int, opaque: int, flag: int, fields: bytes, body: bytes) ->
 
 
 def encode_field(name: str, value: str) -> bytes:
-    """A field as binary headers have it (`RocketMQSerializable.writeStr`)."""
+    """Encode a field for a binary header (`RocketMQSerializable.writeStr`). Raises CommandError, UnicodeEncodeError."""
     key, text = name.encode(), value.encode()
     if len(key) > KEY_MAX:
         raise CommandError(f"the name of a field has {len(key):,} bytes; {KEY_MAX:,} are allowed: {name[:40]}...")
@@ -142,7 +146,7 @@ def encode_field(name: str, value: str) -> bytes:
 
 
 class Decoder:
-    """What came over a connection, cut into commands."""
+    """Splits the data of a connection into commands."""
 
     __slots__ = ("_rest",)
 
@@ -150,35 +154,36 @@ class Decoder:
         self._rest: bytes | bytearray = b""
 
     def feed(self, data: bytes) -> list[Command]:
-        """The commands that are complete now. Raises CommandError for what is none; the connection is of no more use.
+        """Return the commands that are complete with this data.
 
-        Those that came before it in the same data are lost with it.
+        Raises CommandError for data that is no command, and loses those before it in the same data; the connection
+        cannot be used any more.
         """
-        came: bytes | bytearray = data
+        received: bytes | bytearray = data
         if self._rest:
             self._rest += data
-            came = self._rest
-        at, end = 0, len(came)
+            received = self._rest
+        at, end = 0, len(received)
         commands = []
         while end - at >= 4:
-            (length,) = INT.unpack_from(came, at)
+            (length,) = INT.unpack_from(received, at)
             if not 4 <= length <= FRAME_MAX:
                 raise CommandError(f"a frame of {length:,} bytes; from 4 to {FRAME_MAX:,} are allowed")
             stop = at + 4 + length
             if stop > end:
                 break
-            commands.append(_decode(came, at + 4, stop))
+            commands.append(_decode(received, at + 4, stop))
             at = stop
-        rest = came[at:] if at else came
-        # Of a frame that comes in many pieces, each is only added.
+        rest = received[at:] if at else received
+        # A bytearray grows in place: a large frame that comes in many pieces is not copied for each.
         self._rest = rest if not rest or isinstance(rest, bytearray) else bytearray(rest)
         return commands
 
 
 def load_json(body: bytes) -> Any:
-    """The JSON that a server wrote; numbers may be keys in it, which become strings (fastjson's ``{0:"..."}``).
+    """Return the JSON in a server's answer; keys that are numbers become strings (fastjson's ``{0:"..."}``).
 
-    Raises CommandError for what is no JSON.
+    Raises CommandError for a body that is not JSON.
     """
     try:
         return parse_json(body.decode())
@@ -187,10 +192,10 @@ def load_json(body: bytes) -> Any:
 
 
 def read_json(body: bytes, read: Callable[[Any], T]) -> T:
-    """Return what ``read`` makes of the JSON of a body. Raises CommandError where it is of another shape."""
-    found = load_json(body)
+    """Return what ``read`` makes of the JSON in a body. Raises CommandError where the JSON has another structure."""
+    value = load_json(body)
     try:
-        return read(found)
+        return read(value)
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise CommandError(f"an answer of another shape ({type(error).__name__} {error}): {body[:200]!r}") from None
 
@@ -256,8 +261,8 @@ def _from_binary(data: bytes | bytearray, at: int, body: int, stop: int) -> Comm
         if size < 0 or at > body:
             raise ValueError("the lengths in it do not add up")
         fields[name] = str(data[value_at + 4 : at], "utf-8")
-    spoken = LANGUAGES[language] if language < len(LANGUAGES) else "OTHER"
-    return Command(code, fields, bytes(data[body:stop]), opaque, flag, remark, spoken, version)
+    name = LANGUAGES[language] if language < len(LANGUAGES) else "OTHER"
+    return Command(code, fields, bytes(data[body:stop]), opaque, flag, remark, name, version)
 
 
 def _from_json(header: str, body: bytes) -> Command:
@@ -272,5 +277,5 @@ def _from_json(header: str, body: bytes) -> Command:
 
 
 def now_ms() -> int:
-    """Milliseconds since 1970, as the protocol tells all times."""
+    """Return the milliseconds since 1970, the protocol's unit for all times."""
     return time.time_ns() // 1_000_000

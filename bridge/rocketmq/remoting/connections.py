@@ -1,7 +1,7 @@
 """The connections of a process to name servers and brokers: one to each address, made when it is needed.
 
-Name servers are asked by turns: the one that answered last, and when it fails the next. What a broker asks goes to the
-handlers of its code.
+A request for a name server goes to the one that answered last, and when that fails to the next. Requests of brokers go
+to the handlers of their codes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from exchange.errors import InputError
 __all__ = ["ClientSettings", "Connections", "Handler"]
 
 Handler: TypeAlias = Callable[[Command], Command | None]
-"""Answers a request of a broker's; None when it is for another handler of that code, or needs no answer."""
+"""Function that answers a broker's request; None: it is for another handler of that code, or needs no answer."""
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -31,27 +31,27 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """What a Java client calls `ClientConfig`; times are seconds."""
+    """Configuration of a client, `ClientConfig` in Java; times are in seconds."""
 
     namesrv_addr: str
     """Name servers as ``host:port``, separated by semicolons or commas."""
     instance_name: str = ""
-    """``instanceName``; left out, one that no other client has."""
+    """``instanceName``; by default one that no other client has."""
     unit_name: str = ""
     client_ip: str = ""
-    """``clientIP``; left out, that of the interface by which the name servers are reached."""
+    """``clientIP``; by default that of the interface by which the name servers are reached."""
     poll_name_server_interval: float = 30.0
-    """After so long a route is looked up again."""
+    """Seconds until a route is looked up again."""
     heartbeat_broker_interval: float = 30.0
     mq_client_api_timeout: float = 3.0
-    """Of route lookups, heartbeats and the like."""
+    """Seconds until requests for routes, heartbeats and the like must be answered."""
     channel: ChannelSettings = field(default_factory=ChannelSettings)
     channel_now: Callable[[], ChannelSettings] | None = None
-    """Gives what a new client uses in place of ``channel``: secrets and certificates as they are by then."""
+    """Function that a new client calls for its ``channel``, to have secrets and certificates as they are by then."""
 
     @property
     def name_servers(self) -> tuple[str, ...]:
-        """The addresses. Raises InputError where there is none, or one that is none."""
+        """Addresses of the name servers. Raises InputError for an address that is malformed, and for none."""
         addresses = tuple([each.strip() for each in self.namesrv_addr.replace(",", ";").split(";") if each.strip()])
         if not addresses:
             raise InputError("no name server: give namesrv_addr, as in 127.0.0.1:9876;127.0.0.1:9877")
@@ -67,7 +67,7 @@ class Connections:
     """The connections, on the running event loop."""
 
     def __init__(self, settings: ClientSettings) -> None:
-        """Raises InputError, and what ``channel_now`` raises."""
+        """Check the settings. Raises InputError, and what ``channel_now`` raises."""
         if settings.channel_now is not None:
             settings = replace(settings, channel=settings.channel_now(), channel_now=None)
         self.settings: Final = settings
@@ -78,10 +78,10 @@ class Connections:
         self._handlers: Final[dict[int, list[Handler]]] = {}
         self._tasks: Final[set[asyncio.Task[Any]]] = set()
         self.on_broken: Final[list[Callable[[BaseException], None]]] = []
-        """Told of an exception, of a kind that is not expected, that ended something in the background."""
+        """Listeners for exceptions of unexpected types that ended a background task."""
 
     async def close(self) -> None:
-        """End all connections, and what was begun for them; none is made any more."""
+        """End all connections and background tasks, for ever."""
         self._is_closed = True
         tasks = [*self._tasks, *[each for each in self._channels.values() if not each.done()]]
         channels = [channel for address in self._channels if (channel := self.open_channel(address)) is not None]
@@ -93,7 +93,7 @@ class Connections:
             self.abort()
 
     def abort(self) -> None:
-        """`close` without waiting, and without what was written last: tasks that were begun end soon."""
+        """Close without waiting, and without writing the rest of the data; background tasks end soon."""
         self._is_closed = True
         for task in tuple(self._tasks):
             task.cancel()
@@ -112,10 +112,10 @@ class Connections:
         body: bytes = b"",
         timeout: float | None = None,  # noqa: ASYNC109 - the protocol's own
     ) -> Command:
-        """Ask the server at an address, whatever it answers.
+        """Send a request to the server at an address, and return its answer, whatever its code.
 
-        Raises ConnectError, SendRequestError, RemotingTimeout, CommandError. A broker that says that it goes away is
-        asked once more over a new connection, as the Java client does (``enableReconnectForGoAway``).
+        To a broker that answers GO_AWAY it is sent once more over a new connection, as by the Java client
+        (``enableReconnectForGoAway``). Raises ConnectError, SendRequestError, RemotingTimeout, CommandError.
         """
         limit = self.settings.mq_client_api_timeout if timeout is None else timeout
         began = time.monotonic()
@@ -135,19 +135,19 @@ class Connections:
         body: bytes = b"",
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> Command:
-        """`invoke`, but an answer other than SUCCESS is raised as BrokerError."""
+        """Do as `invoke`, but raise BrokerError for an answer other than SUCCESS."""
         answer = await self.invoke(address, code, fields, body, timeout)
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark, address)
         return answer
 
     async def ask_name_server(self, code: int, fields: Mapping[str, str] | None = None, body: bytes = b"") -> Command:
-        """Ask the name server in use; when it fails, the next, each of them once.
+        """Send a request to the name server in use, and when that fails to each of the others in turn.
 
         Raises BrokerError for an answer other than SUCCESS, ConnectError when none answers.
         """
-        troubles = []
-        for address in self._by_turns():
+        problems = []
+        for address in self._in_turn():
             try:
                 answer = await self.ask(address, code, fields, body)
             except BrokerError:
@@ -156,111 +156,113 @@ class Connections:
             except RemotingError as error:
                 if self._is_closed:
                     raise
-                troubles.append(str(error))
+                problems.append(str(error))
             else:
                 self._in_use = address
                 return answer
-        raise ConnectError(f"no name server answers: {'; '.join(troubles)}")
+        raise ConnectError(f"no name server answers: {'; '.join(problems)}")
 
     async def name_server(self) -> Channel:
-        """The connection to a name server that can be reached. Raises ConnectError when none can."""
-        troubles = []
-        for address in self._by_turns():
+        """Return the connection to a name server that can be reached. Raises ConnectError when none can."""
+        problems = []
+        for address in self._in_turn():
             try:
                 return await self.channel(address)
             except ConnectError as error:
-                troubles.append(str(error))
-        raise ConnectError(f"no name server answers: {'; '.join(troubles)}")
+                problems.append(str(error))
+        raise ConnectError(f"no name server answers: {'; '.join(problems)}")
 
     async def channel(self, address: str) -> Channel:
-        """The connection to an address; it is made when there is none. Raises ConnectError, ClientError when closed."""
+        """Return the connection to an address, or make one. Raises ConnectError, ClientError if this is closed."""
         opening = self._channels.get(address)
         if opening is None:
             if self._is_closed:
                 raise ClientError("the client is closed")
             opening = self._channels[address] = asyncio.ensure_future(self._open(address))
-            opening.add_done_callback(lambda done: self._opened(address, done))
-        return await self._outcome(opening)
+            opening.add_done_callback(lambda done: self._forget_failed(address, done))
+        return await self._result_of(opening)
 
     def open_channel(self, address: str) -> Channel | None:
-        """The connection to an address, if it is there."""
+        """Return the connection to an address, if there is one."""
         opening = self._channels.get(address)
         if opening is None or not opening.done() or opening.cancelled() or opening.exception() is not None:
             return None
         return opening.result()
 
     def leave(self, channel: Channel) -> None:
-        """Make no new request over this connection, and end it once those under way are over."""
+        """Send no new requests over this connection, and end it when those under way are over."""
         if channel.is_usable:
             channel.is_usable = False
             self._forget(channel)
-            self._start(self._end_later(channel))
+            self._start(self._abort_later(channel))
 
     def handle(self, code: int, handler: Handler) -> Callable[[], None]:
-        """Have requests of brokers with this code answered; what it gives ends that."""
+        """Register a handler for requests of brokers with this code; return the function that unregisters it."""
         handlers = self._handlers.setdefault(code, [])
         handlers.append(handler)
         return lambda: handlers.remove(handler)
 
-    # For whoever builds on it.
+    # For subclasses.
 
-    def _connected(self, address: str) -> None:
-        """There is a new connection."""
+    def _on_connected(self, address: str) -> None:
+        """Take note of a new connection."""
 
-    def _disconnected(self, address: str) -> None:
-        """A connection has ended."""
+    def _on_disconnected(self, address: str) -> None:
+        """Take note of a connection that has ended."""
 
-    def _start(self, what: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Have something done, at the longest until `close`."""
-        task = asyncio.ensure_future(what)
+    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Start a background task, which ends with `close` at the latest."""
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._report)
         return task
 
-    async def _outcome(self, work: asyncio.Future[T]) -> T:
-        """Wait for what others may wait for as well. Raises ClientError if it was ended by `close`."""
+    async def _result_of(self, work: asyncio.Future[T]) -> T:
+        """Wait for a future that others may wait for as well. Raises ClientError if `close` has cancelled it."""
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            # Of who waits here only its own cancellation is one: else it would end as if it had been told to.
+            # A cancelled future must not look as if the task that waits here had been cancelled itself.
             task = asyncio.current_task()
             if work.cancelled() and (task is None or not task.cancelling()):
                 raise ClientError("the client is closed") from None
             raise
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _report(self, task: asyncio.Task[Any]) -> None:
+        """Report the exception of a background task that has ended, if it is unexpected."""
         self._tasks.discard(task)
         if task.cancelled() or (error := task.exception()) is None or isinstance(error, RemotingError):
             return
-        LOG.error("in the background of a client of RocketMQ", exc_info=error)
+        LOG.error("a background task of a RocketMQ client failed", exc_info=error)
         for listener in tuple(self.on_broken):
             listener(error)
 
-    # How it is done.
+    # Implementation.
 
-    def _by_turns(self) -> tuple[str, ...]:
-        """The name servers from the one in use on. What several ask at a time, each asks of all."""
-        at = self._name_servers.index(self._in_use)
-        return self._name_servers[at:] + self._name_servers[:at]
+    def _in_turn(self) -> tuple[str, ...]:
+        """Return all name servers, the one in use first."""
+        first = self._name_servers.index(self._in_use)
+        return self._name_servers[first:] + self._name_servers[:first]
 
     async def _open(self, address: str) -> Channel:
         channel = await Channel.open(address, self.settings.channel)
         channel.on_request = self._answer
-        channel.on_closed = self._closed
+        channel.on_closed = self._forget_closed
         try:
-            self._connected(address)
+            self._on_connected(address)
         except BaseException:
             channel.abort()
             raise
         return channel
 
-    def _opened(self, address: str, opening: asyncio.Future[Channel]) -> None:
+    def _forget_failed(self, address: str, opening: asyncio.Future[Channel]) -> None:
+        """Forget a connection that could not be made, or has already ended."""
         failed = opening.cancelled() or opening.exception() is not None
         if (failed or opening.result().closed) and self._channels.get(address) is opening:
             del self._channels[address]
 
-    def _closed(self, channel: Channel) -> None:
-        self._disconnected(channel.address)
+    def _forget_closed(self, channel: Channel) -> None:
+        self._on_disconnected(channel.address)
         self._forget(channel)
 
     def _forget(self, channel: Channel) -> None:
@@ -274,7 +276,7 @@ class Connections:
                 return answer
         return None
 
-    async def _end_later(self, channel: Channel) -> None:
+    async def _abort_later(self, channel: Channel) -> None:
         try:
             await asyncio.sleep(self.settings.mq_client_api_timeout)
         finally:  # at once where the client closes first

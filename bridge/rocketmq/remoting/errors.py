@@ -1,4 +1,4 @@
-"""What goes wrong between a client and RocketMQ's servers, each named as the Java client's exception it stands for."""
+"""Errors between a client and RocketMQ's servers; each corresponds to an exception of the Java client."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ __all__ = [
 
 
 class RemotingError(HashstarError):
-    """A request was not answered, or not as hoped (`org.apache.rocketmq.remoting.exception.RemotingException`)."""
+    """A request was not answered, or refused (`org.apache.rocketmq.remoting.exception.RemotingException`)."""
 
     exception: ClassVar[str] = "RemotingException"
-    """What the Java client throws: a row of `exchange.partition.clients.rocketmq.send.EXCEPTIONS`."""
+    """Exception that the Java client throws: a row of `exchange.partition.clients.rocketmq.send.EXCEPTIONS`."""
 
 
 class ConnectError(RemotingError):
-    """No connection could be had; the message names the address."""
+    """No connection could be made; the message names the address."""
 
     exception = "RemotingConnectException"
 
 
 class SendRequestError(RemotingError):
-    """The connection was lost before the answer came: whether the server has done what was asked is not known."""
+    """The connection was lost before the answer came: it is not known whether the server has executed the request."""
 
     exception = "RemotingSendRequestException"
 
 
 class RemotingTimeout(RemotingError):
-    """The answer did not come in time: whether the server has done what was asked is not known."""
+    """The answer did not come in time: it is not known whether the server has executed the request."""
 
     exception = "RemotingTimeoutException"
 
 
 class TooMuchRequest(RemotingError):
-    """The time for all tries was over before one more could be made; or more is under way than is allowed."""
+    """The time for all tries was over before another one; or more messages are under way than are allowed."""
 
     exception = "RemotingTooMuchRequestException"
 
 
 class CommandError(RemotingError):
-    """What came is no command of the protocol, or what was to be sent cannot be written as one."""
+    """Data that came is no command of the protocol, or a request cannot be encoded as one."""
 
 
 class BrokerError(RemotingError):
-    """A server answered that it did not do it (`MQBrokerException`); ``code`` is one of `ResponseCode`."""
+    """A server refused a request (`MQBrokerException`); ``code`` is one of `ResponseCode`."""
 
     exception = "MQBrokerException"
 
@@ -62,7 +62,7 @@ class BrokerError(RemotingError):
 
 
 class ClientError(RemotingError):
-    """The client cannot do it with what it knows (`MQClientException`): no route, no broker, no queue."""
+    """The client itself cannot execute a request (`MQClientException`): no route, no broker, no queue."""
 
     exception = "MQClientException"
 

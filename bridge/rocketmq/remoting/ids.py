@@ -1,8 +1,8 @@
-"""The two ids of a message: the one its producer gives it, and the one that says where a broker stored it.
+"""The two ids of a message: one given by its producer, and one of the position where a broker stored it.
 
-Both are hexadecimal digits and neither says which it is. A **unique id** (property ``UNIQ_KEY``) is given once, before
-the first try to send, so that what a producer sent twice because an answer was lost has one id twice. An **offset id**
-is of a record in a broker's log: a message that was stored twice has two.
+Both are hexadecimal digits, and cannot be told apart. A **unique id** (property ``UNIQ_KEY``) is given once, before the
+first try to send: when a message is stored twice because an answer was lost, both copies have this id. An **offset id**
+belongs to a record in a broker's log: these copies have two.
 
 =================  ==============================================================================================
 unique id          the producer's address (4 or 16 bytes), its process id (2), a number of the process (4),
@@ -23,22 +23,22 @@ from bindings.archive.rocketmq.id import OffsetId, parse_id
 __all__ = ["OffsetId", "UniqueId", "UniqueIds"]
 
 BEHIND: Final = 1_000_000
-"""By so many milliseconds may a clock have gone back; then it is taken to stand at the month's begin."""
+"""Milliseconds: a clock that was set back by less than this, to before the month's begin, counts as at its begin."""
 
 
 class UniqueId(NamedTuple):
-    """What a unique id tells (`MessageClientIDSetter`)."""
+    """The parts of a unique id (`MessageClientIDSetter`)."""
 
     host: IPv4Address | IPv6Address
     process: int
     number: int
     since_month: int
-    """Milliseconds, as 32 bits with a sign: a clock before the month's begin makes it less than 0."""
+    """Milliseconds since the month's begin, a signed 32-bit integer: negative for a clock that was set back."""
     counter: int
 
     @classmethod
     def parse(cls, text: str) -> UniqueId:
-        """Raises InputError for what cannot be one."""
+        """Parse a unique id. Raises InputError."""
         raw = parse_id(text, "a unique id")
         at = len(raw) - 12
         return cls(
@@ -51,10 +51,10 @@ class UniqueId(NamedTuple):
 
 
 class UniqueIds:
-    """Gives unique ids (`MessageClientIDSetter.createUniqID`).
+    """A generator of unique ids (`MessageClientIDSetter.createUniqID`).
 
-    ``number`` tells this process apart from others of its id on hosts of its address, containers for example: let it be
-    random. ``now`` tells milliseconds since 1970; months begin in the time zone of this machine, as in Java.
+    ``number`` distinguishes processes of equal id on hosts of equal address, containers for example: let it be random.
+    ``now`` returns milliseconds since 1970; months begin in the time zone of this machine, as in Java.
     """
 
     def __init__(self, host: str, process: int, number: int, now: Callable[[], int]) -> None:
@@ -67,7 +67,7 @@ class UniqueIds:
         self._head = self._head_at(self._moment)
 
     def next(self) -> str:
-        """An id that was not given before, unless 65,536 are given within a millisecond."""
+        """Return a new id, as long as fewer than 65,536 are wanted within a millisecond."""
         now = self._now()
         if now != self._moment:
             self._moment, self._head = now, self._head_at(now)
@@ -76,6 +76,7 @@ class UniqueIds:
         return f"{self._head}{counter:04X}"
 
     def _head_at(self, now: int) -> str:
+        """Return an id's digits before the counter."""
         if now >= self._ends:
             self._begun, self._ends = _month(now)
         since = now - self._begun
@@ -85,7 +86,7 @@ class UniqueIds:
 
 
 def _month(now: int) -> tuple[int, int]:
-    """When the month of a moment begins and ends."""
+    """Return when the month of a time begins and ends, in milliseconds since 1970."""
     at = time.localtime(now // 1000)
     begin = time.mktime((at.tm_year, at.tm_mon, 1, 0, 0, 0, 0, 0, -1))
     end = time.mktime((at.tm_year, at.tm_mon + 1, 1, 0, 0, 0, 0, 0, -1))

@@ -1,8 +1,8 @@
-"""A message as a producer sends it, and as a consumer gets it: with its place, its times and its hosts.
+"""A message as a producer sends it, and as a consumer gets it: with its position, its times and its hosts.
 
-A delay is asked for in one of two ways. ``delay_level`` is an index into the broker's ``messageDelayLevel``, of which
-`DELAY_LEVELS` is the default. ``deliver_ms``, since 5.0, is a moment in milliseconds since 1970, kept to the second, at
-most three days ahead unless the broker's ``timerMaxDelaySec`` says otherwise.
+A delay is given in one of two ways. ``delay_level`` is an index into the broker's ``messageDelayLevel``, of which
+`DELAY_LEVELS` is the default. ``deliver_ms``, since 5.0, is a time in milliseconds since 1970, precise to the second,
+and at most three days ahead by default (``timerMaxDelaySec`` of the broker).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ __all__ = ["DELAY_LEVELS", "RocketMessage", "StoredMessage"]
 DELAY_LEVELS: Final = (
     "1s", "5s", "10s", "30s", "1m", "2m", "3m", "4m", "5m", "6m", "7m", "8m", "9m", "10m", "20m", "30m", "1h", "2h",
 )  # fmt: skip
-"""Of level 1, 2 ...: `MessageStoreConfig.messageDelayLevel`."""
+"""Delays of level 1, 2 ...: `MessageStoreConfig.messageDelayLevel`."""
 
 
-class _Told:
-    """What properties tell of a message (`org.apache.rocketmq.common.message.Message`)."""
+class _WithProperties:
+    """A message, seen by its properties (`org.apache.rocketmq.common.message.Message`)."""
 
     __slots__ = ()
 
@@ -46,27 +46,27 @@ class _Told:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys that it can be found by."""
+        """Its keys, to search it by."""
         return tuple(self.properties.get(KEYS, "").split())
 
     @property
     def sharding_key(self) -> str | None:
-        """What its queue was chosen by, if its producer said so."""
+        """Key that its queue was chosen by, if its producer has added it."""
         return self.properties.get(SHARDING_KEY)
 
     @property
     def unique_id(self) -> str | None:
-        """The id that its producer gave, once for however many tries it needed (`getUniqID`)."""
+        """Id that its producer gave, the same for all tries to send it (`getUniqID`)."""
         return self.properties.get(UNIQ_KEY)
 
     @property
     def delay_level(self) -> int:
-        """0: none (`getDelayTimeLevel`)."""
+        """Level of its delay (`getDelayTimeLevel`); 0: none."""
         return _number(self.properties.get(DELAY))
 
     @property
     def deliver_ms(self) -> int:
-        """0: none (`getDeliverTimeMs`)."""
+        """Time of its delivery, in milliseconds since 1970 (`getDeliverTimeMs`); 0: none."""
         return _number(self.properties.get(TIMER_DELIVER_MS))
 
     @property
@@ -80,11 +80,11 @@ class _Sent(NamedTuple):
     body: bytes
     properties: Mapping[str, str] = {}
     flag: int = 0
-    """32 bits of the user's; RocketMQ itself makes nothing of it."""
+    """32 bits for the user, which mean nothing to RocketMQ itself."""
 
 
-class RocketMessage(_Told, _Sent):
-    """A message to send: the user's properties and RocketMQ's own are together in ``properties``."""
+class RocketMessage(_WithProperties, _Sent):
+    """A message to send; ``properties`` has the user's properties and RocketMQ's own."""
 
     __slots__ = ()
 
@@ -103,32 +103,32 @@ class RocketMessage(_Told, _Sent):
         wait_store_ok: bool = True,
         flag: int = 0,
     ) -> RocketMessage:
-        """A message with the user's ``properties``, checked, and RocketMQ's own from the others. Raises IllegalMessage.
+        """Build a message with the user's ``properties``, checked, and RocketMQ's own from the other arguments.
 
-        What is empty or 0 is not said at all; ``keys`` are joined with spaces.
+        Arguments that are empty or 0 give no property; ``keys`` are joined with spaces. Raises IllegalMessage.
         """
         if not -(1 << 31) <= flag < 1 << 31:
             raise IllegalMessage(f"flag {flag} does not fit in 32 bits with a sign")
-        written: dict[str, str] = {}
+        every: dict[str, str] = {}
         if properties:
             for name, value in properties.items():
                 check_property(name, value)
-                written[name] = value
+                every[name] = value
         if tags:
-            written[TAGS] = tags
+            every[TAGS] = tags
         if keys:
-            written[KEYS] = keys if isinstance(keys, str) else " ".join(keys)
+            every[KEYS] = keys if isinstance(keys, str) else " ".join(keys)
         if sharding_key:
-            written[SHARDING_KEY] = sharding_key
+            every[SHARDING_KEY] = sharding_key
         if delay_level:
-            written[DELAY] = str(delay_level)
+            every[DELAY] = str(delay_level)
         if deliver_ms:
-            written[TIMER_DELIVER_MS] = str(deliver_ms)
-        written[WAIT] = "true" if wait_store_ok else "false"
-        return cls(topic, body, written, flag)
+            every[TIMER_DELIVER_MS] = str(deliver_ms)
+        every[WAIT] = "true" if wait_store_ok else "false"
+        return cls(topic, body, every, flag)
 
     def with_property(self, name: str, value: str) -> RocketMessage:
-        """The message with one more property, or another value of it."""
+        """Return the message with a property added or replaced."""
         return RocketMessage(self.topic, self.body, {**self.properties, name: value}, self.flag)
 
 
@@ -138,11 +138,11 @@ class _Stored(NamedTuple):
     properties: Mapping[str, str]
     flag: int
     broker: str
-    """The name of the broker it was got from."""
+    """Name of the broker that it was pulled from."""
     queue_id: int
     queue_offset: int
     log_offset: int
-    """The byte of the broker's commit log at which it stands."""
+    """Its offset in the broker's commit log, in bytes."""
     system_flag: int
     born_time: int
     """When its producer sent it, in milliseconds since 1970."""
@@ -152,57 +152,57 @@ class _Stored(NamedTuple):
     """When its broker stored it, in milliseconds since 1970."""
     store_address: bytes
     reconsume_times: int
-    """How often consumers gave it back."""
+    """Number of times that consumers gave it back."""
     prepared_offset: int = 0
-    """Where the half of its transaction stands."""
+    """Offset of the prepared half of its transaction."""
     size: int = 0
-    """The bytes of its record in the log; of a message of a batch those of its part."""
+    """Size of its record in the log, or of its part of a batch, in bytes."""
     problem: str = ""
-    """Why its body is as it was stored, where it cannot be unpacked or taken apart; else nothing."""
+    """Why its body, or a batch, could not be unpacked and is as it was stored; else ""."""
 
 
-class StoredMessage(_Told, _Stored):
-    """A message that was consumed (`MessageExt`); its body is not compressed any more, unless `is_packed` says so."""
+class StoredMessage(_WithProperties, _Stored):
+    """A message that was consumed (`MessageExt`); its body is not compressed, unless `is_packed`."""
 
     __slots__ = ()
 
     @property
     def is_packed(self) -> bool:
-        """Whether its body is as it was sent, packed, because it cannot be unpacked."""
+        """Whether its body is still packed, because it cannot be unpacked."""
         return bool(self.system_flag & PACKED and self.body)
 
     @property
     def weight(self) -> int:
-        """What it takes in memory, about, in bytes: its record, or its body where that was unpacked."""
+        """Approximate size in memory, in bytes: of its record, or of its body where that is larger unpacked."""
         return max(len(self.body), self.size)
 
     @property
     def born_host(self) -> str:
-        """``ADDRESS:PORT``"""
+        """Host of its producer, ``ADDRESS:PORT``."""
         return format_host(self.born_address)
 
     @property
     def store_host(self) -> str:
-        """``ADDRESS:PORT``"""
+        """Host of its broker, ``ADDRESS:PORT``."""
         return format_host(self.store_address)
 
     @property
     def offset_id(self) -> str:
-        """Its place in all brokers' logs (`MessageDecoder.createMessageId`); see `bridge.rocketmq.remoting.ids`."""
+        """Id of its position in a broker's log (`MessageDecoder.createMessageId`); see `remoting.ids`."""
         return format_id(self.store_address, self.log_offset)
 
     @property
     def message_id(self) -> str:
-        """What consumers call its id: the producer's, else the broker's (`MessageClientExt.getMsgId`)."""
+        """Its id for consumers: the unique id if it has one, else the offset id (`MessageClientExt.getMsgId`)."""
         return self.unique_id or self.offset_id
 
-    def again(self) -> RocketMessage:
-        """The message that its producer sent, with what was added on the way."""
+    def to_send(self) -> RocketMessage:
+        """Return the message to send again, with the properties that were added on its way."""
         return RocketMessage(self.topic, self.body, self.properties, self.flag)
 
 
 def _number(text: Any) -> int:
-    """A whole number; 0 of what is none: a property may say anything."""
+    """Return the number in a property; 0 where it has none."""
     if text is None:
         return 0
     try:

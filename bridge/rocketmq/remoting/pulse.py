@@ -1,9 +1,9 @@
-"""Whether the servers that a client needs are alive, found out within seconds.
+"""Checks, within seconds, whether the servers that a client needs are alive.
 
-A pull waits at its broker for 15 s, and its answer is given up after 30 s; a broker that is stopped, cut off or frozen
-would be noticed as late. So a server that sent nothing for `QUIET` seconds is asked something small, and any answer, a
-refusal as well, is a sign of life. A connection over which nothing comes for `GIVE_UP` seconds in spite of that is
-ended: after a break of the network it would wait for TCP, which takes up to minutes to try again.
+A pull waits at its broker for 15 s, and its answer is given up after 30 s; without these checks it would take as long
+to notice a broker that is stopped, cut off or frozen. So a server that sent nothing for `QUIET` seconds gets a small
+request, and any answer, even a refusal, is a sign of life. A connection on which still nothing comes for `GIVE_UP`
+seconds is ended: after a break of the network it would wait for TCP, which takes up to minutes to try again.
 """
 
 from __future__ import annotations
@@ -20,32 +20,33 @@ from exchange.partition.clients.rocketmq.queues import MASTER
 __all__ = ["Pulse"]
 
 LOOK_EVERY: Final = 0.5
-"""Seconds between looks at who is quiet."""
+"""Seconds between checks."""
 QUIET: Final = 2.0
-"""Seconds without a sign of life after which a server is asked for one."""
+"""Seconds without a sign of life until a server gets a request."""
 ANSWER: Final = 2.5
-"""Seconds that the answer may take before it is asked again; a late answer is a sign of life, too."""
+"""Seconds without an answer until it gets another request; a late answer is a sign of life, too."""
 SILENT: Final = 5.0
-"""Seconds without a sign of life that are trouble."""
+"""Seconds without a sign of life until a server is reported as trouble."""
 GIVE_UP: Final = 10.0
-"""Seconds without a sign of life after which a connection is ended."""
+"""Seconds without a sign of life until a connection is ended."""
 
 NAME_SERVERS: Final = ""
-"""Stands for the name servers among the names of brokers."""
+"""Key of the name servers, among the names of brokers."""
 
 
 class Watched(NamedTuple):
-    """Servers of which one must be alive, and what they can be asked."""
+    """Servers of which one must be alive."""
 
     addresses: tuple[str, ...]
     topic: str
+    """The topic for which they get requests."""
 
 
 class Pulse:
     """Watches the name servers, and the brokers of some topics: of each its master, or with ``replicas`` any server.
 
-    With ``replicas``, as for a source, a broker that leaves the routes without being alive is trouble as well: what it
-    has stored is not read. ``failed`` is called with what ended the watching, which nothing should.
+    With ``replicas``, as for a source, a broker that is dead and has left the routes is trouble as well: its messages
+    are not read. ``failed`` is called with the exception if watching ends with one, which should not happen.
     """
 
     def __init__(
@@ -66,15 +67,15 @@ class Pulse:
     def open(self) -> None:
         """Begin to watch."""
         self._task = self._loop.create_task(self._watch())
-        self._task.add_done_callback(self._ended)
+        self._task.add_done_callback(self._report)
 
     async def close(self) -> None:
-        """Stop."""
+        """Stop watching."""
         tasks = self.stop()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def stop(self) -> list[asyncio.Task[None]]:
-        """Stop without waiting: return the tasks that are about to end."""
+        """Stop watching, but do not wait: return the tasks that are about to end."""
         tasks = [*self._probes.values(), *([] if self._task is None else [self._task])]
         for task in tasks:
             task.cancel()
@@ -82,22 +83,23 @@ class Pulse:
 
     @property
     def trouble(self) -> str | None:
-        """Which servers have been silent for how long, and why; None: none."""
+        """Servers that are silent, since when, and why; None: there are none."""
         now = self._loop.time()
-        found = [text for name, watched in self._watched.items() if (text := self._silence(name, watched, now))]
-        return "; ".join(found) or None
+        silences = [text for name, watched in self._watched.items() if (text := self._silence(name, watched, now))]
+        return "; ".join(silences) or None
 
     def _silence(self, name: str, watched: Watched, now: float) -> str | None:
         heard = max([self._heard_from(address) for address in watched.addresses], default=self._since)
         if now - heard < SILENT:
             return None
-        what = f"broker {name!r}" if name else "the name server" if len(watched.addresses) == 1 else "all name servers"
+        who = f"broker {name!r}" if name else "the name server" if len(watched.addresses) == 1 else "all name servers"
         reason = next((self._reasons[each] for each in watched.addresses if each in self._reasons), "")
         if not watched.addresses:
             reason = "it has no master"
-        return f"no sign of life from {what} for {now - heard:.0f} s{f' ({reason})' if reason else ''}"
+        return f"no sign of life from {who} for {now - heard:.0f} s{f' ({reason})' if reason else ''}"
 
     def _heard_from(self, address: str) -> float:
+        """Return when the last sign of life came, by the loop's clock."""
         channel = self._client.open_channel(address)
         heard = self._heard.get(address, self._since)
         return max(heard, self._since, self._since if channel is None else channel.heard_at)
@@ -105,7 +107,7 @@ class Pulse:
     async def _watch(self) -> None:
         while True:
             now = self._loop.time()
-            if now - self._looked > SILENT:  # this process was stopped, or stuck: servers may well have spoken
+            if now - self._looked > SILENT:  # this process was stopped, or blocked: servers may have answered
                 self._since = now
             self._looked = now
             self._watched = self._to_watch()
@@ -118,16 +120,17 @@ class Pulse:
     def _to_watch(self) -> dict[str, Watched]:
         """Return the name servers and brokers, also those that were in the routes before and have fallen silent."""
         topic = self._topics[0] if self._topics else ""
-        found = {NAME_SERVERS: Watched(self._client.settings.name_servers, topic), **dict(self._in_routes())}
+        to_watch = {NAME_SERVERS: Watched(self._client.settings.name_servers, topic), **dict(self._in_routes())}
         if self._replicas:
             now = self._loop.time()
             for name, watched in self._watched.items():
                 alive = any(now - self._heard_from(address) < QUIET for address in watched.addresses)
-                if name not in found and not alive:
-                    found[name] = watched
-        return found
+                if name not in to_watch and not alive:
+                    to_watch[name] = watched
+        return to_watch
 
     def _in_routes(self) -> Iterator[tuple[str, Watched]]:
+        """Yield the brokers in the routes of the topics."""
         routes = self._client.routes()
         for topic in self._topics:
             route = routes.get(topic)
@@ -142,12 +145,12 @@ class Pulse:
 
     def _probe(self, name: str, address: str, topic: str) -> None:
         task = self._probes[address] = self._loop.create_task(self._ask(name, address, topic))
-        task.add_done_callback(lambda done: self._probed(address, done))
+        task.add_done_callback(lambda done: self._end_probe(address, done))
 
     async def _ask(self, name: str, address: str, topic: str) -> None:
         code, fields = RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"}
         if name:
-            # Of a queue that the broker has: asked for any other, it would make its files.
+            # For a queue that the broker has: for any other it would create files.
             code, fields = RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": "0", "bname": name}
         try:
             await self._client.invoke(address, code, fields, timeout=ANSWER)
@@ -156,17 +159,17 @@ class Pulse:
             channel = self._client.open_channel(address)
             if channel is not None and self._loop.time() - self._heard_from(address) >= GIVE_UP:
                 channel.abort(f"nothing came for {GIVE_UP:g} s")
-            # A connection that is refused is refused at once, and need not be tried twice a second.
+            # A refused connection fails at once: it need not be tried twice a second.
             await asyncio.sleep(LOOK_EVERY)
         else:
             self._heard[address] = self._loop.time()
             self._reasons.pop(address, None)
 
-    def _probed(self, address: str, probe: asyncio.Task[None]) -> None:
+    def _end_probe(self, address: str, probe: asyncio.Task[None]) -> None:
         del self._probes[address]
-        if not probe.cancelled() and (error := probe.exception()) is not None:
-            self._failed(error)
+        self._report(probe)
 
-    def _ended(self, watching: asyncio.Task[None]) -> None:
-        if not watching.cancelled() and (error := watching.exception()) is not None:
+    def _report(self, task: asyncio.Task[None]) -> None:
+        """Report the exception of a task that has ended, if there is one."""
+        if not task.cancelled() and (error := task.exception()) is not None:
             self._failed(error)

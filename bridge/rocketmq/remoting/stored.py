@@ -1,10 +1,11 @@
-"""The messages in the answer to a pull: records of the broker's commit log, in line (`MessageDecoder.decodes`).
+"""The messages in the answer to a pull: records of the broker's commit log, one after the other
+(`MessageDecoder.decodes`).
 
-A record that is damaged ends the answer for Java's client, which goes on behind all that the answer had. Here it is an
-error. A body that cannot be unpacked, which Java's client takes for the same, stays as it came, and so does the bit of
-the system flag that says that it is packed. Of one that was unpacked that bit is cleared, and those that say how are
-left, as Java's client does since 5.3.2. Whatever goes wrong with the body of one record is the `problem` of that
-message: producers choose what is in it, and the messages behind it must not wait for it.
+At a damaged record Java's client stops, and goes on behind the whole answer. Here it is an error. A body that cannot be
+unpacked, at which Java's client stops as well, stays as it came, and so does the bit of the system flag for packed
+bodies. That bit is cleared for a body that was unpacked, and the bits for the algorithm stay, as in Java's client since
+5.3.2. Whatever goes wrong with the body of one record is the `problem` of that message: producers choose its content,
+and the messages behind it must not wait for it.
 """
 
 from __future__ import annotations
@@ -32,47 +33,49 @@ INNER_MOST: Final = (1 << 15) - 1
 """Maximum number of messages of a batch in one record: brokers count them in 16 bits with a sign."""
 
 HEADS: Final = tuple(struct.Struct(f">iIiiiqqiq{born}sq{kept}siqI") for kept in (8, 20) for born in (8, 20))
-"""All of a record before its body, by what its system flag says of its two hosts (``flag >> 4 & 3``): of IPv4 or IPv6.
+"""All of a record before its body, indexed by the bits of its system flag for its two hosts (``flag >> 4 & 3``): IPv4
+or IPv6.
 
-Size, magic, CRC of the body, queue, flag, offset in the queue, place in the log, system flag, born time, born host,
+Size, magic, CRC of the body, queue, flag, offset in the queue, offset in the log, system flag, born time, born host,
 store time, store host, reconsume times, offset of the prepared half of a transaction, size of the body.
 """
 V4: Final = HEADS[0]
+"""The same where both hosts are IPv4."""
 
 
 def stored_messages(data: bytes, broker: str) -> list[StoredMessage]:
-    """Return the messages in an answer of a broker of this name; those of a batch in one record are told apart.
+    """Return the messages in an answer of a broker of this name; a batch in one record is split into its messages.
 
-    Raises InputError for what is no record.
+    Raises InputError for data that is no record.
     """
     return [message for messages in stored_records(data, broker) for message in messages]
 
 
 def stored_records(data: bytes, broker: str) -> Iterator[list[StoredMessage]]:
-    """Yield the messages of each record in an answer, most often one. Raises InputError for what is no record."""
-    place, stop = 0, len(data)
+    """Yield the messages of each record in an answer, usually one. Raises InputError for data that is no record."""
+    start, stop = 0, len(data)
     raw_topic, topic = b"", ""
-    while place < stop:
-        if place + LEAST > stop:
-            raise InputError(f"byte {place} of an answer of {broker}: it ends within a record")
+    while start < stop:
+        if start + LEAST > stop:
+            raise InputError(f"byte {start} of an answer of {broker}: it ends within a record")
         head = V4
-        told = head.unpack_from(data, place)
-        size, magic, hosts = told[0], told[1], told[7] >> 4 & 3
-        end = place + size
+        values = head.unpack_from(data, start)
+        size, magic, hosts = values[0], values[1], values[7] >> 4 & 3
+        end = start + size
         if magic not in MAGICS or size < LEAST or end > stop:
-            raise InputError(f"byte {place} of an answer of {broker}: there is no record")
+            raise InputError(f"byte {start} of an answer of {broker}: there is no record")
         if hosts:
             head = HEADS[hosts]
             if size < head.size:
-                raise _unfit(place, broker)
-            told = head.unpack_from(data, place)
+                raise _size_error(start, broker)
+            values = head.unpack_from(data, start)
         (
             _, _, _, queue, flag, offset, log_offset, system_flag, born_time, born_address, store_time, store_address,
             reconsumed, prepared, length,
-        ) = told  # fmt: skip
-        body_at = place + head.size
+        ) = values  # fmt: skip
+        body_at = start + head.size
         topic_at = body_at + length
-        try:  # what points beyond the data is found by this, and what points beyond the record by its end
+        try:  # an index beyond the data raises IndexError; one beyond the record does not meet its end
             width = 1 if magic == V1 else 2
             names_at = topic_at + width + (data[topic_at] if width == 1 else data[topic_at] << 8 | data[topic_at + 1])
             properties_at = names_at + 2
@@ -80,7 +83,7 @@ def stored_records(data: bytes, broker: str) -> Iterator[list[StoredMessage]]:
         except IndexError:
             fits = False
         if not fits:
-            raise _unfit(place, broker)
+            raise _size_error(start, broker)
         body, problem = data[body_at:topic_at], ""
         if system_flag & PACKED and body:
             try:
@@ -88,19 +91,19 @@ def stored_records(data: bytes, broker: str) -> Iterator[list[StoredMessage]]:
                 system_flag &= ~PACKED
             except Exception as error:  # noqa: BLE001  whatever it is, it is of this body alone
                 problem = _reason(error)
-        if data[topic_at + width : names_at] != raw_topic:
+        if data[topic_at + width : names_at] != raw_topic:  # most records of an answer have the same topic
             raw_topic = data[topic_at + width : names_at]
             topic = raw_topic.decode("utf-8", "surrogateescape")
         message = StoredMessage(
             topic, body, parse_properties(data[properties_at:end]), flag, broker, queue, offset, log_offset,
             system_flag, born_time, born_address, store_time, store_address, reconsumed, prepared, size, problem,
         )  # fmt: skip
-        yield _in_batch(message) if system_flag & BATCH == BATCH and not problem else [message]
-        place = end
+        yield _split(message) if system_flag & BATCH == BATCH and not problem else [message]
+        start = end
 
 
-def _in_batch(record: StoredMessage) -> list[StoredMessage]:
-    """Return the messages of a batch in one record (`MessageDecoder.decodeMessage`); one, if it is no such batch."""
+def _split(record: StoredMessage) -> list[StoredMessage]:
+    """Return the messages of a batch in one record (`MessageDecoder.decodeMessage`), or the record if it is damaged."""
     first = record.queue_offset
     try:
         return [
@@ -118,5 +121,5 @@ def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
 
 
-def _unfit(place: int, broker: str) -> InputError:
-    return InputError(f"byte {place} of an answer of {broker}: a record whose parts do not fit in it")
+def _size_error(start: int, broker: str) -> InputError:
+    return InputError(f"byte {start} of an answer of {broker}: a record whose parts do not fit in it")

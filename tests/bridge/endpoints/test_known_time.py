@@ -46,5 +46,5 @@ def test_of_a_record_of_kafka(stamp: int, known: bool) -> None:
 @pytest.mark.parametrize(("stamp", "known"), [(NOW * 1_000, True), (NOW * 1_000_000_000, False), (GREATEST, False)])
 def test_of_a_message_of_rocketmq(stamp: int, known: bool) -> None:
     stored = StoredMessage("t", b"v", {}, 0, "b", 2, 7, 9, 0, stamp, bytes(8), 5, bytes(8), 0)
-    delivery = Lane("r", AssignedQueue(TopicQueue("t", "b", 2), 0)).delivery(stored)
+    delivery = Lane("r", AssignedQueue(TopicQueue("t", "b", 2), 0)).make_delivery(stored)
     assert delivery.time == (stamp * 1_000 if known else None)

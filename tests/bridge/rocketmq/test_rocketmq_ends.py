@@ -164,14 +164,14 @@ class StubConsumer:
 
 
 @on_a_loop
-async def test_whatever_ends_the_telling_of_offsets_is_disconnected() -> None:
+async def test_an_error_that_ends_the_commits_of_offsets_is_raised_as_disconnected() -> None:
     made = source(ClientSettings("127.0.0.1:1"))
     consumer: Any = StubConsumer()
     made._consumer = consumer
-    telling = made._telling["b"] = made._start(made._tell(consumer, "b", []))
+    committing = made._commits["b"] = made._start(made._commit_at(consumer, "b", []))
     with pytest.raises(Disconnected, match="unexpected KeyError: 'what nobody expects'"):
         await made.read(1)
-    assert telling.done()
+    assert committing.done()
 
 
 @on_a_loop
@@ -224,7 +224,7 @@ async def test_a_listener_for_routes_that_fails_does_not_keep_the_others_from_he
     client.on_broken.append(told.append)
     client.on_routes.append(lambda topic, route: 1 // 0)  # type: ignore[arg-type]
     client.on_routes.append(lambda topic, route: heard.append(topic))
-    client._learn("t", TopicRoute())
+    client._take_route("t", TopicRoute())
     assert heard == ["t"]
     assert [type(each) for each in told] == [ZeroDivisionError]
 

@@ -280,7 +280,7 @@ def test_records_are_read_as_java_reads_them(recorded: dict[str, Any]) -> None:
             read["system flag"] &= ~PACKED
         assert facts(message) == {name: read.get(name) for name in facts(message)}
         assert message.broker == "broker-a"
-        assert message.again() == RocketMessage(message.topic, message.body, message.properties, message.flag)
+        assert message.to_send() == RocketMessage(message.topic, message.body, message.properties, message.flag)
 
 
 def test_a_body_may_be_packed_in_each_way() -> None:

@@ -227,7 +227,7 @@ def test_whatever_unpacking_raises_is_the_problem_of_that_message(
     def fails(body: bytes, system_flag: int) -> bytes:
         raise error
 
-    monkeypatch.setattr("bridge.rocketmq.remoting.stored.unpacked", fails)
+    monkeypatch.setattr("bridge.rocketmq.remoting.stored.unpack_body", fails)
     one, two = stored_messages(record(V1, PACKED, b"packed", b"t", b"") + record(V1, 0, b"2", b"t", b""), "b")
     assert (one.body, one.problem) == (b"packed", f"{type(error).__name__}: x")
     assert (two.body, two.problem) == (b"2", "")

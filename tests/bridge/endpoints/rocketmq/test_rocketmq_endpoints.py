@@ -191,7 +191,7 @@ def test_a_message_goes_to_the_queue_that_java_would_choose_for_its_key() -> Non
         at = choose.choose_for(key).partition
         assert at is not None
         for _ in range(2):
-            message, queue = placing.placed(outgoing(Message("", key, body=b"x")))
+            message, queue = placing.place(outgoing(Message("", key, body=b"x")))
             assert queue == queues[at]
             assert message.properties.get("KEYS") == (key or None)
 
@@ -199,13 +199,13 @@ def test_a_message_goes_to_the_queue_that_java_would_choose_for_its_key() -> Non
 def test_the_key_may_be_a_part_of_the_message() -> None:
     placing = writer(route(a=8), Destination("t", KeySource("header", "tenant"), KeySource("word", word=1)))
     choose = Partitioning("rocketmq.hash", Partitions.of(8))
-    message, queue = placing.placed(outgoing(Message("", "created.7", {"tenant": "x"}, body=b"x")))
+    message, queue = placing.place(outgoing(Message("", "created.7", {"tenant": "x"}, body=b"x")))
     assert queue.queue_id == choose.choose_for("x").partition
     assert (message.tags, message.keys) == ("created", ("x",))
-    number, queue = placing.placed(outgoing(Message("", "created.7", {"tenant": 7}, body=b"x")))
+    number, queue = placing.place(outgoing(Message("", "created.7", {"tenant": 7}, body=b"x")))
     assert queue.queue_id == choose.choose_for(7).partition
     assert number.keys == ("7",)
-    missing = [placing.placed(outgoing(Message("", "k", body=b"x"), number=n))[1].queue_id for n in range(9)]
+    missing = [placing.place(outgoing(Message("", "k", body=b"x"), number=n))[1].queue_id for n in range(9)]
     assert missing == [0, 1, 2, 3, 4, 5, 6, 7, 0]
 
 
@@ -215,12 +215,12 @@ def test_the_topology_may_say_the_queue() -> None:
     assert by_count.placement is not None
     assert by_count.placement.partition is not None
     queues = Spread.of("t", route(a=4, b=2)).queues
-    assert writer(route(a=4, b=2)).placed(by_count)[1] == queues[by_count.placement.partition]
+    assert writer(route(a=4, b=2)).place(by_count)[1] == queues[by_count.placement.partition]
     by_name = outgoing(message, "rocketmq.hash over b:4,a:2")
     assert by_name.placement is not None
-    assert writer(route(a=4, b=4)).placed(by_name)[1].name == by_name.placement.name
+    assert writer(route(a=4, b=4)).place(by_name)[1].name == by_name.placement.name
     by_turns = outgoing(message, "rocketmq.random over 6", number=7)
-    assert writer(route(a=4, b=2)).placed(by_turns)[1] == MessageQueue("a", 1)
+    assert writer(route(a=4, b=2)).place(by_turns)[1] == MessageQueue("a", 1)
 
 
 def test_a_topology_that_does_not_agree_with_the_topic_is_told() -> None:
@@ -228,10 +228,10 @@ def test_a_topology_that_does_not_agree_with_the_topic_is_told() -> None:
     with pytest.raises(
         Disconnected, match=r"topic 't' has 2 queues now \(a:0, a:1\), and the topology spreads 'q' over 3"
     ):
-        writer(route(a=2)).placed(outgoing(message, "rocketmq.hash over 3"))
+        writer(route(a=2)).place(outgoing(message, "rocketmq.hash over 3"))
     by_name = outgoing(message, "rocketmq.hash over b:1")
     with pytest.raises(Disconnected, match="topic 't' has no queue b:0 now, to which 'q' is spread"):
-        writer(route(a=2)).placed(by_name)
+        writer(route(a=2)).place(by_name)
     with pytest.raises(Disconnected, match="topic 't': the route has no queue"):
         Spread.of("t", TopicRoute())
 
@@ -268,12 +268,12 @@ LANE = Lane("main", AssignedQueue(TopicQueue("t", "b", 2), 0))
 
 
 def test_a_delivery_says_what_is_known_of_its_message() -> None:
-    found = LANE.delivery(stored({"KEYS": "k"}))
+    found = LANE.make_delivery(stored({"KEYS": "k"}))
     assert found.message.headers == from_rocketmq(stored({"KEYS": "k"})).headers
     assert (found.lane, found.position, found.identity) == (LANE, 7, "rocketmq/main/t/b/2/7")
     assert (found.time, found.redelivered, found.origin) == (1_700_000_000_123_000, False, "t at b:2 at 7")
-    assert LANE.delivery(stored({"x-hashstar-id": "own"})).identity == "own"
-    again = Lane("main", AssignedQueue(TopicQueue("%RETRY%g", "b", 0), 0)).delivery(stored({}, 1))
+    assert LANE.make_delivery(stored({"x-hashstar-id": "own"})).identity == "own"
+    again = Lane("main", AssignedQueue(TopicQueue("%RETRY%g", "b", 0), 0)).make_delivery(stored({}, 1))
     assert (again.identity, again.redelivered) == ("rocketmq/main/%25RETRY%25g/b/0/7", True)
 
 
@@ -309,16 +309,16 @@ def test_what_does_not_pass_by_itself_is_told(trouble: Exception, lasts: bool) -
     ],
 )
 def test_a_message_that_amqp_cannot_hold_is_refused(properties: dict[str, str], reason: str) -> None:
-    refuses(LANE.delivery(stored(properties)), reason)
+    refuses(LANE.make_delivery(stored(properties)), reason)
 
 
 def test_a_body_that_cannot_be_unpacked_is_refused() -> None:
-    refuses(LANE.delivery(stored({})._replace(system_flag=PACKED)), "cannot be unpacked")
+    refuses(LANE.make_delivery(stored({})._replace(system_flag=PACKED)), "cannot be unpacked")
 
 
 @pytest.mark.parametrize("born", [2**63 - 1, -(2**63), 1_763_800_000_000_000_000])
 def test_a_time_that_64_bits_of_microseconds_cannot_hold_is_none(born: int) -> None:
-    found = LANE.delivery(stored({})._replace(born_time=born))
+    found = LANE.make_delivery(stored({})._replace(born_time=born))
     assert found.time is None
     assert from_rocketmq(stored({})._replace(born_time=born)).headers == found.message.headers
 
@@ -326,7 +326,7 @@ def test_a_time_that_64_bits_of_microseconds_cannot_hold_is_none(born: int) -> N
 @pytest.mark.parametrize("system_flag", [0, PACKED])
 def test_a_message_with_a_problem_is_refused_and_its_raw_body_travels(system_flag: int) -> None:
     odd = stored({"a": "1", "amqp.routing_key": "k"})._replace(problem="unpacks to more", system_flag=system_flag)
-    refuses(LANE.delivery(odd), "unpacks to more")
+    refuses(LANE.make_delivery(odd), "unpacks to more")
 
 
 @pytest.mark.parametrize("error", [struct.error("x"), OverflowError("x"), RecursionError("x"), UnicodeError("x")])
@@ -340,7 +340,7 @@ def test_any_error_of_the_mapping_refuses_only_the_message_that_raised_it(
         raise error
 
     monkeypatch.setattr("bridge.endpoints.rocketmq.lane.from_rocketmq", fails)
-    refuses(LANE.delivery(stored({"a": "b"})), f"{type(error).__name__}: x")
+    refuses(LANE.make_delivery(stored({"a": "b"})), f"{type(error).__name__}: x")
     assert len(calls) == 2  # nor can it be shown with its properties: its body alone is
 
 

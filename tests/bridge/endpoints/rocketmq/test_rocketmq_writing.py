@@ -284,14 +284,14 @@ def test_a_message_whose_mapping_raises_anything_is_refused_alone(error: Excepti
     async def check() -> None:
         told = Reports()
         state = writing(Scripted(), told)
-        placed = state.writer.placed
+        place = state.writer.place
 
         def mapped(each: Outgoing) -> tuple[RocketMessage, MessageQueue]:
             if each.number == 2:
                 raise error
-            return placed(each)
+            return place(each)
 
-        setattr(state.writer, "placed", mapped)  # noqa: B010
+        setattr(state.writer, "place", mapped)  # noqa: B010
         state.send(outgoing(3))
         await told.answers(3)
         assert numbers(told) == [1, 3]
