@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bindings.report.figures import moment
+from bindings.report.figures import format_time
 from bindings.report.inspection import bad_json, bad_lines
 from exchange.commands.console import echo_line
 from exchange.display import clip_line, count_noun, escape_line
@@ -161,17 +161,17 @@ def _due(waiting: Any) -> str:
 
 
 def _time(milliseconds: int) -> str:
-    return moment(milliseconds * 1000) if milliseconds else "never"
+    return format_time(milliseconds * 1000) if milliseconds else "never"
 
 
 def _window(first: int | None, last: int | None) -> str:
     if first is None or last is None:
         return "never"
-    return moment(first * 1000) if first == last else f"{moment(first * 1000)} to {moment(last * 1000)}"
+    return format_time(first * 1000) if first == last else f"{format_time(first * 1000)} to {format_time(last * 1000)}"
 
 
 def _moment(milliseconds: int | None) -> str | None:
-    return moment(milliseconds * 1000) if milliseconds else None
+    return format_time(milliseconds * 1000) if milliseconds else None
 
 
 def _store_json(store: Store, found: StoreInspection) -> dict[str, Any]:

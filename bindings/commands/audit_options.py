@@ -35,7 +35,7 @@ class Thresholds:
 
     def settings(self) -> Settings:
         """Return the settings of the file, overridden by the other options. Raises InputError."""
-        from bindings.report.gates import Settings, most
+        from bindings.report.gates import Settings, parse_quota
         from bindings.report.settings import find_settings, load_settings
 
         path = self.settings_file or find_settings(Path())
@@ -47,7 +47,7 @@ class Thresholds:
             share = _parse_percentage("--fail-under-messages", self.fail_under_messages)
             limits = limits._replace(fail_under_messages=share)
         if self.max_unroutable is not None:
-            limit = most(self.max_unroutable)
+            limit = parse_quota(self.max_unroutable)
             if limit is None:
                 raise InputError(
                     f"--max-unroutable: a number of messages such as 100, or 0.5%, not {self.max_unroutable!r}"

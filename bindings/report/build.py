@@ -1,4 +1,4 @@
-"""A topology and a tally -> the report: pure, so that the same counts give the same report wherever they are from."""
+"""Build a report from a topology and a tally, and nothing else: the same counts always give the same report."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from bindings.counts.outcome import Outcome, ordered_bindings
 from bindings.counts.sketch import Frequent
 from bindings.counts.slots import DAY, width_for
 from bindings.counts.tally import Tally
-from bindings.report.caveats import caveats
-from bindings.report.evidence import Traffic, beside
-from bindings.report.gates import IgnoreUse, Settings, gates, ignoring
+from bindings.report.caveats import list_caveats
+from bindings.report.evidence import Traffic, add_evidence
+from bindings.report.gates import IgnoreUse, Settings, check_gates, match_ignores
 from bindings.report.model import (
     STATES,
     Archived,
@@ -35,7 +35,7 @@ from bindings.report.model import (
     Timeline,
     UnroutableRow,
 )
-from bindings.report.nearest import Seeker, ends_of
+from bindings.report.nearest import NearestSearch, outcomes_by_shape
 from exchange.entities.entities import Binding, Destination, Queue
 from exchange.errors import InputError
 from exchange.message import Message
@@ -48,24 +48,24 @@ if TYPE_CHECKING:
 __all__ = ["HOT", "SLOTS", "Sources", "build_report"]
 
 HOT: Final = 20
-"""So many frequent keys are told."""
+"""Maximum number of frequent keys that are reported."""
 
 SLOTS: Final = 400
-"""A timeline has no more slots."""
+"""Maximum number of slots of a timeline."""
 
 USUAL: Final = Settings()
 
 
 class Sources(NamedTuple):
-    """What was audited, which a tally does not know."""
+    """Where the topology and the messages are from, which a tally does not know."""
 
     topology: str
-    """What messages call the place that the topology is from."""
+    """Name of the topology's source."""
     archives: tuple[Archived, ...] = ()
     tallies: tuple[str, ...] = ()
-    """Files of tallies, where those were merged."""
+    """Files of tallies, if tallies were merged."""
     since: int | None = None
-    """The window that was asked for, microseconds since 1970."""
+    """Start of the window that was asked for, in microseconds since 1970; ``until`` is its end."""
     until: int | None = None
 
 
@@ -80,7 +80,7 @@ def build_report(
     verification: Verification | None = None,
     comparison: Compared | None = None,
 ) -> Report:
-    """The report. ``now``, in microseconds since 1970, decides which entries expired and what is stale.
+    """Build a report. ``now``, in microseconds since 1970, decides which entries expired and what is stale.
 
     Raises InputError when the tally, or the verification, is for another topology.
     """
@@ -88,20 +88,20 @@ def build_report(
         raise InputError("this verification is for another topology: audit the archive again with this one")
     bindings, uses = ordered_bindings(topology), coverage(tally, topology)
     hits = {use.binding: bool(use.messages or use.possible) for use in uses.bindings}
-    ignored, by_entry = ignoring(settings.ignore, hits, now)
+    ignored, by_entry = match_ignores(settings.ignore, hits, now)
     window = tally.window
     before = (min(now, window[1]) if window is not None else now) - settings.stale_days * DAY
-    rows = tuple([_binding(use, by_entry.get(use.binding), before) for use in uses.bindings])
+    rows = tuple([_binding_row(use, by_entry.get(use.binding), before) for use in uses.bindings])
     states = Counter(row.state for row in rows)
     eligible = [row for row in rows if row.state not in ("ignored", "not eligible")]
     totals = uses.totals._replace(eligible=len(eligible), hit=len(eligible) - states["dead"])
-    silent = sum([not (use.messages or use.possible) for use in uses.queues])
-    summary = Summary(totals, {state: states[state] for state in STATES}, silent)
-    exchanges = tuple(_exchanges(uses.exchanges, rows, topology))
-    queues = tuple([_queue(use, topology.queues[use.queue], totals.messages) for use in uses.queues])
-    seeker, ends = Seeker(topology, bindings), ends_of(tally)
+    without_messages = sum([not (use.messages or use.possible) for use in uses.queues])
+    summary = Summary(totals, {state: states[state] for state in STATES}, without_messages)
+    exchanges = tuple(_exchange_rows(uses.exchanges, rows, topology))
+    queues = tuple([_queue_row(use, topology.queues[use.queue], totals.messages) for use in uses.queues])
+    nearest, outcomes = NearestSearch(topology, bindings), outcomes_by_shape(tally)
     records = Records(tally.messages, tally.unread)
-    timeline = _timeline(tally)
+    timeline = _build_timeline(tally)
     timed = tally.timeline.messages
     traffic = Traffic(
         {use.binding: use for use in uses.bindings},
@@ -125,25 +125,25 @@ def build_report(
         alternates=uses.alternates,
         unroutable=tuple([
             UnroutableRow(
-                row.exchange, row.refused, row.messages, row.first, row.last, row.sample, seeker.shapes(row, ends),
+                row.exchange, row.refused, row.messages, row.first, row.last, row.sample, nearest.shapes(row, outcomes),
                 row.shapes.error,
             )
             for row in uses.unroutable
         ]),
         timeline=timeline,
-        flow=tuple(_flows(tally, topology, bindings)),
-        findings=beside(findings, traffic),
-        gates=gates(settings, summary, records, exchanges, queues, ignored, verification, comparison),
+        flow=tuple(_build_flow(tally, topology, bindings)),
+        findings=add_evidence(findings, traffic),
+        gates=check_gates(settings, summary, records, exchanges, queues, ignored, verification, comparison),
         ignored=ignored,
         stale_days=settings.stale_days,
         precision=settings.precision,
         verification=verification,
         comparison=comparison,
     )  # fmt: skip
-    return replace(report, caveats=tuple(caveats(report)))
+    return replace(report, caveats=tuple(list_caveats(report)))
 
 
-def _binding(use: BindingUse, entry: IgnoreUse | None, before: int) -> BindingRow:
+def _binding_row(use: BindingUse, entry: IgnoreUse | None, before: int) -> BindingRow:
     state: State = "hit"
     if entry is not None:
         state = "ignored"
@@ -158,29 +158,31 @@ def _binding(use: BindingUse, entry: IgnoreUse | None, before: int) -> BindingRo
     return BindingRow(use, state, entry)
 
 
-def _exchanges(uses: Iterable[ExchangeUse], rows: Iterable[BindingRow], topology: Topology) -> Iterator[ExchangeRow]:
+def _exchange_rows(
+    uses: Iterable[ExchangeUse], rows: Iterable[BindingRow], topology: Topology
+) -> Iterator[ExchangeRow]:
     states: dict[str, Counter[State]] = {}
     for row in rows:
         states.setdefault(row.use.binding.source, Counter())[row.state] += 1
     known = {use.exchange: use for use in uses}
     for name in sorted({*known, *states}):
         use = known.get(name, ExchangeUse(name, 0, 0, 0, 0, 0, {}, 0, Frequent()))
-        found = states.get(name, Counter())
-        eligible = found.total() - found["ignored"] - found["not eligible"]
+        counts = states.get(name, Counter())
+        eligible = counts.total() - counts["ignored"] - counts["not eligible"]
         exchange = topology.exchanges.get(name)
         yield ExchangeRow(
             use,
             None if exchange is None else exchange.type,
             exchange is not None and exchange.internal,
-            {state: found[state] for state in STATES},
+            {state: counts[state] for state in STATES},
             eligible,
-            eligible - found["dead"],
+            eligible - counts["dead"],
             tuple([Count(item.text, item.count) for item in use.hot.items[:HOT]]),
             use.hot.error,
         )
 
 
-def _queue(use: QueueUse, queue: Queue, messages: int) -> QueueRow:
+def _queue_row(use: QueueUse, queue: Queue, messages: int) -> QueueRow:
     partitioning = queue.partitioning
     share = use.messages / messages if messages else None
     items = use.hot.items[:HOT]
@@ -196,36 +198,43 @@ def _queue(use: QueueUse, queue: Queue, messages: int) -> QueueRow:
     ])  # fmt: skip
     rows = (*parts, PartitionRow(None, None, undecided)) if undecided else tuple(parts)
     return QueueRow(
-        use, queue.type, share, hot, use.hot.error, str(partitioning), tuple(rows), _skew([p.messages for p in parts])
+        use,
+        queue.type,
+        share,
+        hot,
+        use.hot.error,
+        str(partitioning),
+        tuple(rows),
+        _measure_skew([p.messages for p in parts]),
     )
 
 
-def _skew(counts: Sequence[int]) -> Skew | None:
+def _measure_skew(counts: Sequence[int]) -> Skew | None:
     total, number = sum(counts), len(counts)
     if not total:
         return None
     mean = total / number
-    # Gini by ranks: of equal counts 0, of one that has all (number - 1) / number.
+    # Gini coefficient by ranks: 0 for equal counts, (number - 1) / number if one partition has all.
     ranked = sum([rank * count for rank, count in enumerate(sorted(counts), 1)])
     gini = max(0.0, 2 * ranked / (number * total) - (number + 1) / number)
     variation = (sum([(count - mean) ** 2 for count in counts]) / number) ** 0.5 / mean
     return Skew(number, max(counts) / mean, max(counts) / total, gini, variation)
 
 
-def _timeline(tally: Tally) -> Timeline | None:
+def _build_timeline(tally: Tally) -> Timeline | None:
     window = tally.timeline.window
     if window is None:
         return None
     first, last = window
     slot = width_for(first, last, tally.timeline.width, SLOTS)
     start = first // slot
-    found: dict[str, dict[int, list[int]]] = {}
+    by_exchange: dict[str, dict[int, list[int]]] = {}
     for (number, exchange, routed), count in tally.timeline.at_width(slot).counts.items():
-        place = {True: 0, False: 1, None: 2}[routed]
-        found.setdefault(exchange, {}).setdefault(number - start, [0, 0, 0])[place] += count
+        column = {True: 0, False: 1, None: 2}[routed]
+        by_exchange.setdefault(exchange, {}).setdefault(number - start, [0, 0, 0])[column] += count
     counts = {
         exchange: tuple([(at, a, b, c) for at, (a, b, c) in sorted(slots.items())])
-        for exchange, slots in sorted(found.items())
+        for exchange, slots in sorted(by_exchange.items())
     }
     return Timeline(slot, start * slot, last // slot - start + 1, counts)
 
@@ -233,10 +242,10 @@ def _timeline(tally: Tally) -> Timeline | None:
 Edge = tuple[str, Destination | None, FlowKind]
 
 
-def _flows(tally: Tally, topology: Topology, bindings: Sequence[Binding]) -> Iterator[Flow]:
+def _build_flow(tally: Tally, topology: Topology, bindings: Sequence[Binding]) -> Iterator[Flow]:
     certain, possible = Counter[Edge](), Counter[Edge]()
     for outcome, facts in tally.facts.items():
-        for edge in _certain(outcome, topology, bindings):
+        for edge in _certain_edges(outcome, topology, bindings):
             certain[edge] += facts.messages
         for edge in _edges(outcome.possible_bindings, outcome.possible_alternates, topology, bindings):
             possible[edge] += facts.messages
@@ -244,7 +253,7 @@ def _flows(tally: Tally, topology: Topology, bindings: Sequence[Binding]) -> Ite
         yield Flow(*edge, certain[edge], possible[edge])
 
 
-def _certain(outcome: Outcome, topology: Topology, bindings: Sequence[Binding]) -> set[Edge]:
+def _certain_edges(outcome: Outcome, topology: Topology, bindings: Sequence[Binding]) -> set[Edge]:
     edges = _edges(outcome.bindings, outcome.alternates, topology, bindings)
     if not outcome.exchange:  # the default exchange leads to queues without a binding
         edges |= {("", Destination("queue", queue), "default") for queue in outcome.queues}
@@ -258,7 +267,7 @@ def _certain(outcome: Outcome, topology: Topology, bindings: Sequence[Binding]) 
 def _edges(
     numbers: Iterable[int], alternates: Iterable[tuple[str, str]], topology: Topology, bindings: Sequence[Binding]
 ) -> set[Edge]:
-    found: list[Edge] = [(exchange, Destination("exchange", name), "alternate") for exchange, name in alternates]
-    found += [(bindings[number].source, bindings[number].destination, "binding") for number in numbers]
+    edges: list[Edge] = [(exchange, Destination("exchange", name), "alternate") for exchange, name in alternates]
+    edges += [(bindings[number].source, bindings[number].destination, "binding") for number in numbers]
     names: Mapping[str, Collection[str]] = {"queue": topology.queues, "exchange": topology.exchanges}
-    return {edge for edge in found if edge[1] is not None and edge[1].name in names[edge[1].kind]}
+    return {edge for edge in edges if edge[1] is not None and edge[1].name in names[edge[1].kind]}

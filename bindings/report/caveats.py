@@ -1,4 +1,4 @@
-"""What a reader must know before the numbers: what an archive cannot say, and what was not read."""
+"""What a reader must know before the numbers: what an archive cannot show, and what was not read."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from bindings.archive.reading import COPIES
-from bindings.report.figures import percent
-from exchange.display import count_noun
+from bindings.report.figures import to_percent
+from exchange.display import count_noun, list_some
 
 if TYPE_CHECKING:
     from bindings.report.model import Report
 
-__all__ = ["caveats"]
+__all__ = ["list_caveats"]
 
 BIASES: Final = {
     "SURVIVORS": (
@@ -24,35 +24,34 @@ BIASES: Final = {
     ),
     "UNKNOWN": "{paths}: how it was taken is not recorded, so it may be everything, survivors only, or a sample.",
 }
-"""A bias's name -> what it means for the numbers; an archive with everything needs no word."""
+"""Name of a bias -> what it means for the numbers. An archive with everything needs no caveat."""
 
 FEW: Final = 3
-"""So many paths are named."""
+"""Maximum number of paths that are named."""
 
 
-def caveats(report: Report) -> Iterator[str]:
-    """In sentences, the gravest first."""
+def list_caveats(report: Report) -> Iterator[str]:
+    """Yield the caveats of a report in sentences, the most severe first."""
     audited, totals = report.audited, report.summary.totals
     records = audited.records
     if not totals.messages:
         yield "No message was counted, so nothing is known of any binding."
-    for bias, says in BIASES.items():
+    for bias, sentence in BIASES.items():
         paths = [archive.path for archive in audited.archives if bias in [each.name for each in archive.biases]]
         if paths:
-            more = f" and {len(paths) - FEW} more" if len(paths) > FEW else ""
-            yield says.format(paths=", ".join(paths[:FEW]) + more)
+            yield sentence.format(paths=list_some(paths, FEW))
     copied = [archive.path for archive in audited.archives if COPIES in archive.notes]
     if copied:
-        more = f" and {len(copied) - FEW} more" if len(copied) > FEW else ""
         yield (
-            f"{', '.join(copied[:FEW])}{more}: a bridge wrote it for several queues, and {COPIES}. So numbers of "
+            f"{list_some(copied, FEW)}: a bridge wrote it for several queues, and {COPIES}. So numbers of "
             "messages are too high. For numbers that are right audit the folder of one queue."
         )
     if audited.tallies and not audited.archives:
         yield "How the archives of the tallies were taken is not recorded: everything, survivors only, or a sample."
     if records.unread.bad_records:
-        bad = f"{count_noun(records.unread.bad_records, 'record')} of {records.read:,}"
-        yield f"{bad} ({percent(records.unread.bad_records, records.read, 2)} %) could not be read and are not counted."
+        bad = records.unread.bad_records
+        share = to_percent(bad, records.read, 2)
+        yield f"{count_noun(bad, 'record')} of {records.read:,} ({share} %) could not be read and are not counted."
     others = sum([len(archive.others) for archive in audited.archives])
     if others:
         were = "was" if others == 1 else "were"

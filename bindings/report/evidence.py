@@ -1,7 +1,7 @@
-"""What the traffic says of findings: a finding claims something about messages, and they prove or belie it.
+"""The evidence of traffic for findings: a finding claims something about messages, and they confirm or contradict it.
 
-A claim about all messages is never proved by some of them; ``proved`` here means that the traffic shows what the
-finding says, which it shows of this window only.
+Reports call that ``proved`` and ``belied``. Some messages never prove a claim about all messages: ``proved`` means that
+this window shows what the finding claims.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from bindings.report.model import Evidence, FindingRow
 from exchange.display import count_noun
 from exchange.entities.entities import Binding, Exchange, Queue
 
-__all__ = ["Traffic", "beside"]
+__all__ = ["Traffic", "add_evidence"]
 
 
 class Traffic(NamedTuple):
-    """What was counted, by what it is of."""
+    """The counts of a window: of each binding, exchange and queue, and of alternate exchanges."""
 
     bindings: Mapping[Binding, BindingUse]
     exchanges: Mapping[str, ExchangeUse]
@@ -27,12 +27,14 @@ class Traffic(NamedTuple):
     alternates: Sequence[AlternateUse]
 
 
-Says = tuple[Evidence, str]
-NOTHING: Final[Says] = ("", "")
+Statement = tuple[Evidence, str]
+"""The evidence, and a sentence about it."""
+
+NOTHING: Final[Statement] = ("", "")
 
 
-def beside(findings: Iterable[Finding], traffic: Traffic) -> tuple[FindingRow, ...]:
-    """Each finding with what the traffic says of it."""
+def add_evidence(findings: Iterable[Finding], traffic: Traffic) -> tuple[FindingRow, ...]:
+    """Return each finding with the evidence that the traffic gives."""
     return tuple([_row(finding, traffic) for finding in findings])
 
 
@@ -42,8 +44,8 @@ def _row(finding: Finding, traffic: Traffic) -> FindingRow:
         traffic.bindings[part].number for part in parts if isinstance(part, Binding) and part in traffic.bindings
     ]
     claim = CLAIMS.get(finding.code)
-    evidence, says = claim(finding, traffic) if claim is not None else NOTHING
-    return FindingRow(finding, evidence, says, tuple(bindings), _messages(finding, traffic))
+    evidence, sentence = claim(finding, traffic) if claim is not None else NOTHING
+    return FindingRow(finding, evidence, sentence, tuple(bindings), _messages(finding, traffic))
 
 
 def _messages(finding: Finding, traffic: Traffic) -> int | None:
@@ -60,7 +62,7 @@ def _messages(finding: Finding, traffic: Traffic) -> int | None:
     return None
 
 
-def _decides_nothing(finding: Finding, traffic: Traffic) -> Says:
+def _decides_nothing(finding: Finding, traffic: Traffic) -> Statement:
     use = _binding(finding, traffic)
     if use is None:
         return NOTHING
@@ -72,7 +74,7 @@ def _decides_nothing(finding: Finding, traffic: Traffic) -> Says:
     return "proved", f"{matched} matched it, and all got to its destination by another way, too"
 
 
-def _leads_nowhere(finding: Finding, traffic: Traffic) -> Says:
+def _leads_nowhere(finding: Finding, traffic: Traffic) -> Statement:
     parts = [part for part in (finding.part, *finding.related) if isinstance(part, Binding)]
     messages = sum([traffic.bindings[part].messages for part in parts if part in traffic.bindings])
     if not messages:
@@ -80,7 +82,7 @@ def _leads_nowhere(finding: Finding, traffic: Traffic) -> Says:
     return "proved", f"{count_noun(messages, 'message')} matched and would have gone there"
 
 
-def _matches_nothing(finding: Finding, traffic: Traffic) -> Says:
+def _matches_nothing(finding: Finding, traffic: Traffic) -> Statement:
     use = _binding(finding, traffic)
     if use is None:
         return NOTHING
@@ -91,17 +93,17 @@ def _matches_nothing(finding: Finding, traffic: Traffic) -> Says:
     return "proved", f"none of {count_noun(use.exposure, 'message')} through its exchange matched it"
 
 
-def _matches_all(finding: Finding, traffic: Traffic) -> Says:
+def _matches_all(finding: Finding, traffic: Traffic) -> Statement:
     use = _binding(finding, traffic)
     if use is None:
         return NOTHING
     if not use.exposure:
         return "no traffic", "no message went through its exchange"
-    told = f"{use.messages:,} of {count_noun(use.exposure, 'message')} through its exchange matched it"
-    return ("proved" if use.messages == use.exposure else "belied"), told
+    matched = f"{use.messages:,} of {count_noun(use.exposure, 'message')} through its exchange matched it"
+    return ("proved" if use.messages == use.exposure else "belied"), matched
 
 
-def _loses(finding: Finding, traffic: Traffic) -> Says:
+def _loses(finding: Finding, traffic: Traffic) -> Statement:
     part = finding.part
     name = part.source if isinstance(part, Binding) else part.name if isinstance(part, Exchange) else None
     use = traffic.exchanges.get(name) if name is not None else None
@@ -114,7 +116,7 @@ def _loses(finding: Finding, traffic: Traffic) -> Says:
     return "proved", f"{use.unroutable:,} of {count_noun(use.published, 'message')} published to it went nowhere"
 
 
-def _ends(finding: Finding, traffic: Traffic) -> Says:
+def _ends(finding: Finding, traffic: Traffic) -> Statement:
     use = traffic.exchanges.get(finding.part.name) if isinstance(finding.part, Exchange) else None
     if use is None:
         return NOTHING
@@ -123,7 +125,7 @@ def _ends(finding: Finding, traffic: Traffic) -> Says:
     return "proved", f"{count_noun(use.messages, 'message')} went there"
 
 
-def _is_unreachable(finding: Finding, traffic: Traffic) -> Says:
+def _is_unreachable(finding: Finding, traffic: Traffic) -> Statement:
     use = traffic.exchanges.get(finding.part.name) if isinstance(finding.part, Exchange) else None
     if use is None:
         return NOTHING
@@ -132,7 +134,7 @@ def _is_unreachable(finding: Finding, traffic: Traffic) -> Says:
     return "proved", "no message went through it"
 
 
-def _gets_by_name(finding: Finding, traffic: Traffic) -> Says:
+def _gets_by_name(finding: Finding, traffic: Traffic) -> Statement:
     use = traffic.queues.get(finding.part.name) if isinstance(finding.part, Queue) else None
     if use is None:
         return NOTHING
@@ -141,7 +143,7 @@ def _gets_by_name(finding: Finding, traffic: Traffic) -> Says:
     return "", "no message got there"
 
 
-def _never_takes_alternate(finding: Finding, traffic: Traffic) -> Says:
+def _never_takes_alternate(finding: Finding, traffic: Traffic) -> Statement:
     use = traffic.exchanges.get(finding.part.name) if isinstance(finding.part, Exchange) else None
     if use is None:
         return NOTHING
@@ -157,7 +159,7 @@ def _binding(finding: Finding, traffic: Traffic) -> BindingUse | None:
     return traffic.bindings.get(finding.part) if isinstance(finding.part, Binding) else None
 
 
-CLAIMS: Final[Mapping[str, Callable[[Finding, Traffic], Says]]] = {
+CLAIMS: Final[Mapping[str, Callable[[Finding, Traffic], Statement]]] = {
     "HS102": _leads_nowhere,
     "HS103": _decides_nothing,
     "HS104": _decides_nothing,
@@ -184,4 +186,4 @@ CLAIMS: Final[Mapping[str, Callable[[Finding, Traffic], Says]]] = {
     "HS502": _matches_all,
     "HS506": _matches_nothing,
 }
-"""Code -> what it claims of messages. Of other findings the traffic can say nothing."""
+"""Code of a finding -> the function that compares its claim with the traffic; for others there is no evidence."""

@@ -1,4 +1,4 @@
-"""Numbers as a report tells them. A percentage is never 0 or 100 by rounding: 100 is all, and 0 is none."""
+"""Numbers as reports show them. A percentage is never 0 or 100 by rounding: 100 means all, and 0 means none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
-__all__ = ["minute", "moment", "percent", "share"]
+__all__ = ["format_minute", "format_time", "to_percent", "format_share"]
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 EARLIEST: Final = -62_135_596_800_000_000
@@ -15,7 +15,7 @@ LATEST: Final = 253_402_300_799_999_999
 """The years 1 to 9999, in microseconds since 1970."""
 
 
-def moment(time: int) -> str:
+def format_time(time: int) -> str:
     """Return microseconds since 1970 as ISO 8601 in UTC: ``2026-01-31T12:00:00Z``.
 
     A time beyond the years 1 to 9999, which only damage or a wrong clock makes, stands as its number of microseconds.
@@ -25,8 +25,8 @@ def moment(time: int) -> str:
     return f"{(EPOCH + timedelta(microseconds=time)).isoformat().removesuffix('+00:00')}Z"
 
 
-def percent(part: int, whole: int, precision: int) -> Decimal:
-    """100 * part / whole with so many digits behind the point, one that is even where two are as near."""
+def to_percent(part: int, whole: int, precision: int) -> Decimal:
+    """Return 100 * part / whole with ``precision`` decimals; halves are rounded to the even digit."""
     step = Fraction(1, 10**precision)
     rounded = round(Fraction(100 * part, whole) / step)
     if part < whole:
@@ -36,11 +36,11 @@ def percent(part: int, whole: int, precision: int) -> Decimal:
     return Decimal(rounded).scaleb(-precision)
 
 
-def share(part: float, digits: int = 2) -> str:
-    """A part of 1 as per cent with so many digits that count: ``0.41 %``, ``0.000030 %``, ``37 %``."""
+def format_share(part: float, digits: int = 2) -> str:
+    """Return a part of 1 as a percentage with this number of significant digits: ``0.41 %``, ``0.000030 %``."""
     return f"{Decimal(f'{100 * part:.{digits - 1}e}'):f} %"
 
 
-def minute(time: int) -> str:
-    """Microseconds since 1970 as a day and a minute in UTC: ``2026-01-31 12:00``."""
+def format_minute(time: int) -> str:
+    """Return microseconds since 1970 as a day and a minute in UTC: ``2026-01-31 12:00``."""
     return f"{EPOCH + timedelta(microseconds=min(max(time, EARLIEST), LATEST)):%Y-%m-%d %H:%M}"

@@ -1,4 +1,4 @@
-"""Thresholds, and bindings that are not counted: what an audit is asked to insist on, and whether it came true.
+"""Thresholds of an audit and whether they were kept; and bindings that its coverage leaves out.
 
 A percentage is compared as it is shown, rounded to the precision asked for; since 100 is never reached by rounding,
 ``fail_under = 100`` means all. A limit of an exchange or queue is that of the entry with its very name, else of the
@@ -17,7 +17,7 @@ from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from bindings.report.figures import percent
+from bindings.report.figures import to_percent
 from exchange.display import count_noun
 from exchange.entities.entities import Binding
 
@@ -30,26 +30,27 @@ __all__ = [
     "Ignore",
     "IgnoreUse",
     "Limits",
-    "Most",
+    "Quota",
     "Settings",
-    "fits",
-    "gates",
-    "ignoring",
-    "misrouted",
-    "most",
+    "matches_glob",
+    "check_gates",
+    "match_ignores",
+    "count_misrouted",
+    "parse_quota",
 ]
 
 STALE_DAYS: Final = 30
+"""Number of days without a message that make a binding stale, unless the settings have another."""
 
 
-class Most(NamedTuple):
-    """A limit: so many, or so many of a hundred."""
+class Quota(NamedTuple):
+    """A maximum: a number of messages or records, or a percentage of them."""
 
     number: Decimal
     percent: bool
 
     def allows(self, part: int, whole: int) -> bool:
-        """Whether so many of so many are within it; exactly, without rounding."""
+        """Return whether ``part`` of ``whole`` is within the quota; exact, without rounding."""
         if not self.percent:
             return part <= self.number
         return not part or Fraction(100 * part, whole) <= Fraction(self.number)
@@ -58,12 +59,12 @@ class Most(NamedTuple):
         return f"{self.number} %" if self.percent else f"{self.number:,}"
 
 
-def most(text: str) -> Most | None:
-    """A limit from ``100`` or ``0.5%``; None if it is neither."""
+def parse_quota(text: str) -> Quota | None:
+    """Return the quota of a text such as ``100`` or ``0.5%``; None for any other text."""
     found = re.fullmatch(r"\s*(?:(\d+)|(\d+(?:\.\d+)?)\s*%)\s*", text, re.ASCII)
     if found is None:
         return None
-    limit = Most(Decimal(found[1] or found[2]), found[2] is not None)
+    limit = Quota(Decimal(found[1] or found[2]), found[2] is not None)
     return None if limit.percent and limit.number > 100 else limit
 
 
@@ -77,57 +78,57 @@ class Limits(NamedTuple):
     """
 
     fail_under: Decimal | None = None
-    """Per cent of the eligible bindings that must be hit."""
+    """Minimum percentage of the eligible bindings that are hit."""
     fail_under_messages: Decimal | None = None
-    """Per cent of the messages that must be routed."""
-    max_unroutable: Most | None = None
-    """Messages that no queue got, those included that the broker refuses."""
-    max_bad: Most | None = None
-    """Records that could not be read, of all that were."""
+    """Minimum percentage of the messages that are routed."""
+    max_unroutable: Quota | None = None
+    """Maximum of messages that no queue got, messages that the broker refuses included."""
+    max_bad: Quota | None = None
+    """Maximum of unreadable records, of all that were read."""
     max_partition_skew: Decimal | None = None
-    """Messages of the fullest partition of a queue, divided by the mean of all."""
-    max_misrouted: Most | None = None
-    """Messages that the broker did not put where it should, of those compared; see `misrouted`."""
-    max_rerouted: Most | None = None
-    """Messages that go elsewhere in the other topology, of all."""
+    """Maximum number of messages in the fullest partition of a queue, divided by the mean of its partitions."""
+    max_misrouted: Quota | None = None
+    """Maximum of messages that the broker did not put where it should, of those compared; see `count_misrouted`."""
+    max_rerouted: Quota | None = None
+    """Maximum of messages that go elsewhere in the other topology."""
 
 
 NO_LIMITS: Final = Limits()
 
 
 class Ignore(NamedTuple):
-    """Bindings that are legitimately silent: by globs, why, and until when."""
+    """Bindings that are silent for a good reason: globs of what they bind, the reason, and until when it holds."""
 
     source: str
     destination: str
     pattern: str
     reason: str
     until: date
-    """The last day, in UTC."""
+    """The last day on which the entry holds, in UTC."""
 
-    def fits(self, binding: Binding) -> bool:
-        """Whether the binding is meant."""
+    def matches(self, binding: Binding) -> bool:
+        """Return whether all three globs match the binding."""
         return (
-            fits(self.source, binding.source)
-            and fits(self.destination, binding.destination.name)
-            and fits(self.pattern, binding.routing_key)
+            matches_glob(self.source, binding.source)
+            and matches_glob(self.destination, binding.destination.name)
+            and matches_glob(self.pattern, binding.routing_key)
         )
 
     def __str__(self) -> str:
-        told = {"source": self.source, "destination": self.destination, "pattern": self.pattern}
-        return ", ".join([f"{name} '{glob}'" for name, glob in told.items() if glob != "*"]) or "everything"
+        globs = {"source": self.source, "destination": self.destination, "pattern": self.pattern}
+        return ", ".join([f"{name} '{glob}'" for name, glob in globs.items() if glob != "*"]) or "everything"
 
 
 class IgnoreUse(NamedTuple):
-    """An entry and what it found."""
+    """An entry of the ignore list, and the bindings that it matches."""
 
     entry: Ignore
     expired: bool
-    """An expired entry ignores nothing."""
+    """Whether its last day is over; then it ignores nothing."""
     bindings: int
-    """That it fits."""
+    """Number of bindings that it matches."""
     hit: int
-    """Of them: those that something matched."""
+    """Number of these bindings that a message matched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,23 +142,23 @@ class Settings:
 
     limits: Limits = NO_LIMITS
     exchanges: tuple[tuple[str, Limits], ...] = ()
-    """Globs of exchanges, in order, and what is insisted on for each."""
+    """Globs of exchanges, in order, and the thresholds of each."""
     queues: tuple[tuple[str, Limits], ...] = ()
-    """The same for queues, of which ``max_partition_skew`` can be limited."""
+    """The same for queues, which have one threshold: ``max_partition_skew``."""
     ignore: tuple[Ignore, ...] = ()
     stale_days: int = STALE_DAYS
-    """A binding that nothing matched in so many days before the end of the window is stale."""
+    """Number of days without a message, before the end of the window, that make a binding stale."""
     precision: int = 1
-    """Digits of percentages behind the point."""
+    """Number of decimals in percentages."""
 
 
 class Gate(NamedTuple):
-    """A limit and what it met."""
+    """A threshold and whether it was kept."""
 
     name: str
-    """The limit's, as in `Limits`; or ``ignore``, of an entry that expired."""
+    """Name of the threshold in `Limits`; ``ignore`` for an entry of the ignore list that expired."""
     scope: str
-    """The exchange or queue it is for; "" for everything."""
+    """The exchange or queue that it is for; "" for everything."""
     of: Literal["", "exchange", "queue"]
     limit: str
     actual: str
@@ -165,32 +166,32 @@ class Gate(NamedTuple):
     message: str
 
 
-def fits(glob: str, name: str) -> bool:
-    """Whether a glob fits all of a name, case and all: ``*`` any text, ``?`` a character, ``[*]`` the character."""
-    return glob == "*" or _expression(glob).fullmatch(name) is not None
+def matches_glob(glob: str, name: str) -> bool:
+    """Return whether a glob matches a whole name; ``*`` is any text, ``?`` any character, ``[*]`` an asterisk."""
+    return glob == "*" or _compile_glob(glob).fullmatch(name) is not None
 
 
-def ignoring(
+def match_ignores(
     entries: Sequence[Ignore], hits: Mapping[Binding, bool], now: int
 ) -> tuple[tuple[IgnoreUse, ...], dict[Binding, IgnoreUse]]:
-    """What each entry finds among bindings, and by which entry a binding is ignored.
+    """Return the use of each entry of the ignore list, and the use of the entry that ignores a binding.
 
-    ``hits`` are all bindings, each with whether something matched it; ``now`` is in microseconds since 1970.
+    ``hits`` maps each binding to whether a message matched it; ``now`` is in microseconds since 1970.
     """
     today = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=now)).date()
     uses: list[IgnoreUse] = []
     ignored: dict[Binding, IgnoreUse] = {}
     for entry in entries:
-        found = [binding for binding in hits if entry.fits(binding)]
-        use = IgnoreUse(entry, entry.until < today, len(found), sum([hits[binding] for binding in found]))
+        matching = [binding for binding in hits if entry.matches(binding)]
+        use = IgnoreUse(entry, entry.until < today, len(matching), sum([hits[binding] for binding in matching]))
         uses.append(use)
         if not use.expired:
-            for binding in found:
+            for binding in matching:
                 ignored.setdefault(binding, use)
     return tuple(uses), ignored
 
 
-def gates(
+def check_gates(
     settings: Settings,
     summary: Summary,
     records: Records,
@@ -200,42 +201,52 @@ def gates(
     verification: Verification | None = None,
     comparison: Compared | None = None,
 ) -> tuple[Gate, ...]:
-    """All that was insisted on, with what came of it; entries to ignore bindings only if they expired."""
+    """Return a gate for each threshold that applies, and one for each entry of the ignore list that expired."""
     limits, digits = settings.limits, settings.precision
-    found: list[Gate] = []
+    checked: list[Gate] = []
     totals = summary.totals
-    found += _covered("fail_under", limits.fail_under, totals.hit, totals.eligible, digits)
-    found += _covered("fail_under_messages", limits.fail_under_messages, totals.routed, totals.messages, digits)
-    found += _at_most("max_unroutable", limits.max_unroutable, totals.unroutable + totals.refused, totals.messages)
-    found += _at_most("max_bad", limits.max_bad, records.unread.bad_records, records.read)
+    checked += _check_coverage("fail_under", limits.fail_under, totals.hit, totals.eligible, digits)
+    checked += _check_coverage(
+        "fail_under_messages", limits.fail_under_messages, totals.routed, totals.messages, digits
+    )
+    checked += _check_quota(
+        "max_unroutable", limits.max_unroutable, totals.unroutable + totals.refused, totals.messages
+    )
+    checked += _check_quota("max_bad", limits.max_bad, records.unread.bad_records, records.read)
     if verification is not None:
-        found += _at_most("max_misrouted", limits.max_misrouted, misrouted(verification), verification.compared)
+        checked += _check_quota(
+            "max_misrouted", limits.max_misrouted, count_misrouted(verification), verification.compared
+        )
     if comparison is not None:
         elsewhere = comparison.changes.totals
-        found += _at_most("max_rerouted", limits.max_rerouted, elsewhere.elsewhere, elsewhere.messages)
+        checked += _check_quota("max_rerouted", limits.max_rerouted, elsewhere.elsewhere, elsewhere.messages)
     for row in exchanges:
         own = _limits_of(row.use.exchange, settings.exchanges)
         scope, use = row.use.exchange, row.use
         if row.eligible:
-            found += _covered("fail_under", own.fail_under, row.hit, row.eligible, digits, scope)
+            checked += _check_coverage("fail_under", own.fail_under, row.hit, row.eligible, digits, scope)
         if use.published:
-            found += _covered("fail_under_messages", own.fail_under_messages, row.routed, use.published, digits, scope)
-            found += _at_most("max_unroutable", own.max_unroutable, use.unroutable + use.refused, use.published, scope)
+            checked += _check_coverage(
+                "fail_under_messages", own.fail_under_messages, row.routed, use.published, digits, scope
+            )
+            checked += _check_quota(
+                "max_unroutable", own.max_unroutable, use.unroutable + use.refused, use.published, scope
+            )
     for queue in queues:
         own = _limits_of(queue.use.queue, settings.queues)
         limit = own.max_partition_skew if own.max_partition_skew is not None else limits.max_partition_skew
-        found += _even(limit, queue)
-    found += _of_nothing("exchange", settings.exchanges, [row.use.exchange for row in exchanges])
-    found += _of_nothing("queue", settings.queues, [row.use.queue for row in queues])
-    found += [_expired(use) for use in ignored if use.expired]
-    return tuple(found)
+        checked += _check_skew(limit, queue)
+    checked += _check_globs("exchange", settings.exchanges, [row.use.exchange for row in exchanges])
+    checked += _check_globs("queue", settings.queues, [row.use.queue for row in queues])
+    checked += [_refuse_expired(use) for use in ignored if use.expired]
+    return tuple(checked)
 
 
-def misrouted(verification: Verification) -> int:
-    """Messages that the broker did not put where it should.
+def count_misrouted(verification: Verification) -> int:
+    """Return the number of messages that the broker did not put where it should.
 
-    Those are not among them that were in all the right queues and in others that the topology does not have: exclusive
-    and transient queues are in no export of definitions.
+    A message that was in all the right queues, and beside them only in queues that the topology does not have, does not
+    count: exclusive and transient queues are in no export of definitions.
     """
     unknown = [evidence.messages for each, evidence in verification.differences.items() if each.only_unknown]
     return verification.different - sum(unknown)
@@ -249,10 +260,10 @@ WHAT: Final = {
     "max_misrouted": ("misrouted messages", "message"),
     "max_rerouted": ("messages that go elsewhere", "message"),
 }
-"""Limit -> what it is of, and what it counts."""
+"""Name of a threshold -> what it measures, and the noun of what it counts."""
 
 
-def _covered(
+def _check_coverage(
     name: str, wanted: Decimal | None, part: int, whole: int, digits: int, exchange: str | None = None
 ) -> Iterator[Gate]:
     if wanted is None:
@@ -261,62 +272,64 @@ def _covered(
     if not whole:
         yield _gate(name, exchange, f"{wanted} %", "none", True, f"{what}: there are no {unit}s to cover")
         return
-    actual = percent(part, whole, digits)
-    told = f"{what} is {actual} % ({part:,} of {count_noun(whole, unit)}), wanted is {wanted} %"
-    yield _gate(name, exchange, f"{wanted} %", f"{actual} %", actual >= wanted, told)
+    actual = to_percent(part, whole, digits)
+    message = f"{what} is {actual} % ({part:,} of {count_noun(whole, unit)}), wanted is {wanted} %"
+    yield _gate(name, exchange, f"{wanted} %", f"{actual} %", actual >= wanted, message)
 
 
-def _at_most(name: str, limit: Most | None, part: int, whole: int, exchange: str | None = None) -> Iterator[Gate]:
+def _check_quota(name: str, limit: Quota | None, part: int, whole: int, exchange: str | None = None) -> Iterator[Gate]:
     if limit is None:
         return
     what, unit = WHAT[name]
-    share = f" ({percent(part, whole, 3).normalize():f} %)" if whole and part else ""
-    told = (
+    share = f" ({to_percent(part, whole, 3).normalize():f} %)" if whole and part else ""
+    message = (
         f"{what}: {part:,}{share} of {count_noun(whole, unit)}, at most {limit} {'are' if whole != 1 else 'is'} allowed"
     )
-    yield _gate(name, exchange, str(limit), f"{part:,}{share}", limit.allows(part, whole), told)
+    yield _gate(name, exchange, str(limit), f"{part:,}{share}", limit.allows(part, whole), message)
 
 
-def _even(limit: Decimal | None, row: QueueRow) -> Iterator[Gate]:
+def _check_skew(limit: Decimal | None, row: QueueRow) -> Iterator[Gate]:
     if limit is None or row.skew is None:
         return
     actual = row.skew.max_to_mean
-    told = f"the fullest partition has {actual:.2f} times the mean, at most {limit} times is allowed"
+    message = f"the fullest partition has {actual:.2f} times the mean, at most {limit} times is allowed"
     name = row.use.queue
-    yield Gate("max_partition_skew", name, "queue", str(limit), f"{actual:.2f}", actual <= limit, told)
+    yield Gate("max_partition_skew", name, "queue", str(limit), f"{actual:.2f}", actual <= limit, message)
 
 
-def _of_nothing(
+def _check_globs(
     of: Literal["exchange", "queue"], entries: Iterable[tuple[str, Limits]], names: Sequence[str]
 ) -> Iterator[Gate]:
-    """Limits of a name that nothing has, which never fail: a slip, unless it is a glob."""
+    """Yield a gate for each entry that matches no name: it fails unless it is a glob, as the name is then misspelt."""
     for glob, _ in entries:
-        if glob not in names and not any(fits(glob, name) for name in names):
+        if glob not in names and not any(matches_glob(glob, name) for name in names):
             plain = not set(glob) & set("*?[")
-            told = f"there is no {of} '{glob}' to limit" if plain else f"no {of} fits '{glob}', so nothing is limited"
-            yield Gate(f"{of}s", glob, of, "some", "none", not plain, told)
+            message = (
+                f"there is no {of} '{glob}' to limit" if plain else f"no {of} fits '{glob}', so nothing is limited"
+            )
+            yield Gate(f"{of}s", glob, of, "some", "none", not plain, message)
 
 
-def _expired(use: IgnoreUse) -> Gate:
+def _refuse_expired(use: IgnoreUse) -> Gate:
     entry = use.entry
-    told = (
+    message = (
         f"the entry for {entry} ({entry.reason}) was valid until {entry.until}: check whether it still holds, and "
         "give a later day or remove the entry"
     )
-    return Gate("ignore", str(entry), "", str(entry.until), "expired", False, told)
+    return Gate("ignore", str(entry), "", str(entry.until), "expired", False, message)
 
 
-def _gate(name: str, exchange: str | None, limit: str, actual: str, passed: bool, told: str) -> Gate:
-    return Gate(name, exchange or "", "" if exchange is None else "exchange", limit, actual, passed, told)
+def _gate(name: str, exchange: str | None, limit: str, actual: str, passed: bool, message: str) -> Gate:
+    return Gate(name, exchange or "", "" if exchange is None else "exchange", limit, actual, passed, message)
 
 
 def _limits_of(name: str, entries: Sequence[tuple[str, Limits]]) -> Limits:
     for glob, limits in entries:
         if glob == name:
             return limits
-    return next((limits for glob, limits in entries if fits(glob, name)), NO_LIMITS)
+    return next((limits for glob, limits in entries if matches_glob(glob, name)), NO_LIMITS)
 
 
 @cache
-def _expression(glob: str) -> re.Pattern[str]:
+def _compile_glob(glob: str) -> re.Pattern[str]:
     return re.compile(translate(glob))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from bindings.report.figures import moment
+from bindings.report.figures import format_time
 from exchange.display import count_noun, escape_line, list_some
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _window(inspection: Inspection) -> str:
         return "unknown; no record has a time" if inspection.records else "none"
     first, last = inspection.window
     unknown = f"; {inspection.untimed:,} records without a time" if inspection.untimed else ""
-    return f"{moment(first)} to {moment(last)}{unknown}"
+    return f"{format_time(first)} to {format_time(last)}{unknown}"
 
 
 def inspection_json(archive: Archive, inspection: Inspection) -> dict[str, Any]:
@@ -81,8 +81,8 @@ def inspection_json(archive: Archive, inspection: Inspection) -> dict[str, Any]:
         "records": inspection.records,
         "skipped": dict(inspection.unread.skipped),
         "window": {
-            "first": None if span.first is None else moment(span.first),
-            "last": None if span.last is None else moment(span.last),
+            "first": None if span.first is None else format_time(span.first),
+            "last": None if span.last is None else format_time(span.last),
             "records_without_time": inspection.untimed,
         },
         "bodies": {"bytes": inspection.body_bytes, "records_without_size": inspection.without_size},

@@ -1,7 +1,7 @@
-"""Which binding almost took messages that went nowhere, and what of the key kept it from them.
+"""The binding that almost took messages that no queue got, and the part of the key that did not match.
 
-The engine measures how near a binding is; here it is asked about every binding of the exchanges where such messages
-ended, and the nearest counts. Only keys are known of them, so exchanges that decide by anything else are not asked.
+`exchange.routing.nearest` measures how near a binding is, for every binding of the exchanges where such messages ended.
+A tally has only their keys, so exchanges that decide by anything else are left out.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from exchange.message import Message
 from exchange.routing.nearest import Walk, find_nearest
 from exchange.topology.topology import Topology
 
-__all__ = ["Seeker", "Where", "ends_of"]
+__all__ = ["NearestSearch", "Where", "outcomes_by_shape"]
 
 SHAPES: Final = 20
-"""So many shapes of an exchange are told; and no more are looked into."""
+"""Maximum number of shapes of keys that are reported for an exchange."""
 
 LOOKS: Final = 20_000_000
-"""So many times in all a binding is compared with a key; what is left then has no nearest one."""
+"""Maximum number of comparisons of a binding with a key in a report; shapes after that have no nearest binding."""
 
 CLOSE: Final = 0.7
-"""How alike names are to be, as `difflib` measures it, to be taken for one another."""
+"""Minimum similarity of two names, as `difflib` measures it, at which one may be a misspelling of the other."""
 
 
 class Where(NamedTuple):
@@ -40,18 +40,18 @@ class Where(NamedTuple):
     shape: str
 
 
-def ends_of(tally: Tally) -> dict[Where, Outcome]:
-    """Of each shape what became of messages like it; of one sort of them, if there are several."""
-    found: dict[Where, Outcome] = {}
+def outcomes_by_shape(tally: Tally) -> dict[Where, Outcome]:
+    """Return, for each shape of keys that no queue got, the outcome of messages like it; one if there are several."""
+    outcomes: dict[Where, Outcome] = {}
     for outcome, facts in tally.facts.items():
         if outcome.routed is False:
             for item in facts.shapes.items:
-                found.setdefault(Where(outcome.exchange, outcome.refused, item.text), outcome)
-    return found
+                outcomes.setdefault(Where(outcome.exchange, outcome.refused, item.text), outcome)
+    return outcomes
 
 
-class Seeker:
-    """Looks for what is near, as long as that does not cost too much."""
+class NearestSearch:
+    """A search for the nearest bindings of a topology, which ends when it has cost too much."""
 
     def __init__(self, topology: Topology, bindings: Sequence[Binding]) -> None:
         self._topology: Final = topology
@@ -61,12 +61,12 @@ class Seeker:
         self._looks = LOOKS
 
     def shapes(self, row: Unroutable, ends: Mapping[Where, Outcome]) -> tuple[Shape, ...]:
-        """The first shapes of a row, each with what is near to its example."""
-        found = []
+        """Return the first shapes of a row, each with what is nearest to its example."""
+        shapes = []
         for text, count, example in row.shapes.items[:SHAPES]:
             outcome = ends.get(Where(row.exchange, row.refused, text), Outcome(row.exchange))
-            found.append(Shape(text, count, example, self._nearest(outcome, example)))
-        return tuple(found)
+            shapes.append(Shape(text, count, example, self._nearest(outcome, example)))
+        return tuple(shapes)
 
     def _nearest(self, outcome: Outcome, key: str) -> Nearest | None:
         if outcome.refused:
@@ -77,7 +77,7 @@ class Seeker:
         return min(near, key=lambda each: each.distance, default=None)
 
     def _matched(self, outcome: Outcome) -> Iterator[Nearest]:
-        """Bindings that took it, and that lead to what does not exist."""
+        """Yield the bindings that matched and lead to what does not exist."""
         for number in outcome.bindings:
             binding = self._bindings[number]
             if not self._tables.exists(binding.destination):
@@ -100,19 +100,19 @@ class Seeker:
                     yield Nearest(obstacle.binding, number, obstacle.destination, obstacle.reason, distance)
 
     def _near_queue(self, key: str) -> Nearest | None:
-        name = _alike(key, self._topology.queues)
+        name = _similar(key, self._topology.queues)
         reason = f"the default exchange takes the key for the name of a queue: it is '{key}', there is '{name}'"
         return None if name is None else Nearest(None, None, Destination("queue", name), reason, 1.0)
 
     def _near_exchange(self, exchange: str) -> Nearest | None:
         if exchange in self._topology.exchanges:
             return None
-        name = _alike(exchange, self._topology.exchanges)
+        name = _similar(exchange, self._topology.exchanges)
         reason = f"the exchange is called '{exchange}', there is '{name}'"
         return None if name is None else Nearest(None, None, Destination("exchange", name), reason, 1.0)
 
 
-def _alike(name: str, names: Iterable[str]) -> str | None:
+def _similar(name: str, names: Iterable[str]) -> str | None:
     folded = {each.strip().lower(): each for each in names if each}
     same = folded.get(name.strip().lower())
     return same or next((folded[each] for each in get_close_matches(name.strip().lower(), folded, 1, CLOSE)), None)

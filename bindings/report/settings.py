@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bindings.report.gates import Ignore, Limits, Settings, most
+from bindings.report.gates import Ignore, Limits, Settings, parse_quota
 from bindings.sources.toml_file import read_toml
 from exchange.errors import InputError
 
@@ -115,7 +115,7 @@ def _ratio(value: Any, place: _Place) -> Decimal:
 
 def _most(value: Any, place: _Place) -> Any:
     text = str(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
-    limit = most(text)
+    limit = parse_quota(text)
     if limit is None:
         raise place.error(f'expected a whole number such as 100, or a share such as "0.5%", not {_told(value)}')
     return limit

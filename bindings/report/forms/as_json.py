@@ -12,9 +12,9 @@ from typing import Any, Final
 from bindings.check.report import finding_json
 from bindings.counts.coverage import AlternateUse
 from bindings.counts.sketch import ERROR
-from bindings.report.figures import moment
-from bindings.report.forms.json_compared import comparison_json, verification_json
-from bindings.report.forms.json_values import parts_json, share_json, time_json
+from bindings.report.figures import format_time
+from bindings.report.forms.json_compared import encode_comparison, encode_verification
+from bindings.report.forms.json_values import encode_binding, encode_share, encode_time
 from bindings.report.forms.reporter import BytesReporter
 from bindings.report.gates import Gate, IgnoreUse
 from bindings.report.model import (
@@ -51,7 +51,7 @@ def to_json(report: Report) -> dict[str, Any]:
     """Return a report as the values of one JSON object."""
     return {
         "version": VERSION,
-        "made": moment(report.made),
+        "made": format_time(report.made),
         "passed": report.passed,
         "audited": _audited(report.audited),
         "caveats": list(report.caveats),
@@ -68,8 +68,8 @@ def to_json(report: Report) -> dict[str, Any]:
         "findings": [_finding(row) for row in report.findings],
         "gates": [_gate(row) for row in report.gates],
         "ignored": [_ignored(row) for row in report.ignored],
-        "verification": None if report.verification is None else verification_json(report.verification),
-        "comparison": None if report.comparison is None else comparison_json(report.comparison),
+        "verification": None if report.verification is None else encode_verification(report.verification),
+        "comparison": None if report.comparison is None else encode_comparison(report.comparison),
     }
 
 
@@ -86,10 +86,10 @@ def _audited(audited: Audited) -> dict[str, Any]:
         },
         "archives": [_archive(archive) for archive in audited.archives],
         "tallies": list(audited.tallies),
-        "selection": {"since": time_json(audited.since), "until": time_json(audited.until)},
+        "selection": {"since": encode_time(audited.since), "until": encode_time(audited.until)},
         "window": {
-            "first": time_json(audited.window[0]) if audited.window else None,
-            "last": time_json(audited.window[1]) if audited.window else None,
+            "first": encode_time(audited.window[0]) if audited.window else None,
+            "last": encode_time(audited.window[1]) if audited.window else None,
             "messages_without_time": audited.without_time,
         },
         "records": _records(audited.records),
@@ -133,7 +133,7 @@ def _summary(summary: Summary) -> dict[str, Any]:
             "all": totals.bindings,
             "eligible": totals.eligible,
             "hit": totals.hit,
-            "coverage": share_json(totals.binding_coverage),
+            "coverage": encode_share(totals.binding_coverage),
             "states": {state.replace(" ", "_"): count for state, count in summary.states.items()},
         },
         "messages": {
@@ -142,7 +142,7 @@ def _summary(summary: Summary) -> dict[str, Any]:
             "unroutable": totals.unroutable,
             "undecided": totals.undecided,
             "refused": totals.refused,
-            "coverage": share_json(totals.message_coverage),
+            "coverage": encode_share(totals.message_coverage),
         },
         "copies": totals.copies,
         "duplicates_avoided": totals.duplicates_avoided,
@@ -155,18 +155,18 @@ def _binding(row: BindingRow) -> dict[str, Any]:
     entry = row.ignored.entry if row.ignored is not None else None
     return {
         "number": use.number,
-        **parts_json(use.binding),
+        **encode_binding(use.binding),
         "state": row.state.replace(" ", "_"),
         "ignored": None if entry is None else {"reason": entry.reason, "until": entry.until.isoformat()},
         "messages": use.messages,
         "possible": use.possible,
         "only": use.only,
-        "share": share_json(use.share),
+        "share": encode_share(use.share),
         "distinct_keys": use.distinct_keys,
-        "first": time_json(use.first),
-        "last": time_json(use.last),
+        "first": encode_time(use.first),
+        "last": encode_time(use.last),
         "exposure": use.exposure,
-        "bound": share_json(use.bound),
+        "bound": encode_share(use.bound),
         "eligible": use.eligible,
     }
 
@@ -178,15 +178,15 @@ def _queue(row: QueueRow) -> dict[str, Any]:
         "type": row.type,
         "messages": use.messages,
         "possible": use.possible,
-        "share": share_json(row.share),
+        "share": encode_share(row.share),
         "duplicates_avoided": use.duplicates_avoided,
         "distinct_keys": use.distinct_keys,
         "hot": _counts(row.hot, row.hot_error),
-        "first": time_json(use.first),
-        "last": time_json(use.last),
+        "first": encode_time(use.first),
+        "last": encode_time(use.last),
         "partitioning": row.partitioning,
         "partitions": [part._asdict() for part in row.partitions],
-        "skew": None if skew is None else {name: share_json(value) for name, value in skew._asdict().items()},
+        "skew": None if skew is None else {name: encode_share(value) for name, value in skew._asdict().items()},
     }
 
 
@@ -203,12 +203,12 @@ def _exchange(row: ExchangeRow) -> dict[str, Any]:
         "unroutable": use.unroutable,
         "undecided": use.undecided,
         "refused": use.refused,
-        "message_coverage": share_json(row.message_coverage),
+        "message_coverage": encode_share(row.message_coverage),
         "bindings": {
             "all": sum(row.states.values()),
             "eligible": row.eligible,
             "hit": row.hit,
-            "coverage": share_json(row.binding_coverage),
+            "coverage": encode_share(row.binding_coverage),
             "states": {state.replace(" ", "_"): count for state, count in row.states.items()},
         },
         "fan_out": [{"queues": queues, "messages": count} for queues, count in use.fan_out.items()],
@@ -238,8 +238,8 @@ def _unroutable(row: UnroutableRow) -> dict[str, Any]:
         "exchange": row.exchange,
         "refused": row.refused or None,
         "messages": row.messages,
-        "first": time_json(row.first),
-        "last": time_json(row.last),
+        "first": encode_time(row.first),
+        "last": encode_time(row.last),
         "sample": list(row.sample),
         "shapes": [
             {
@@ -257,18 +257,18 @@ def _unroutable(row: UnroutableRow) -> dict[str, Any]:
 def _nearest(nearest: Nearest) -> dict[str, Any]:
     return {
         "number": nearest.number,
-        "binding": None if nearest.binding is None else parts_json(nearest.binding),
+        "binding": None if nearest.binding is None else encode_binding(nearest.binding),
         "destination_type": nearest.destination.kind,
         "destination": nearest.destination.name,
         "reason": nearest.reason,
-        "distance": share_json(nearest.distance),
+        "distance": encode_share(nearest.distance),
     }
 
 
 def _timeline(timeline: Timeline) -> dict[str, Any]:
     return {
         "slot_seconds": timeline.slot // 1_000_000,
-        "start": moment(timeline.start),
+        "start": format_time(timeline.start),
         "slots": timeline.slots,
         "columns": ["slot", "routed", "unroutable", "undecided"],
         "exchanges": [

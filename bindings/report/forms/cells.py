@@ -1,4 +1,4 @@
-"""The pieces of the terminal's report: tables, headings, and what stands in cells; no name is ever read as markup."""
+"""The pieces of a report at the terminal: headings, tables and cells. No name is ever read as markup."""
 
 from __future__ import annotations
 
@@ -11,36 +11,41 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from bindings.report.figures import percent
+from bindings.report.figures import to_percent
 from bindings.report.model import BindingRow, Count, FindingRow, Shape
-from bindings.report.words import conditions, destination, exchange
+from bindings.report.words import describe_condition, name_destination, name_exchange
 from exchange.display import clip_line
 
 __all__ = [
-    "LONGEST", "bar", "binding_line", "columns", "coverage_cell", "finding_cell", "heading", "hot_key", "indented",
-    "key_text", "named", "pairs", "shape_cell", "steps",
+    "LONGEST", "draw_bar", "draw_steps", "indent", "make_heading", "make_pairs", "make_table", "show_binding",
+    "show_coverage", "show_finding", "show_hot_key", "show_key", "show_name", "show_shape",
 ]  # fmt: skip
 
 LONGEST: Final = 100
-"""Characters of a key that are shown."""
+"""Maximum number of characters of a name or key."""
 
 BAR: Final = 24
+"""Width of a bar in characters."""
 
 STYLES: Final = {"proved": "red", "belied": "green", "no traffic": "dim", "": "dim"}
 
 STEPS: Final = " ▁▂▃▄▅▆▇█"
+"""Columns of rising height, for counts side by side."""
+
+COUNTS: Final = 64
+"""Maximum number of counts that are drawn side by side."""
 
 
-def heading(what: str, told: str) -> RenderableType:
-    """A section's heading, what it tells behind it."""
-    title = Text(what, style="bold cyan")
-    if told:
-        title.append(f": {told}", style="not bold default")
-    return Group(Text(), title)
+def make_heading(title: str, summary: str) -> RenderableType:
+    """Return the heading of a section, with a summary behind it."""
+    text = Text(title, style="bold cyan")
+    if summary:
+        text.append(f": {summary}", style="not bold default")
+    return Group(Text(), text)
 
 
-def columns(*headings: str) -> Table:
-    """A table whose columns' headings say with ``>`` that they are numbers."""
+def make_table(*headings: str) -> Table:
+    """Return an empty table; ``>`` begins the heading of a column of numbers."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     for column in headings:
         justify: Literal["left", "right"] = "right" if column.startswith(">") else "left"
@@ -48,84 +53,84 @@ def columns(*headings: str) -> Table:
     return table
 
 
-def pairs() -> Table:
-    """Numbers, and what they are of."""
+def make_pairs() -> Table:
+    """Return an empty grid for numbers and what they count."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(justify="right", no_wrap=True)
     grid.add_column(overflow="fold")
     return grid
 
 
-def named(name: str) -> Text:
-    """Any name, in a cell."""
+def show_name(name: str) -> Text:
+    """Return a name for a cell."""
     return Text(clip_line(name, LONGEST), overflow="fold")
 
 
-def key_text(key: str) -> str:
-    """Return a routing key for people; the empty one as quotes, since nothing would be seen of it."""
+def show_key(key: str) -> str:
+    """Return a routing key for people; the empty key is shown as quotes."""
     return clip_line(key, LONGEST) or '""'
 
 
-def binding_line(row: BindingRow) -> Text:
-    """A binding in a line: from where to where, and what it asks for."""
+def show_binding(row: BindingRow) -> Text:
+    """Return a binding as a line: its source, its destination, and what it asks of a message."""
     binding = row.use.binding
-    ends = f"{exchange(binding.source)} -> {destination(binding.destination)}"
-    return Text(f"{clip_line(ends, LONGEST)}: {clip_line(conditions(binding), LONGEST)}")
+    ends = f"{name_exchange(binding.source)} -> {name_destination(binding.destination)}"
+    return Text(f"{clip_line(ends, LONGEST)}: {clip_line(describe_condition(binding), LONGEST)}")
 
 
-def coverage_cell(part: int, whole: int, digits: int) -> Text:
-    """A percentage: green for all, red for none."""
+def show_coverage(part: int, whole: int, digits: int) -> Text:
+    """Return a percentage for a cell: green for all, red for none, empty for a share of nothing."""
     if not whole:
         return Text("")
     style = "green" if part == whole else "red" if not part else ""
-    return Text(f"{percent(part, whole, digits)} %", style=style)
+    return Text(f"{to_percent(part, whole, digits)} %", style=style)
 
 
-def bar(part: int, whole: int) -> Text:
-    """Of a whole, the part."""
+def draw_bar(part: int, whole: int) -> Text:
+    """Return a proportional bar."""
     if not whole:
         return Text("─" * BAR, style="dim")
     full = min(BAR - (part < whole), max(round(BAR * part / whole), 1 if part else 0))
     return Text.assemble(("━" * full, "green"), ("─" * (BAR - full), "red"))
 
 
-def steps(counts: Sequence[int]) -> str:
-    """Counts as columns of different heights; nothing if there are too many."""
-    if len(counts) > 64:
+def draw_steps(counts: Sequence[int]) -> str:
+    """Return counts as columns of different heights; "" if there are more than `COUNTS`."""
+    if len(counts) > COUNTS:
         return ""
     most = max(counts)
     return "".join([STEPS[-(-8 * count // most)] for count in counts])
 
 
-def hot_key(key: Count) -> str:
-    """A frequent key, how often, and in which partition."""
+def show_hot_key(key: Count) -> str:
+    """Return a frequent key, its number of messages and its partition."""
     where = "" if key.partition is None else f" in {key.partition}"
-    return f"{key_text(key.text)} {key.messages:,}{where}"
+    return f"{show_key(key.text)} {key.messages:,}{where}"
 
 
-def shape_cell(shape: Shape, *, wide: bool) -> Text:
-    """What unroutable keys look like, and what is near to them."""
-    told = Text(key_text(shape.shape))
+def show_shape(shape: Shape, *, wide: bool) -> Text:
+    """Return a shape of unroutable keys for a cell, with what is nearest to its example."""
+    text = Text(show_key(shape.shape))
     if shape.example != shape.shape:
-        told.append(f"{'  ' if wide else chr(10)}e.g. {key_text(shape.example)}", style="dim")
+        text.append(f"{'  ' if wide else chr(10)}e.g. {show_key(shape.example)}", style="dim")
     near = shape.nearest
     if near is not None:
-        what = f"{clip_line(conditions(near.binding), LONGEST)} -> " if near.binding is not None else ""
-        told.append("\nnearest: ", style="dim")
-        told.append(f"{what}{clip_line(destination(near.destination), LONGEST)}")
-        told.append(f": {clip_line(near.reason, 2 * LONGEST)}", style="yellow")
-    return told
+        what = f"{clip_line(describe_condition(near.binding), LONGEST)} -> " if near.binding is not None else ""
+        text.append("\nnearest: ", style="dim")
+        text.append(f"{what}{clip_line(name_destination(near.destination), LONGEST)}")
+        text.append(f": {clip_line(near.reason, 2 * LONGEST)}", style="yellow")
+    return text
 
 
-def finding_cell(row: FindingRow) -> Text:
-    """A finding, and what the traffic says of it."""
-    told = Text(clip_line(row.finding.message.replace("\n", "; "), 3 * LONGEST))
+def show_finding(row: FindingRow) -> Text:
+    """Return a finding for a cell, with the evidence of the traffic."""
+    text = Text(clip_line(row.finding.message.replace("\n", "; "), 3 * LONGEST))
     if row.says:
-        told.append(f"\n{row.evidence}: " if row.evidence else "\n", style=STYLES[row.evidence])
-        told.append(row.says, style=STYLES[row.evidence])
-    return told
+        text.append(f"\n{row.evidence}: " if row.evidence else "\n", style=STYLES[row.evidence])
+        text.append(row.says, style=STYLES[row.evidence])
+    return text
 
 
-def indented(part: RenderableType, by: int) -> RenderableType:
-    """The same, further to the right."""
-    return Padding(part, (0, 0, 0, by))
+def indent(piece: RenderableType, by: int) -> RenderableType:
+    """Return a piece with a margin on the left, in characters."""
+    return Padding(piece, (0, 0, 0, by))

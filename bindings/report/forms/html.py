@@ -32,10 +32,10 @@ SCRIPTS: Final = (
 """The modules of the page's script, in the order in which they are joined."""
 
 TABLES: Final = {"bindings": 32_000_000, "queues": 16_000_000, "exchanges": 16_000_000, "findings": 8_000_000}
-"""Lists that grow with the topology -> the bytes of JSON that a page has of them, at most."""
+"""Lists that grow with the topology -> maximum size of their JSON in a page, in bytes."""
 
 ROWS: Final = 100_000
-"""So many rows of each of these, at most."""
+"""Maximum number of rows of each of these lists."""
 
 
 def to_html(report: Report) -> bytes:
@@ -48,8 +48,8 @@ def build_page(report: Mapping[str, Any]) -> str:
 
     Of tables larger than ``ROWS`` and ``TABLES`` the rows that matter least are left out, and the page says how many.
     """
-    shown, left_out = _bounded(report)
-    script = "'use strict';\n(() => {\n" + "\n".join(_part(f"{name}.js") for name in SCRIPTS) + "})();\n"
+    shown, left_out = _cut(report)
+    script = "'use strict';\n(() => {\n" + "\n".join(_read_part(f"{name}.js") for name in SCRIPTS) + "})();\n"
     digest = b64encode(sha256(script.encode()).digest()).decode()
     source = str(report["audited"]["topology"]["source"])
     name = source if is_address(source) else source.rpartition("/")[2] or source
@@ -58,54 +58,54 @@ def build_page(report: Mapping[str, Any]) -> str:
     }
     parts = {
         "TITLE": escape(f"Audit of {name}").encode("ascii", "xmlcharrefreplace").decode(),
-        "STYLE": _part("page.css"),
+        "STYLE": _read_part("page.css"),
         "SCRIPT": script,
         "HASH": f"sha256-{digest}",
-        "REPORT": _embedded({"report": shown, "left_out": left_out, "conditions": conditions}),
+        "REPORT": _embed({"report": shown, "left_out": left_out, "conditions": conditions}),
     }
-    return re.sub("@@([A-Z]+)@@", lambda found: parts[found[1]], _part("page.html"))
+    return re.sub("@@([A-Z]+)@@", lambda match: parts[match[1]], _read_part("page.html"))
 
 
 def report_in(text: str) -> dict[str, Any]:
-    """The report's JSON, out of a page. Raises ValueError when it has none."""
-    found = re.search(r'<script type="application/json" id="report">(.*?)</script>', text, re.DOTALL)
-    if found is None:
+    """Return the report of a page as JSON values. Raises ValueError if there is none."""
+    block = re.search(r'<script type="application/json" id="report">(.*?)</script>', text, re.DOTALL)
+    if block is None:
         raise ValueError("there is no report in this page")
-    report: dict[str, Any] = _unpacked(json.loads(found[1]))["report"]
+    report: dict[str, Any] = _unpack(json.loads(block[1]))["report"]
     return report
 
 
-def _part(name: str) -> str:
+def _read_part(name: str) -> str:
     return files("bindings.report.forms").joinpath("page", name).read_text("utf-8")
 
 
-def _embedded(value: Mapping[str, Any]) -> str:
-    """JSON that may stand in a script element: nothing in it ends the element or begins a comment."""
-    text = json.dumps(_packed(value), separators=(",", ":"))  # ASCII: no U+2028, no surrogate that UTF-8 cannot hold
+def _embed(value: Mapping[str, Any]) -> str:
+    """Return JSON that may stand in a script element: nothing in it ends the element or begins a comment."""
+    text = json.dumps(_pack(value), separators=(",", ":"))  # ASCII: no U+2028, no surrogate that UTF-8 cannot hold
     return text.replace("<", r"\u003c")
 
 
-def _packed(value: Any) -> Any:
-    """Lists of like objects as their names, once, and rows of values."""
+def _pack(value: Any) -> Any:
+    """Return a value in which a list of objects of equal fields has the names once, and rows of values."""
     if isinstance(value, Mapping):
-        return {_name(name): _packed(each) for name, each in value.items()}
+        return {_name(name): _pack(each) for name, each in value.items()}
     if not isinstance(value, list | tuple):
         return value
     if len(value) > 1 and all(isinstance(each, Mapping) for each in value):
         names = tuple(value[0])
         if names and all(tuple(each) == names for each in value):
-            rows = [list(map(_packed, each.values())) for each in value]
+            rows = [list(map(_pack, each.values())) for each in value]
             return {"$columns": list(map(_name, names)), "$rows": rows}
-    return list(map(_packed, value))
+    return list(map(_pack, value))
 
 
 def _name(name: str) -> str:
     return f"${name}" if name.startswith("$") else name
 
 
-def _unpacked(value: Any) -> Any:
+def _unpack(value: Any) -> Any:
     if isinstance(value, list):
-        return list(map(_unpacked, value))
+        return list(map(_unpack, value))
     if not isinstance(value, dict):
         return value
     if "$columns" in value:
@@ -115,39 +115,41 @@ def _unpacked(value: Any) -> Any:
 
 def _object(names: Iterable[str], values: Iterable[Any]) -> dict[str, Any]:
     return {
-        name.removeprefix("$"): _unpacked(value)  # the first of several
+        name.removeprefix("$"): _unpack(value)  # only the first $, which marks names that begin with one
         for name, value in zip(names, values, strict=True)
     }
 
 
-def _bounded(report: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
-    """The report with large tables cut, and how many rows each of those lacks."""
+def _cut(report: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return the report without the rows that a page has no room for, and the number of these for each table."""
     shown, left_out = dict(report), {}
     for table, most in TABLES.items():
         rows = report[table]
-        fit = _fitting(rows, most)
+        fit = _count_fitting(rows, most)
         if fit < len(rows):
-            shown[table] = _foremost(table, rows, fit)
+            shown[table] = _keep_foremost(table, rows, fit)
             left_out[table] = len(rows) - fit
     return shown, left_out
 
 
-def _fitting(rows: list[dict[str, Any]], most: int) -> int:
-    """How many rows are within both bounds, by their mean size."""
-    if len(rows) <= 1_000:  # a name is 255 bytes at most
+def _count_fitting(rows: list[dict[str, Any]], most: int) -> int:
+    """Return how many rows are within both bounds, by the mean size of a sample."""
+    if len(rows) <= 1_000:  # they always fit: a name has 255 bytes at most
         return len(rows)
-    some = rows[:: max(1, len(rows) // 5_000)]
-    mean = sum([len(json.dumps(list(row.values()))) for row in some]) / len(some)
+    sample = rows[:: max(1, len(rows) // 5_000)]
+    mean = sum([len(json.dumps(list(row.values()))) for row in sample]) / len(sample)
     return min(len(rows), ROWS, int(most / mean))
 
 
-def _foremost(table: str, rows: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
-    """Return those that matter most, in their order: the gravest findings; else half those with the most messages, and
-    those that nothing came to.
+def _keep_foremost(table: str, rows: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+    """Return the rows that matter most, in their order.
+
+    These are the most severe findings. Of other tables, one half are the rows with the most messages, and the other half
+    rows without any, which owners look for.
     """
     if table == "findings":
-        gravest = sorted(range(len(rows)), key=lambda at: -SEVERITIES.index(rows[at]["severity"]))
-        return [rows[at] for at in sorted(gravest[:count])]
+        most_severe = sorted(range(len(rows)), key=lambda at: -SEVERITIES.index(rows[at]["severity"]))
+        return [rows[at] for at in sorted(most_severe[:count])]
     by_messages = sorted(range(len(rows)), key=lambda at: -(rows[at].get("messages") or rows[at].get("through") or 0))
     idle = [at for at in by_messages if not (rows[at].get("messages") or rows[at].get("through"))]
     busy = len(rows) - len(idle)

@@ -1,4 +1,4 @@
-"""Parts of the JSON of `bindings.report.forms.as_json`: what the broker did, and what would be in another topology."""
+"""Two sections of the JSON of a report: what the broker did, and what another topology would do."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from bindings.counts.changes import summary
 from bindings.counts.sketch import Frequent
 from bindings.counts.verification import Verification
 from bindings.counts.witness import Witness
-from bindings.report.forms.json_values import parts_json, share_json, time_json
-from bindings.report.gates import misrouted
+from bindings.report.forms.json_values import encode_binding, encode_share, encode_time
+from bindings.report.gates import count_misrouted
 from bindings.report.model import Compared
-from bindings.report.words import differs, rerouted
+from bindings.report.words import describe_change, describe_difference
 from exchange.field_json import message_to_json
 
-__all__ = ["comparison_json", "verification_json"]
+__all__ = ["encode_comparison", "encode_verification"]
 
 
-def verification_json(found: Verification) -> dict[str, Any]:
-    """What the broker did, against the prediction."""
-    differences = sorted(found.differences.items(), key=lambda row: (-row[1].messages, row[0]))
+def encode_verification(verification: Verification) -> dict[str, Any]:
+    """Return what the broker did, compared with the prediction."""
+    differences = sorted(verification.differences.items(), key=lambda row: (-row[1].messages, row[0]))
     return {
-        "compared": found.compared,
-        "agreed": found.agreed,
-        "possible": found.possible,
-        "undecided": found.undecided,
-        "unknown": found.unknown,
-        "different": found.different,
-        "misrouted": misrouted(found),
-        "sorts": found.sorts,
-        "more": found.more,
+        "compared": verification.compared,
+        "agreed": verification.agreed,
+        "possible": verification.possible,
+        "undecided": verification.undecided,
+        "unknown": verification.unknown,
+        "different": verification.different,
+        "misrouted": count_misrouted(verification),
+        "sorts": verification.sorts,
+        "more": verification.more,
         "differences": [
             {
                 **difference._asdict(),
                 "refused": difference.refused or None,
                 "only_unknown": difference.only_unknown,
-                "says": differs(difference),
+                "says": describe_difference(difference),
                 "messages": evidence.messages,
-                "first": time_json(evidence.span.first),
-                "last": time_json(evidence.span.last),
+                "first": encode_time(evidence.span.first),
+                "last": encode_time(evidence.span.last),
                 "witnesses": [_witness(witness) for witness in evidence.witnesses],
             }
             for difference, evidence in differences
         ],
-        "strangers": _frequent(found.strangers, "queue"),
+        "strangers": _frequent(verification.strangers, "queue"),
     }
 
 
@@ -56,13 +56,13 @@ def _witness(witness: Witness) -> dict[str, Any]:
     }
 
 
-def comparison_json(compared: Compared) -> dict[str, Any]:
-    """What becomes of the messages in the other topology."""
-    found = compared.changes
+def encode_comparison(compared: Compared) -> dict[str, Any]:
+    """Return what becomes of the messages in the other topology."""
+    changes = compared.changes
     return {
         "topology": {"source": compared.topology, "fingerprint": compared.fingerprint},
-        "says": summary(found.totals),
-        "totals": found.totals._asdict(),
+        "says": summary(changes.totals),
+        "totals": changes.totals._asdict(),
         "rerouted": [
             {
                 **row.change._asdict(),
@@ -70,10 +70,10 @@ def comparison_json(compared: Compared) -> dict[str, Any]:
                 "refused_after": row.change.refused_after or None,
                 "becomes_unroutable": row.change.becomes_unroutable,
                 "no_longer_unroutable": row.change.no_longer_unroutable,
-                "says": rerouted(row.change),
+                "says": describe_change(row.change),
                 "messages": row.messages,
-                "first": time_json(row.first),
-                "last": time_json(row.last),
+                "first": encode_time(row.first),
+                "last": encode_time(row.last),
                 "distinct_keys": row.distinct_keys,
                 "shapes": [
                     {"shape": item.text, "messages": item.count, "example": item.example} for item in row.shapes.items
@@ -81,19 +81,19 @@ def comparison_json(compared: Compared) -> dict[str, Any]:
                 "shapes_error": row.shapes.error,
                 "witnesses": [_witness(witness) for witness in row.witnesses],
             }
-            for row in found.rerouted
+            for row in changes.rerouted
         ],
-        "queues": [row._asdict() for row in found.queues],
+        "queues": [row._asdict() for row in changes.queues],
         "bindings": [
             {
                 "number": row.number,
-                **parts_json(row.binding),
+                **encode_binding(row.binding),
                 "change": "added" if row.added else "removed",
                 "messages": row.messages,
                 "possible": row.possible,
                 "elsewhere": row.elsewhere,
             }
-            for row in found.bindings
+            for row in changes.bindings
         ],
         "partitions": [
             {
@@ -103,16 +103,16 @@ def comparison_json(compared: Compared) -> dict[str, Any]:
                 "messages": row.messages,
                 "moved": row.moved,
                 "undecided": row.undecided,
-                "share": share_json(row.share),
+                "share": encode_share(row.share),
                 "flows": [
                     {"before": before, "after": after, "messages": count}
                     for (before, after), count in row.flows.items()
                 ],
             }
-            for row in found.partitions
+            for row in changes.partitions
         ],
     }
 
 
-def _frequent(found: Frequent, what: str) -> dict[str, Any]:
-    return {f"{what}s": [{what: item.text, "messages": item.count} for item in found.items], "error": found.error}
+def _frequent(frequent: Frequent, what: str) -> dict[str, Any]:
+    return {f"{what}s": [{what: item.text, "messages": item.count} for item in frequent.items], "error": frequent.error}

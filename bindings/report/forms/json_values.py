@@ -1,21 +1,21 @@
-"""What the parts of a report's JSON share: times in ISO 8601, shares with few digits, bindings with their parts."""
+"""Values in the JSON of a report: times in ISO 8601, rounded shares, what names a binding."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from bindings.report.figures import moment
+from bindings.report.figures import format_time
 from exchange.entities.entities import Binding
 from exchange.field_json import encode_table
 
-__all__ = ["parts_json", "share_json", "time_json"]
+__all__ = ["encode_binding", "encode_share", "encode_time"]
 
 DIGITS: Final = 6
-"""Of a share, behind the point."""
+"""Number of decimals of a share."""
 
 
-def parts_json(binding: Binding) -> dict[str, Any]:
-    """What names a binding."""
+def encode_binding(binding: Binding) -> dict[str, Any]:
+    """Return what names a binding."""
     return {
         "source": binding.source,
         "destination_type": binding.destination.kind,
@@ -25,11 +25,11 @@ def parts_json(binding: Binding) -> dict[str, Any]:
     }
 
 
-def time_json(time: int | None) -> str | None:
-    """Microseconds since 1970 in ISO 8601."""
-    return None if time is None else moment(time)
+def encode_time(time: int | None) -> str | None:
+    """Return microseconds since 1970 in ISO 8601, in UTC."""
+    return None if time is None else format_time(time)
 
 
-def share_json(share: float | None) -> float | None:
-    """A part of 1, rounded."""
+def encode_share(share: float | None) -> float | None:
+    """Return a part of 1, rounded."""
     return None if share is None else round(share, DIGITS)

@@ -12,24 +12,26 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from bindings.report.figures import moment, share
+from bindings.report.figures import format_share, format_time
 from bindings.report.forms.reporter import BytesReporter
 from bindings.report.gates import Gate
 from bindings.report.model import BindingRow, Report
-from bindings.report.words import conditions, exchange
+from bindings.report.words import describe_condition, name_exchange
 from exchange.display import count_noun, escape_line
 
 __all__ = ["REPORTER", "to_junit"]
 
 GATES: Final = "gates"
 COVERAGE: Final = "fail_under"
-"""The gate that dead bindings count for."""
+"""Name of the gate that dead bindings count for."""
 
 
 class _Case(NamedTuple):
+    """A case of a suite; it passed if it neither failed nor was skipped."""
+
     name: str
     failure: tuple[str, str] | None = None
-    """Its type, and what it says."""
+    """Type and message of the failure."""
     skipped: str | None = None
 
 
@@ -40,21 +42,21 @@ def to_junit(report: Report) -> bytes:
     for row in report.bindings:
         source = row.use.binding.source
         failed = not uncovered.isdisjoint({("", ""), ("exchange", source)})
-        by_exchange.setdefault(source, []).append(_of_binding(row, failed=failed))
+        by_exchange.setdefault(source, []).append(_binding_case(row, failed=failed))
     root = Element("testsuites")
-    made = moment(report.made).partition(".")[0].removesuffix("Z")
-    suites = [(f"exchange {exchange(name)}", cases) for name, cases in sorted(by_exchange.items())]
-    for number, (name, cases) in enumerate([*suites, (GATES, list(map(_of_gate, report.gates)))]):
-        _suite(root, name, number, cases, made)
+    made = format_time(report.made).partition(".")[0].removesuffix("Z")
+    suites = [(f"exchange {name_exchange(name)}", cases) for name, cases in sorted(by_exchange.items())]
+    for number, (name, cases) in enumerate([*suites, (GATES, list(map(_gate_case, report.gates)))]):
+        _add_suite(root, name, number, cases, made)
     indent(root, " ")
     document: bytes = tostring(root, "UTF-8", xml_declaration=True)
     return document + b"\n"
 
 
-def _of_binding(row: BindingRow, *, failed: bool) -> _Case:
-    """Return the case of a binding; ``failed`` is whether a gate of coverage that counts it did."""
+def _binding_case(row: BindingRow, *, failed: bool) -> _Case:
+    """Return the case of a binding; ``failed`` is whether a gate failed that counts it."""
     binding, use = row.use.binding, row.use
-    name = f"{conditions(binding)} -> {binding.destination}"
+    name = f"{describe_condition(binding)} -> {binding.destination}"
     if row.ignored is not None:
         entry = row.ignored.entry
         return _Case(name, skipped=f"ignored until {entry.until}: {entry.reason}")
@@ -62,19 +64,19 @@ def _of_binding(row: BindingRow, *, failed: bool) -> _Case:
         return _Case(name, skipped="cannot be hit: source or destination is missing, or the source's type is unknown")
     if row.state != "dead":
         return _Case(name)
-    told = f"nothing matched it in {count_noun(use.exposure, 'message')} through {exchange(binding.source)}"
+    message = f"nothing matched it in {count_noun(use.exposure, 'message')} through {name_exchange(binding.source)}"
     if use.bound is not None and use.exposure:
-        told += f"; with 95 % confidence at most {share(use.bound)} do"
-    return _Case(name, ("dead", told)) if failed else _Case(name, skipped=f"dead: {told}")
+        message += f"; with 95 % confidence at most {format_share(use.bound)} do"
+    return _Case(name, ("dead", message)) if failed else _Case(name, skipped=f"dead: {message}")
 
 
-def _of_gate(gate: Gate) -> _Case:
+def _gate_case(gate: Gate) -> _Case:
     name = f"{gate.name} {gate.scope}".rstrip()
     return _Case(name) if gate.passed else _Case(name, (gate.name, gate.message))
 
 
-def _suite(root: Element, name: str, number: int, cases: Iterable[_Case], made: str) -> None:
-    listed = list(_apart(cases))
+def _add_suite(root: Element, name: str, number: int, cases: Iterable[_Case], made: str) -> None:
+    listed = list(_with_distinct_names(cases))
     suite = SubElement(root, "testsuite", {
         "name": escape_line(name),
         "package": "hashstar.audit",
@@ -93,16 +95,16 @@ def _suite(root: Element, name: str, number: int, cases: Iterable[_Case], made: 
             suite, "testcase", {"name": escape_line(case.name), "classname": escape_line(name), "time": "0"}
         )
         if case.failure is not None:
-            kind, told = map(escape_line, case.failure)
-            SubElement(element, "failure", {"message": told, "type": kind}).text = told
+            kind, message = map(escape_line, case.failure)
+            SubElement(element, "failure", {"message": message, "type": kind}).text = message
         elif case.skipped is not None:
             SubElement(element, "skipped", {"message": escape_line(case.skipped)})
     SubElement(suite, "system-out")
     SubElement(suite, "system-err")
 
 
-def _apart(cases: Iterable[_Case]) -> Iterator[_Case]:
-    """The same with names that differ, as readers tell cases by them."""
+def _with_distinct_names(cases: Iterable[_Case]) -> Iterator[_Case]:
+    """Yield the cases with names that differ: readers of JUnit's XML identify a case by its name."""
     seen: dict[str, int] = {}
     for case in cases:
         name = escape_line(case.name)

@@ -1,20 +1,31 @@
-"""A report as a comment to a change of code, in GitHub's Markdown: short, and what is long folded away."""
+"""A report as a comment on a pull request, in GitHub's Markdown: short, with long lists folded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from bindings.report.figures import percent, share
+from bindings.report.figures import format_share, to_percent
 from bindings.report.forms.reporter import BytesReporter
 from bindings.report.model import STATES, Report
-from bindings.report.words import about, conditions, destination, exchange, records, source, verdict, window
+from bindings.report.words import (
+    describe_condition,
+    describe_records,
+    describe_topology,
+    describe_traffic,
+    describe_window,
+    name_destination,
+    name_exchange,
+    summarize,
+)
 from exchange.display import clip_line, count_noun
 
 __all__ = ["REPORTER", "to_markdown"]
 
 LISTED: Final = 20
+"""Maximum number of rows of a list."""
 LONGEST: Final = 120
+"""Maximum number of characters of a name or key; a sentence may have four times as many."""
 
 
 def to_markdown(report: Report) -> Iterator[str]:
@@ -52,13 +63,13 @@ def to_markdown(report: Report) -> Iterator[str]:
     yield from _findings(report)
     audited = report.audited
     yield from _folded("What was audited", [
-        f"- topology: {_plain(about(audited))}",
-        f"- traffic: {_plain(source(audited))}",
-        f"- window: {window(audited)}",
-        f"- records: {_plain(records(audited.records))}",
+        f"- topology: {_plain(describe_topology(audited))}",
+        f"- traffic: {_plain(describe_traffic(audited))}",
+        f"- window: {describe_window(audited)}",
+        f"- records: {_plain(describe_records(audited.records))}",
         *[f"- {_plain(caveat)}" for caveat in report.caveats],
     ])  # fmt: skip
-    yield _plain(verdict(report))
+    yield _plain(summarize(report))
 
 
 def _dead(report: Report) -> Iterator[str]:
@@ -69,11 +80,11 @@ def _dead(report: Report) -> Iterator[str]:
             ("exchange", "binding", "destination", "matched", "at most (95 %)"),
             [
                 (
-                    _code(exchange(row.use.binding.source)),
-                    _code(conditions(row.use.binding)),
-                    _code(destination(row.use.binding.destination)),
+                    _code(name_exchange(row.use.binding.source)),
+                    _code(describe_condition(row.use.binding)),
+                    _code(name_destination(row.use.binding.destination)),
                     f"0 of {row.use.exposure:,}",
-                    share(row.use.bound) if row.use.bound is not None and row.use.exposure else "no chance",
+                    format_share(row.use.bound) if row.use.bound is not None and row.use.exposure else "no chance",
                 )
                 for row in rows[:LISTED]
             ],
@@ -90,12 +101,12 @@ def _unroutable(report: Report) -> Iterator[str]:
             ("published to", "keys like", "messages", "nearest"),
             [
                 (
-                    _code(exchange(row.exchange)),
+                    _code(name_exchange(row.exchange)),
                     _code(shape.example or '""'),
                     f"{shape.messages:,}{'+' if row.error else ''}",
                     "" if (near := shape.nearest) is None
-                    else f"{_code(conditions(near.binding)) + ' ' if near.binding is not None else ''}"
-                    f"to {_code(destination(near.destination))}: {_plain(near.reason)}",
+                    else f"{_code(describe_condition(near.binding)) + ' ' if near.binding is not None else ''}"
+                    f"to {_code(name_destination(near.destination))}: {_plain(near.reason)}",
                 )
                 for row, shape in shapes[:LISTED]
             ],
@@ -112,7 +123,7 @@ def _exchanges(report: Report) -> Iterator[str]:
             ("exchange", "bindings hit", "coverage", "published", "routed"),
             [
                 (
-                    _code(exchange(row.use.exchange)),
+                    _code(name_exchange(row.use.exchange)),
                     f"{row.hit:,} of {row.eligible:,}",
                     _percent(row.hit, row.eligible, digits),
                     f"{row.use.published:,}",
@@ -157,24 +168,24 @@ def _more(count: int) -> list[str]:
 
 
 def _percent(part: int, whole: int, digits: int) -> str:
-    return f"{percent(part, whole, digits)} %" if whole else "none"
+    return f"{to_percent(part, whole, digits)} %" if whole else "none"
 
 
 def _code(text: str) -> str:
-    """Any text as it stands, in a table's cell."""
-    told = clip_line(text, LONGEST).replace("|", "\\|")
-    fence = "`" * (max([len(run) for run in told.replace("`", " `").split() if set(run) == {"`"}], default=0) + 1)
-    while fence in told:
+    """Return any text as code in a table's cell, whatever backquotes and bars it has."""
+    code = clip_line(text, LONGEST).replace("|", "\\|")
+    fence = "`" * (max([len(run) for run in code.replace("`", " `").split() if set(run) == {"`"}], default=0) + 1)
+    while fence in code:
         fence += "`"
-    space = " " if told[:1] in ("`", " ", "") or told[-1:] in ("`", " ") else ""
-    return f"{fence}{space}{told}{space}{fence}"
+    space = " " if code[:1] in ("`", " ", "") or code[-1:] in ("`", " ") else ""
+    return f"{fence}{space}{code}{space}{fence}"
 
 
 def _plain(text: str) -> str:
-    """A sentence with the names in it, none of which is markup."""
-    told = clip_line(text, 4 * LONGEST).replace("&", "&amp;").replace("<", "&lt;")
-    told = "".join([f"\\{c}" if c in "\\`*_[]|#~" else c for c in told])
-    return told.replace("@", "@&#8203;")  # which mentions nobody in a comment
+    """Return a sentence in which no name is read as markup, or mentions a user."""
+    plain = clip_line(text, 4 * LONGEST).replace("&", "&amp;").replace("<", "&lt;")
+    plain = "".join([f"\\{c}" if c in "\\`*_[]|#~" else c for c in plain])
+    return plain.replace("@", "@&#8203;")
 
 
 REPORTER: Final = BytesReporter(lambda report: "\n".join(to_markdown(report)).encode("utf-8", "backslashreplace"))

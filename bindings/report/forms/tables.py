@@ -91,10 +91,10 @@ def _unroutable(report: Report) -> Rows:
     for row in report.unroutable:
         for shape in row.shapes:
             near = shape.nearest
-            told: tuple[Any, ...] = (None,) * 5
+            nearest: tuple[Any, ...] = (None,) * 5
             if near is not None:
-                told = near.number, *near.destination, near.reason, near.distance
-            yield row.exchange, row.refused or None, shape.shape, shape.messages, row.error, shape.example, *told
+                nearest = near.number, *near.destination, near.reason, near.distance
+            yield row.exchange, row.refused or None, shape.shape, shape.messages, row.error, shape.example, *nearest
 
 
 def _timeline(report: Report) -> Rows:
@@ -253,34 +253,34 @@ TABLES: Final[Mapping[str, tuple[Mapping[str, pa.DataType], Callable[[Report], R
         _differences,
     ),
 }  # fmt: skip
-"""Name -> its columns, and what is in it."""
+"""Name of a table -> its columns, and the function that yields its rows."""
 
 
 def to_tables(report: Report) -> dict[str, pa.Table]:
     """Return all tables by name; a table about which the report has nothing has no rows."""
-    return {name: _table(columns, rows(report)) for name, (columns, rows) in TABLES.items()}
+    return {name: _make_table(columns, rows(report)) for name, (columns, rows) in TABLES.items()}
 
 
 def write_tables(report: Report, folder: Path) -> list[Path]:
-    """Write them into a folder, NAME.parquet each, in the place of what was there. Raises InputError if it cannot."""
-    written = []
+    """Write all tables to a folder, NAME.parquet each, and return the paths. Raises InputError if that fails."""
+    paths = []
     try:
         make_folders(folder)
         for name, table in to_tables(report).items():
             path = folder / f"{name}.parquet"
             with replacing(path) as file:
                 pq.write_table(table, file)
-            written.append(path)
+            paths.append(path)
     except OSError as error:
         raise InputError(f"{folder}: cannot be written: {error.strerror or error}") from None
-    return written
+    return paths
 
 
-def _table(columns: Mapping[str, pa.DataType], rows: Rows) -> pa.Table:
-    found = list(rows)
+def _make_table(columns: Mapping[str, pa.DataType], rows: Rows) -> pa.Table:
+    listed = list(rows)
     arrays = []
-    for place, kind in enumerate(columns.values()):
-        values = [row[place] for row in found]
+    for position, kind in enumerate(columns.values()):
+        values = [row[position] for row in listed]
         if kind == TEXT:
             values = [None if value is None else escape(value) for value in values]
         arrays.append(pa.array(values, kind))

@@ -1,7 +1,7 @@
-"""A report for people at a terminal: the two totals first, then what is wrong, with what to look at; the verdict last.
+"""A report for people at a terminal: the two totals first, then what is wrong, the verdict last.
 
-Lists are bounded and name how many more there are and how to see them. Names and keys are never read as markup and
-never break a line.
+Lists are bounded, with the number of rows that are left out and the option that shows them. Names and keys are never
+read as markup and never break a line.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from rich.text import Text
 
 from bindings.counts.changes import summary
 from bindings.counts.sketch import ERROR
-from bindings.report.figures import minute, percent, share
+from bindings.report.figures import format_minute, format_share, to_percent
 from bindings.report.forms.cells import (
     LONGEST,
-    bar,
-    binding_line,
-    columns,
-    coverage_cell,
-    finding_cell,
-    heading,
-    hot_key,
-    indented,
-    key_text,
-    named,
-    pairs,
-    shape_cell,
-    steps,
+    draw_bar,
+    draw_steps,
+    indent,
+    make_heading,
+    make_pairs,
+    make_table,
+    show_binding,
+    show_coverage,
+    show_finding,
+    show_hot_key,
+    show_key,
+    show_name,
+    show_shape,
 )
 from bindings.report.forms.reporter import write_file
 from bindings.report.model import (
@@ -46,28 +46,32 @@ from bindings.report.model import (
     UnroutableRow,
 )
 from bindings.report.words import (
-    about,
-    differs,
-    exchange,
-    passed,
-    records,
-    rerouted,
-    source,
-    verdict,
-    window,
+    describe_change,
+    describe_difference,
+    describe_gates,
+    describe_records,
+    describe_topology,
+    describe_traffic,
+    describe_window,
+    name_exchange,
+    summarize,
 )
-from exchange.display import clip_line, count_noun
+from exchange.display import clip_line, count_noun, list_some
 
 __all__ = ["LISTED", "REPORTER", "to_text"]
 
 LISTED: Final = 10
-"""Rows of a list that are shown without ``--all``."""
+"""Maximum number of rows of a list, without ``--all``."""
 ALL: Final = "--all shows them"
+"""What a line about rows that are left out ends with."""
 
 WIDE: Final = 100
+"""Minimum width of a terminal, in characters, at which tables have all columns."""
 WIDEST: Final = 140
+"""Maximum width of a report, in characters, however wide the terminal is."""
 
-GRAVITY: Final = {"error": 0, "warning": 1, "note": 2}
+SEVERITIES: Final = ("error", "warning", "note")
+"""The order in which findings are listed."""
 
 
 def to_text(report: Report, *, width: int = 100, colour: bool = False, listed: int = LISTED) -> str:
@@ -79,12 +83,12 @@ def to_text(report: Report, *, width: int = 100, colour: bool = False, listed: i
     )  # fmt: skip
     for part in _Writer(report, listed, wide=width >= WIDE).parts():
         console.print(part)
-    console.print(Text(verdict(report), style="bold green" if report.passed else "bold red"), soft_wrap=True)
+    console.print(Text(summarize(report), style="bold green" if report.passed else "bold red"), soft_wrap=True)
     return "".join([f"{line.rstrip()}\n" for line in out.getvalue().splitlines()])
 
 
 class _Writer:
-    """The sections of one report."""
+    """The sections of one report, as rich renders them."""
 
     def __init__(self, report: Report, listed: int, *, wide: bool) -> None:
         self._report: Final = report
@@ -93,7 +97,7 @@ class _Writer:
         self._digits: Final = report.precision
 
     def parts(self) -> Iterator[RenderableType]:
-        """All of them, those without anything to tell left out."""
+        """Yield all sections that have something to show."""
         yield from self._head()
         yield from self._totals()
         yield from self._exchanges()
@@ -115,18 +119,18 @@ class _Writer:
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim", no_wrap=True)
         grid.add_column(overflow="fold")
-        grid.add_row("topology", Text(about(report.audited), style="bold"))
-        grid.add_row("traffic", Text(source(report.audited)))
-        grid.add_row("window", Text(window(report.audited)))
-        grid.add_row("records", Text(records(report.audited.records)))
+        grid.add_row("topology", Text(describe_topology(report.audited), style="bold"))
+        grid.add_row("traffic", Text(describe_traffic(report.audited)))
+        grid.add_row("window", Text(describe_window(report.audited)))
+        grid.add_row("records", Text(describe_records(report.audited.records)))
         yield grid
-        found = report.audited.records
-        for reason, count in sorted(found.unread.bad.items(), key=lambda item: (-item[1], item[0]))[: self._listed]:
-            yield indented(Text(f"bad: {count:,}: {clip_line(reason, LONGEST)}"), 2)
-            for bad in found.unread.samples.get(reason, ())[:1]:
+        unread = report.audited.records.unread
+        for reason, count in sorted(unread.bad.items(), key=lambda item: (-item[1], item[0]))[: self._listed]:
+            yield indent(Text(f"bad: {count:,}: {clip_line(reason, LONGEST)}"), 2)
+            for bad in unread.samples.get(reason, ())[:1]:
                 sample = clip_line(bad.sample.decode("utf-8", "replace"), LONGEST)
-                yield indented(Text(f"{clip_line(bad.source, LONGEST)} at {bad.offset}: {sample}", style="dim"), 4)
-        yield from self._more(len(found.unread.bad))
+                yield indent(Text(f"{clip_line(bad.source, LONGEST)} at {bad.offset}: {sample}", style="dim"), 4)
+        yield from self._more(len(unread.bad))
         for caveat in report.caveats:
             grid = Table.grid(padding=(0, 1))
             grid.add_row(Text("!", style="yellow"), Text(caveat))
@@ -144,12 +148,12 @@ class _Writer:
         grid.add_column(overflow="fold")
         hit = f"{totals.hit:,} of {totals.eligible:,} hit{bindings}"
         routed = f"{totals.routed:,} of {totals.messages:,} routed{messages}"
-        for what, part, whole, told in (
+        for what, part, whole, text in (
             ("binding coverage", totals.hit, totals.eligible, hit),
             ("message coverage", totals.routed, totals.messages, routed),
         ):
-            cover = f"{percent(part, whole, self._digits)} %" if whole else "none"
-            grid.add_row(Text(what, style="bold"), bar(part, whole), Text(cover, style="bold"), Text(told))
+            cover = f"{to_percent(part, whole, self._digits)} %" if whole else "none"
+            grid.add_row(Text(what, style="bold"), draw_bar(part, whole), Text(cover, style="bold"), Text(text))
         yield Text()
         yield grid
         avoided = f", {totals.duplicates_avoided:,} duplicates avoided" if totals.duplicates_avoided else ""
@@ -162,26 +166,28 @@ class _Writer:
         rows.sort(key=lambda row: (-row.use.messages, -row.use.published, row.use.exchange))
         if not rows:
             return
-        yield heading("Exchanges", f"{len(rows):,} with bindings or messages")
-        table = columns("exchange", "type", ">bindings hit", ">coverage", ">published", ">through", ">routed", ">keys")
+        yield make_heading("Exchanges", f"{len(rows):,} with bindings or messages")
+        table = make_table(
+            "exchange", "type", ">bindings hit", ">coverage", ">published", ">through", ">routed", ">keys"
+        )
         for row in rows[: self._listed]:
-            self._exchange(table, row)
+            self._add_exchange(table, row)
         yield table
         yield from self._more(len(rows))
-        yield indented(
+        yield indent(
             Text(f"~: different keys, approximately; the standard error is {100 * ERROR:.1f} %", style="dim"), 2
         )
 
-    def _exchange(self, table: Table, row: ExchangeRow) -> None:
+    def _add_exchange(self, table: Table, row: ExchangeRow) -> None:
         use = row.use
         table.add_row(
-            named(exchange(use.exchange)),
+            show_name(name_exchange(use.exchange)),
             Text(row.type or "missing", style="" if row.type else "red"),
             f"{row.hit:,} of {row.eligible:,}" if row.eligible else "",
-            coverage_cell(row.hit, row.eligible, self._digits),
+            show_coverage(row.hit, row.eligible, self._digits),
             f"{use.published:,}",
             f"{use.messages:,}",
-            coverage_cell(row.routed, use.published, self._digits),
+            show_coverage(row.routed, use.published, self._digits),
             f"~{use.distinct_keys:,}" if use.distinct_keys else "",
         )
 
@@ -190,14 +196,14 @@ class _Writer:
         rows.sort(key=lambda row: (-row.use.exposure, row.use.number))
         if not rows:
             return
-        yield heading(
+        yield make_heading(
             "Dead bindings", f"{len(rows):,}; at most the given share of messages matches, with 95 % confidence"
         )
-        table = columns(">matched", ">at most", "binding")
+        table = make_table(">matched", ">at most", "binding")
         for row in rows[: self._listed]:
             use = row.use
-            chance = share(use.bound) if use.bound is not None and use.exposure else "no chance"
-            table.add_row(f"0 of {use.exposure:,}", chance, binding_line(row))
+            chance = format_share(use.bound) if use.bound is not None and use.exposure else "no chance"
+            table.add_row(f"0 of {use.exposure:,}", chance, show_binding(row))
         yield table
         yield from self._more(len(rows))
 
@@ -207,11 +213,11 @@ class _Writer:
         if not rows:
             return
         days = count_noun(self._report.stale_days, "day")
-        yield heading("Stale bindings", f"{len(rows):,} that nothing matched in the last {days} of the window")
-        table = columns(">messages", ">last seen", "binding")
+        yield make_heading("Stale bindings", f"{len(rows):,} that nothing matched in the last {days} of the window")
+        table = make_table(">messages", ">last seen", "binding")
         for row in rows[: self._listed]:
-            last = "" if row.use.last is None else minute(row.use.last)[:10]
-            table.add_row(f"{row.use.messages:,}", last, binding_line(row))
+            last = "" if row.use.last is None else format_minute(row.use.last)[:10]
+            table.add_row(f"{row.use.messages:,}", last, show_binding(row))
         yield table
         yield from self._more(len(rows))
 
@@ -221,42 +227,44 @@ class _Writer:
             return
         total = self._report.summary.totals.messages
         lost = sum([row.messages for row in rows])
-        part = f"{percent(lost, total, self._digits)} %" if total else ""
+        part = f"{to_percent(lost, total, self._digits)} %" if total else ""
         refused = sum([row.messages for row in rows if row.refused])
         among = f", {refused:,} of them refused" if refused else ""
-        yield heading(
+        yield make_heading(
             "Unroutable",
             f"{count_noun(lost, 'message')}, {part} of all{among}; * stands for words that no binding names",
         )
         for row in rows[: self._listed]:
-            yield from self._lost(row)
+            yield from self._unroutable_row(row)
         yield from self._more(len(rows))
 
-    def _lost(self, row: UnroutableRow) -> Iterator[RenderableType]:
-        when = "" if row.first is None or row.last is None else f", {minute(row.first)} to {minute(row.last)}"
-        told = Text(
-            f"published to {clip_line(exchange(row.exchange), LONGEST)}: {count_noun(row.messages, 'message')}{when}"
-        )
+    def _unroutable_row(self, row: UnroutableRow) -> Iterator[RenderableType]:
+        text = Text(f"published to {clip_line(name_exchange(row.exchange), LONGEST)}: ")
+        text.append(count_noun(row.messages, "message"))
+        if row.first is not None and row.last is not None:
+            text.append(f", {format_minute(row.first)} to {format_minute(row.last)}")
         if row.refused:
-            told.append(f"\nrefused: {clip_line(row.refused, 2 * LONGEST)}", style="red")
-        yield indented(told, 2)
-        grid = pairs()
+            text.append(f"\nrefused: {clip_line(row.refused, 2 * LONGEST)}", style="red")
+        yield indent(text, 2)
+        grid = make_pairs()
         for shape in row.shapes[: self._listed]:
-            grid.add_row(f"{shape.messages:,}{'+' if row.error else ''}", shape_cell(shape, wide=self._wide))
-        yield indented(grid, 4)
+            grid.add_row(f"{shape.messages:,}{'+' if row.error else ''}", show_shape(shape, wide=self._wide))
+        yield indent(grid, 4)
         yield from self._more(len(row.shapes), "shapes", 4)
         if row.error:
-            yield indented(Text(f"counts of shapes are approximate: up to {row.error:,} more each", style="dim"), 4)
+            yield indent(Text(f"counts of shapes are approximate: up to {row.error:,} more each", style="dim"), 4)
 
     def _alternates(self) -> Iterator[RenderableType]:
         rows = sorted(self._report.alternates, key=lambda row: (-row.messages, row.exchange))
         if not rows:
             return
-        yield heading("Alternate exchanges taken", "")
-        table = columns("exchange", "alternate", ">messages", "most often")
+        yield make_heading("Alternate exchanges taken", "")
+        table = make_table("exchange", "alternate", ">messages", "most often")
         for row in rows[: self._listed]:
-            often = key_text(row.shapes.items[0].text) if row.shapes.items else ""
-            table.add_row(named(exchange(row.exchange)), named(row.alternate), f"{row.messages:,}", Text(often))
+            often = show_key(row.shapes.items[0].text) if row.shapes.items else ""
+            table.add_row(
+                show_name(name_exchange(row.exchange)), show_name(row.alternate), f"{row.messages:,}", Text(often)
+            )
         yield table
         yield from self._more(len(rows))
 
@@ -266,30 +274,30 @@ class _Writer:
         if not rows:
             return
         none = f"; {len(rows) - len(got):,} got nothing" if len(got) < len(rows) else ""
-        yield heading("Queues", f"{len(got):,} of {len(rows):,} got messages{none}")
+        yield make_heading("Queues", f"{len(got):,} of {len(rows):,} got messages{none}")
         if got:
             wide = (">avoided", ">last") if self._wide else ()
-            table = columns("queue", ">messages", ">of all", ">keys", *wide, ">hottest", "key")
+            table = make_table("queue", ">messages", ">of all", ">keys", *wide, ">hottest", "key")
             for row in got[: self._listed]:
-                self._queue(table, row)
+                self._add_queue(table, row)
             yield table
             yield from self._more(len(got))
         silent = sorted([row.use.queue for row in rows[len(got) :]])
         if silent:
-            names = ", ".join([clip_line(name, LONGEST // 2) for name in silent[: self._listed]])
-            more = f" and {len(silent) - self._listed:,} more ({ALL})" if len(silent) > self._listed else ""
-            yield indented(Text(f"got nothing: {names}{more}"), 2)
+            names = list_some([clip_line(name, LONGEST // 2) for name in silent], self._listed)
+            way = f" ({ALL})" if len(silent) > self._listed else ""
+            yield indent(Text(f"got nothing: {names}{way}"), 2)
 
-    def _queue(self, table: Table, row: QueueRow) -> None:
+    def _add_queue(self, table: Table, row: QueueRow) -> None:
         use = row.use
         possible = f" (+{use.possible:,}?)" if use.possible else ""
         often = _hottest(row) if row.hot and use.messages else ""
-        hot = Text(key_text(row.hot[0].text) if row.hot else "", overflow="fold")
+        hot = Text(show_key(row.hot[0].text) if row.hot else "", overflow="fold")
         avoided = f"{use.duplicates_avoided:,}" if use.duplicates_avoided else ""
-        wide = (avoided, "" if use.last is None else minute(use.last)[:10]) if self._wide else ()
-        part = share(row.share) if row.share else ""
+        wide = (avoided, "" if use.last is None else format_minute(use.last)[:10]) if self._wide else ()
+        part = format_share(row.share) if row.share else ""
         table.add_row(
-            named(use.queue), f"{use.messages:,}{possible}", part, f"~{use.distinct_keys:,}", *wide, often, hot
+            show_name(use.queue), f"{use.messages:,}{possible}", part, f"~{use.distinct_keys:,}", *wide, often, hot
         )
 
     def _partitions(self) -> Iterator[RenderableType]:
@@ -297,122 +305,126 @@ class _Writer:
         rows.sort(key=lambda row: -(row.skew.max_to_mean if row.skew is not None else 0))
         if not rows:
             return
-        yield heading("Partitions", "the fullest against the mean: 1 is even")
+        yield make_heading("Partitions", "the fullest against the mean: 1 is even")
         for row in rows[: self._listed]:
             yield from self._partitioned(row)
         yield from self._more(len(rows))
 
     def _partitioned(self, row: QueueRow) -> Iterator[RenderableType]:
         skew = row.skew
-        told = Text(f"{clip_line(row.use.queue, LONGEST)}: {row.partitioning}")
+        title = Text(f"{clip_line(row.use.queue, LONGEST)}: {row.partitioning}")
         if skew is None:
-            told.append("; no message has a partition that its key decides")
-            yield indented(told, 2)
+            title.append("; no message has a partition that its key decides")
+            yield indent(title, 2)
             return
-        yield indented(told, 2)
+        yield indent(title, 2)
         shape = Text(f"max/mean {skew.max_to_mean:.2f}", style="bold")
         shape.append(
-            f", top {share(skew.top_share)}, Gini {skew.gini:.2f}, CV {skew.variation:.2f}  ", style="not bold"
+            f", top {format_share(skew.top_share)}, Gini {skew.gini:.2f}, CV {skew.variation:.2f}  ", style="not bold"
         )
-        shape.append(steps([part.messages for part in row.partitions if part.partition is not None]))
+        shape.append(draw_steps([part.messages for part in row.partitions if part.partition is not None]))
         undecided = sum([part.messages for part in row.partitions if part.partition is None])
         if undecided:
             shape.append(
                 f"\n{count_noun(undecided, 'message')} whose key does not decide the partition", style="not bold"
             )
         if row.hot:
-            shape.append(f"\nhottest: {', '.join(map(hot_key, row.hot[:3]))}", style="not bold")
+            shape.append(f"\nhottest: {', '.join(map(show_hot_key, row.hot[:3]))}", style="not bold")
             shape.append(f" (up to {row.hot_error:,} more each)" if row.hot_error else "", style="not bold")
-        yield indented(shape, 4)
+        yield indent(shape, 4)
 
     def _verification(self) -> Iterator[RenderableType]:
-        found = self._report.verification
-        if found is None:
+        verification = self._report.verification
+        if verification is None:
             return
-        yield heading("What the broker did", f"{count_noun(found.compared, 'message')} compared with the prediction")
+        yield make_heading(
+            "What the broker did", f"{count_noun(verification.compared, 'message')} compared with the prediction"
+        )
         rest = {
-            "in queues that chance may have picked": found.possible,
-            "through exchanges of unknown type": found.undecided,
-            "whose routing the archive has not recorded": found.unknown,
+            "in queues that chance may have picked": verification.possible,
+            "through exchanges of unknown type": verification.undecided,
+            "whose routing the archive has not recorded": verification.unknown,
         }
-        told = "".join([f"; {count:,} {what}" for what, count in rest.items() if count])
-        agreed = Text(f"{found.agreed:,} went where they should, {found.different:,} elsewhere{told}")
-        yield indented(agreed, 2)
-        rows = sorted(found.differences.items(), key=lambda row: (row[0].only_unknown, -row[1].messages, row[0]))
-        grid = pairs()
+        others = "".join([f"; {count:,} {what}" for what, count in rest.items() if count])
+        agreed = Text(f"{verification.agreed:,} went where they should, {verification.different:,} elsewhere{others}")
+        yield indent(agreed, 2)
+        rows = sorted(verification.differences.items(), key=lambda row: (row[0].only_unknown, -row[1].messages, row[0]))
+        grid = make_pairs()
         for difference, evidence in rows[: self._listed]:
-            text = Text(clip_line(differs(difference), 3 * LONGEST))
+            text = Text(clip_line(describe_difference(difference), 3 * LONGEST))
             for witness in evidence.witnesses[:1]:
                 key = clip_line(witness.message.routing_key, LONGEST)
-                place = f"{clip_line(witness.source, LONGEST)} at {witness.offset}" if witness.source else ""
-                text.append(f"\nas '{key}' {place}", style="dim")
+                position = f"{clip_line(witness.source, LONGEST)} at {witness.offset}" if witness.source else ""
+                text.append(f"\nas '{key}' {position}", style="dim")
             grid.add_row(f"{evidence.messages:,}", text)
-        yield indented(grid, 2)
-        yield from self._more(found.sorts, "sorts of difference", held=len(rows))
-        strangers = found.strangers.items[: self._listed // 2]
+        yield indent(grid, 2)
+        yield from self._more(verification.sorts, "sorts of difference", held=len(rows))
+        strangers = verification.strangers.items[: self._listed // 2]
         if strangers:
             listed = ", ".join([f"{clip_line(item.text, LONGEST)} {item.count:,}" for item in strangers])
-            yield indented(Text(f"queues that the topology does not have: {listed}", style="dim"), 2)
+            yield indent(Text(f"queues that the topology does not have: {listed}", style="dim"), 2)
 
     def _comparison(self) -> Iterator[RenderableType]:
         compared = self._report.comparison
         if compared is None:
             return
-        found = compared.changes
-        yield heading(f"With {clip_line(compared.topology, LONGEST)} instead", summary(found.totals))
-        grid = pairs()
-        for row in found.rerouted[: self._listed]:
-            text = Text(clip_line(rerouted(row.change), 3 * LONGEST))
+        changes = compared.changes
+        yield make_heading(f"With {clip_line(compared.topology, LONGEST)} instead", summary(changes.totals))
+        grid = make_pairs()
+        for row in changes.rerouted[: self._listed]:
+            text = Text(clip_line(describe_change(row.change), 3 * LONGEST))
             if row.shapes.items:
                 text.append(f"\nas '{clip_line(row.shapes.items[0].example, LONGEST)}'", style="dim")
             grid.add_row(f"{row.messages:,}", text)
-        yield indented(grid, 2)
-        yield from self._more(len(found.rerouted))
-        grid = pairs()
-        for moves in [each for each in found.partitions if each.moved][: self._listed]:
-            part = f", {share(moves.share)} of those whose key decides it" if moves.share else ""
+        yield indent(grid, 2)
+        yield from self._more(len(changes.rerouted))
+        grid = make_pairs()
+        for moves in [each for each in changes.partitions if each.moved][: self._listed]:
+            part = f", {format_share(moves.share)} of those whose key decides it" if moves.share else ""
             grid.add_row(
                 f"{moves.moved:,}", Text(f"move to another partition of {clip_line(moves.queue, LONGEST)}{part}")
             )
-        yield indented(grid, 2)
+        yield indent(grid, 2)
 
     def _findings(self) -> Iterator[RenderableType]:
-        rows = sorted(self._report.findings, key=lambda row: (GRAVITY[row.finding.rule.severity], row.evidence == ""))
+        rows = sorted(
+            self._report.findings, key=lambda row: (SEVERITIES.index(row.finding.rule.severity), row.evidence == "")
+        )
         if not rows:
             return
-        yield heading("Findings of hashstar check, with the evidence of the traffic", "")
+        yield make_heading("Findings of hashstar check, with the evidence of the traffic", "")
         grid = Table.grid(padding=(0, 2))
         grid.add_column(no_wrap=True)
         grid.add_column(overflow="fold")
         for row in rows[: self._listed]:
-            grid.add_row(Text(row.finding.code, style="bold"), finding_cell(row))
-        yield indented(grid, 2)
+            grid.add_row(Text(row.finding.code, style="bold"), show_finding(row))
+        yield indent(grid, 2)
         yield from self._more(len(rows))
 
     def _ignored(self) -> Iterator[RenderableType]:
         rows = self._report.ignored
         if not rows:
             return
-        yield heading("Ignored bindings", "")
-        grid = pairs()
+        yield make_heading("Ignored bindings", "")
+        grid = make_pairs()
         for use in rows[: self._listed]:
             entry = use.entry
-            told = Text(f"{clip_line(str(entry), LONGEST)}: {clip_line(entry.reason, LONGEST)}, until {entry.until}")
+            text = Text(f"{clip_line(str(entry), LONGEST)}: {clip_line(entry.reason, LONGEST)}, until {entry.until}")
             if use.expired:
-                told.append("; expired, so that it ignores nothing", style="red")
+                text.append("; expired, so that it ignores nothing", style="red")
             elif not use.bindings:
-                told.append("; no binding is like that: remove it", style="yellow")
+                text.append("; no binding is like that: remove it", style="yellow")
             elif use.hit:
-                told.append(f"; {use.hit:,} of them matched something: look whether it still holds", style="yellow")
-            grid.add_row(f"{use.bindings:,}", told)
-        yield indented(grid, 2)
+                text.append(f"; {use.hit:,} of them matched something: look whether it still holds", style="yellow")
+            grid.add_row(f"{use.bindings:,}", text)
+        yield indent(grid, 2)
         yield from self._more(len(rows))
 
     def _gates(self) -> Iterator[RenderableType]:
         gates = sorted(self._report.gates, key=lambda gate: gate.passed)
         if not gates:
             return
-        yield heading("Gates", passed(self._report))
+        yield make_heading("Gates", describe_gates(self._report))
         grid = Table.grid(padding=(0, 2))
         grid.add_column(no_wrap=True)
         grid.add_column(overflow="fold")
@@ -420,24 +432,24 @@ class _Writer:
             word = Text("passed", style="green") if gate.passed else Text("FAILED", style="bold red")
             scope = f"{gate.of} '{clip_line(gate.scope, LONGEST)}': " if gate.of else ""
             grid.add_row(word, Text(f"{scope}{clip_line(gate.message, 4 * LONGEST)}"))
-        yield indented(grid, 2)
+        yield indent(grid, 2)
         yield from self._more(len(gates))
 
-    def _more(self, count: int, what: str = "", indent: int = 2, held: int | None = None) -> Iterator[RenderableType]:
-        """Yield a line with the number of rows that are not shown; ``held`` is how many the report has of them."""
+    def _more(self, count: int, what: str = "", by: int = 2, held: int | None = None) -> Iterator[RenderableType]:
+        """Yield a line with the number of rows that are not shown, of ``count``; the report has ``held`` of them."""
         held = count if held is None else held
         if count > (shown := min(held, self._listed)):
             what = f" {what}" if what else ""
             way = f"; {ALL}" if held > shown else ""
-            yield indented(Text(f"and {count - shown:,} more{what}{way}", style="dim"), indent)
+            yield indent(Text(f"and {count - shown:,} more{what}{way}", style="dim"), by)
 
 
 def _hottest(row: QueueRow) -> str:
     """Return the share of the most frequent key; the bounds of it where the count is approximate."""
     least, most = row.hot[0].messages, min(row.hot[0].messages + row.hot_error, row.use.messages)
     if least == most:
-        return share(least / row.use.messages)
-    return f"{share(least / row.use.messages).removesuffix(' %')} to {share(most / row.use.messages)}"
+        return format_share(least / row.use.messages)
+    return f"{format_share(least / row.use.messages).removesuffix(' %')} to {format_share(most / row.use.messages)}"
 
 
 class TerminalReporter:

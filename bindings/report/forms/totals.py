@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bindings.report.figures import percent
+from bindings.report.figures import to_percent
 from bindings.report.forms.reporter import BytesReporter
 from bindings.report.model import Report
 
@@ -16,7 +16,7 @@ def to_totals(report: Report) -> str:
     totals = report.summary.totals
     rows = (("bindings", totals.hit, totals.eligible), ("messages", totals.routed, totals.messages))
     return "\n".join([
-        f"{name} {percent(part, whole, report.precision) if whole else 'none'}" for name, part, whole in rows
+        f"{name} {to_percent(part, whole, report.precision) if whole else 'none'}" for name, part, whole in rows
     ])  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from bindings.diff.planning.step import describe_part
 from bindings.drawing.drawing import drawing
 from bindings.drawing.text import text as picture
 from bindings.report.build import Sources, build_report
-from bindings.report.figures import minute, moment, share
+from bindings.report.figures import format_minute, format_share, format_time
 from bindings.report.forms import terminal
 from bindings.report.forms.as_json import encode_json, to_json
 from bindings.report.forms.junit import to_junit
@@ -349,14 +349,14 @@ def test_no_name_breaks_a_form(names: list[str]) -> None:
 @pytest.mark.parametrize(
     ("told", "expected"),
     [
-        (moment(START), "2026-03-01T00:00:00Z"),
-        (moment(START + 1), "2026-03-01T00:00:00.000001Z"),
-        (moment(-1), "1969-12-31T23:59:59.999999Z"),
-        (minute(START + 90_000_000), "2026-03-01 00:01"),
-        (share(3 / 726), "0.41 %"),
-        (share(3e-9), "0.00000030 %"),
-        (share(1), "100 %"),
-        (share(0.375), "38 %"),
+        (format_time(START), "2026-03-01T00:00:00Z"),
+        (format_time(START + 1), "2026-03-01T00:00:00.000001Z"),
+        (format_time(-1), "1969-12-31T23:59:59.999999Z"),
+        (format_minute(START + 90_000_000), "2026-03-01 00:01"),
+        (format_share(3 / 726), "0.41 %"),
+        (format_share(3e-9), "0.00000030 %"),
+        (format_share(1), "100 %"),
+        (format_share(0.375), "38 %"),
         (count_noun(1, "message"), "1 message"),
         (count_noun(2000, "message"), "2,000 messages"),
         (clip_line("x" * 99, 20), f"{'x' * 11}...{'x' * 6}"),

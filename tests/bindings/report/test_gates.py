@@ -18,8 +18,17 @@ from bindings.counts.changes import Changes, ChangeTotals
 from bindings.counts.tally import fingerprint
 from bindings.counts.verification import Difference, Evidence, Verification
 from bindings.report.build import Sources, build_report
-from bindings.report.figures import percent
-from bindings.report.gates import Gate, Ignore, Limits, Settings, fits, ignoring, misrouted, most
+from bindings.report.figures import to_percent
+from bindings.report.gates import (
+    Gate,
+    Ignore,
+    Limits,
+    Settings,
+    count_misrouted,
+    match_ignores,
+    matches_glob,
+    parse_quota,
+)
 from bindings.report.model import Compared, Report
 from bindings.report.settings import find_settings, load_settings, settings_of
 from exchange import Binding, Exchange, InputError, Message, Queue, Topology
@@ -61,7 +70,7 @@ def test_coverage_is_compared_as_it_is_shown(
 @given(st.integers(0, 10**7), st.integers(1, 10**7), st.integers(0, 6))
 def test_percentages_are_right_and_0_and_100_are_nothing_and_all(part: int, whole: int, precision: int) -> None:
     part = min(part, whole)
-    shown = percent(part, whole, precision)
+    shown = to_percent(part, whole, precision)
     assert (shown == 0) == (part == 0)
     assert (shown == 100) == (part == whole)
     assert abs(Fraction(shown) - Fraction(100 * part, whole)) <= Fraction(1, 10**precision)
@@ -81,14 +90,14 @@ def test_nothing_to_cover_is_covered() -> None:
     ],
 )  # fmt: skip
 def test_a_limit_is_a_number_or_a_share_and_is_exact(limit: str, part: int, whole: int, allowed: bool) -> None:
-    found = most(limit)
+    found = parse_quota(limit)
     assert found is not None
     assert found.allows(part, whole) is allowed
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5", "101%", "5 of 7", "%", "1e3", "٣"])
 def test_what_is_no_limit_is_none(text: str) -> None:
-    assert most(text) is None
+    assert parse_quota(text) is None
 
 
 def test_all_gates_of_the_hand_made_report() -> None:
@@ -162,7 +171,7 @@ def test_of_several_entries_the_first_that_has_not_expired_ignores_a_binding() -
         for reason, until in (("old", date(2020, 1, 1)), ("first", date(2030, 1, 1)), ("second", date(2030, 1, 1)))
     )
     binding = Binding.to_queue("orders", "dlq", "k")
-    uses, ignored = ignoring([old, first, second], {binding: False}, NOW)
+    uses, ignored = match_ignores([old, first, second], {binding: False}, NOW)
     assert [(use.expired, use.bindings) for use in uses] == [(True, 1), (False, 1), (False, 1)]
     assert ignored[binding].entry is first
 
@@ -191,7 +200,7 @@ def test_an_entry_tells_that_what_it_ignores_was_hit() -> None:
     ],
 )  # fmt: skip
 def test_globs_fit_whole_names(glob: str, name: str, expected: bool) -> None:
-    assert fits(glob, name) is expected
+    assert matches_glob(glob, name) is expected
 
 
 def test_what_the_broker_did_and_the_other_topology_can_be_limited() -> None:
@@ -202,7 +211,7 @@ def test_what_the_broker_did_and_the_other_topology_can_be_limited() -> None:
             Difference("orders", unknown=("amq.gen-*",)): Evidence(Span(6)),
         },
     )  # fmt: skip
-    assert misrouted(verification) == 4
+    assert count_misrouted(verification) == 4
     compared = Compared("b", "0", Changes(ChangeTotals(100, 8, 8, 0, 0, 0, 0, 0), (), (), (), (), ()))
     for settings, passes in (
         ({"max_misrouted": "4%", "max_rerouted": 8}, True),
@@ -245,7 +254,7 @@ def test_all_settings_are_read(tmp_path: Path) -> None:
     file = tmp_path / "hashstar.toml"
     file.write_text(WHOLE)
     assert load_settings(file) == Settings(
-        Limits(Decimal("99.5"), Decimal(90), most("0.5%"), most("100"), Decimal("2.5")),
+        Limits(Decimal("99.5"), Decimal(90), parse_quota("0.5%"), parse_quota("100"), Decimal("2.5")),
         (("orders*", Limits(fail_under=Decimal(100))),),
         (("audit", Limits(max_partition_skew=Decimal(4))),),
         (Ignore("orders", "*", "order.*.failed", "the yearly drill", date(2026, 12, 31)),),

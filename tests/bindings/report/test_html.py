@@ -81,7 +81,7 @@ def test_a_page_forbids_all_scripts_but_its_own_and_all_requests() -> None:
 
 
 def test_the_script_writes_text_and_never_html() -> None:
-    script = "".join([subject._part(f"{name}.js") for name in subject.SCRIPTS])
+    script = "".join([subject._read_part(f"{name}.js") for name in subject.SCRIPTS])
     assert not re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", script)
 
 
@@ -118,14 +118,14 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_any_value_is_packed_without_loss(value: Any) -> None:
-    text = subject._embedded({"value": value})
+    text = subject._embed({"value": value})
     assert "<" not in text
     assert text.isascii()
-    assert subject._unpacked(json.loads(text)) == {"value": value}
+    assert subject._unpack(json.loads(text)) == {"value": value}
 
 
 def test_like_rows_name_their_fields_once() -> None:
-    packed = subject._packed([{"a": 1, "b": 2}, {"a": 3, "b": 4}])
+    packed = subject._pack([{"a": 1, "b": 2}, {"a": 3, "b": 4}])
     assert packed == {"$columns": ["a", "b"], "$rows": [[1, 2], [3, 4]]}
 
 

@@ -16,7 +16,7 @@ from bindings.counts.sketch import Frequent, Item, SampledKey, hash_of, register
 from bindings.counts.slots import HOUR, SlotCounts
 from bindings.counts.tally import Facts, Tally, fingerprint
 from bindings.report.build import Sources, build_report
-from bindings.report.gates import Ignore, Limits, Settings, most
+from bindings.report.gates import Ignore, Limits, Settings, parse_quota
 from bindings.report.model import Archived, Report
 from bindings.report.settings import settings_of
 from exchange import Binding, Exchange, Message, Queue, Topology
@@ -76,7 +76,7 @@ TALLY = Tally(
 )
 
 SETTINGS = Settings(
-    Limits(fail_under=75, max_unroutable=most("5%"), max_bad=most("2")),  # type: ignore[arg-type]
+    Limits(fail_under=75, max_unroutable=parse_quota("5%"), max_bad=parse_quota("2")),  # type: ignore[arg-type]
     ignore=(
         Ignore("*", "yearly", "*", "runs once a year", date(2026, 12, 31)),
         Ignore("*", "dlq", "*", "not used yet", date(2026, 1, 31)),
