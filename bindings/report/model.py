@@ -1,4 +1,4 @@
-"""The report of an audit as a value: everything that its forms show, derived, and in the order it is shown.
+"""The report of an audit as a value: everything that its forms show, in the order in which they show it.
 
 Invariant: two totals, and neither stands for the other. Ignored bindings are shown and are not eligible; whatever is
 approximate has its error beside it. Times are microseconds since 1970, UTC; shares are parts of 1.
@@ -29,10 +29,10 @@ __all__ = [
 ]  # fmt: skip
 
 State = Literal["dead", "stale", "hit", "possible", "ignored", "not eligible"]
-"""Of a binding. ``possible``: only chance can tell, which counts as hit; ``stale``: hit, but not lately."""
+"""State of a binding. ``possible``: depends on a random choice, and counts as hit; ``stale``: not hit lately."""
 
 STATES: Final[tuple[State, ...]] = ("dead", "stale", "possible", "hit", "ignored", "not eligible")
-"""In the order in which an owner wants to see them."""
+"""The states in the order in which they are shown."""
 
 FlowKind = Literal["binding", "alternate", "default", "nowhere"]
 
@@ -50,12 +50,12 @@ class Archived(NamedTuple):
 
     @classmethod
     def of(cls, archive: Archive) -> Archived:
-        """What is told of an archive that was detected."""
+        """Return the description of an archive whose formats are known."""
         return cls(archive.path, archive.names, len(archive.files), archive.biases, archive.notes, archive.others)
 
 
 class Records(NamedTuple):
-    """What became of the records of the archives."""
+    """Numbers of records of the archives: counted, skipped and bad."""
 
     counted: int
     unread: Unread
@@ -70,7 +70,7 @@ class Audited(NamedTuple):
     """What the report is about."""
 
     topology: str
-    """What messages call the place it is from."""
+    """Name of the topology's source."""
     vhost: str
     profile: str
     fingerprint: str
@@ -82,11 +82,11 @@ class Audited(NamedTuple):
     """Files of tallies that were merged."""
     records: Records
     window: tuple[int, int] | None
-    """The times of the first and the last message."""
+    """Times of the first and the last message."""
     without_time: int
-    """Messages of which no time is known; they are not in the timeline."""
+    """Number of messages whose time is unknown; they are not in the timeline."""
     since: int | None = None
-    """What was asked for."""
+    """Start of the window that was asked for, inclusive; ``until`` is its end, exclusive."""
     until: int | None = None
 
 
@@ -102,74 +102,75 @@ class Summary(NamedTuple):
 
     @property
     def dead(self) -> int:
-        """Bindings that nothing matched, though it could."""
+        """Number of bindings that could be hit, and that no message matched."""
         return self.states["dead"]
 
 
 class BindingRow(NamedTuple):
-    """A binding, what it did and what is to be thought of it."""
+    """A binding, its counts and its state."""
 
     use: BindingUse
     state: State
     ignored: IgnoreUse | None = None
-    """The entry that says to ignore it."""
+    """The entry of the ignore list that matches it."""
 
 
 class Count(NamedTuple):
-    """Something frequent: a true count is ``messages`` to ``messages`` and the error of its list."""
+    """A frequent text; its true count is between ``messages`` and ``messages`` plus the error of the list."""
 
     text: str
     messages: int
     partition: int | None = None
-    """Of a key in a partitioned queue: where it goes, if the routing key alone decides that."""
+    """Partition of a key in a partitioned queue, if the routing key alone decides it."""
 
 
 class PartitionRow(NamedTuple):
     """A partition of a queue."""
 
     partition: int | None
-    """None for all messages whose key does not decide it."""
+    """None in the row of all messages whose key does not decide their partition."""
     name: str | None
     messages: int
 
 
 class Skew(NamedTuple):
-    """How unevenly the messages whose key decides their partition are spread; all partitions count, the empty too."""
+    """Unevenness of partitions, empty ones included, for the messages whose key decides their partition."""
 
     partitions: int
     max_to_mean: float
-    """1 when all have the same, ``partitions`` when one has all."""
+    """Fullest partition divided by the mean: 1 if all are equal, ``partitions`` if one has all."""
     top_share: float
+    """Share of the fullest partition."""
     gini: float
-    """0 when all have the same, towards 1 when one has all."""
+    """Gini coefficient: 0 if all are equal, near 1 if one has all."""
     variation: float
-    """The standard deviation divided by the mean."""
+    """Coefficient of variation: the standard deviation divided by the mean."""
 
 
 class QueueRow(NamedTuple):
-    """A queue and what it got."""
+    """A queue and its counts."""
 
     use: QueueUse
     type: str
     share: float | None
-    """Of all messages, those it got."""
+    """Share of all messages that reached it; None if there are no messages."""
     hot: tuple[Count, ...]
     hot_error: int
     partitioning: str | None
     partitions: tuple[PartitionRow, ...]
     skew: Skew | None
-    """None for a queue that is not partitioned, and when no message has a decided partition."""
+    """None for a queue that is not partitioned, or got no message whose key decides its partition."""
 
 
 class ExchangeRow(NamedTuple):
-    """An exchange and what went through it."""
+    """An exchange and its counts."""
 
     use: ExchangeUse
     type: str | None
-    """None when there is no such exchange."""
+    """None if the topology has no such exchange."""
     internal: bool
     states: Mapping[State, int]
-    """Of the bindings that it is the source of."""
+    """Numbers of the bindings from it, by state."""
     eligible: int
     hit: int
     hot: tuple[Count, ...]
@@ -177,36 +178,36 @@ class ExchangeRow(NamedTuple):
 
     @property
     def routed(self) -> int:
-        """Of the messages published to it: those that a queue got."""
+        """Number of messages published to it that reached a queue."""
         return self.use.published - self.use.unroutable - self.use.undecided - self.use.refused
 
     @property
     def binding_coverage(self) -> float | None:
-        """Its bindings hit, of those eligible; None when there are none."""
+        """Share of its eligible bindings that are hit; None if there are none."""
         return self.hit / self.eligible if self.eligible else None
 
     @property
     def message_coverage(self) -> float | None:
-        """Of the messages published to it, those routed; None when there are none."""
+        """Share of the messages published to it that are routed; None if there are none."""
         return self.routed / self.use.published if self.use.published else None
 
 
 class Nearest(NamedTuple):
-    """What almost took messages that went nowhere."""
+    """The binding, queue or exchange that messages which went nowhere almost reached."""
 
     binding: Binding | None
-    """None where it is the name of a queue or an exchange that is near."""
+    """None if the name of a queue or an exchange is near."""
     number: int | None
-    """The binding's, in `bindings.counts.outcome.ordered_bindings`."""
+    """Number of the binding in `bindings.counts.outcome.ordered_bindings`."""
     destination: Destination
     reason: str
-    """What of the example kept it from it."""
+    """What in the example did not match."""
     distance: float
-    """As `exchange.routing.nearest` measures it: about so many words are wrong."""
+    """Distance as `exchange.routing.nearest` measures it: about the number of words that are wrong."""
 
 
 class Shape(NamedTuple):
-    """Keys that look alike: ``*`` stands for words that no binding names."""
+    """Routing keys that are equal but for words that no binding names, which ``*`` stands for."""
 
     shape: str
     messages: int
@@ -215,65 +216,65 @@ class Shape(NamedTuple):
 
 
 class UnroutableRow(NamedTuple):
-    """Messages to an exchange that no queue got."""
+    """Messages published to an exchange that no queue got."""
 
     exchange: str
     refused: str
-    """What the broker answers; "" where it drops them without a word."""
+    """Error that the broker answers with; "" if it drops the messages without an answer."""
     messages: int
     first: int | None
     last: int | None
     sample: tuple[str, ...]
     shapes: tuple[Shape, ...]
     error: int
-    """Of the shapes' counts."""
+    """Maximum by which the counts of the shapes may be too low."""
 
 
 class Timeline(NamedTuple):
-    """Messages over time."""
+    """Numbers of messages over time, in slots of equal width."""
 
     slot: int
-    """Microseconds."""
+    """Width of a slot in microseconds."""
     start: int
-    """When slot 0 begins."""
+    """Start of slot 0, in microseconds since 1970."""
     slots: int
     counts: Mapping[str, tuple[tuple[int, int, int, int], ...]]
-    """Exchange published to -> slot, messages routed, not routed, undecided; slots without messages are left out."""
+    """Exchange published to -> (slot, messages routed, not routed, undecided); slots without messages are left out."""
 
 
 class Flow(NamedTuple):
-    """Messages that went from an exchange to a destination, None being nowhere."""
+    """Messages that went from an exchange to a destination; to none if no queue got them there."""
 
     source: str
     destination: Destination | None
     kind: FlowKind
     messages: int
     possible: int
-    """That go there if chance will have it so; not among ``messages``."""
+    """Number of further messages that may go there, depending on a random choice. Disjoint from ``messages``."""
 
 
 Evidence = Literal["proved", "belied", "no traffic", ""]
-"""What the traffic says of a finding; "" where it can say nothing."""
+"""Whether traffic confirms a finding (``proved``) or contradicts it (``belied``); "" if it can do neither."""
 
 
 class FindingRow(NamedTuple):
-    """A finding of `bindings.check`, and what the traffic says of it."""
+    """A finding of `bindings.check`, with the evidence of the traffic."""
 
     finding: Finding
     evidence: Evidence
     says: str
-    """The same in a sentence; "" where it can say nothing."""
+    """The evidence in a sentence; "" if there is none."""
     bindings: tuple[int, ...]
-    """The numbers of the bindings it is about."""
+    """Numbers of the bindings that the finding is about."""
     messages: int | None
-    """That its part got: matched the binding, went through the exchange, reached the queue."""
+    """Number of messages that matched its binding, went through its exchange or reached its queue."""
 
 
 class Compared(NamedTuple):
-    """What becomes of the same messages in another topology."""
+    """What another topology does with the same messages."""
 
     topology: str
-    """What messages call the place it is from."""
+    """Name of its source."""
     fingerprint: str
     changes: Changes
 
@@ -290,31 +291,31 @@ class Report:
     """
 
     made: int
-    """When."""
+    """Time of the report, in microseconds since 1970."""
     audited: Audited
     caveats: tuple[str, ...]
-    """What a reader must know before the numbers, in sentences."""
+    """Sentences that a reader must know before the numbers."""
     summary: Summary
     bindings: tuple[BindingRow, ...]
-    """By number."""
+    """All bindings, in the order of their numbers."""
     queues: tuple[QueueRow, ...]
-    """By name."""
+    """All queues, in the order of their names."""
     exchanges: tuple[ExchangeRow, ...]
-    """By name."""
+    """All exchanges, in the order of their names."""
     alternates: tuple[AlternateUse, ...]
     unroutable: tuple[UnroutableRow, ...]
-    """The most first."""
+    """Unroutable messages by exchange, the most frequent first."""
     timeline: Timeline | None
-    """None when no message has a time."""
+    """None if no message has a time."""
     flow: tuple[Flow, ...]
     findings: tuple[FindingRow, ...]
     gates: tuple[Gate, ...]
     ignored: tuple[IgnoreUse, ...]
     stale_days: int
     precision: int
-    """Digits after the point of percentages, in gates and where they are shown."""
+    """Number of decimals of percentages, in gates and in all forms."""
     verification: Verification | None = None
-    """What the broker did, where the archive tells."""
+    """What the broker did, if it was asked for and the archive has recorded it."""
     comparison: Compared | None = None
 
     @property
@@ -324,5 +325,5 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0 when all gates passed, 1 when one failed."""
+        """0 if all gates passed, 1 if one failed."""
         return 0 if self.passed else 1

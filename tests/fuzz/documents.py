@@ -20,10 +20,10 @@ from bindings.report.settings import load_settings
 from bindings.sources.management import Management
 from bridge.daemon.config import read_config
 from bridge.endpoints.archive.replay import Settled
-from bridge.endpoints.kafka.addresses import settings_of as kafka_settings
+from bridge.endpoints.kafka.addresses import read_settings as kafka_settings
 from bridge.endpoints.rabbitmq.addresses import cluster_name_of, read_brokers, read_management
 from bridge.endpoints.rabbitmq.offsets import Offsets
-from bridge.endpoints.rocketmq.addresses import settings_of as rocketmq_settings
+from bridge.endpoints.rocketmq.addresses import read_settings as rocketmq_settings
 from bridge.rocketmq.consumer.offsets import LocalOffsets
 from bridge.table import Table
 from exchange.errors import HashstarError, InputError

@@ -144,7 +144,7 @@ def _count_fitting(rows: list[dict[str, Any]], most: int) -> int:
 def _keep_foremost(table: str, rows: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
     """Return the rows that matter most, in their order.
 
-    These are the most severe findings. Of other tables, one half are the rows with the most messages, and the other half
+    These are the most severe findings. Of other tables, one half are the rows with the most messages, the other half
     rows without any, which owners look for.
     """
     if table == "findings":

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException, Producer
 from bridge.endpoint import Place
 from bridge.table import Secret, Table, read_address
 
-__all__ = ["QUIET", "Settings", "check_settings", "current_settings", "offline", "place_of", "settings_of"]
+__all__ = ["QUIET", "Settings", "check_settings", "current_settings", "offline", "place_of", "read_settings"]
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """Mechanisms of SASL that a table may name."""
@@ -31,7 +31,7 @@ QUIET: Final = logging.Logger("nobody")  # noqa: LOG001  it is for clients that 
 """Logger of clients whose lines concern no one: those made to check their settings, and those that only ask."""
 
 
-def settings_of(url: str, table: Table) -> Callable[[], dict[str, Any]]:
+def read_settings(url: str, table: Table) -> Callable[[], dict[str, Any]]:
     """Return a function that returns the settings, with the password as it is then. Raises InputError.
 
     The function raises Disconnected if the password cannot be read. Settings in the table's ``librdkafka`` win.

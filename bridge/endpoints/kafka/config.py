@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.endpoint import Target
-from bridge.endpoints.kafka.addresses import check_settings, settings_of
+from bridge.endpoints.kafka.addresses import check_settings, read_settings
 from bridge.endpoints.kafka.consumer.source import KafkaSource
 from bridge.endpoints.kafka.producer.plain import KafkaTarget
 from bridge.endpoints.kafka.producer.transactional import TransactionalTarget
@@ -36,7 +36,7 @@ def source(name: str, url: str, table: Table, policy: Policy) -> KafkaSource:
         raise table.error("topics", 'there is none; write topics = ["..."]')
     until_end = table.flag("until_end", default=False)
     transactional = table.flag("transactional", default=False)
-    settings, group = settings_of(url, table), table.text("group", f"hashstar-{name}")
+    settings, group = read_settings(url, table), table.text("group", f"hashstar-{name}")
     made = KafkaSource(
         name,
         lambda: {**settings(), "group.id": group},
@@ -55,7 +55,7 @@ def target(name: str, url: str, table: Table) -> tuple[Target, list[str]]:
     destinations = table.mapping(
         "queues", parse_destination, 'the name of a topic, or { topic = "...", key = "word 2" }'
     )
-    settings = settings_of(url, table)
+    settings = read_settings(url, table)
     made: KafkaTarget | TransactionalTarget
     if not table.flag("transactional", default=False):
         made = KafkaTarget(name, settings, destinations)
@@ -69,7 +69,7 @@ def target(name: str, url: str, table: Table) -> tuple[Target, list[str]]:
 
 def dead_letter_target(name: str, url: str, table: Table) -> KafkaTarget:
     """Build the target of dead letters of a configuration; see `bridge.endpoints`."""
-    made = KafkaTarget(name, settings_of(url, table), {"": Destination(table.text("topic"))})
+    made = KafkaTarget(name, read_settings(url, table), {"": Destination(table.text("topic"))})
     check_settings(table, made.make_offline)
     return made
 

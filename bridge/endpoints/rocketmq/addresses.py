@@ -16,7 +16,7 @@ from bridge.rocketmq.remoting.client import ClientSettings
 from bridge.table import Secret, Table, read_address
 from exchange.errors import InputError
 
-__all__ = ["settings_of"]
+__all__ = ["read_settings"]
 
 EXAMPLE: Final = "rocketmq://HOST:9876, several name servers with commas between"
 
@@ -24,7 +24,7 @@ PORT: Final = 9876
 """Port of a name server whose address has none."""
 
 
-def settings_of(url: str, table: Table) -> ClientSettings:
+def read_settings(url: str, table: Table) -> ClientSettings:
     """Return the settings of the client that a table describes. Raises InputError."""
     address = read_address(table, url, ("rocketmq",), EXAMPLE)
     if address.path not in ("", "/") or address.query or address.fragment:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bridge.endpoints.rocketmq.addresses import settings_of
+from bridge.endpoints.rocketmq.addresses import read_settings
 from bridge.endpoints.rocketmq.placing import Destination
 from bridge.endpoints.rocketmq.source import RocketmqSource
 from bridge.endpoints.rocketmq.target import RocketmqTarget
@@ -35,7 +35,7 @@ CONFIRM: Final = "confirm"
 
 def source(name: str, url: str, table: Table, policy: Policy) -> RocketmqSource:
     """Return the source of a configuration; see `bridge.endpoints`."""
-    settings = settings_of(url, table)
+    settings = read_settings(url, table)
     topic = table.maybe_text("topic")
     topics = table.texts("topics") if topic is None else [topic]
     if not topics:
@@ -97,7 +97,7 @@ def dead_letter_target(name: str, url: str, table: Table) -> RocketmqTarget:
 
 
 def _target(name: str, url: str, table: Table, destinations: dict[str, Destination]) -> RocketmqTarget:
-    settings = settings_of(url, table)
+    settings = read_settings(url, table)
     confirms = table.choice("not_store_ok", ("again", CONFIRM), "again") == CONFIRM
     return RocketmqTarget(name, settings, destinations, confirm_not_store_ok=confirms)
 

@@ -30,7 +30,7 @@ from bindings.report.gates import (
     parse_quota,
 )
 from bindings.report.model import Compared, Report
-from bindings.report.settings import find_settings, load_settings, settings_of
+from bindings.report.settings import find_settings, load_settings, read_settings
 from exchange import Binding, Exchange, InputError, Message, Queue, Topology
 from tests.support.bindings.reports import DAY, NOW, ORDERS, TALLY, hand_made, report_of
 
@@ -149,7 +149,7 @@ def test_partition_skew_is_limited_for_all_queues_and_for_some() -> None:
         ({"max_partition_skew": Decimal("2.7")}, True),
         ({"max_partition_skew": 1, "queues": {"aud*": {"max_partition_skew": 3}}}, True),
     ):
-        report = build_report(ORDERS, TALLY, Sources("t"), NOW, settings=settings_of(settings, "f"))
+        report = build_report(ORDERS, TALLY, Sources("t"), NOW, settings=read_settings(settings, "f"))
         assert gates(report)["max_partition_skew", "audit"].passed is passes
 
 
@@ -219,7 +219,7 @@ def test_what_the_broker_did_and_the_other_topology_can_be_limited() -> None:
     ):
         report = build_report(
             ORDERS, TALLY, Sources("t"), NOW,
-            settings=settings_of(settings, "f"), verification=verification, comparison=compared,
+            settings=read_settings(settings, "f"), verification=verification, comparison=compared,
         )  # fmt: skip
         assert [(gate.name, gate.passed) for gate in report.gates] == [
             ("max_misrouted", passes), ("max_rerouted", passes),
@@ -307,7 +307,7 @@ IGNORE = {"source": "x", "reason": "r", "until": date(2030, 1, 1)}
 )  # fmt: skip
 def test_errors_name_the_file_the_key_and_the_way_out(settings: Any, told: str) -> None:
     with pytest.raises(InputError, match=re.escape(told)):
-        settings_of(settings, "f.toml")
+        read_settings(settings, "f.toml")
 
 
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:

@@ -334,7 +334,7 @@ def test_secrets_are_read_again_whenever_a_client_is_made(monkeypatch: pytest.Mo
     secrets = iter(["first", "second", "third"])
     monkeypatch.setattr(addresses, "_current", lambda _: next(secrets))
     told = Table({"access_key": "me", "secret_key": "s"}, "bridge.toml", "sources.x")
-    settings = addresses.settings_of("rocketmq://h", told)
+    settings = addresses.read_settings("rocketmq://h", told)
     assert settings.channel.credentials == Credentials("me", "first")
     for secret in ("second", "third"):
         client = Connections(settings)

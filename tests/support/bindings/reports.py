@@ -18,7 +18,7 @@ from bindings.counts.tally import Facts, Tally, fingerprint
 from bindings.report.build import Sources, build_report
 from bindings.report.gates import Ignore, Limits, Settings, parse_quota
 from bindings.report.model import Archived, Report
-from bindings.report.settings import settings_of
+from bindings.report.settings import read_settings
 from exchange import Binding, Exchange, Message, Queue, Topology
 from exchange.partition.partitioning.specification import Partitioning
 
@@ -110,6 +110,6 @@ def report_of(
     now: int = NOW,
 ) -> Report:
     """The report of messages; settings may be given as TOML says them."""
-    judged = settings if isinstance(settings, Settings) else settings_of(settings or {}, "hashstar.toml")
+    judged = settings if isinstance(settings, Settings) else read_settings(settings or {}, "hashstar.toml")
     tally = tally_of(topology, messages, times)
     return build_report(topology, tally, Sources("t"), now, settings=judged, findings=check(topology))

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from bridge.cli import hashstar
 from bridge.endpoint import Disconnected
-from bridge.endpoints.kafka.addresses import settings_of
+from bridge.endpoints.kafka.addresses import read_settings
 from bridge.endpoints.kafka.config import Destination, KafkaSource, KafkaTarget
 from bridge.table import Table
 from exchange import Message
@@ -72,7 +72,7 @@ def ways(broker: Broker, certificates: Path) -> Mapping[str, tuple[str, dict[str
 def settings(way: tuple[str, dict[str, Any]]) -> dict[str, Any]:
     address, values = way
     secret = values.pop("$", "")
-    return settings_of(f"kafka://{address}", Table(values, "bridge.toml", environment={"SECRET": secret}))()
+    return read_settings(f"kafka://{address}", Table(values, "bridge.toml", environment={"SECRET": secret}))()
 
 
 @pytest.mark.parametrize("name", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "TLS", "PLAIN and TLS", "SCRAM and TLS"])

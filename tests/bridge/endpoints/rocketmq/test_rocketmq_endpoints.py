@@ -12,7 +12,7 @@ import pytest
 
 from bindings.archive.rocketmq.record import PACKED
 from bridge.endpoint import Delivery, Disconnected, Outgoing
-from bridge.endpoints.rocketmq.addresses import settings_of
+from bridge.endpoints.rocketmq.addresses import read_settings
 from bridge.endpoints.rocketmq.config import Destination, dead_letter_target, destination_of, source, target
 from bridge.endpoints.rocketmq.lane import Lane
 from bridge.endpoints.rocketmq.placing import Spread, Writer
@@ -42,20 +42,20 @@ def table(**values: Any) -> Table:
 
 
 def test_an_address_is_name_servers_and_who_asks() -> None:
-    settings = settings_of("rocketmq://a,b:9877,[::1]", table())
+    settings = read_settings("rocketmq://a,b:9877,[::1]", table())
     assert settings.name_servers == ("a:9876", "b:9877", "[::1]:9876")
     assert (settings.channel.credentials, settings.channel.tls) == (None, None)
     told = table(security_token="t")  # noqa: S106  nobody's
-    credentials = settings_of("rocketmq://me%40x:s%3Ac@a", told).channel.credentials
+    credentials = read_settings("rocketmq://me%40x:s%3Ac@a", told).channel.credentials
     assert credentials is not None
     assert (credentials.access_key, credentials.secret_key, credentials.security_token) == ("me@x", "s:c", "t")
 
 
 def test_tls_checks_unless_told_otherwise() -> None:
-    context = settings_of(URL, table(tls=True)).channel.tls
+    context = read_settings(URL, table(tls=True)).channel.tls
     assert context is not None
     assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
-    loose = settings_of(URL, table(tls=True, verify=False)).channel.tls
+    loose = read_settings(URL, table(tls=True, verify=False)).channel.tls
     assert loose is not None
     assert (loose.check_hostname, loose.verify_mode) == (False, ssl.CERT_NONE)
 
@@ -76,7 +76,7 @@ def test_tls_checks_unless_told_otherwise() -> None:
 )
 def test_what_is_wrong_with_an_address_is_told(url: str, values: dict[str, Any], reason: str) -> None:
     with pytest.raises(InputError, match=rf"bridge\.toml: \[sources\.x\] {reason}"):
-        settings_of(url, table(**values))
+        read_settings(url, table(**values))
 
 
 # Sources and targets.
