@@ -101,7 +101,7 @@ class Delivery:
     origin: str = ""
     """Where it was read, for logs and dead letters: ``queue orders``, ``orders-3 at 1207``."""
     refusal: str | None = None
-    """Why the message must not be routed: AMQP cannot hold all of it, and it is here as far as AMQP can; else None."""
+    """Reason why the message must not be routed: it is incomplete, as AMQP cannot hold all of it. None if it may be."""
 
 
 GREATEST_TIME: Final = 2**63 - 1

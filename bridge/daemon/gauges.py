@@ -61,11 +61,11 @@ def read_gauges(config: Config, pump: Pump, metrics: Metrics, health: Health, *,
 
     return {
         "hashstar_ready": ("gauge", "Whether there is no condition.", {(): int(alive and not conditions)}),
-        "hashstar_up": ("gauge", "Whether it is connected, and its system answers.", {
+        "hashstar_up": ("gauge", "Whether an endpoint is connected and its system answers.", {
             (("endpoint", name),): int(is_up) for name, is_up in up.items()
         }),
-        "hashstar_stalled": ("gauge", "Whether there is this condition.", stalled),
-        "hashstar_blocked": ("gauge", "Whether it is connected and takes or gives nothing.", {
+        "hashstar_stalled": ("gauge", "Whether an endpoint or the bridge has this condition.", stalled),
+        "hashstar_blocked": ("gauge", "Whether an endpoint is connected but moves nothing.", {
             (("endpoint", name),): int(name in blocked) for name in up
         }),
         "hashstar_unsettled_messages": ("gauge", "Messages read and not settled.", by_source(
@@ -74,16 +74,16 @@ def read_gauges(config: Config, pump: Pump, metrics: Metrics, health: Health, *,
         "hashstar_unsettled_bytes": ("gauge", "Bytes of messages read and not settled.", by_source(
             inlet.window.bytes for inlet, _ in sources
         )),
-        "hashstar_window_fill_ratio": ("gauge", "Part of the window that is full.", by_source(
+        "hashstar_window_fill_ratio": ("gauge", "Share of the window that is used.", by_source(
             state.fill for _, state in sources
         )),
-        "hashstar_oldest_unsettled_seconds": ("gauge", "Age of the oldest message not settled.", by_source(
+        "hashstar_oldest_unsettled_seconds": ("gauge", "Age of the oldest unsettled message.", by_source(
             state.oldest_age for _, state in sources
         )),
         "hashstar_on_hold_messages": ("gauge", "Messages neither routed nor dead-lettered.", by_source(
             state.on_hold for _, state in sources
         )),
-        "hashstar_lag_messages": ("gauge", "Messages waiting at the system that were not read.", {
+        "hashstar_lag_messages": ("gauge", "Messages that wait at the system and were not read.", {
             (("source", inlet.source.name),): state.lag for inlet, state in sources if state.lag is not None
         }),
         "hashstar_most_deliveries": ("gauge", "Earlier deliveries of a message near its delivery limit.", by_source(
@@ -92,13 +92,13 @@ def read_gauges(config: Config, pump: Pump, metrics: Metrics, health: Health, *,
         "hashstar_in_flight_messages": ("gauge", "Messages sent and not confirmed.", by_target(
             outlet.in_flight for outlet, _ in targets
         )),
-        "hashstar_held_messages": ("gauge", "Messages of keys that are held back.", by_target(
+        "hashstar_held_messages": ("gauge", "Messages held back to keep the order of their keys.", by_target(
             outlet.held for outlet, _ in targets
         )),
         "hashstar_oldest_in_flight_seconds": ("gauge", "Age of the oldest message without an answer.", by_target(
             state.oldest_age for _, state in targets
         )),
-        "hashstar_paused": ("gauge", "Whether nothing is read for now.", {(): int(pump.paused)}),
+        "hashstar_paused": ("gauge", "Whether the bridge is paused.", {(): int(pump.paused)}),
     }  # fmt: skip
 
 

@@ -139,7 +139,7 @@ class _Scan:
 
 @dataclass(slots=True)
 class _Causes:
-    """What one look found: the conditions that hold now."""
+    """The causes of conditions that one look has found."""
 
     all: dict[tuple[str, str], tuple[str, float | None, str]] = field(default_factory=dict)
     """Endpoint and kind -> reason, start time by the loop's clock if it is known, and way out."""

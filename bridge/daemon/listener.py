@@ -143,7 +143,7 @@ class Server(ThreadingHTTPServer):
                     self._end(client)
 
     def expect(self, request: Any, seconds: float | None) -> None:
-        """Give a client ``seconds`` to complete its request; None: nothing is expected of it."""
+        """Give a client ``seconds`` to complete its request; None: without a limit, while it is answered."""
         with self._lock:
             client = self._clients.get(request)
             if client is not None:

@@ -142,11 +142,16 @@ class Metrics:
         for name, meaning, labels, counts in (
             ("hashstar_read_messages_total", "Messages read.", ("source",), self.read_messages),
             ("hashstar_read_bytes_total", "Bytes of bodies read.", ("source",), self.read_bytes),
-            ("hashstar_redelivered_messages_total", "Messages read that had been read.", ("source",), self.redelivered),
+            ("hashstar_redelivered_messages_total", "Messages read again.", ("source",), self.redelivered),
             ("hashstar_written_messages_total", "Messages confirmed.", ("target", "queue"), self.written),
             ("hashstar_refusals_total", "Messages a target refused.", ("target", "reason"), self.refusals),
             ("hashstar_fates_total", "Messages given up.", ("endpoint", "fate"), self.fates),
-            ("hashstar_filtered_messages_total", "Messages not wanted.", ("source", "reason"), self.filtered_messages),
+            (
+                "hashstar_filtered_messages_total",
+                "Messages rejected by the filter of a source.",
+                ("source", "reason"),
+                self.filtered_messages,
+            ),
             ("hashstar_unreadable_records_total", "Records of archives left out.", ("source", "reason"), unreadable),
             ("hashstar_connections_total", "Connections made.", ("endpoint",), self.connections),
             ("hashstar_disconnections_total", "Connections lost.", ("endpoint",), self.disconnections),

@@ -52,7 +52,7 @@ class DeadLetterLoop(NamedTuple):
 def find_dead_letter_loop(inlets: Iterable[Inlet], dead_letters: Target) -> DeadLetterLoop | None:
     """Find a source that reads the dead letters of its own bridge; None if there is none."""
     for inlet in inlets:
-        shared = _shared(inlet.source.places, dead_letters.places)
+        shared = _shared_place(inlet.source.places, dead_letters.places)
         if shared is not None:
             return DeadLetterLoop(inlet.source.name, shared.name)
     return None
@@ -113,7 +113,7 @@ def _edges(
         if not queues & reached:
             continue
         for reader in sources:
-            place = _shared(reader.source.places, target.places)
+            place = _shared_place(reader.source.places, target.places)
             if place is not None:
                 # Only the target knows which of its queues leads to the place.
                 certain = queues <= reached and inlet.filter is None
@@ -135,7 +135,7 @@ def _way(start: Inlet, end: Inlet, edges: Sequence[_Edge]) -> list[Inlet] | None
     return None
 
 
-def _shared(read: Iterable[Place], written: Iterable[Place]) -> Place | None:
+def _shared_place(read: Iterable[Place], written: Iterable[Place]) -> Place | None:
     """Return the first place that is both read and written; None if there is none."""
     return next((place for place in sorted(written) if any(_covers(each, place) for each in read)), None)
 

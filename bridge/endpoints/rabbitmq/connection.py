@@ -140,7 +140,7 @@ class Connection:
             self._wire.emit(data)
 
     def lose(self, error: BaseException) -> None:
-        """End the connection after an error of it or of a channel, and report it once."""
+        """End the connection after an error, its own or that of a channel, and report the error once."""
         self._after_data()  # report what was read before the end first
         if self._over:
             return

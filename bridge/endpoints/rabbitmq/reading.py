@@ -134,10 +134,10 @@ class RabbitmqSource(Source):
 
     async def check(self) -> Sequence[Finding]:
         settings = SourceSettings(self._queue, self._exclusive, self._offsets.has_file)
-        found = list(await check_source(self._brokers, settings, self._management))
+        findings = list(await check_source(self._brokers, settings, self._management))
         if (problem := self._offsets.problem) is not None:
-            found.append(Finding("error", problem, "offsets"))
-        return found
+            findings.append(Finding("error", problem, "offsets"))
+        return findings
 
     async def open(self) -> None:
         self._epoch += 1
@@ -180,7 +180,7 @@ class RabbitmqSource(Source):
         self._channel = await self._connection.channel()
         self._channel.on_events = self._take
         try:
-            prefetch = self._redeliveries.prefetch(self._prefetch, asyncio.get_running_loop().time())
+            prefetch = self._redeliveries.limit_prefetch(self._prefetch, asyncio.get_running_loop().time())
             await self._channel.consume(self._queue, exclusive=self._exclusive, arguments=arguments, prefetch=prefetch)
         except BrokerError as error:
             await self._connection.close()

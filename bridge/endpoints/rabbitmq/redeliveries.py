@@ -63,9 +63,9 @@ class Redeliveries:
         self._seen_at = now
         return is_news
 
-    def prefetch(self, wanted: int, now: float) -> int:
-        """Return the number of messages that may be unacknowledged."""
-        return min(wanted, FEW) if self.in_danger(now) else wanted
+    def limit_prefetch(self, prefetch: int, now: float) -> int:
+        """Return the number of messages that may be unacknowledged: ``prefetch``, or a few while there is danger."""
+        return min(prefetch, FEW) if self.in_danger(now) else prefetch
 
     def in_danger(self, now: float) -> bool:
         """Return whether messages are near the limit."""

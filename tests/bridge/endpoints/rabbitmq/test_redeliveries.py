@@ -33,7 +33,7 @@ def test_few_deliveries_or_more_than_the_default_limit_are_no_danger() -> None:
     assert not seen.see(NEAR - 1, 0.0)
     assert not seen.see(LIMIT + 1, 0.0)
     assert seen.wait(0.0) == 0.0
-    assert seen.prefetch(500, 0.0) == 500
+    assert seen.limit_prefetch(500, 0.0) == 500
 
 
 def test_near_the_limit_each_further_delivery_doubles_the_wait_up_to_hours() -> None:
@@ -45,7 +45,7 @@ def test_near_the_limit_each_further_delivery_doubles_the_wait_up_to_hours() -> 
         waits.append(seen.wait(0.0))
     assert waits[:3] == [60.0, 120.0, 240.0]
     assert waits[-1] == 6 * 3_600.0
-    assert seen.prefetch(500, 0.0) == FEW
+    assert seen.limit_prefetch(500, 0.0) == FEW
     assert f"{LIMIT} times" in seen.warning
 
 
@@ -54,4 +54,4 @@ def test_messages_that_were_not_seen_for_long_are_no_danger() -> None:
     seen.see(NEAR, 0.0)
     assert seen.in_danger(FORGET)
     assert not seen.in_danger(FORGET + 1.0)
-    assert seen.prefetch(500, FORGET + 2.0) == 500
+    assert seen.limit_prefetch(500, FORGET + 2.0) == 500
