@@ -148,7 +148,7 @@ class Metrics:
             ("hashstar_fates_total", "Messages given up.", ("endpoint", "fate"), self.fates),
             (
                 "hashstar_filtered_messages_total",
-                "Messages rejected by the filter of a source.",
+                "Messages that a filter rejected.",
                 ("source", "reason"),
                 self.filtered_messages,
             ),

@@ -67,7 +67,7 @@ class Account:
             if len(numbers) > most:
                 yield f"{what}: and {len(numbers) - most:,} more"
         for key, body in self.strange[:most]:
-            yield f"strange: nobody sent {body[:40]!r} with the key {key!r}"
+            yield f"strange: {body[:40]!r} was never sent with the key {key!r}"
         if self.duplicates > bound:
             yield f"duplicates: {self.duplicates:,}, and at most {bound:,} were promised"
 

@@ -1,7 +1,7 @@
-"""Brokers in containers that can be restarted, with a relay before them for each side that a bridge connects to.
+"""Brokers in containers that can be restarted, with a relay in front for each side that a bridge connects to.
 
-Ports of 127.0.0.1 are chosen here, so that a broker has the same ones after a restart. Whoever does not want to suffer
-the faults connects directly.
+The ports at 127.0.0.1 are chosen here, so that a broker has the same ones after a restart. Tests that must not be hit
+by the faults connect directly.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ __all__ = ["KINDS", "SIDES", "Broker", "Brokers", "CommandFailed", "RabbitmqBrok
 SIDES: Final = ("source", "target")
 
 SECONDS: Final = 120.0
-"""That a broker may take to answer."""
+"""Maximum number of seconds until a broker answers."""
 
 GRACE: Final = 30
 """Seconds that a broker may take to stop, before Docker kills it."""
 
 
 class CommandFailed(Exception):
-    """A command in a container has failed; the message has what it printed."""
+    """A command in a container has failed; the message has its output."""
 
 
 class Broker(ABC):
-    """A broker; a kind says how it is started, and which ports of the container clients connect to."""
+    """A broker; subclasses define its image, environment and ports."""
 
     kind: ClassVar[ServerKind]
     ports: Sequence[int]
-    """Where the container listens: for us, and for each of `SIDES`."""
+    """Ports of the container: for us, and for each of `SIDES`."""
 
     def __init__(self, image: str = "") -> None:
-        from testcontainers.core.container import DockerContainer  # not needed by those who only read the table
+        from testcontainers.core.container import DockerContainer  # listing the scenarios does not need it
 
         self.image = image = image or self.chosen_image()
         published = {port: _free_port() for port in dict.fromkeys(self.ports)}
         self.port = published[self.ports[0]]
-        """Where it is reached directly."""
-        self.relays = self.relayed(published)
+        """Port for direct connections."""
+        self.relays = self.make_relays(published)
         try:
             self._container = DockerContainer(image)
             self._container.env.update(self.environment())
@@ -66,31 +66,31 @@ class Broker(ABC):
             self.close()
             raise
 
-    def relayed(self, published: Mapping[int, int]) -> dict[str, Relay]:
-        """Side -> the relay that it connects to; ports of the container are published at those of this machine."""
+    def make_relays(self, published: Mapping[int, int]) -> dict[str, Relay]:
+        """Return side -> its relay; ``published`` maps ports of the container to ports of this machine."""
         return {side: Relay("127.0.0.1", published[port]) for side, port in zip(SIDES, self.ports[1:], strict=True)}
 
     def chosen_image(self) -> str:
-        """Of those of this run."""
+        """Return the image to use if none is given."""
         return self.kind.images()[0]
 
     @abstractmethod
     def environment(self) -> Mapping[str, str]:
         """Return the environment of the container."""
 
-    def prepare(self, container: Any) -> None:  # noqa: B027  most need nothing more
+    def prepare(self, container: Any) -> None:  # noqa: B027  most brokers need nothing more
         """Complete a container before it starts."""
 
-    def clean(self) -> None:  # noqa: B027  most leave nothing
+    def clean(self) -> None:  # noqa: B027  most brokers leave nothing
         """Remove what `prepare` made."""
 
     @property
     def url(self) -> str:
-        """Where it is reached directly."""
+        """Address for direct connections."""
         return self.kind.build_url("127.0.0.1", self.port)
 
     def restart(self, *, kill: bool = False) -> None:
-        """Have it stop, or end all its processes with SIGKILL; start it on the same data, and wait for an answer."""
+        """Stop it, with SIGTERM or SIGKILL, start it again on the same data, and wait until it answers."""
         self.stop(kill=kill)
         self.start()
 
@@ -104,16 +104,16 @@ class Broker(ABC):
             container.stop(timeout=GRACE)
 
     def start(self) -> None:
-        """Start it again on the same data, and wait for an answer."""
+        """Start it again on the same data, and wait until it answers."""
         self._container.get_wrapped_container().start()
         self.wait()
 
     def pause(self) -> None:
-        """Freeze its processes: connections stay, and nothing answers."""
+        """Freeze its processes: connections stay open, and nothing answers."""
         self._container.get_wrapped_container().pause()
 
     def unpause(self) -> None:
-        """Let it go on, if it is frozen."""
+        """Let it continue, if it is frozen."""
         container = self._container.get_wrapped_container()
         container.reload()
         if container.status == "paused":
@@ -127,7 +127,7 @@ class Broker(ABC):
         return bool(container.status in ("running", "paused"))
 
     def run(self, *command: str) -> str:
-        """Run a command in the container; what it printed. Raises CommandFailed."""
+        """Run a command in the container, and return its output. Raises CommandFailed."""
         code, output = self._container.get_wrapped_container().exec_run([*command])
         text = bytes(output).decode(errors="replace")
         if code != 0:
@@ -135,7 +135,7 @@ class Broker(ABC):
         return text
 
     def wait(self) -> str:
-        """Wait until it answers; its version. Raises Unavailable."""
+        """Wait until it answers, and return its version. Raises Unavailable."""
         deadline = time.monotonic() + SECONDS
         while True:
             try:
@@ -146,7 +146,7 @@ class Broker(ABC):
             time.sleep(0.1)
 
     def close(self) -> None:
-        """Remove it."""
+        """Remove its container and relays."""
         with suppress(Exception):
             self.unpause()
         with suppress(Exception):
@@ -169,9 +169,7 @@ class RabbitmqBroker(Broker):
         return {}
 
     def control(self, *arguments: str) -> str:
-        """Run ``rabbitmqctl``, which may work some seconds later than AMQP, and return its output. Raises
-        CommandFailed.
-        """
+        """Run ``rabbitmqctl``, which may work some seconds later than AMQP. Raises CommandFailed."""
         return self.run("rabbitmqctl", "--quiet", *arguments)
 
 
@@ -197,7 +195,7 @@ class KafkaBroker(Broker):
 
 
 class TransactionsBroker(KafkaBroker):
-    """A node of a Kafka that ends its transactions although it is restarted."""
+    """A node of a release of Kafka that ends its transactions even if it is restarted."""
 
     def chosen_image(self) -> str:
         return image_for_transactions()
@@ -206,8 +204,8 @@ class TransactionsBroker(KafkaBroker):
 class SmallDiskBroker(KafkaBroker):
     """A node of Kafka whose log is on a disk of `DISK_MEGABYTES`.
 
-    The disk is a volume in memory, which lives only while a container uses it, and a broker that finds it full halts.
-    So a second container holds it, in which it is filled, and emptied again.
+    The disk is a volume in memory, which exists only while a container uses it, and a broker halts when the disk is
+    full. So a second container uses it, too, in which it is filled and emptied again.
     """
 
     DISK_MEGABYTES: ClassVar[int] = 256
@@ -234,7 +232,7 @@ class SmallDiskBroker(KafkaBroker):
         self._holder.exec_run(["dd", "if=/dev/zero", f"of={self.BALLAST}", "bs=64k"], user="root")
 
     def make_room(self) -> None:
-        """Take away what `fill` wrote."""
+        """Remove what `fill` has written."""
         self._holder.exec_run(["rm", "-f", self.BALLAST], user="root")
 
     def clean(self) -> None:
@@ -249,8 +247,8 @@ class SmallDiskBroker(KafkaBroker):
 class RocketmqBroker(Broker):
     """A name server and a broker of RocketMQ.
 
-    The broker tells everyone to come to the port at which it listens itself: so there is where a relay listens here,
-    one for both sides and for us. Nothing is between anyone and the name server.
+    The broker gives clients the port that it listens at, so one relay listens at that port of this machine, for both
+    sides and for us. There is no relay in front of the name server.
     """
 
     kind = SERVERS["rocketmq"]
@@ -260,7 +258,7 @@ class RocketmqBroker(Broker):
         self.ports = (9876, port, port)
         super().__init__(image)
 
-    def relayed(self, published: Mapping[int, int]) -> dict[str, Relay]:
+    def make_relays(self, published: Mapping[int, int]) -> dict[str, Relay]:
         port = self.ports[1]
         return dict.fromkeys(SIDES, Relay("127.0.0.1", published[port], listen=port))
 
@@ -281,11 +279,11 @@ CHOOSE: Final = ("kafka for transactions",)
 
 
 class Brokers:
-    """The brokers of a run, each started when it is first asked for, and removed at the end."""
+    """The brokers of a run, each started when it is first used, and removed at the end."""
 
     def __init__(self, images: Mapping[str, str] | None = None) -> None:
         self._images = images or {}
-        """Kind of server -> the image to use instead of the first of this run."""
+        """Kind of server -> image to use instead of the default."""
         self._started: dict[str, Broker] = {}
 
     def __enter__(self) -> Self:
@@ -300,7 +298,7 @@ class Brokers:
     def __getitem__(self, kind: str) -> Broker:
         """Return the broker of a kind, started if need be. Raises Unavailable."""
         if kind not in self._started:
-            # One for transactions chooses among all of this run, unless it is named itself.
+            # The broker for transactions chooses its own image, unless one is given for that kind.
             image = self._images.get(kind) or ("" if kind in CHOOSE else self._images.get(KINDS[kind].kind.name, ""))
             self._started[kind] = KINDS[kind](image)
         return self._started[kind]
@@ -312,14 +310,14 @@ class Brokers:
         return broker
 
     def drop(self, kind: str) -> None:
-        """Remove the broker of a kind, if there is one; the next one that is asked for is new."""
+        """Remove the broker of a kind, if there is one; its next use starts a new one."""
         broker = self._started.pop(kind, None)
         if broker is not None:
             broker.close()
 
     @property
     def versions(self) -> str:
-        """Of those that were started."""
+        """Images and versions of the brokers that were started."""
         return ", ".join([f"{broker.image} ({broker.version})" for broker in self._started.values()])
 
     @staticmethod
@@ -328,15 +326,15 @@ class Brokers:
         return list(dict.fromkeys(KINDS[kind].kind.name for kind in kinds))
 
     def versions_of(self, kinds: Sequence[str]) -> str:
-        """Names and versions of these, which were started: ``rabbitmq 4.0.5, kafka 4.3.1``."""
+        """Return names and versions of started brokers: ``rabbitmq 4.0.5, kafka 4.3.1``."""
         named = [f"{self._started[kind].kind.name} {self._started[kind].version}" for kind in kinds]
         return ", ".join(dict.fromkeys(named))
 
 
 def rounds_of(images: Sequence[str]) -> Iterator[Mapping[str, str]]:
-    """Images by their kind of server, one of each kind a time, until all were there; at least once, with none.
+    """Yield rounds, kind of server -> image, until each image was in one; at least one round.
 
-    Raises Unavailable of an image whose name shows no kind.
+    Raises Unavailable for an image whose name contains no kind.
     """
     by_kind: dict[str, list[str]] = {}
     for image in images:

@@ -1,4 +1,4 @@
-"""``hashstar bridge run`` as a process that is killed and started again, and asked how it is."""
+"""``hashstar bridge run`` as a process that can be killed and started again, and whose state can be read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SECONDS: Final = 60.0
 
 
 class Daemon:
-    """The bridge of a run. Each of its processes has a log of its own in ``folder``.
+    """A bridge. Each of its processes has its own log in ``folder``.
 
     ``policy`` and ``rest`` are more lines of the policy's table, and more tables.
     """
@@ -60,13 +60,13 @@ class Daemon:
         self._source, self._target, self._window = source, target, window
         self._process: subprocess.Popen[bytes] | None = None
         self.started = 0
-        """How many processes there were."""
+        """Number of processes that were started."""
         self.configure(policy=policy, rest=rest, topology=topology)
 
     def configure(
         self, *, policy: str = "", rest: str = "", topology: str = TOPOLOGY, source: str = "", target: str = ""
     ) -> None:
-        """Write the configuration that the next process reads; the tables of source and target stay if they are ""."""
+        """Write the configuration of the next process; an empty ``source`` or ``target`` leaves its table as it is."""
         self._source, self._target = source or self._source, target or self._target
         (self.folder / "chaos.bindings").write_text(topology)
         self.config.write_text(
@@ -76,54 +76,54 @@ class Daemon:
         )
 
     def start(self) -> None:
-        """Start it."""
+        """Start a process."""
         self.started += 1
         with (self.folder / f"bridge-{self.started:03}.log").open("wb") as log:
             command = [sys.executable, "-m", "bridge.cli", "bridge", "run", str(self.config)]
             self._process = subprocess.Popen(command, stderr=log)
 
     def kill(self) -> None:
-        """End it with SIGKILL; if it runs."""
+        """End the process with SIGKILL, if it runs."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def stop(self) -> int:
-        """Have it drain and end; its exit code."""
+        """Let it drain and end, and return its exit code."""
         assert self._process is not None
         self._process.terminate()
         return self._process.wait(SECONDS)
 
     def suspend(self) -> None:
-        """Stop it with SIGSTOP: it does nothing, and its connections stay."""
+        """Freeze it with SIGSTOP; its connections stay open."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Have it go on after `suspend`."""
+        """Let it continue after `suspend`."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
     @property
     def code(self) -> int | None:
-        """The exit code if it has ended, which it should not by itself."""
+        """The exit code if the process has ended; None while it runs."""
         return None if self._process is None else self._process.poll()
 
     @property
     def peak_memory(self) -> int:
-        """Bytes of memory that the running process has had at most (VmHWM)."""
+        """Maximum memory that the running process has used, in bytes (VmHWM)."""
         assert self._process is not None
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM:"))
 
     def unsettled(self) -> int | None:
-        """How many messages it has read and not settled; None: it does not answer."""
+        """Return the number of messages that it has read and not settled; None if it does not answer."""
         status = self.status()
         return None if status is None else int(status["unsettled"])
 
     @property
     def is_ready(self) -> bool:
-        """Whether it is connected on all sides, as far as it knows."""
+        """Whether it reports that it is ready."""
         status = self.status()
         return status is not None and bool(status["ready"])
 
@@ -136,7 +136,7 @@ class Daemon:
             return None
 
     def get(self, path: str) -> tuple[int, str] | None:
-        """Code and body of an answer; None: there is none."""
+        """Return code and body of an answer on HTTP; None if there is none."""
         connection = HTTPConnection("127.0.0.1", self._port, timeout=5)
         try:
             connection.request("GET", path)
@@ -148,7 +148,7 @@ class Daemon:
             connection.close()
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """Return the logs of all its processes."""
+        """Yield the events in the logs of all its processes."""
         for log in sorted(self.folder.glob("bridge-*.log")):
             for line in log.read_text(errors="replace").splitlines():
                 try:

@@ -1,7 +1,7 @@
-"""Where a bridge reads and writes while it is tried: a queue, a topic, a folder; and the pairs of them.
+"""Places where a bridge reads and writes in a trial: queues, topics, folders; and pairs of them.
 
-A place is filled and looked at directly; only the bridge is sent through the relays. What was written is read when all
-is over: a reader that is cut off itself would be one more that can turn an order round.
+Tests fill and read a place directly; only the bridge goes through the relays. What was written is read at the end: a
+reader with faults of its own could change the order, too.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ __all__ = [
 ]  # fmt: skip
 
 HEARTBEAT: Final = 2
-"""Seconds, so that a stall may outlast it."""
+"""Heartbeat of RabbitMQ in seconds, short so that a stall may outlast it."""
 
 SESSION: Final = 3_000
-"""Milliseconds after which a group misses a bridge that was killed; brokers other than ours allow 6,000 at least."""
+"""Session timeout of a group, in milliseconds; brokers allow at least 6,000, unless configured as ours."""
 
 PARTITIONS: Final = 6
 PERSISTENT: Final = ContentHeader.of({}, {"delivery_mode": 2})
 MANY: Final = 2_000
-"""So many messages are published at once."""
+"""Maximum number of messages that are published at once."""
 SILENCE: Final = 60.0
-"""Seconds without a delivery after which no more are waited for."""
+"""Seconds without a delivery after which no more are expected."""
 READING: Final = 900.0
-"""Seconds that reading a topic may take."""
+"""Maximum number of seconds for reading a topic."""
 
 
 class Place(ABC):
-    """One side of a bridge. ``broker`` is None where there is none that could be restarted or cut off."""
+    """One side of a bridge. ``broker`` is None if it has none that could be restarted or cut off."""
 
     def __init__(self, brokers: Brokers, side: str, folder: Path) -> None:
         self.broker: Broker | None = None
@@ -69,7 +69,7 @@ class Place(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Remove what was made and would stay."""
+        """Remove what would stay otherwise."""
 
 
 class Readable(Place):
@@ -81,7 +81,7 @@ class Readable(Place):
 
     @abstractmethod
     def left(self) -> int | None:
-        """How many messages nobody has read, or not committed where brokers count that; None: nobody answers now."""
+        """Return the number of messages that were not read, or not committed; None if the broker does not answer."""
 
 
 class Writable(Place):
@@ -89,14 +89,14 @@ class Writable(Place):
 
     @abstractmethod
     def arrivals(self) -> Iterator[tuple[str, bytes]]:
-        """Keys and bodies in the order in which they arrived; queues and topics of Kafka give each once."""
+        """Yield keys and bodies in the order of arrival; queues and Kafka's topics yield each only once."""
 
 
 class Queue(Readable, Writable):
     """A queue of RabbitMQ, of a kind.
 
-    It has a single active consumer: else a bridge that is started anew reads on while the broker still believes in the
-    connection of the one before, whose messages come back later.
+    It has a single active consumer: otherwise a bridge that was started again would continue to read while the broker
+    still has the old connection, whose messages come back later.
     """
 
     def __init__(
@@ -111,9 +111,9 @@ class Queue(Readable, Writable):
         super().__init__(brokers, side, folder)
         self.broker = brokers["rabbitmq"]
         self.login = "guest:guest"
-        """User and password of the bridge."""
+        """User and password that the bridge logs in with."""
         self.more = ""
-        """More lines of the bridge's table."""
+        """Further lines of the bridge's table."""
         self.through_exchange = True
         """Whether a target publishes to the exchange, or straight to the queue."""
         self._heartbeat = "" if heartbeat is None else f"?heartbeat={heartbeat}"
@@ -124,18 +124,18 @@ class Queue(Readable, Writable):
 
     def make(self) -> None:
         """Declare the queue, and the exchange through which messages keep their routing key."""
-        channel = self._opened()
+        channel = self._open_channel()
         channel.queue_declare(self.name, durable=True, arguments=self._arguments)
         channel.exchange_declare(self.name, "fanout", durable=True)
         channel.queue_bind(self.name, self.name)
 
     def delete_queue(self) -> None:
         """Delete the queue; the exchange stays."""
-        self._opened().queue_delete(self.name)
+        self._open_channel().queue_delete(self.name)
 
     def delete_exchange(self) -> None:
         """Delete the exchange; the queue stays."""
-        self._opened().exchange_delete(self.name)
+        self._open_channel().exchange_delete(self.name)
 
     def table(self) -> str:
         assert self.broker is not None
@@ -144,7 +144,7 @@ class Queue(Readable, Writable):
         what = f'queue = "{self.name}"' if self.side == "source" else exchange
         return f'url = "amqp://{self.login}@127.0.0.1:{port}/%2F{self._heartbeat}"\n{what}\n{self.more}'
 
-    def _opened(self) -> Any:
+    def _open_channel(self) -> Any:
         """Open a channel. Raises AMQPError."""
         if self._channel is not None:
             with suppress(pika.exceptions.AMQPError):
@@ -161,11 +161,11 @@ class Queue(Readable, Writable):
         asyncio.run(self._publish(list(messages), header, url))
 
     async def _publish(self, messages: Sequence[tuple[str, bytes]], header: ContentHeader, url: str) -> None:
-        """Publish these, and wait until the broker has confirmed them."""
+        """Publish messages, and wait until the broker has confirmed them."""
         exchange, confirmed = self.name.encode(), 0
         news = asyncio.Event()
 
-        def hear(events: list[Event]) -> None:
+        def take_confirms(events: list[Event]) -> None:
             nonlocal confirmed
             confirmed = max([confirmed, *[each.number for each in events if isinstance(each, Acked) and not each.nack]])
             news.set()
@@ -173,36 +173,36 @@ class Queue(Readable, Writable):
         connection = await Connection.open([parse_broker(url)], lambda _: None)
         channel = await connection.channel()
         await channel.enable_confirms()
-        channel.on_events = hear
+        channel.on_events = take_confirms
         for start in range(0, len(messages), MANY):
-            some = [
+            frames = [
                 encode_publish(
                     channel.number, exchange, key.encode(), header.raw, body, connection.frame_max, mandatory=True
                 )
                 for key, body in messages[start : start + MANY]
             ]
-            connection.write(b"".join(some))
-            while start + len(some) > confirmed:
+            connection.write(b"".join(frames))
+            while start + len(frames) > confirmed:
                 news.clear()
                 await asyncio.wait_for(news.wait(), 60)
         await connection.close()
 
     def left(self) -> int | None:
         try:
-            channel = self._channel if self._channel.is_open else self._opened()
-            told = channel.queue_declare(self.name, passive=True).method
+            channel = self._channel if self._channel.is_open else self._open_channel()
+            answer = channel.queue_declare(self.name, passive=True).method
         except (pika.exceptions.AMQPError, OSError):
             return None
-        # Of a quorum queue whose leader does not answer in time, RabbitMQ tells that it has no message and no consumer.
-        return int(told.message_count) if told.message_count or told.consumer_count else None
+        # For a quorum queue whose leader does not answer in time, RabbitMQ answers with no messages and no consumers.
+        return int(answer.message_count) if answer.message_count or answer.consumer_count else None
 
     def count(self) -> tuple[int, int]:
-        """How many messages wait in the queue, and how many consumers it has."""
-        told = self._opened().queue_declare(self.name, passive=True).method
-        return int(told.message_count), int(told.consumer_count)
+        """Return the number of messages in the queue, and the number of its consumers."""
+        answer = self._open_channel().queue_declare(self.name, passive=True).method
+        return int(answer.message_count), int(answer.consumer_count)
 
     def arrivals(self) -> Iterator[tuple[str, bytes]]:
-        channel = self._opened()
+        channel = self._open_channel()
         count, deadline = 0, time.monotonic() + SILENCE
         while not count and time.monotonic() < deadline:  # see `left`
             count = int(channel.queue_declare(self.name, passive=True).method.message_count)
@@ -213,7 +213,7 @@ class Queue(Readable, Writable):
             yield method.routing_key, body
 
     def close(self) -> None:
-        channel = self._opened()
+        channel = self._open_channel()
         channel.queue_delete(self.name)
         channel.exchange_delete(self.name)
         channel.connection.close()
@@ -236,13 +236,13 @@ class Topic(Readable, Writable):
         self.broker = brokers["kafka for transactions" if transactional else kind]
         self._transactional = transactional
         self.own_id = transactional
-        """Whether the bridge's transactions have an id of its own: then it must be one process at a time."""
+        """Whether the bridge's transactions have a fixed id: then only one process at a time can run."""
         self._topics = Topics(self.broker.url, {"log_level": 0})
         self._config = config
         self._taken: dict[int, int] = {}
-        """Partition -> the offset up to which `arrivals` has given messages."""
+        """Partition -> offset up to which `arrivals` has yielded messages."""
         self.make(partitions)
-        # One that commits nothing and is in no group; it only asks, also while a transaction is open.
+        # A consumer that joins no group; it only asks for offsets, even while a transaction is open.
         own = {
             "group.id": self.name, "enable.auto.commit": False, "isolation.level": "read_uncommitted",
             "reconnect.backoff.max.ms": 1_000, "metadata.recovery.strategy": "none",
@@ -251,7 +251,7 @@ class Topic(Readable, Writable):
         self._put = 0
 
     def make(self, partitions: int = PARTITIONS) -> None:
-        """Make the topic."""
+        """Create the topic."""
         self.partitions = partitions
         self._topics.make(partitions, self.name, self._config)
         self._taken.clear()
@@ -266,7 +266,7 @@ class Topic(Readable, Writable):
         self._put = 0
 
     def add_partitions(self, total: int) -> None:
-        """Have the topic have more partitions."""
+        """Add partitions to the topic, up to ``total``."""
         self._topics.admin.create_partitions([NewPartitions(self.name, total)])[self.name].result(SILENCE)
         self.partitions = total
 
@@ -276,7 +276,7 @@ class Topic(Readable, Writable):
         if self._transactional:
             url += "transactional = true\n"
         if self.side == "target":
-            # Then it does not wait until its predecessor's transaction ends.
+            # With a fixed id, it does not wait until the transaction of the process before it ends.
             own = f'transactional_id = "{self.name}"\n' if self.own_id else ""
             return f'{url}{own}queues.out = "{self.name}"\n'
         missed = f'librdkafka = {{ "session.timeout.ms" = {SESSION}, "heartbeat.interval.ms" = {SESSION // 6} }}\n'
@@ -287,7 +287,7 @@ class Topic(Readable, Writable):
 
     def put_records(self, records: Sequence[tuple[bytes | None, bytes | None]], **settings: Any) -> None:
         """Add keys and values, with settings of a producer."""
-        # Else a batch that is sent again, as to a topic that is new, comes behind the one after it.
+        # Without idempotence, a batch that is sent again, as to a new topic, may come after the next one.
         self._topics.put(self.name, records, **{"enable.idempotence": True, **settings})
         self._put += len(records)
 
@@ -305,7 +305,7 @@ class Topic(Readable, Writable):
             yield message.key().decode(), message.value()
 
     def records(self) -> Iterator[Any]:
-        """All that `arrivals` has not given yet, as Kafka has them."""
+        """Yield Kafka's records that `arrivals` has not yielded yet."""
         for message in self._topics.read(self.name, 0, READING):
             if message.offset() >= self._taken.get(message.partition(), 0):
                 self._taken[message.partition()] = message.offset() + 1
@@ -361,7 +361,7 @@ class Folder(Writable):
         return f'url = "archive:{self.path}"\nqueues.out = "."\nrotate = "1 s"\n'
 
     def close(self) -> None:
-        """Nothing: it is in the run's folder."""
+        """Do nothing: the archive is in the folder of the run."""
 
     def arrivals(self) -> Iterator[tuple[str, bytes]]:
         for part in sorted(self.path.rglob("[!.]*.parquet")):
@@ -370,7 +370,7 @@ class Folder(Writable):
 
 
 class Pair(NamedTuple):
-    """A source and a target; each is made of the run's brokers, the side that it is, and a folder of the run's."""
+    """A source and a target; each is made from the brokers of a run, its side, and the folder of the run."""
 
     name: str
     source: Callable[[Brokers, str, Path], Readable]

@@ -1,4 +1,4 @@
-"""The accounting finds what it is there to find: a lost message, a swapped pair, one too many, one that nobody sent."""
+"""The accounting finds lost messages, swapped pairs, duplicates, and messages that were never sent."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_an_unknown_message_is_reported_as_strange() -> None:
     account.take([("key.0", b"1"), ("key.0", b"30"), ("key.0", b"-3"), ("key.0", b""), ("other", b"0")])
     assert len(account.strange) == 5
     assert not account.duplicates
-    assert next(account.problems(0)) == "strange: nobody sent b'1' with the key 'key.0'"
+    assert next(account.problems(0)) == "strange: b'1' was never sent with the key 'key.0'"
 
 
 def test_of_many_problems_some_are_listed_with_the_number_of_the_others() -> None:

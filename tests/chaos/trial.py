@@ -28,23 +28,23 @@ __all__ = ["LIMIT", "Trial", "TrialResult"]
 P = TypeVar("P", bound=Place)
 
 LIMIT: Final = 15.0
-"""Seconds after which a bridge that cannot move must have shown it."""
+"""Maximum number of seconds until a bridge that cannot move messages shows it."""
 PATIENCE: Final = 5.0
-"""Seconds for which it is waited beyond that, so that the table has a figure."""
+"""Seconds to wait beyond that, so that the table has a number."""
 KEYS: Final = 40
 WINDOW: Final = 200
 QUIET: Final = 2.0
-"""Seconds without anything to do after which all is through."""
+"""Seconds without any work left after which a trial is drained."""
 SECONDS: Final = 120.0
-"""That a bridge may take for anything, on a machine that does much else."""
+"""Maximum number of seconds for anything that a bridge does, on a busy machine."""
 LOOK: Final = 0.25
 PROBLEMS: Final = 5
-"""Numbers of each kind that are named."""
+"""Maximum number of problems of each kind that are listed."""
 
 
 @dataclass(slots=True)
 class TrialResult:
-    """What came of a scenario. None: it was not measured, or the trial did not come so far."""
+    """The result of a scenario. None: it was not measured, or the trial ended before."""
 
     scenario: str
     versions: str
@@ -55,39 +55,39 @@ class TrialResult:
     recovered: float | None = None
     """Seconds from the end of the slowest fault until messages moved again."""
     visibility: Visibility | None = None
-    """Of the fault that took longest to be seen."""
+    """Visibility of the fault that was visible last."""
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
-    """What else was measured."""
+    """Further measurements."""
     problems: list[str] = field(default_factory=list)
     folder: Path = Path()
 
 
 class Trial:
-    """One scenario; left, it ends its bridges and removes its places."""
+    """A scenario that is played; at the end of its context it ends its bridges and removes its places."""
 
     def __init__(self, brokers: Brokers, folder: Path, result: TrialResult, *, short: bool = False) -> None:
         self.brokers = brokers
         self.folder = folder
         self.result = result
         self.short = short
-        """Whether it runs in CI, where a fault lasts only until it was seen."""
+        """Whether it runs in CI, where a fault lasts only until it was visible."""
         self.sent = 0
         self.keys = KEYS
         self.faults = 0
-        """Faults that may make messages come twice, a window of them each."""
+        """Number of faults that may each cause a window of duplicates."""
         self.window = WINDOW
         self.bound: int | None = None
-        """Duplicates that are allowed, where it is not a window for each fault."""
+        """Maximum number of duplicates, if it is not a window for each fault."""
         self.expected_dead: Callable[[list[bytes]], bool] | None = None
-        """Whether dead letters of these bodies are those that should be; None: there should be none."""
+        """Returns whether the bodies of dead letters are those expected; None: there should be none."""
         self.body_of: Callable[[bytes], bytes] = bytes
-        """What of a body is its number."""
+        """Returns the part of a body that is its number."""
         self.key_of: Callable[[str], str] = str
-        """The key that a message was sent with, of the one that it arrived with."""
+        """Returns the key that a message was sent with, for the key that it arrived with."""
         self.arrived: list[tuple[str, bytes]] = []
         self.running: list[Daemon] = []
-        """Bridges that should be running."""
+        """Bridges that should run now."""
         self._drained: Readable | None = None
         self._stack = ExitStack()
         self._watches: dict[int, Watch] = {}
@@ -99,15 +99,15 @@ class Trial:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    # What it is built of.
+    # Building.
 
     def use(self, place: P) -> P:
-        """Remove a place at the end."""
+        """Use a place, which is removed at the end."""
         self._stack.callback(place.close)
         return place
 
     def at_end(self, act: Callable[..., Any], *arguments: Any) -> None:
-        """Do this at the end, whatever happens."""
+        """Call a function at the end, whatever happens."""
         self._stack.callback(act, *arguments)
 
     def bridge(
@@ -135,16 +135,16 @@ class Trial:
 
     @property
     def stalled_after(self) -> str:
-        """A line of the policy: in CI, a bridge calls itself stalled sooner than by default."""
+        """A line of the policy: in CI, a bridge counts as stalled sooner than by default."""
         return '\nstalled_after = "3 s"\n' if self.short else "\n"
 
     def tables(self, rest: str = "", *, dead_letters: bool = True) -> str:
-        """More tables of a configuration, with that of the dead letters."""
+        """Return further tables of a configuration, with that of dead letters."""
         dead = f'[dead_letters]\nurl = "archive:{self.folder / "dead"}"\nrotate = "1 s"\n' if dead_letters else ""
         return f"{rest}\n{dead}"
 
     def start(self, daemon: Daemon) -> None:
-        """Start a bridge, and look at it from now on."""
+        """Start a bridge, and watch it from now on."""
         daemon.start()
         self.running.append(daemon)
         if id(daemon) not in self._watches:
@@ -155,19 +155,19 @@ class Trial:
         self.running.remove(daemon)
         daemon.kill()
 
-    # What happens to it.
+    # Playing.
 
     def numbers(self, count: int) -> list[tuple[str, bytes]]:
-        """Keys and bodies of the next messages, which count as sent."""
+        """Return keys and bodies of the next messages, which count as sent."""
         first, self.sent = self.sent, self.sent + count
         return [(key_of(n, self.keys), b"%d" % n) for n in range(first, self.sent)]
 
     def put(self, source: Readable, count: int) -> None:
-        """Add the next messages."""
+        """Add the next messages to a source."""
         source.put(self.numbers(count))
 
     def wait_until(self, done: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
-        """Wait. Raises GaveUp when it takes too long, or a bridge has ended."""
+        """Wait until ``done()`` is true. Raises GaveUp if it takes too long, or a bridge has ended."""
         deadline = time.monotonic() + seconds
         while not done():
             self.check_running()
@@ -187,8 +187,9 @@ class Trial:
                 raise GaveUp(f"the bridge ended by itself: exit code {daemon.code}")
 
     def written(self) -> int:
-        """Messages that targets have confirmed to the processes that run now, but for dead letters; 0 while none
-        answers.
+        """Return the number of messages that targets have confirmed to the present processes, without dead letters.
+
+        It is 0 while none of them answers.
         """
         return int(sum(self.metric("hashstar_written_messages_total", without='"dead_letters"')))
 
@@ -199,21 +200,21 @@ class Trial:
         return [
             value
             for each in series
-            for (found, its), value in each.items()
-            if found == name and labels in its and without not in its
+            for (own_name, own_labels), value in each.items()
+            if own_name == name and labels in own_labels and without not in own_labels
         ]
 
     def wait_for_written(self, count: int) -> None:
-        """Wait until so many messages are through, so that a fault strikes amid the flow."""
+        """Wait until ``count`` messages were written, so that a fault comes while they flow."""
         self.wait_until(lambda: self.written() >= count, f"{count:,} messages were written")
 
     def wait_until_ready(self) -> None:
-        """Wait until bridges are ready, and their metrics well."""
+        """Wait until all bridges are ready, and no metric shows a fault."""
         for daemon in self.running:
             self.wait_until(lambda daemon=daemon: self._watches[id(daemon)].is_clear, "the bridge is ready")  # type: ignore[misc]
 
     def drain(self, source: Readable, seconds: float = SECONDS) -> None:
-        """Wait until nothing is left in the source, and nothing under way."""
+        """Wait until nothing is left in the source or under way."""
         self._drained = source
         quiet_since, deadline = time.monotonic(), time.monotonic() + seconds
         while time.monotonic() - quiet_since < QUIET:
@@ -239,11 +240,11 @@ class Trial:
         ready: bool = True,
         meanwhile: Callable[[], Any] = lambda: None,
     ) -> None:
-        """Let a fault begin, and end when it was to be seen and has lasted for ``seconds``; then wait until messages
-        move again, ``within`` seconds.
+        """Let a fault begin, and end once it is visible and has lasted for ``seconds``; then wait until messages move
+        again, at most ``within`` seconds.
 
-        ``shows``: whether the bridge must show it within `LIMIT` seconds, as it cannot move; ``ready``: whether it
-        must be ready again when messages move; ``meanwhile`` is done before the end.
+        ``shows``: whether the bridge must show the fault within `LIMIT` seconds, as it cannot move messages; ``ready``:
+        whether it must be ready again when messages move; ``meanwhile`` is called before the end.
         """
         self.wait_until_ready()
         watches = [self._watches[id(daemon)] for daemon in self.running]
@@ -265,7 +266,7 @@ class Trial:
             self._note_visibility(seen, [reason for watch in watches for reason in watch.reasons(began)])
         ended, written = time.monotonic(), self.written()
         self.wait_until(
-            # They may have moved already while the fault's end took its time.
+            # They may have moved already while the fault was being ended.
             lambda: (
                 (self.written() > written or written > before)
                 and (not ready or all(daemon.is_ready for daemon in self.running))
@@ -276,7 +277,7 @@ class Trial:
         self.result.recovered = max(self.result.recovered or 0.0, time.monotonic() - ended)
 
     def note_shown(self, began: float) -> None:
-        """Wait until what began at a time (`time.monotonic`) could be seen, and note how long that took."""
+        """Wait until a fault that began at a time (`time.monotonic`) is visible, and note how long that took."""
         watches = [self._watches[id(daemon)] for daemon in self.running]
         while True:
             self.check_running()
@@ -298,22 +299,22 @@ class Trial:
                 )
 
     def fail(self, problem: str) -> None:
-        """Note what is wrong."""
+        """Note a problem."""
         self.result.problems.append(problem)
 
     def require(self, holds: bool, problem: str) -> None:
-        """Note what is wrong unless it holds."""
+        """Note a problem unless a condition holds."""
         if not holds:
             self.fail(problem)
 
-    # What came of it.
+    # Results.
 
     def collect(self, target: Writable) -> None:
-        """Take what has arrived at a target so far."""
+        """Take the messages that have arrived at a target so far."""
         self.arrived += [(self.key_of(key), self.body_of(body)) for key, body in target.arrivals()]
 
     def stop(self) -> None:
-        """Stop all bridges, which drain."""
+        """Stop all bridges, and let them drain."""
         for daemon in [*self.running]:
             code = daemon.stop()
             self.require(code == 0, f"the bridge did not drain in the end: exit code {code}")
@@ -330,7 +331,7 @@ class Trial:
     def finish(self, targets: Iterable[Writable]) -> None:
         """Stop the bridges, and account for all messages."""
         self.stop()
-        # What a broker had sent and the bridge had not read is in neither count of `drain`, and is there again now.
+        # Messages that a broker had sent and the bridge had not read were in neither count of `drain`; now they count.
         left = self._drained.left() if self._drained is not None else 0
         self.require(not left or left < 0, f"{left} messages were left in the source, and nothing moved for {QUIET} s")
         for target in targets:

@@ -1,8 +1,8 @@
-"""How soon a bridge that cannot move shows it: in its log, in a metric, and on ``/ready``.
+"""Measure how soon a bridge that cannot move messages shows it: in its log, in a metric, and on ``/ready``.
 
-A thread asks for ``/ready`` and ``/metrics`` some times a second while a scenario runs. A fault begins at a time; from
-then on the first answer that is not ready, the first metric that says so, and the first line of the log that is a
-warning or worse are what an operator would see.
+A thread asks for ``/ready`` and ``/metrics`` several times a second while a scenario runs. What counts is the first
+answer after the beginning of a fault that is not ready, the first metric that shows it, and the first warning or error
+in the log.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tests.chaos.daemon import Daemon
 __all__ = ["Sample", "Visibility", "Watch", "has_stalled", "read_metrics", "seconds_to_log"]
 
 EVERY: Final = 0.2
-"""Seconds between two looks."""
+"""Seconds between two requests."""
 
 SLACK: Final = 0.05
-"""Seconds that a line of the log may be older than the fault, as their clocks are two."""
+"""Seconds that a line of the log may be older than the fault, as they have different clocks."""
 
 
 class Visibility(NamedTuple):
-    """Seconds from a fault until it could be seen; None: it could not."""
+    """Seconds from a fault until it was visible; None: it was not."""
 
     log: float | None = None
     metric: float | None = None
@@ -39,7 +39,7 @@ class Visibility(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What a bridge answered at a time (`time.monotonic`)."""
+    """The answers of a bridge at one time (`time.monotonic`)."""
 
     at: float
     ready: bool
@@ -48,18 +48,18 @@ class Sample(NamedTuple):
 
 
 def read_metrics(text: str) -> Mapping[tuple[str, str], float]:
-    """Name and labels, as they are written -> value, of Prometheus's text format."""
-    found: dict[tuple[str, str], float] = {}
+    """Parse Prometheus's text format: name and labels, as they are written -> value."""
+    values: dict[tuple[str, str], float] = {}
     for line in text.splitlines():
         if line and not line.startswith("#"):
             series, _, value = line.rpartition(" ")
             name, brace, labels = series.partition("{")
-            found[name, brace + labels] = float(value)
-    return found
+            values[name, brace + labels] = float(value)
+    return values
 
 
 def has_stalled(metrics: Mapping[tuple[str, str], float]) -> bool:
-    """Whether a metric says that something does not move: an endpoint is not up, or the bridge has stalled."""
+    """Return whether a metric shows that something does not move: an endpoint is not up, or the bridge has stalled."""
     return any(
         (name == "hashstar_up" and not value) or (name == "hashstar_stalled" and value)
         for (name, _), value in metrics.items()
@@ -67,7 +67,7 @@ def has_stalled(metrics: Mapping[tuple[str, str], float]) -> bool:
 
 
 def seconds_to_log(events: Iterable[Mapping[str, Any]], began: float) -> float | None:
-    """Seconds from a time (`time.time`) to the first warning or error that was logged after it."""
+    """Return the seconds from a time (`time.time`) to the first warning or error in the log after it."""
     for event in events:
         at = datetime.fromisoformat(event["time"]).timestamp()
         if event["level"] in ("warning", "error") and at >= began - SLACK:
@@ -77,7 +77,7 @@ def seconds_to_log(events: Iterable[Mapping[str, Any]], began: float) -> float |
 
 @dataclass
 class Watch:
-    """Looks at a bridge until it is left."""
+    """Watches a bridge until the end of its context."""
 
     daemon: Daemon
     samples: list[Sample] = field(default_factory=list)
@@ -100,7 +100,7 @@ class Watch:
                 self.samples.append(Sample(time.monotonic(), ready[0] == 200, stalled, ready[1].strip()))
 
     def visibility(self, began: float) -> Visibility:
-        """How soon what began at a time (`time.monotonic`) could be seen; so far."""
+        """Return how soon a fault that began at a time (`time.monotonic`) was visible, as far as is known now."""
         since = [sample for sample in list(self.samples) if sample.at >= began]
         wall = time.time() - (time.monotonic() - began)
         return Visibility(
@@ -111,10 +111,10 @@ class Watch:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the last look found it ready, and every metric well."""
+        """Whether the last answers were ready, without a metric that shows a fault."""
         return bool(self.samples) and self.samples[-1].ready and not self.samples[-1].stalled
 
     def reasons(self, began: float) -> list[str]:
         """Return the reasons that ``/ready`` has given since a time, each once."""
-        found = [sample.reason for sample in list(self.samples) if sample.at >= began and not sample.ready]
-        return list(dict.fromkeys(found))
+        reasons = [sample.reason for sample in list(self.samples) if sample.at >= began and not sample.ready]
+        return list(dict.fromkeys(reasons))

@@ -1,4 +1,4 @@
-"""A target queue that is full and rejects what is published (``x-overflow: reject-publish``), and its slow reader.
+"""A full target queue that rejects publishes (``x-overflow: reject-publish``), and its slow reader.
 
 A full queue is back-pressure: no message is at fault, so none becomes a dead letter, however long the queue is full
 and however many keys there are.
@@ -20,15 +20,15 @@ from tests.chaos.trial import Trial
 __all__ = ["SCENARIOS"]
 
 FULL: Final = 200
-"""Messages that the queue takes."""
+"""Maximum number of messages in the queue."""
 SLOWLY: Final = 0.02
 """Seconds between messages of the slow reader."""
-NOBODY_READS: Final = 20.0
-"""Seconds; in CI until it was seen."""
+WITHOUT_READER: Final = 20.0
+"""Seconds without a reader; in CI until that is visible."""
 
 
 class _Reader:
-    """Reads the target, from when it is asked to."""
+    """Reads the target queue, from `start` on."""
 
     def __init__(self, trial: Trial, queue: Queue) -> None:
         assert queue.broker is not None
@@ -48,7 +48,7 @@ class _Reader:
         self._slow.clear()
 
     def end(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._end.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -79,8 +79,8 @@ def _full(trial: Trial, messages: int, *, dead_letters: bool) -> Sequence[Writab
     def begin() -> None:
         trial.put(source, messages)
 
-    # While the reader is slow, messages move, and wait for long.
-    trial.suffer(begin, reader.start, seconds=0.0 if trial.short else NOBODY_READS, ready=False)
+    # While the reader is slow, messages move slowly.
+    trial.suffer(begin, reader.start, seconds=0.0 if trial.short else WITHOUT_READER, ready=False)
     time.sleep(2.0 if trial.short else 10.0)
     trial.check_running()
     reader.hurry()
@@ -97,7 +97,7 @@ def _of_few_keys(*, dead_letters: bool) -> Callable[[Trial], Sequence[Writable]]
 
 
 def _of_many_keys(trial: Trial) -> Sequence[Writable]:
-    """Each message has a key of its own, so none waits for another of its key."""
+    """Give each message its own key, so that none waits for another of its key."""
     trial.window = 2_000
     trial.keys = 40_000
     return _full(trial, 40_000, dead_letters=True)

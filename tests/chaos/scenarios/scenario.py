@@ -1,4 +1,4 @@
-"""What a scenario is, and how one is played."""
+"""Scenarios, and the function that plays one."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ class Scenario(NamedTuple):
     """A row of the table of scenarios."""
 
     name: str
-    """Rows that belong together have the same."""
+    """Name of a group of scenarios."""
     variant: str
     kinds: Sequence[str]
-    """Brokers that it needs, as `tests.chaos.brokers.KINDS` names them."""
+    """Kinds of brokers that it needs, from `tests.chaos.brokers.KINDS`."""
     act: Callable[[Trial], Sequence[Writable]]
-    """What is done; it returns the targets whose messages are to be accounted for."""
+    """Plays it, and returns the targets whose messages are accounted for."""
     short: bool = False
-    """Whether it is among those of CI."""
+    """Whether it is played in CI."""
     spoils: Sequence[str] = ()
-    """Brokers that are removed after it, as it has left them with settings of its own."""
+    """Kinds of brokers that are removed after it, because it has changed their settings."""
 
     @property
     def title(self) -> str:
-        """How it stands in the table."""
+        """Its name in the table."""
         return f"{self.name}: {self.variant}" if self.variant else self.name
 
     @property
     def key(self) -> str:
-        """What distinguishes it among all: for folders and tests."""
+        """A unique name, for folders and tests."""
         return "-".join(f"{self.name} {self.variant}".replace(",", "").split()).lower()
 
 
 def play(scenario: Scenario, brokers: Brokers, folder: Path, *, short: bool = False) -> TrialResult:
-    """Play it, and account for it. Raises Unavailable; whatever else goes wrong is a problem of the result."""
+    """Play a scenario, and return its result. Raises Unavailable; any other error is a problem of the result."""
     for kind in scenario.kinds:
         brokers[kind]
     result = TrialResult(scenario.title, brokers.versions_of(scenario.kinds), folder=folder)
@@ -56,7 +56,7 @@ def play(scenario: Scenario, brokers: Brokers, folder: Path, *, short: bool = Fa
                 result.problems.append(str(reason))
     except Unavailable:
         raise
-    except Exception as error:  # noqa: BLE001  a trial that fails must not end those that come after it
+    except Exception as error:  # noqa: BLE001  a trial that fails must not end the next ones
         result.problems.append(f"the trial itself failed: {type(error).__name__}: {error}")
     finally:
         for kind in scenario.spoils:

@@ -1,4 +1,4 @@
-"""An observer of the pump that keeps what it observes."""
+"""An observer of the pump that records its events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Events"]
 
 
 class Events:
-    """Keep each event: the name of the observer's method, and its arguments."""
+    """Records each event: the name of the observer's method, and its arguments."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []

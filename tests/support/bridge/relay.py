@@ -15,17 +15,15 @@ T = TypeVar("T")
 
 
 class Relay:
-    """Listens at ``port``, and connects whoever comes to a server; with ``tls`` it speaks TLS to those who come.
+    """Listens at ``port``, and connects each client to a server; with ``tls``, clients use TLS.
 
-    ``listen`` is the port to listen at; left out, one that is free.
-
-    It lives on a thread of its own, so that tests may block theirs.
+    ``listen`` is the port to listen at; 0 means any free one. It has its own thread, so that tests may block theirs.
     """
 
     def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None, listen: int = 0) -> None:
         self.port = listen
         self.accepted = 0
-        """How many connections there were."""
+        """Number of connections that were accepted."""
         self._server = host, port
         self._tls = tls
         self._writers: set[asyncio.StreamWriter] = set()
@@ -42,32 +40,32 @@ class Relay:
 
     @property
     def connected(self) -> bool:
-        """Whether anyone is connected through it."""
+        """Whether there is a connection."""
         return bool(self._writers)
 
     def cut(self) -> None:
-        """End all connections there are."""
+        """End all present connections."""
         self._call(self._abort)
 
     def stall(self) -> None:
-        """Let nothing through, and keep the connections."""
+        """Let nothing through, and keep all connections open."""
         self._call(self._flowing.clear)
 
     def abandon(self) -> None:
-        """Let nothing through on the connections there are, and keep them; new ones are well."""
+        """Let nothing through on the present connections, and keep them open; new ones work."""
         self._call(self._begin_anew)
 
     def slow(self, rate: float) -> None:
-        """Let so many bytes a second through, on each connection and in each direction."""
+        """Let at most ``rate`` bytes per second through, on each connection and in each direction."""
         self._rate = rate
 
     def go_on(self) -> None:
-        """Let through again, at full speed."""
+        """Let everything through again, at full speed."""
         self._rate = None
         self._call(self._flow)
 
     def close(self) -> None:
-        """End all, and listen no more."""
+        """End all connections, and stop listening."""
         self._loop.call_soon_threadsafe(self._ending.set)
         self._thread.join(10)
         self._loop.close()
@@ -131,7 +129,7 @@ class Relay:
                     await asyncio.sleep(len(data) / self._rate)
                 writer.write(data)
                 await writer.drain()
-        await flowing.wait()  # nor does the end of a connection pass
+        await flowing.wait()  # a stalled relay also holds back the end of a connection
         if not writer.is_closing():
             writer.close()
 
