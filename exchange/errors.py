@@ -87,7 +87,7 @@ class BadRequest(BrokerError):
 
 
 class AccessRefused(BrokerError):
-    """403: the operation is not permitted, whoever asks."""
+    """403: the operation is not permitted to any user."""
 
     code, name = 403, "ACCESS_REFUSED"
 

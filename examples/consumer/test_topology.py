@@ -18,7 +18,7 @@ pytestmark = pytest.mark.topology("definitions.json", profile="rabbitmq-4.0")
 
 @pytest.fixture
 def consumer() -> ModuleType:
-    """The module consume.py beside this file, which needs pika."""
+    """Import the module consume.py beside this file, which needs pika."""
     pytest.importorskip("pika")
     spec = importlib.util.spec_from_file_location("consume", Path(__file__).with_name("consume.py"))
     assert spec is not None

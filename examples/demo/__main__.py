@@ -49,7 +49,7 @@ def main(
     into: Path,
     no_spark: bool,
 ) -> None:
-    """Audit a month of messages, without any server: what became of them, and what that says about the bindings.
+    """Audit a month of messages, without any server: where they went, and which bindings are dead.
 
     Then a bridge takes the first day of them through another topology into an archive by partition.
 

@@ -71,7 +71,7 @@ def write_archive(
 
 
 def _head(candidate: Candidate) -> str:
-    """The line of a message up to its timestamp, which comes last."""
+    """Return the line of a message up to its timestamp, which comes last."""
     record: dict[str, Any] = {"exchange": candidate.exchange, "routing_key": candidate.routing_key}
     if candidate.headers:
         record["headers"] = candidate.headers
@@ -79,7 +79,7 @@ def _head(candidate: Candidate) -> str:
 
 
 def _hours(messages: int) -> Iterator[tuple[int, int]]:
-    """The first second of each hour, and how many of the messages are sent in it; hours without any are left out."""
+    """Yield the first second of each hour and the number of messages sent in it, if there are any."""
     total, passed, sent = sum(HOURLY) * DAYS, 0, 0
     for hour in range(24 * DAYS):
         passed += HOURLY[hour % 24]
@@ -90,7 +90,7 @@ def _hours(messages: int) -> Iterator[tuple[int, int]]:
 
 
 def _zipf(count: int, exponent: float = 1.0) -> list[float]:
-    """The shares, together 1, of things of which the first is the most common."""
+    """Return shares, 1 in total, of things of which the first is the most common."""
     weights = [1 / rank**exponent for rank in range(1, count + 1)]
     total = sum(weights)
     return [weight / total for weight in weights]
@@ -117,7 +117,7 @@ SEVERITIES: Final = (("info", 90), ("warning", 9), ("critical", 1))
 
 
 def company() -> list[Candidate]:
-    """What the company of definitions.json sends: mostly what its bindings expect."""
+    """Yield the messages that the company of definitions.json sends: mostly such as its bindings expect."""
     return [*_orders(), *_devices(), *_deploys(), *_jobs(), *_audited(), *_mistakes()]
 
 
@@ -168,7 +168,7 @@ def _audited() -> Iterator[Candidate]:
 
 
 def _mistakes() -> Iterator[Candidate]:
-    """What somebody meant to arrive."""
+    """Return a message that its sender expects to arrive."""
     for region, share in zip(REGIONS, _zipf(len(REGIONS)), strict=True):
         for event, frequency in EVENTS:
             part = share * frequency / 89
@@ -189,7 +189,7 @@ def _mistakes() -> Iterator[Candidate]:
 # Anybody's topology.
 
 MOST_BINDINGS: Final = 2_000
-"""Of a larger topology so many bindings, drawn at random, get messages."""
+"""Maximum number of bindings of a topology that get messages; drawn at random if there are more."""
 NAMES: Final = ("north", "south", "a7", "b12", "42", "2026", "blue", "x1")
 
 

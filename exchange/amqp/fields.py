@@ -1,6 +1,6 @@
 """Field values and tables of AMQP 0-9-1: bytes <-> the values of `exchange.field_values`, without loss.
 
-The types are those of `rabbit_binary_parser.erl`, whatever the specification says of them:
+The types are those of `rabbit_binary_parser.erl`, also where the specification differs:
 
 ===  ==============  =================  =================================================================
 tag  RabbitMQ        Python             bytes behind the tag

@@ -198,7 +198,7 @@ def _remove(tables: Tables, parts: list[Exchange | Queue | Binding]) -> list[Cha
 
 
 def _strip_binding(binding: Binding) -> Binding:
-    """Return the binding with stripped names. Raises AccessRefused if nobody may bind these."""
+    """Return the binding with stripped names. Raises AccessRefused if no user may bind these."""
     source, destination = _strip(binding.source), _strip(binding.destination.name)
     if binding.destination.kind == "queue" and destination.startswith("amq.rabbitmq.reply-to"):
         raise AccessRefused("cannot bind or unbind to a volatile (direct reply-to) queue")

@@ -28,7 +28,7 @@ TEXTS = st.text(st.characters(exclude_categories=()) | st.sampled_from("\x1b\n\r
         ("\U000e0001", r"\U000e0001"),
     ],
 )
-def test_what_cannot_be_printed_is_visible(name: str, line: str) -> None:
+def test_characters_that_cannot_be_printed_are_escaped(name: str, line: str) -> None:
     assert escape_line(name) == line
 
 
@@ -54,12 +54,12 @@ def test_errors_escape_what_they_quote() -> None:
     assert lines == [r"no such word: a\nb", r"    x\ny", "    ^"]
 
 
-def test_a_number_has_its_noun() -> None:
+def test_count_noun_chooses_singular_or_plural() -> None:
     assert [count_noun(n, "queue") for n in (0, 1, 2000)] == ["0 queues", "1 queue", "2,000 queues"]
     assert count_noun(2, "copy", "copies") == "2 copies"
 
 
-def test_a_list_names_some_and_counts_the_others() -> None:
+def test_list_some_names_some_texts_and_counts_the_others() -> None:
     assert list_some([], 2) == ""
     assert list_some(["a", "b"], 2) == "a, b"
     assert list_some(["a", "b", "c"], 2) == "a, b and 1 more"

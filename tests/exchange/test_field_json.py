@@ -49,12 +49,12 @@ PLAIN_JSON: st.SearchStrategy[Any] = st.recursive(
 
 
 def meaning(value: Any) -> str:
-    """The AMQP meaning of a value, in a form in which 1, 1.0, True and NaN compare as one expects."""
+    """Return the AMQP meaning of a value, in a form in which 1, 1.0, True and NaN compare as expected."""
     return repr(type_and_value(value))
 
 
 def through_text(value: Any) -> Any:
-    """What is left of a JSON value once it has been a text."""
+    """Return a JSON value after it has been written as text and parsed again."""
     return json.loads(json.dumps(value, allow_nan=False))
 
 
@@ -171,7 +171,7 @@ def test_a_longstr_that_is_not_utf8_keeps_its_type() -> None:
         (object(), ["not a JSON value"]),
     ],
 )
-def test_what_does_not_fit_is_refused_with_its_place_and_the_way_out(value: Any, words: list[str]) -> None:
+def test_a_value_that_does_not_fit_is_an_error_with_its_place_and_a_fix(value: Any, words: list[str]) -> None:
     """Errors name the place, the value and what it should be."""
     with pytest.raises(InputError) as caught:
         decode(value)
@@ -188,7 +188,7 @@ def test_what_does_not_fit_is_refused_with_its_place_and_the_way_out(value: Any,
         object(),
     ],
 )
-def test_what_amqp_cannot_hold_is_not_written(value: Any) -> None:
+def test_a_value_that_amqp_cannot_hold_is_not_encoded(value: Any) -> None:
     """Encoding never writes what decoding would refuse."""
     with pytest.raises((TypeError, ValueError, OverflowError)):
         encode(value)
@@ -221,7 +221,7 @@ def test_other_fields_of_a_message_are_ignored() -> None:
     assert message_from_json(record) == Message("e", "k")
 
 
-def test_a_message_read_is_a_message_like_any_other() -> None:
+def test_a_message_from_json_equals_one_from_the_constructor() -> None:
     """It is frozen and equal to one that its constructor made."""
     message = message_from_json({"exchange": "e", "headers": {"h": {"!short": 1}}, "body": "é"})
     assert message == Message("e", "", {"h": Typed("short", 1)}, {}, "é".encode())
@@ -243,7 +243,7 @@ def test_a_body_that_is_not_utf8_is_written_in_base64() -> None:
 
 
 def nested(depth: int) -> Any:
-    """An array in an array in ..."""
+    """Return an array in an array in ..."""
     value: Any = 1
     for _ in range(depth):
         value = [value]

@@ -36,7 +36,7 @@ from exchange.field_values import type_and_value
     ],
 )
 def test_python_values_have_the_amqp_type_the_table_says(value: Any, expected: tuple[str, Any]) -> None:
-    """Plain Python means one type each; Typed says any other."""
+    """Each plain Python type means one AMQP type; Typed has all others."""
     assert type_and_value(value) == expected
     assert type(type_and_value(value)[1]) is type(expected[1])
 
@@ -62,7 +62,7 @@ def test_a_decimal_that_amqp_cannot_hold_is_refused(value: Decimal) -> None:
         type_and_value(value)
 
 
-def test_what_is_no_field_value_is_refused() -> None:
+def test_type_and_value_refuses_what_is_no_field_value() -> None:
     """There is no AMQP type for any object."""
     with pytest.raises(TypeError, match="no AMQP field type"):
         type_and_value(object())

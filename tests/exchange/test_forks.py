@@ -107,7 +107,7 @@ def test_a_child_forked_while_threads_match_and_dispatch_can_match() -> None:
         assert all(answers_in_a_child(ask) for _ in range(CHILDREN))
 
 
-def test_a_choice_may_ask_the_router_that_asks_for_it() -> None:
+def test_choose_may_call_the_router_that_calls_it() -> None:
     """The function that chooses for random exchanges can route, and can fork."""
     topology = (
         Topology().declare_exchange(Exchange("r", "x-random")).declare_queue(Queue("a")).declare_queue(Queue("b"))

@@ -26,7 +26,9 @@ VALUES = st.recursive(
 @given(
     VALUES, st.booleans(), st.sampled_from([None, (",", ":"), (" , ", " : ")]), st.sampled_from(["", " ", "\n", "\r\n"])
 )
-def test_what_has_no_fault_is_read_as_json_reads_it(value: Any, ascii_only: bool, separators: Any, blank: str) -> None:
+def test_a_text_without_a_fault_is_parsed_as_json_parses_it(
+    value: Any, ascii_only: bool, separators: Any, blank: str
+) -> None:
     """Whatever stands in its texts, which may look like names, brackets and numbers."""
     text = blank + json.dumps(value, ensure_ascii=ascii_only, separators=separators) + blank
     assert parse(text) == value == value_from_line(text.encode())
@@ -34,7 +36,7 @@ def test_what_has_no_fault_is_read_as_json_reads_it(value: Any, ascii_only: bool
 
 
 @given(VALUES, VALUES, st.dictionaries(TEXTS, VALUES, max_size=3), TEXTS, st.booleans())
-def test_a_name_that_is_twice_is_found_where_it_is_again(
+def test_a_repeated_name_is_found_at_its_second_position(
     before: Any, value: Any, others: dict[str, Any], name: str, ascii_only: bool
 ) -> None:
     """At any depth, and whether or not it is escaped in the same way."""

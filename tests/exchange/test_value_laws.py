@@ -95,12 +95,12 @@ def test_every_public_value_has_an_example() -> None:
 
 
 def sent(value: Any, protocol: int = pickle.HIGHEST_PROTOCOL) -> Any:
-    """The value as another process gets it."""
+    """Return the value as another process gets it."""
     return pickle.loads(pickle.dumps(value, protocol))  # noqa: S301
 
 
 def copies(value: Any) -> Iterator[Any]:
-    """The value, made again in every way."""
+    """Yield copies of the value, made in every way."""
     yield copy.copy(value)
     yield copy.deepcopy(value)
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
@@ -186,7 +186,7 @@ DEEP: list[Any] = [{"x": [[1]]}, {"x": {"y": [{"z": []}]}}, {"x": [bytearray(b"a
     ],
 )
 @pytest.mark.parametrize("given", DEEP, ids=str)
-def test_a_value_holds_nothing_that_can_change_at_any_depth(make: Callable[[Any], Any], given: Any) -> None:
+def test_a_value_contains_nothing_mutable_at_any_depth(make: Callable[[Any], Any], given: Any) -> None:
     """What it was given may change: the value does not see it."""
     value = make(copy.deepcopy(given))
     assert list(mutable_in(value)) == []
@@ -196,7 +196,7 @@ def test_a_value_holds_nothing_that_can_change_at_any_depth(make: Callable[[Any]
 
 
 def mapping_in(value: Any) -> Iterator[FieldTable]:
-    """The tables of a value, itself if it is one."""
+    """Yield the tables in a value, itself included."""
     if isinstance(value, FieldTable):
         yield value
     else:
@@ -236,7 +236,7 @@ NOT_FIELDS: list[tuple[Any, type[Exception], str]] = [
     ],
 )
 @pytest.mark.parametrize(("given", "kind", "words"), NOT_FIELDS, ids=range(len(NOT_FIELDS)))
-def test_what_is_no_field_is_refused_where_the_value_is_made(
+def test_a_value_that_is_no_field_value_is_refused_by_the_constructor(
     make: Callable[[Any], Any], owner: str, given: Any, kind: type[Exception], words: str
 ) -> None:
     """The error names the value and the field. A policy is JSON, whose integers have any size."""
@@ -289,7 +289,7 @@ def test_a_router_can_be_copied(again: Callable[[Router], Router]) -> None:
 
 @pytest.mark.parametrize("part", ["exchange", "routing_key"])
 @pytest.mark.parametrize("value", [None, b"a", 5, ["a"]])
-def test_a_message_has_names_of_text(part: str, value: Any) -> None:
+def test_a_message_takes_names_that_are_str_only(part: str, value: Any) -> None:
     """Whatever a client library hands out is refused where the message is made, and named."""
     with pytest.raises(TypeError, match=f"Message: {part} must be str, not {type(value).__name__}: "):
         Message(**{part: value})
@@ -298,7 +298,7 @@ def test_a_message_has_names_of_text(part: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("part", "value"), [("headers", None), ("headers", [1]), ("properties", None), ("body", "text")]
 )
-def test_a_message_has_mappings_and_bytes(part: str, value: Any) -> None:
+def test_a_message_takes_mappings_and_bytes_only(part: str, value: Any) -> None:
     """Before a route would meet it, or never."""
     with pytest.raises(TypeError, match=rf"Message: {part} must be (a mapping|bytes), not "):
         Message(**{part: value})
@@ -336,7 +336,7 @@ EXAMPLES: dict[Any, Any] = {
 
 
 def an_error(kind: type[HashstarError]) -> HashstarError:
-    """An error of this class, made of what its constructor asks for."""
+    """Build an error of this class, from the arguments that its constructor takes."""
     constructor = kind.__init__
     if not inspect.isfunction(constructor):
         return kind("text")
@@ -358,7 +358,7 @@ def an_error(kind: type[HashstarError]) -> HashstarError:
     return kind(*given, **named)
 
 
-def test_the_family_is_found() -> None:
+def test_the_classes_of_errors_are_found() -> None:
     """The classes below are those of all three packages."""
     assert {kind.__module__.split(".")[0] for kind in CLASSES} == {"exchange", "bindings", "bridge"}
     assert len(CLASSES) > 25

@@ -69,7 +69,7 @@ properties = st.fixed_dictionaries(
 
 
 def parts_of(given: dict[str, Any]) -> list[tuple[str, bytes]]:
-    """The properties on the wire."""
+    """Encode properties as on the wire."""
     writers: dict[str, Callable[[Any], bytes]] = {
         "octet": lambda value: bytes([value]),
         "timestamp": lambda value: value.value.to_bytes(8),
@@ -79,7 +79,7 @@ def parts_of(given: dict[str, Any]) -> list[tuple[str, bytes]]:
 
 
 def sound(read: Callable[[], Any], size: int) -> Any:
-    """What is read, or None if it is malformed at one of so many bytes."""
+    """Return the result of a function; None for a malformed header, after a check of its position."""
     position = None
     try:
         return read()
@@ -91,7 +91,7 @@ def sound(read: Callable[[], Any], size: int) -> Any:
 
 @settings(deadline=None)
 @given(tables)
-def test_what_is_encoded_is_decoded_with_its_types(table: dict[str, Any]) -> None:
+def test_encoded_values_are_decoded_with_their_types(table: dict[str, Any]) -> None:
     decoded = decode_table(encode_table(table))
     assert type_and_value(decoded) == type_and_value(table)
     assert list(decoded) == list(table)
@@ -105,7 +105,7 @@ def test_a_value_is_encoded_as_the_slow_encoder_does(value: Any) -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.binary(max_size=4), wires), max_size=5).map(table_of))
-def test_what_is_decoded_is_encoded_to_the_same_bytes(table: bytes) -> None:
+def test_decoded_bytes_are_encoded_to_the_same_bytes(table: bytes) -> None:
     assert encode_table(decode_table(table)) == table
 
 
@@ -194,7 +194,7 @@ def test_a_header_is_found_by_its_whole_name_only() -> None:
     assert content.header("x" * 300) is None
 
 
-def test_a_header_of_a_table_inside_is_none_of_the_message() -> None:
+def test_a_field_of_a_nested_table_is_no_header_of_the_message() -> None:
     assert ContentHeader.of({"outer": {"inner": 1}}).header("inner") is None
 
 
@@ -225,7 +225,7 @@ def test_a_type_is_what_rabbitmq_takes_it_for(wire: bytes, expected: Any) -> Non
     assert encode_value(value) == wire
 
 
-def test_a_float_that_is_no_number_keeps_its_bits() -> None:
+def test_a_nan_keeps_its_bits() -> None:
     wire = b"f\x7f\x80\x00\x01"
     assert encode_value(decode_value(wire)[0]) == wire
 
@@ -252,7 +252,7 @@ def test_a_name_that_is_there_twice_has_its_first_value() -> None:
         (b"\x01aF\0\0\0\x02\x01bV", "the name of a field reaches behind byte 9", 9),
     ],
 )
-def test_malformed_tables_are_told_with_their_place(raw: bytes, reason: str, position: int) -> None:
+def test_malformed_tables_are_errors_with_a_position(raw: bytes, reason: str, position: int) -> None:
     with pytest.raises(MalformedHeader, match=reason) as caught:
         decode_table(raw)
     assert caught.value.position == position
@@ -263,7 +263,7 @@ def test_a_length_of_four_gigabytes_takes_no_memory() -> None:
         decode_table(b"\x01aS\xff\xff\xff\xff")
 
 
-def test_nesting_has_an_end() -> None:
+def test_nesting_has_a_maximum() -> None:
     def nested(levels: int) -> bytes:
         wire = b""
         for _ in range(levels):
@@ -288,7 +288,7 @@ def test_nesting_has_an_end() -> None:
         (b"\0\x0a\0\0" + bytes(10), "of class 10"),
     ],
 )
-def test_a_payload_that_is_no_header_is_told(payload: bytes, reason: str) -> None:
+def test_a_payload_that_is_no_header_is_refused(payload: bytes, reason: str) -> None:
     with pytest.raises(MalformedHeader, match=reason):
         ContentHeader.parse(payload)
 
@@ -303,7 +303,7 @@ def test_any_bytes_are_a_content_header_or_malformed(raw: bytes) -> None:
         sound(read, len(raw))
 
 
-def test_what_amqp_cannot_hold_is_told_with_its_name() -> None:
+def test_a_field_that_amqp_cannot_hold_is_named() -> None:
     for headers in ({"a": 2**63}, {"a": object()}, {"x" * 256: 1}, {"a": {"b": [2**70]}}):
         with pytest.raises(ValueError, match=r"'a'|x{40}"):
             ContentHeader.of(headers)
@@ -316,7 +316,7 @@ def test_what_amqp_cannot_hold_is_told_with_its_name() -> None:
         ContentHeader.of(None, {"reply_to": "ü" * 128})
 
 
-def test_a_header_frame_holds_so_much_and_no_more() -> None:
+def test_a_header_frame_has_a_maximum_size() -> None:
     content = ContentHeader.of({"a": "x" * 100})
     size = len(content.payload(0)) + 8
     assert content.fits(size)

@@ -24,7 +24,7 @@ def long_string(text: bytes) -> bytes:
 
 
 def header(table: bytes, behind: bytes = b"", flags: int = 0x2000, size: int | None = None) -> ContentHeader:
-    """A content header with a table of headers, of a size that may be wrong."""
+    """Build a content header with a table of headers, whose size may be wrong."""
     length = len(table) if size is None else size
     return ContentHeader(flags.to_bytes(2, "big") + SIZE.pack(length) + table + behind)
 
@@ -50,7 +50,7 @@ TABLES = st.lists(st.builds(field, NAMES, SIMPLE), max_size=4).map(b"".join)
 
 @given(TABLES, st.binary(max_size=12), st.integers(-6, 6), st.binary(max_size=3))
 @example(field(b"a", long_string(b"bxy")), b"zzzz", -2, b"")
-def test_fields_are_refused_where_headers_are(table: bytes, behind: bytes, more: int, noise: bytes) -> None:
+def test_fields_refuses_the_bytes_that_headers_refuses(table: bytes, behind: bytes, more: int, noise: bytes) -> None:
     """Whatever the bytes, of tables without tables in them: a field that reaches behind its table above all."""
     content = header(table + noise, behind, size=max(0, len(table + noise) + more))
     assert raises(content.fields) == raises(content.headers)
@@ -101,7 +101,7 @@ def test_a_table_with_one_name_twice_is_refused_where_its_last_field_reaches_beh
 
 
 @pytest.mark.parametrize("tag", [b"F", b"A"])
-def test_tables_and_arrays_are_in_one_another_to_a_bound(tag: bytes) -> None:
+def test_tables_and_arrays_have_a_maximum_depth(tag: bytes) -> None:
     value = b"V"
     for _ in range(5_000):
         inner = field(b"a", value) if tag == b"F" else value

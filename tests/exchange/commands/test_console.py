@@ -42,7 +42,7 @@ def test_a_terminal_sees_how_far_a_job_is_until_it_ends(monkeypatch: pytest.Monk
     assert last == ""
 
 
-def test_a_pipe_sees_nothing_of_status_and_progress(capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_and_progress_are_not_printed_to_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     with showing_status("reading ...") as show, progress("counting") as step:
         show("thinking ...")
         step(1, 4)
@@ -86,7 +86,7 @@ def test_missing_modules_that_no_extra_brings_are_no_error_of_ours() -> None:
         raise ImportError(name="numpy")
 
 
-def test_of_many_warnings_the_first_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_the_first_of_many_warnings_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     show_warnings("t.bindings", list(range(12)))
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "t.bindings: warning: 0"

@@ -100,7 +100,7 @@ def test_a_removed_pattern_no_longer_calls_and_the_last_gives_up_the_place() -> 
     assert calls == ["late", "early"]
 
 
-def test_adding_the_same_twice_says_so() -> None:
+def test_adding_the_same_twice_returns_false() -> None:
     """A second registration of one handler under one pattern changes nothing and returns False."""
     dispatcher = Dispatcher()
     assert dispatcher.add("a", print)
@@ -203,7 +203,7 @@ def test_a_coroutine_function_is_no_handler() -> None:
             Dispatcher(no_handler=handler)
 
 
-def test_the_patterns_are_what_a_queue_must_be_bound_with() -> None:
+def test_a_queue_bound_with_the_patterns_feeds_the_dispatcher() -> None:
     """Each pattern once, handler by handler."""
     dispatcher = Dispatcher()
     recorder(dispatcher, [], first="a.* b", second="b c.#")
@@ -522,7 +522,7 @@ class _Channel:
 
 
 @pytest.mark.parametrize("handler", [5, None, "text", [], _handle_lazily, _handle_both, _handle_later])
-def test_what_cannot_be_called_to_handle_a_message_is_refused(handler: Any) -> None:
+def test_a_handler_that_a_call_would_not_run_is_refused(handler: Any) -> None:
     """At registration, with what is wrong; nothing is registered."""
     dispatcher: Dispatcher[Any] = Dispatcher()
     with pytest.raises(TypeError, match=r"cannot be called|a handler is called"):
@@ -536,7 +536,7 @@ def test_a_decorator_without_a_pattern_is_refused() -> None:
         Dispatcher().on(lambda _: None)  # type: ignore[arg-type]
 
 
-def test_a_callable_without_a_hash_is_refused() -> None:
+def test_a_handler_that_is_not_hashable_is_refused() -> None:
     """It could not be removed."""
 
     class Unhashable(list[object]):

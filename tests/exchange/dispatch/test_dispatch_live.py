@@ -45,7 +45,7 @@ class Place:
             self.connection.process_data_events(time_limit=0.1)
 
     def left(self, queue: str) -> int:
-        """How many messages are in a queue once nobody holds any of it."""
+        """Return the number of messages in a queue when no consumer holds any."""
         self.channel.close()
         self.channel = self.connection.channel()
         return int(self.channel.queue_declare(queue, passive=True).method.message_count)

@@ -68,7 +68,7 @@ def test_router_and_topology_refuse_the_same() -> None:
     assert router.topology == Topology()
 
 
-def test_what_a_plugin_may_know_is_accepted() -> None:
+def test_settings_that_a_plugin_may_know_are_accepted() -> None:
     """Types and settings of plugins, since whether these are enabled is not known."""
     Topology().declare_queue(Queue("q", arguments={"x-queue-type": "MQTT-QoS-0"}))
     Topology().set_policy(Policy("p", "", {"federation-upstream-set": "all"}))

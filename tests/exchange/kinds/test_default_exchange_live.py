@@ -78,7 +78,7 @@ def test_a_policy_of_the_default_exchange_acts_where_it_is_an_alternate(
 
 
 @pytest.mark.live
-def test_what_amqp_cannot_carry_comes_in_over_http(rabbitmq_servers: list[Server]) -> None:
+def test_a_key_that_amqp_cannot_carry_can_be_bound_over_http(rabbitmq_servers: list[Server]) -> None:
     """A broker takes a long key from the management API, so a file can hold it; no client can make that binding."""
     import pika
 

@@ -25,18 +25,18 @@ LATEST = PROFILES["rabbitmq-4.3"]
 
 
 def kind_of(name: str, arguments: Mapping[str, str] = EMPTY, profile: Profile = LATEST) -> Kind:
-    """An exchange's kind, without bindings."""
+    """Build the kind of an exchange, without bindings."""
     exchange = Exchange("x", name, arguments=arguments)
     return kinds.kind_of(exchange)(exchange, profile, lambda _: 0)
 
 
 def to(queue: str, key: str = "1") -> Binding:
-    """A binding from "x"."""
+    """Build a binding from "x"."""
     return Binding.to_queue("x", queue, key)
 
 
 def went(kind: Kind, message: Message) -> list[str]:
-    """The destinations a message takes."""
+    """Return the destinations that a message goes to."""
     return [binding.destination.name for binding in kind.match(message, message.routing_keys())]
 
 
@@ -64,7 +64,7 @@ class SlowRing:
 
 @settings(deadline=None)
 @given(SEED)
-def test_a_ring_is_the_slow_one_after_any_history(seed: int) -> None:
+def test_a_ring_equals_the_slow_one_after_any_history(seed: int) -> None:
     """Bindings in any order, of a destination twice, and unbindings of either."""
     rng = Random(seed)
     fast, slow, present = kind_of("x-consistent-hash"), SlowRing(), list[Binding]()
@@ -124,7 +124,7 @@ def test_a_queue_bound_twice_and_unbound_once_gets_nothing_until_it_has_a_new_bi
     assert {router.route(Message("x", key)).queues for key in KEYS} == {("a",), ("b",)}
 
 
-def test_a_router_does_not_remember_by_key_what_a_header_decides() -> None:
+def test_a_router_does_not_cache_by_key_what_a_header_decides() -> None:
     """The key is the same, the header and the queue are not."""
     exchange = Exchange("x", "x-consistent-hash", arguments={"hash-header": "h"})
     topology = Topology([exchange], [Queue("a"), Queue("b")], [to("a"), to("b")])
@@ -180,7 +180,7 @@ def test_up_to_3_12_a_header_is_hashed_with_its_type() -> None:
      ("4.3.5", False)],
 )  # fmt: skip
 def test_empty_arrays_crash_some_brokers(version: str, crashes: bool) -> None:
-    """Where there is more than one bucket: 541, as the broker says."""
+    """Where there is more than one bucket: 541, as the broker answers."""
     ring = kind_of("x-consistent-hash", {"hash-header": "h"}, profile_for(version))
     ring.bind(to("a"))
     assert went(ring, Message("x", "", {"h": []})) == ["a"]
@@ -194,7 +194,7 @@ def test_empty_arrays_crash_some_brokers(version: str, crashes: bool) -> None:
             assert went(ring, Message("x", "", {"h": value}))
 
 
-def test_of_an_array_only_the_first_element_counts() -> None:
+def test_only_the_first_element_of_an_array_counts() -> None:
     """Since 3.13, and not before."""
     new, old = (
         kind_of("x-consistent-hash", {"hash-header": "h"}, profile) for profile in (LATEST, PROFILES["rabbitmq-3.10"])
@@ -254,7 +254,7 @@ def test_without_bindings_nothing_matches() -> None:
         assert went(kind, Message("x", "k")) == []
 
 
-def test_the_choice_is_told_in_words() -> None:
+def test_the_choice_of_a_hash_is_described() -> None:
     """The hash, what of, and the bucket."""
     message = Message("x", "order-1", {"h": 7}, {"message_id": "m"})
     keys = message.routing_keys()
@@ -280,7 +280,7 @@ def test_the_choice_is_told_in_words() -> None:
     assert kind_of("topic").describe_choice(message, keys) is None
 
 
-def test_a_queue_is_told_that_the_hash_chose_another() -> None:
+def test_the_obstacle_of_a_queue_is_that_the_hash_chose_another() -> None:
     """The obstacle on the way to it."""
     topology = Topology([Exchange("x", "x-consistent-hash")], [Queue("a"), Queue("b")], [to("a"), to("b")])
     router = Router(topology)
@@ -317,7 +317,7 @@ def test_declarations_that_are_refused(arguments: dict[str, Any], answer: str) -
 
 
 @pytest.mark.parametrize("arguments", [{"hash-header": ""}, {"hash-property": "timestamp"}, {"other": 1}])
-def test_declarations_that_are_not(arguments: dict[str, Any]) -> None:
+def test_declarations_that_are_accepted(arguments: dict[str, Any]) -> None:
     """A header with an empty name is one."""
     Topology().declare_exchange(Exchange("x", "x-consistent-hash", arguments=arguments))
 
@@ -348,7 +348,7 @@ def test_binding_keys_that_are_no_weights(key: str, answer: str) -> None:
 
 @pytest.mark.parametrize("key", ["1", "+5", "007", "10000"])
 def test_binding_keys_that_are_weights(key: str) -> None:
-    """And so many buckets each."""
+    """Each weight is the number of buckets."""
     topology = Topology([Exchange("x", "x-consistent-hash")], [Queue("a")]).bind(to("a", key))
     assert Router(topology).route(Message("x", "k")).queues == ("a",)
     ring = kind_of("x-consistent-hash")
@@ -370,7 +370,7 @@ def test_weights_have_a_limit_since_4_3_and_4_2_6(version: str, most: int | None
         topology.bind(to("a", str(most + 1)))
 
 
-def test_a_binding_that_no_broker_takes_has_no_buckets() -> None:
+def test_a_binding_that_no_broker_accepts_has_no_buckets() -> None:
     """Topologies hold what they are given; such a binding comes from a file."""
     bindings = [to("a", "many"), to("a", "-1"), to("b", "2")]
     topology = Topology([Exchange("x", "x-consistent-hash")], [Queue("a"), Queue("b")], bindings)

@@ -1,4 +1,4 @@
-"""x-consistent-hash and x-modulus-hash: a live RabbitMQ delivers each key to the queue that the engine says."""
+"""x-consistent-hash and x-modulus-hash: a live RabbitMQ delivers each key to the queue that the engine chooses."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_live_broker_sends_each_key_to_the_same_queue(
 
 
 def rings(rng: Random, profile: Profile) -> Topology:
-    """An exchange of each kind for each number of queues, bound in any order with any weights; and the hashed parts."""
+    """Build exchanges of each kind for each number of queues, bound in any order with any weights; and the hashed parts."""
     topology = Topology(profile=profile)
     names = [f"hashstar-q{number}" for number in range(max(COUNTS))]
     for name in names:
@@ -150,7 +150,7 @@ def _edit(rng: Random, router: Router, channel: Any) -> None:
 
 @pytest.mark.live
 @pytest.mark.parametrize("value", [[], {}, [1], None], ids=repr)
-def test_an_empty_array_crashes_the_channels_it_is_said_to(rabbitmq_servers: list[Server], value: object) -> None:
+def test_an_empty_array_crashes_the_channels_of_certain_releases(rabbitmq_servers: list[Server], value: object) -> None:
     """As the value of a hash header, where there is more than one bucket."""
     exchange = Exchange("hashstar-h", "x-consistent-hash", auto_delete=True, arguments={"hash-header": "h"})
     for server in rabbitmq_servers:
@@ -166,7 +166,7 @@ def test_an_empty_array_crashes_the_channels_it_is_said_to(rabbitmq_servers: lis
 
 
 def _answer(server: Server, exchange: Exchange, value: object) -> str:
-    """What the broker says to a message with this header, to two queues of weight 1."""
+    """Return the broker's answer to a message with this header, for two queues of weight 1."""
     import pika
     import pika.exceptions
 

@@ -1,4 +1,4 @@
-"""x-jms-topic: what brokers recorded is what the engine answers, or the engine says that it does not know."""
+"""x-jms-topic: the engine answers what brokers answered in the recordings, or that it does not know."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ TEXT_LIKE = '{like,{ident,<<"s">>},<<"bl%">>,no_escape}.'
 
 
 def to(queue: str, text: str, key: str = "k") -> Binding:
-    """A binding with a selector."""
+    """Build a binding with a selector."""
     return Binding.to_queue("j", queue, key, selector(text))
 
 
 def router_of(*bindings: Binding, release: str = "4.3", **arguments: Any) -> Router:
-    """A router of one exchange, and an alternate one."""
+    """Build a router with one exchange, and an alternate one."""
     exchanges = [Exchange("j", "x-jms-topic", arguments=arguments), Exchange("rest", "fanout")]
     queues = [Queue("q"), Queue("r"), Queue("other")]
     bindings = (*bindings, Binding.to_queue("rest", "other"))
@@ -37,7 +37,7 @@ def router_of(*bindings: Binding, release: str = "4.3", **arguments: Any) -> Rou
 
 
 def routed(router: Router, headers: Mapping[str, Any]) -> tuple[str, ...] | str | None:
-    """The queues; None where the broker fails, ``?`` where it is not known."""
+    """Return the queues; None where the broker fails, ``?`` where it is unknown."""
     try:
         route = router.route(Message("j", "k", headers))
     except BrokerError:
@@ -85,7 +85,7 @@ def test_a_selector_that_is_refused_here_is_refused_by_the_broker(release: str) 
     assert recorded["without"].startswith(f"{without.value.code} ")
 
 
-def test_of_bindings_that_differ_in_their_selector_only_the_last_one_s_counts() -> None:
+def test_the_last_selector_counts_for_bindings_that_differ_only_in_it() -> None:
     """The broker keeps selectors by key and destination; without one of the two, the other matches nothing."""
     first, last = to("q", "true."), to("q", "false.")
     router = router_of(first, last)
@@ -102,7 +102,7 @@ def test_of_bindings_that_differ_in_their_selector_only_the_last_one_s_counts() 
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_like_of_what_is_no_text_fails_or_since_4_3_makes_the_exchange_match_nothing(release: str) -> None:
+def test_like_of_a_value_that_is_no_text_fails_or_since_4_3_matches_nothing(release: str) -> None:
     """In whichever order the bindings were made."""
     for selectors, answer in zip(
         (TWO, TWO[::-1]), golden.read(f"rabbitmq-jms-selectors-{release}")["of_two"], strict=True
@@ -195,7 +195,7 @@ def test_every_term_and_message_has_a_route_or_the_broker_s_failure(
 
 @settings(max_examples=300, deadline=None)
 @given(st.text(alphabet="{}[]<>\"'.,\\ \n-+019eatruenotlikeor/", max_size=30))
-def test_whatever_text_a_selector_is_it_is_refused_or_taken(text: str) -> None:
+def test_every_text_is_an_accepted_or_a_refused_selector(text: str) -> None:
     """Nothing else comes of it."""
     why = find_refusal(text)
     assert why == "" or why.startswith("invalid JMS selector")

@@ -82,7 +82,7 @@ def knows_the_type(server: Server) -> bool:
 
 
 def selectors(rng: Random, profile: Profile) -> Topology:
-    """An exchange with a queue for each of many selectors."""
+    """Declare an exchange with a queue for each of many selectors."""
     names = [f"{EXCHANGE}-{number}" for number in range(40)]
     bindings = [
         Binding.to_queue(EXCHANGE, name, "k", {"rjms_erlang_selector": f"{condition(rng, 3)}."}) for name in names
@@ -91,7 +91,7 @@ def selectors(rng: Random, profile: Profile) -> Topology:
 
 
 def condition(rng: Random, depth: int) -> str:
-    """A term that is true, false or undefined for most messages."""
+    """Draw a term that is true, false or undefined for most messages."""
     if depth and rng.random() < 0.5:
         parts = [condition(rng, depth - 1) for _ in range(2)]
         return rng.choice(

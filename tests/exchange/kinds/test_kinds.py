@@ -26,7 +26,7 @@ SELECTORS = ("{'=',{ident,<<\"h\">>},1}.", '{is_null,{ident,<<"h">>}}.', "true."
 
 
 def exchange_of(name: str, type_: str, arguments: dict[str, object], *, delayed: bool) -> Exchange:
-    """An exchange of the type, or one that delays it."""
+    """Return an exchange of the type, or a delayed one with this inner type."""
     return Exchange(
         name, DELAYED if delayed else type_, arguments=arguments | ({"x-delayed-type": type_} if delayed else {})
     )
@@ -134,7 +134,9 @@ def met(condition: Condition | None, message: Message) -> bool:
 @pytest.mark.parametrize("type_", CONDITIONAL)
 @settings(max_examples=40, deadline=None)
 @given(SEED)
-def test_a_binding_more_takes_no_message_from_another_where_each_has_a_condition(type_: str, seed: int) -> None:
+def test_an_additional_binding_takes_no_message_from_others_where_bindings_have_conditions(
+    type_: str, seed: int
+) -> None:
     """The bindings are additive, and their order means nothing."""
     rng = Random(seed)
     bindings = list(dict.fromkeys(bindings_of(rng, type_)))
@@ -149,7 +151,7 @@ def test_a_binding_more_takes_no_message_from_another_where_each_has_a_condition
 @pytest.mark.parametrize("type_", ROUTING)
 @settings(max_examples=40, deadline=None)
 @given(SEED)
-def test_a_kind_decides_by_no_more_than_the_key_and_what_it_reads(type_: str, seed: int) -> None:
+def test_a_kind_decides_by_the_key_and_by_what_reads_returns_only(type_: str, seed: int) -> None:
     """Messages that agree in these take the same bindings, and where the key alone decides, no header is read."""
     rng = Random(seed)
     bindings = bindings_of(rng, type_)
@@ -194,7 +196,7 @@ def test_a_binding_misses_a_message_with_a_reason_exactly_when_it_is_not_taken(t
 @settings(max_examples=40, deadline=None)
 @given(SEED)
 def test_kinds_whose_bindings_compete_take_one_of_the_candidates(type_: str, seed: int) -> None:
-    """Always, where the kind says so."""
+    """Every message takes one where `always_takes_one` is true."""
     rng = Random(seed)
     bindings = bindings_of(rng, type_)
     message = message_of(rng)

@@ -92,7 +92,7 @@ def test_a_column_of_texts_has_the_hash_codes_of_its_texts(texts: list[str | Non
     ]
 
 
-def test_every_partitioner_says_the_same_of_a_column_as_of_each_key() -> None:
+def test_every_partitioner_chooses_the_same_for_a_column_as_for_each_key() -> None:
     """The keys of the recordings, as texts and as bytes; all their numbers of partitions where a rule decides."""
     as_bytes = [key.encode() for key in KEYS]
     for partitioner in PARTITIONERS:
@@ -104,7 +104,7 @@ def test_every_partitioner_says_the_same_of_a_column_as_of_each_key() -> None:
 
 
 def _taken(partitioner: Partitioner, keys: Any, partitions: Partitions) -> tuple[list[Any], list[int]]:
-    """The keys that the client takes, and what the partitioner says of each."""
+    """Return the keys that the client takes, and the partitioner's choice for each."""
     taken, wanted = [], []
     for key in keys:
         try:
@@ -188,7 +188,7 @@ def _kafka(keys: list[str | None]) -> list[int]:
     ]  # fmt: skip
 
 
-def test_what_lies_behind_a_null_is_nobodys_business() -> None:
+def test_bytes_that_belong_to_a_null_do_not_matter() -> None:
     """Arrow leaves open what the bytes of a null are: here they are not UTF-8."""
     data, offsets = pa.py_buffer(b"abc\xff\xfe\xc3\xa9"), pa.py_buffer(np.array([0, 3, 5, 7], np.int32))
     array = pa.Array.from_buffers(pa.string(), 3, [pa.py_buffer(b"\x05"), offsets, data])
@@ -209,7 +209,7 @@ def test_offsets_that_lead_out_of_the_data_are_refused(offsets: list[int]) -> No
         all_hashes(murmur2, (np.zeros(3, np.uint8), np.array(offsets, np.int64)))
 
 
-def test_hashes_alone_are_of_bytes() -> None:
+def test_hashes_of_columns_take_bytes_and_texts_only() -> None:
     """A number has bytes only once a serializer has written it."""
     for key in (5, "\ud800"):
         with pytest.raises(InputError, match="not bytes"):
@@ -222,7 +222,7 @@ def test_other_arrow_types_are_refused_with_the_way_out() -> None:
         partition_batch("kafka.murmur2", pa.array([1, 2], pa.int32()), 3)
 
 
-def test_columns_without_keys_and_without_any_key_that_is_there() -> None:
+def test_empty_columns_and_columns_of_nulls_are_accepted() -> None:
     for arrow in ARROW:
         assert partition_batch("kafka.murmur2", pa.array([], arrow), 3).tolist() == []
         assert partition_batch("kafka.murmur2", pa.nulls(40, arrow), 3).tolist() == [UNDECIDED] * 40
@@ -255,7 +255,7 @@ def test_one_long_key_among_short_ones_takes_memory_for_itself_only() -> None:
 
 
 def test_the_package_needs_no_numpy() -> None:
-    """Only the batch modules do, and pyarrow nobody."""
+    """Only the batch modules need it, and no module needs pyarrow."""
     code = "import sys; sys.modules.update(numpy=None, pyarrow=None); import exchange.partition.partitioning.strategies"
     subprocess.run([sys.executable, "-c", code], check=True)
     code = "import sys; sys.modules['pyarrow'] = None; import exchange.partition.batch"

@@ -1,4 +1,4 @@
-"""Whatever a publisher makes of a key, every strategy chooses, or says that it cannot: nothing else ever leaves."""
+"""Whatever key a publisher writes, every strategy chooses or raises InputError, and nothing else."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LONG = 10**20
 
 
 def nested(depth: int) -> list[Any]:
-    """An array in an array in an array ..."""
+    """Return an array in an array in an array ..."""
     found: list[Any] = []
     for _ in range(depth):
         found = [found]
@@ -94,13 +94,13 @@ def test_a_strategy_chooses_or_raises_a_hashstar_error(name: str, way: Callable[
 
 
 @pytest.mark.parametrize("key", [LONG, -LONG, 2**63, -(2**63) - 1, 10**400, pytest.param(10**5_000, id="endless")])
-def test_what_javas_long_cannot_hold_has_no_bytes(key: int) -> None:
+def test_an_integer_beyond_64_bits_has_no_bytes(key: int) -> None:
     with pytest.raises(InputError, match="does not fit Java's long"):
         serialize_key(key)
 
 
 @pytest.mark.parametrize("key", [2**63 - 1, -(2**63)])
-def test_what_javas_long_just_holds_has_eight(key: int) -> None:
+def test_an_integer_of_64_bits_has_eight_bytes(key: int) -> None:
     assert serialize_key(key) == key.to_bytes(8, signed=True)
 
 

@@ -51,7 +51,7 @@ def test_messages_can_be_read_as_they_are_archived() -> None:
         assert line["partition"] == (murmur2(key) & 0x7FFFFFFF) % 7
 
 
-def test_a_seed_makes_one_producer_of_it() -> None:
+def test_with_a_seed_one_producer_makes_all_choices() -> None:
     """Keyless records then have a partition; the same seed, the same run."""
     given = '{"key": null, "size": 9000}\n' * 40
     first = run("-p", "kafka.murmur2", "-n", "12", "--seed", "1", given=given).output
@@ -81,7 +81,7 @@ def test_to_reports_what_moves() -> None:
         assert "█" in text.output
 
 
-def test_the_list_has_every_strategy() -> None:
+def test_the_option_list_prints_every_strategy() -> None:
     """With whom it mirrors, what it promises, what it costs."""
     output = run("--list").output
     for name, strategy in STRATEGIES.items():
@@ -90,7 +90,7 @@ def test_the_list_has_every_strategy() -> None:
     assert output.count("promise:") == output.count("cost:") == len(STRATEGIES)
 
 
-@pytest.mark.parametrize(("arguments", "given", "told"), [
+@pytest.mark.parametrize(("arguments", "given", "words"), [
     (("-p", "kafka.mumur2", "-n", "3"), "", "did you mean kafka.murmur2"),
     (("-p", "kafka.murmur2", "-n", "none:"), "", "expected partitions"),
     (("-p", "kafka.murmur2", "-n", "3", "--to", "lost=x"), "", "no partition is on that broker"),
@@ -103,11 +103,11 @@ def test_the_list_has_every_strategy() -> None:
     (("-p", "kafka.murmur2", "-n", "3"), '{"key": {"a": 1}}', "-:1: a key of type dict"),
     (("-p", "rocketmq.hash", "-n", "3"), '{"key": {"!bytes": "AA=="}}', "-:1: "),
 ])  # fmt: skip
-def test_bad_input_is_told_with_its_place(arguments: tuple[str, ...], given: str, told: str) -> None:
+def test_bad_input_is_an_error_with_its_place(arguments: tuple[str, ...], given: str, words: str) -> None:
     """Exit code 2, no traceback."""
     result = run(*arguments, given=given)
     assert result.exit_code == 2
-    assert told in result.output.replace("<stdin>", "-")
+    assert words in result.output.replace("<stdin>", "-")
 
 
 def test_a_file_is_named_in_errors(tmp_path: Path) -> None:

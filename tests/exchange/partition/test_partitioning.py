@@ -36,28 +36,28 @@ led = st.lists(st.tuples(plain, st.none() | plain, counts), min_size=1, max_size
 
 
 @given(by_count | led, sources)
-def test_text_and_value_say_the_same(partitions: Partitions, source: KeySource) -> None:
+def test_text_and_value_are_equivalent(partitions: Partitions, source: KeySource) -> None:
     """parse(str(x)) is x, for numbered partitions and for those with leaders."""
     partitioning = Partitioning("kafka.murmur2", partitions, source)
     assert Partitioning.parse(str(partitioning)) == partitioning
 
 
 @given(st.dictionaries(names, counts, min_size=1, max_size=4), sources)
-def test_so_they_do_for_a_queue_list(brokers: dict[str, int], source: KeySource) -> None:
+def test_the_text_of_a_queue_list_is_parsed_to_the_same_value(brokers: dict[str, int], source: KeySource) -> None:
     """RocketMQ's brokers have any name, and their order is kept."""
     partitioning = Partitioning("rocketmq.hash", Partitions.queues(brokers), source)
     assert Partitioning.parse(str(partitioning)) == partitioning
 
 
 @given(st.lists(names.filter(lambda name: not name.isdecimal()), min_size=1, unique=True), sources)
-def test_so_they_do_for_streams(streams: list[str], source: KeySource) -> None:
+def test_the_text_of_streams_is_parsed_to_the_same_value(streams: list[str], source: KeySource) -> None:
     """The streams of a super stream."""
     partitioning = Partitioning("rabbitmq.super_stream", Partitions.named(streams), source)
     assert Partitioning.parse(str(partitioning)) == partitioning
 
 
 @given(st.text(max_size=30) | st.text('kafkamurmur2over 12by(=),:"', max_size=40))
-def test_any_text_is_a_partitioning_or_a_mistake_with_its_place(text: str) -> None:
+def test_any_text_is_a_partitioning_or_an_error_with_a_position(text: str) -> None:
     """What is read is read again of what it is written as; a mistake in a text has a place in that text."""
     mistake: HashstarError | None = None
     try:
@@ -74,14 +74,14 @@ def test_any_text_is_a_partitioning_or_a_mistake_with_its_place(text: str) -> No
     assert mistake is None or str(mistake)
 
 
-def test_a_mistake_is_shown_where_it_is() -> None:
+def test_a_mistake_is_shown_with_a_caret() -> None:
     with pytest.raises(TextError) as caught:
         Partitioning.parse("kafka.murmur2 under 12")
     assert caught.value.span == (14, 15)
     assert str(caught.value).splitlines()[1:] == ["    kafka.murmur2 under 12", "    " + " " * 14 + "^"]
 
 
-@pytest.mark.parametrize(("text", "told"), [
+@pytest.mark.parametrize(("text", "words"), [
     ("", "expected STRATEGY over PARTITIONS"),
     ("kafka.murmur2 over", "expected STRATEGY over PARTITIONS"),
     ("kafka.murmur over 12", "did you mean kafka.murmur2"),
@@ -96,9 +96,9 @@ def test_a_mistake_is_shown_where_it_is() -> None:
     ("kafka.murmur2 over 12 by property messageid", "no property 'messageid'"),
     ('kafka.murmur2 over 12 by body "customer"', "JSON Pointer"),
 ])  # fmt: skip
-def test_errors_say_what_is_wanted(text: str, told: str) -> None:
+def test_errors_name_what_is_expected(text: str, words: str) -> None:
     """Each mistake has its words."""
-    with pytest.raises((TextError, InputError), match=told.replace("(", r"\(")):
+    with pytest.raises((TextError, InputError), match=words.replace("(", r"\(")):
         Partitioning.parse(text)
 
 
@@ -157,7 +157,7 @@ def test_a_route_names_the_partition() -> None:
 
 
 @pytest.mark.parametrize("by", ['header "tenant"', "property message_id", 'body "/id"'])
-def test_routes_by_other_parts_than_the_key_are_not_remembered(by: str) -> None:
+def test_routes_that_more_than_the_key_decides_are_not_cached(by: str) -> None:
     """Two messages with one routing key and two partitions; through another exchange and the default one too."""
     topology = partitioned(f"kafka.murmur2 over 12 by {by}").declare_exchange(Exchange("all", "fanout"))
     router = Router(topology.bind(Binding.to_exchange("all", "orders")))
@@ -175,7 +175,7 @@ def test_edits_reach_the_partitions() -> None:
     assert router.route(message).placements == ()
     router.declare_queue(Queue("q", partitioning=Partitioning.parse('kafka.murmur2 over 3 by header "h"')))
     assert router.route(message).placements[0].key == "k"
-    router.declare_queue(Queue("q"))  # says nothing of partitions, so they stay
+    router.declare_queue(Queue("q"))  # a declaration without partitions keeps them
     router.declare_queue(Queue("q", partitioning=Partitioning.parse("kafka.murmur2 over 3")))
     assert router.route(message).placements[0].key == "q"
     router.delete_queue("q")
@@ -183,7 +183,7 @@ def test_edits_reach_the_partitions() -> None:
     assert router.route(message) == (("q",), (), ())
 
 
-def test_what_the_key_does_not_decide_is_said() -> None:
+def test_a_choice_that_the_key_does_not_decide_has_its_rule() -> None:
     """No key, or one the client cannot take: no partition, and the reason."""
     router = Router(partitioned('kafka.murmur2 over 12 by header "tenant"'))
     (placement,) = router.route(Message("orders", "order.x")).placements
@@ -215,7 +215,7 @@ class Shortest(Partitioner):
         return Choice(len(str(key)) % partitions.count, None, "length")
 
 
-def test_one_can_bring_a_partitioner_of_ones_own() -> None:
+def test_users_can_give_a_partitioner_of_their_own() -> None:
     """Under a name of one's own; it survives pickling, as the topology does."""
     own = Partitioning("shortest", Partitions.of(5), partitioner=Shortest())
     router = Router(pickle.loads(pickle.dumps(Topology(queues=[Queue("abc", partitioning=own)]))))  # noqa: S301
@@ -248,8 +248,8 @@ def test_leaders_go_round_and_a_lost_broker_takes_its_own() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
-def test_every_strategy_tells_what_it_is(name: str) -> None:
-    """Its row is whole, it is made without parameters or says which it needs, and its values compare."""
+def test_every_strategy_has_a_description(name: str) -> None:
+    """Its row is complete, it needs no parameters or names those it needs, and its values can be compared."""
     strategy = STRATEGIES[name]
     assert strategy.name == name
     assert all(text.strip() for text in (strategy.mirrors, strategy.promise, strategy.cost))

@@ -29,7 +29,7 @@ def random_words(rng: Random, pool: list[str]) -> list[str]:
 
 
 def random_pattern(rng: Random, dialect: str) -> Pattern:
-    """A pattern of a dialect, with many wildcards."""
+    """Draw a pattern of a dialect, with many wildcards."""
     if dialect == "amqp":
         return Pattern(".".join(random_words(rng, ["a", "b", "c", "", "$s", "*", "*", "#", "#"])))
     if dialect == "mqtt":
@@ -86,7 +86,7 @@ def test_a_distinct_matcher_finds_the_same(seed: int, cache: int) -> None:
 
 
 @pytest.mark.parametrize(("dialect", "every", "none"), [("mqtt", "#", ""), ("nats", ">", "")])
-def test_a_key_that_cannot_be_matches_nothing_whatever_was_asked_before(dialect: str, every: str, none: str) -> None:
+def test_an_impossible_key_matches_nothing_whatever_was_matched_before(dialect: str, every: str, none: str) -> None:
     matcher: Matcher[int] = Matcher(DIALECTS[dialect])
     matcher.bind(Pattern(every, dialect), 1)
     assert [matcher.match(key) for key in ("unknown", none, "other")] == [(1,), (), (1,)]
@@ -183,7 +183,7 @@ def test_caches_are_bounded() -> None:
         assert len(matcher._signatures) <= 100
 
 
-def test_a_literal_pattern_changes_one_key_only() -> None:
+def test_a_literal_pattern_drops_the_cached_answer_of_one_key_only() -> None:
     """Binding and unbinding a pattern without wildcards leaves what is remembered of other keys."""
     matcher: Matcher[int] = Matcher()
     matcher.bind(Pattern("a.*"), 1)
@@ -240,7 +240,7 @@ def test_threads_see_the_matcher_before_or_after_a_change() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(SEED, st.sampled_from([1, 3, 1024]))
-def test_conjunctions_are_what_looking_at_each_says(seed: int, width: int) -> None:
+def test_a_search_of_conjunctions_finds_what_checking_each_finds(seed: int, width: int) -> None:
     """Presence, equality and absence, through adding, splitting and removing."""
     rng = Random(seed)
     with pytest.MonkeyPatch.context() as patch:
@@ -266,7 +266,7 @@ def test_conjunctions_are_what_looking_at_each_says(seed: int, width: int) -> No
 
 
 def satisfied(conditions: tuple[tuple[str, object], ...], features: dict[str, int]) -> bool:
-    """What a conjunction means."""
+    """Return whether the features satisfy a conjunction: the definition."""
     return all(name in features and wanted in (PRESENT, features[name]) for name, wanted in conditions)
 
 
@@ -292,5 +292,5 @@ def test_blocks_stay_narrow_however_many_words_there_are(many: str) -> None:
 
 
 def blocks(node: Any) -> list[Any]:
-    """The leaves of the tree."""
+    """Yield the leaves of the tree."""
     return [leaf for child in node.children.values() for leaf in blocks(child)] if hasattr(node, "children") else [node]

@@ -20,7 +20,7 @@ WORDS = ["a", "b", "$s", "c"]
 
 
 def drawn_pattern(rng: Random, dialect: str) -> list[str]:
-    """The words of a pattern, mostly about as long as the longest keys that have an index of their own."""
+    """Draw the words of a pattern, mostly about as long as the longest keys that have an index of their own."""
     length = rng.choice([1, 2, 3, 6, 7, 8, 9, 10, 11])
     words = [rng.choice([*WORDS, ONE[dialect], ONE[dialect]]) for _ in range(length)]
     if rng.random() < 0.6:
@@ -32,7 +32,7 @@ def drawn_pattern(rng: Random, dialect: str) -> list[str]:
 
 
 def key_near(rng: Random, words: list[str], dialect: str) -> str:
-    """A key that the pattern matches, or one that is a word away from that."""
+    """Draw a key that the pattern matches, or that differs from such a key by one word."""
     key: list[str] = []
     for word in words:
         if word == MANY[dialect]:
@@ -75,7 +75,7 @@ def test_keys_made_from_patterns_match_as_the_slow_matcher_says(seed: int, diale
             assert len(found) == len(set(found))
 
 
-def test_in_mqtt_a_first_word_with_a_dollar_is_not_remembered_as_one_without() -> None:
+def test_in_mqtt_keys_with_and_without_a_leading_dollar_are_cached_apart() -> None:
     matcher: Matcher[int] = Matcher(MQTT)
     matcher.bind(Pattern("+/a", MQTT), 1)
     assert matcher.match("$SYS/a") == ()
@@ -101,7 +101,7 @@ def test_the_head_and_the_tail_of_a_long_pattern_do_not_overlap() -> None:
     assert [bool(matcher.match(".".join("a" * length))) for length in range(9, 14)] == [False] * 3 + [True] * 2
 
 
-def test_a_word_that_several_patterns_name_is_known_until_the_last_is_gone() -> None:
+def test_a_word_that_several_patterns_name_is_kept_until_the_last_one_is_removed() -> None:
     matcher: Matcher[int] = Matcher()
     patterns = [Pattern(f"*.word.{n}.#") for n in range(4)]
     for n, pattern in enumerate(patterns):
@@ -136,7 +136,7 @@ def test_every_cache_is_bounded() -> None:
         assert len(index._conjunctions._answers) <= 5
 
 
-def test_remembered_answers_and_shapes_of_conjunctions_are_bounded_and_change_with_them() -> None:
+def test_caches_of_conjunctions_are_bounded_and_cleared_by_changes() -> None:
     conjunctions: Conjunctions[int] = Conjunctions(answers=4)
     for n in range(20):
         conjunctions.add(((str(n), 1),), n)
@@ -155,7 +155,7 @@ def test_remembered_answers_and_shapes_of_conjunctions_are_bounded_and_change_wi
     assert 0 < len(blocks(conjunctions._root)[0]._lacking) <= 256
 
 
-def test_what_was_removed_is_used_again_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slots_of_removed_conjunctions_are_reused_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     conjunctions: Conjunctions[int] = Conjunctions()
     conjunctions.add((("kept", 1),), -1)
     for n in range(300):
@@ -189,7 +189,7 @@ def test_a_block_of_few_masks_is_split_before_it_is_too_wide(monkeypatch: pytest
         assert conjunctions.search(None, conditions) == (number,)
 
 
-def test_what_asks_for_nothing_is_found_among_many_features(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conjunction_without_conditions_is_found_among_many_features(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conjunctions_module, "WIDTH", 4)
     monkeypatch.setattr(conjunctions_module, "MASKS", 8)
     conjunctions: Conjunctions[int] = Conjunctions()
@@ -201,7 +201,7 @@ def test_what_asks_for_nothing_is_found_among_many_features(monkeypatch: pytest.
     assert conjunctions.search("none", []) == (-1,)
 
 
-def test_words_under_which_patterns_were_compared_are_forgotten_with_these() -> None:
+def test_words_of_compared_patterns_are_forgotten_with_the_patterns() -> None:
     """Patterns that can be placed in so many ways that they are compared and not listed."""
     matcher: Matcher[int] = Matcher()
     key = ".".join(["x"] * 8)

@@ -45,7 +45,7 @@ def test_amqp_patterns_mean_what_rabbitmq_means(pattern: str, matched: list[str]
 
 
 @given(ANY_TEXT)
-def test_every_string_is_an_amqp_pattern_and_the_short_way_is_the_grammar(text: str) -> None:
+def test_every_string_is_an_amqp_pattern_and_the_split_equals_the_grammar(text: str) -> None:
     """For any string, Pattern.of_binding_key has the words that the Lark grammar reads."""
     parsed, short = Pattern(text), Pattern.of_binding_key(text)
     assert parsed == short
@@ -132,8 +132,8 @@ def test_nats_subjects_mean_what_its_documentation_says(pattern: str, matched: l
         ("nats", "a b", 1, "no white space"),
     ],
 )
-def test_a_wrong_pattern_is_pointed_at(dialect: str, text: str, column: int, message: str) -> None:
-    """The error says what the dialect wants, and its caret stands under the character that is wrong."""
+def test_a_wrong_pattern_has_a_caret_under_the_mistake(dialect: str, text: str, column: int, message: str) -> None:
+    """The error has the rule of the dialect, and its caret is under the wrong character."""
     with pytest.raises(PatternError) as caught:
         Pattern(text, dialect)
     assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""Policy patterns: what brokers recorded is what the engine answers, or the engine says that it does not know."""
+"""Policy patterns: the engine answers what brokers answered in the recordings, or that it does not know."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def test_a_route_that_depends_on_an_unknown_pattern_is_undecided() -> None:
     assert "depends on which policy applies" in str(router.explain(Message("aa", "other")))
 
 
-def test_a_policy_above_makes_an_unknown_pattern_of_no_effect() -> None:
-    """And so does one that says the same."""
+def test_a_policy_of_higher_priority_makes_an_unknown_pattern_harmless() -> None:
+    """So does a policy that sets the same alternate exchange."""
     above = Policy("o", "^a", {"alternate-exchange": "rest"}, "all", 5)
     assert alternates(UNSURE, above).route(Message("aa", "other")).queues == ("r",)
     same = Policy("o", "^a", {"alternate-exchange": "rest"}, "all", -5)

@@ -71,7 +71,7 @@ def test_the_nearest_obstacle_is_named(message: Message, queue: str, reasons: li
     assert to_json(explanation)["asked"]["gets_it"] is False
 
 
-def test_every_outcome_of_a_hop_is_told() -> None:
+def test_every_outcome_of_a_hop_is_explained() -> None:
     """Queued, queued already, followed, seen already, missing; alternate taken and not."""
     text = str(ROUTER.explain(Message("orders", "loop"), "billing"))
     assert "'loop' -> exchange 'loop': followed" in text
@@ -107,7 +107,7 @@ def test_json_has_the_same_for_machines() -> None:
     assert explained["asked"]["obstacles"][0]["binding"]["arguments"] == {"region": "eu", "size": 1}
 
 
-def test_a_key_nobody_can_publish_is_the_obstacle_itself() -> None:
+def test_a_key_that_no_client_can_publish_is_the_obstacle() -> None:
     """It is not compared word by word, which took 12 seconds for 20,000 words."""
     key = ".".join("a" * 20_000)
     for message in (Message("orders", key), Message("jobs", key), Message("orders", "a", {"CC": ["b", key]})):

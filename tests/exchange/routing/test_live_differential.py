@@ -1,4 +1,4 @@
-"""Random topologies and messages: what a live RabbitMQ delivers and returns is what the engine says."""
+"""Random topologies and messages: a live RabbitMQ delivers and returns what the engine predicts."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def test_a_nearer_way_that_is_found_later_is_the_one_that_is_named() -> None:
     assert obstacles(made, "k.wrong") == [("start", "k.right")]
 
 
-def test_the_obstacles_of_a_way_come_in_the_order_of_the_message() -> None:
+def test_obstacles_are_in_the_order_in_which_a_message_meets_them() -> None:
     made = topology(
         B("start", "second", "a"), B("second", "third", "b"), A("third", "q", "c"),
         start="direct", second="direct", third="direct",
@@ -35,7 +35,7 @@ def test_the_obstacles_of_a_way_come_in_the_order_of_the_message() -> None:
     assert obstacles(made, "k") == [("start", "a"), ("second", "b"), ("third", "c")]
 
 
-def test_of_many_bindings_the_nearest_is_named_wherever_it_stands() -> None:
+def test_the_nearest_of_many_bindings_is_named_wherever_it_is() -> None:
     far = [A("start", "q", f"far{number}.from.all.of.it") for number in range(200)]
     made = topology(*far[:150], A("start", "q", "order.eu.created"), *far[150:], start="topic")
     assert obstacles(made, "order.eu.shipped") == [("start", "order.eu.created")]

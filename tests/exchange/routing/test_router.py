@@ -15,7 +15,7 @@ A, B = Binding.to_queue, Binding.to_exchange
 
 
 def topology(*parts: Exchange | Queue | Binding | Policy, profile: str = "rabbitmq-4.3") -> Topology:
-    """A topology of these parts, declared and bound in this order."""
+    """Build a topology of these parts, declared and bound in this order."""
     made = Topology(profile=profile)
     edits = {Exchange: "declare_exchange", Queue: "declare_queue", Binding: "bind", Policy: "set_policy"}
     for part in parts:
@@ -108,7 +108,7 @@ def test_an_alternate_exchange_is_taken_exactly_when_nothing_matches() -> None:
     assert router.route(Message("x", "k")).unroutable is True
 
 
-def test_only_routes_that_the_key_decides_are_remembered() -> None:
+def test_only_routes_that_the_key_decides_are_cached() -> None:
     """Not from a headers exchange or one that leads there, nor of a message with CC; and no more than allowed."""
     made = topology(
         Exchange("t", "topic"), Exchange("h", "headers"), Exchange("up", "fanout"), Queue("q"),

@@ -18,7 +18,7 @@ A, B = Binding.to_queue, Binding.to_exchange
 
 
 def router_of(*parts: Exchange | Queue | Binding | Policy, cache: int = 65_536) -> Router:
-    """A router of these parts, declared and bound in this order."""
+    """Build a router of these parts, declared and bound in this order."""
     made = Topology()
     edits = {Exchange: "declare_exchange", Queue: "declare_queue", Binding: "bind", Policy: "set_policy"}
     for part in parts:
@@ -31,14 +31,14 @@ WITH_HEADER = Message("x", "k", {"a": 1})
 HEADERS: list[Exchange | Queue | Binding | Policy] = [Exchange("h", "headers"), Queue("q"), A("h", "q", "", {"a": 1})]
 
 
-def test_a_route_through_an_alternate_that_looks_at_headers_is_not_remembered_by_key() -> None:
+def test_a_route_through_an_alternate_that_reads_headers_is_not_cached_by_key() -> None:
     router = router_of(*HEADERS, Exchange("x", "direct", arguments={"alternate-exchange": "h"}))
     assert router.route(PLAIN).queues == ()
     assert router.route(WITH_HEADER).queues == ("q",)
     assert router.route(PLAIN).queues == ()
 
 
-def test_a_policy_that_names_an_alternate_that_looks_at_headers_ends_remembering_by_key() -> None:
+def test_a_policy_with_an_alternate_that_reads_headers_ends_caching_by_key() -> None:
     router = router_of(*HEADERS, Exchange("x", "direct"))
     assert router.route(PLAIN).queues == ()
     router.set_policy(Policy("p", "^x$", {"alternate-exchange": "h"}, "exchanges"))
@@ -48,7 +48,7 @@ def test_a_policy_that_names_an_alternate_that_looks_at_headers_ends_remembering
     assert router.route(WITH_HEADER).queues == ()
 
 
-def test_a_route_through_a_new_binding_to_an_exchange_that_looks_at_headers_is_not_remembered_by_key() -> None:
+def test_a_route_through_a_new_binding_to_an_exchange_that_reads_headers_is_not_cached_by_key() -> None:
     router = router_of(*HEADERS, Exchange("up", "direct"), Exchange("x", "direct"), B("up", "x", "k"))
     for name in ("x", "up"):
         assert router.route(Message(name, "k")).queues == ()
@@ -68,7 +68,7 @@ def test_a_queue_that_is_declared_or_deleted_changes_the_default_exchange() -> N
         router.delete_queue("q")
 
 
-def test_a_binding_changes_what_exchanges_above_its_own_remember() -> None:
+def test_a_new_binding_drops_cached_routes_of_exchanges_that_lead_to_its_own() -> None:
     router = router_of(Exchange("x", "fanout"), Exchange("t", "topic"), Queue("q"), B("x", "t"))
     assert router.route(PLAIN).queues == ()
     router.bind(A("t", "q", "k"))
@@ -78,7 +78,7 @@ def test_a_binding_changes_what_exchanges_above_its_own_remember() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["#", "*", "*.#", "k", "#.k"])
-def test_a_pattern_changes_what_is_remembered_of_all_its_keys(pattern: str) -> None:
+def test_a_new_pattern_drops_the_cached_answers_of_all_its_keys(pattern: str) -> None:
     router = router_of(Exchange("x", "topic"), Queue("q"))
     for _ in range(2):
         assert router.route(PLAIN).queues == ()
@@ -88,13 +88,13 @@ def test_a_pattern_changes_what_is_remembered_of_all_its_keys(pattern: str) -> N
 
 
 @pytest.mark.parametrize("header", ["CC", "BCC"])
-def test_a_route_that_a_list_of_keys_decides_is_not_remembered(header: str) -> None:
+def test_a_route_that_cc_or_bcc_decides_is_not_cached(header: str) -> None:
     router = router_of(Exchange("x", "direct"), Queue("q"), A("x", "q", "other"))
     assert router.route(Message("x", "k", {header: ["other"]})).queues == ("q",)
     assert router.route(PLAIN).queues == ()
 
 
-def test_a_partition_that_a_header_decides_is_not_remembered_by_key() -> None:
+def test_a_partition_that_a_header_decides_is_not_cached_by_key() -> None:
     """By the default exchange either, and not longer than the queue is there."""
     partitioned = Partitioning.parse('kafka.murmur2 over 7 by header "a"')
     router = router_of(Exchange("x", "fanout"), Queue("q", partitioning=partitioned), A("x", "q"))
@@ -110,7 +110,7 @@ def test_a_partition_that_a_header_decides_is_not_remembered_by_key() -> None:
     assert router.route(Message("", "q", {"a": "1"})).placements == ()
 
 
-def test_no_more_routes_are_remembered_than_allowed() -> None:
+def test_no_more_routes_are_cached_than_allowed() -> None:
     router = router_of(Exchange("x", "direct"), Queue("q"), cache=4)
     for number in range(50):
         router.route(Message("x", str(number)))
@@ -118,7 +118,7 @@ def test_no_more_routes_are_remembered_than_allowed() -> None:
         assert 0 < sum(map(len, router._remembered.values())) <= 4
 
 
-def test_a_route_is_found_and_remembered_under_the_lock() -> None:
+def test_a_route_is_computed_and_cached_under_the_lock() -> None:
     """Nothing can be changed while a message is on its way: what was found before a change is not kept after it."""
     held: list[bool] = []
     router: Router
@@ -163,7 +163,7 @@ TYPES = ("direct", "topic", "fanout", "headers")
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([3, 65_536]))
-def test_the_same_few_messages_go_where_a_new_router_sends_them(seed: int, cache: int) -> None:
+def test_after_edits_messages_go_where_a_new_router_sends_them(seed: int, cache: int) -> None:
     """After each edit: every exchange and key were asked before it, so that whatever is remembered is asked again."""
     rng = Random(seed)
     topology = Topology()
@@ -190,7 +190,7 @@ def test_the_same_few_messages_go_where_a_new_router_sends_them(seed: int, cache
 
 
 def drawn_edit(rng: Random, topology: Topology) -> tuple[str, object]:
-    """An edit of few names, keys and headers, so that it is likely to change the route of something."""
+    """Draw an edit with few names, keys and headers, which is likely to change a route."""
     source, other = f"x{rng.randint(0, 3)}", f"x{rng.randint(0, 3)}"
     queue = f"q{rng.randint(0, 3)}"
     key = rng.choice(("a", "a.b", "#", "*", "a.#", "*.b"))

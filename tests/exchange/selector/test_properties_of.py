@@ -48,7 +48,7 @@ def test_each_field_type_has_a_text(value: Any, text: str | None) -> None:
     assert to_text(value) == text
 
 
-def test_only_what_is_asked_for_is_there() -> None:
+def test_properties_of_returns_only_the_names_asked_for() -> None:
     """And no more than the message has."""
     assert properties_of(MESSAGE, ("region", "price", "missing", "gone", "x_tenant2", "exchange", "routing_key")) == {
         "region": "eu", "price": "11", "exchange": "orders", "routing_key": "order.eu.paid",

@@ -27,7 +27,7 @@ def test_remarks_are_findings() -> None:
     assert "write NOT (...)\n    NOT a = 5\n    ^^^^^^^^^\n" in result.output
 
 
-def test_what_is_refused_is_bad_input() -> None:
+def test_a_refused_selector_is_bad_input() -> None:
     """Exit code 2, and no traceback."""
     result = run("check", "a LIKE 'x'")
     assert result.exit_code == 2
@@ -36,7 +36,7 @@ def test_what_is_refused_is_bad_input() -> None:
 
 
 def test_exact_takes_what_the_broker_takes() -> None:
-    """And tells what it ignores."""
+    """It prints the text that is ignored."""
     result = run("check", "--exact", "a IS NULL LIKE 'x'")
     assert result.exit_code == 1
     assert "the broker ignores: LIKE 'x'" in result.output
@@ -44,7 +44,7 @@ def test_exact_takes_what_the_broker_takes() -> None:
     assert run("match", "--exact", "--release", "4.1", "a IS NULL CONTAINS 'x'").exit_code == 0
 
 
-def test_a_match_is_explained_part_by_part() -> None:
+def test_the_command_match_explains_each_part() -> None:
     """Each comparison with the property that decided it."""
     result = run("match", "region = 'eu' AND (price > 10 OR NOT (vip IS NULL))", "-P", "region=eu", "-P", "price=9.5")
     assert result.exit_code == 1
@@ -59,7 +59,7 @@ def test_a_match_is_explained_part_by_part() -> None:
     ]
 
 
-def test_a_match_as_json() -> None:
+def test_the_command_match_prints_json() -> None:
     """Stable, for scripts."""
     result = run("match", "--json", "a BETWEEN 1 AND 5", "-P", "a=3")
     assert result.exit_code == 0

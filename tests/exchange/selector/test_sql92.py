@@ -37,7 +37,7 @@ OUTCOMES = {True: "t", False: "f", None: "n"}
 
 @cache
 def outcomes(text: str, release: str) -> str | None:
-    """What `RocketmqFilter.java` tells of an expression."""
+    """Return the result of `RocketmqFilter.java` for an expression."""
     try:
         selector = Selector.parse(text, release, exact=True)
     except SelectorError:
@@ -69,7 +69,7 @@ def test_every_expression_is_parsed_and_evaluated_as_by_rocketmq(name: str) -> N
     assert not different
 
 
-def test_the_corpus_has_every_outcome_often() -> None:
+def test_the_corpus_has_many_cases_of_every_outcome() -> None:
     """A corpus of errors alone would show nothing."""
     answers = golden.read(RECORDED[-1])["answers"]
     assert sum(answer is None for answer in answers) > 1_000
@@ -97,7 +97,7 @@ order = st.sampled_from(["<", "<=", ">", ">="])
 
 
 def truths(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
-    """What a reader can make of parts that have truth values."""
+    """Build a strategy of the expressions that a parser can build from parts that have truth values."""
     anything = st.one_of(named, constants, inner, numbers.map(Negative), named.map(Negative), inner.map(Negative))
     ordered = st.one_of(named, numbers, numbers.map(Negative), named.map(Negative), inner.map(Negative))
     texts = st.sampled_from(VALUES)
@@ -127,7 +127,7 @@ expressions = st.recursive(simple, truths, max_leaves=8)
 
 
 def result_of(work: object) -> object:
-    """What a call gives, or that it fails."""
+    """Return the result of a call, or that it fails."""
     try:
         return work()  # type: ignore[operator]
     except HashstarError:
@@ -150,14 +150,14 @@ def test_the_fast_test_equals_the_definition(expression: Expression, given: dict
 
 
 def refusal(text: str, release: str = "5.1.3") -> list[str]:
-    """The lines of the error of a text that is refused."""
+    """Return the lines of the error of a text that is refused."""
     with pytest.raises(SelectorError) as caught:
         Selector.parse(text, release)
     return str(caught.value).split("\n    ")
 
 
 @pytest.mark.parametrize(
-    ("text", "told", "caret"),
+    ("text", "words", "caret"),
     [
         ("a LIKE 'x%'", "there is no LIKE", "  ^^^^"),
         ("a-b = 1", "no arithmetic", " ^"),
@@ -193,15 +193,15 @@ def refusal(text: str, release: str = "5.1.3") -> list[str]:
         ("a = 5 /* x", "comment has no end", "      ^"),
     ],
 )
-def test_a_mistake_is_shown_where_it_is(text: str, told: str, caret: str) -> None:
+def test_a_mistake_is_shown_with_a_caret(text: str, words: str, caret: str) -> None:
     """With what to write instead; also where the broker would ignore the rest."""
     problem, source, shown = refusal(text)
-    assert told in problem
+    assert words in problem
     assert source == text
     assert shown.startswith(caret)
 
 
-def test_what_the_broker_ignores_is_an_error_unless_asked_for() -> None:
+def test_a_rest_that_the_broker_ignores_is_an_error_unless_exact() -> None:
     """Exactly, it is what the broker makes of it."""
     assert "the broker ignores" in refusal("a IS NULL LIKE 'x'")[0]
     selector = Selector.parse("a IS NULL LIKE 'x'", exact=True)
@@ -231,7 +231,7 @@ def test_an_empty_search_is_false_before_what_it_searches_can_fail(operator: str
 
 
 def test_failing_and_unknown_are_no_match() -> None:
-    """The broker logs the one and says nothing of the other."""
+    """The broker logs the one, and silently accepts the other."""
     selector = Selector.parse("price > 10 OR region = 'eu'")
     assert not selector({"price": "9.99", "region": "eu"})
     with pytest.raises(SelectorFailure, match=r"'9.99' is not an Integer") as caught:
@@ -243,7 +243,7 @@ def test_failing_and_unknown_are_no_match() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "words"),
     [
         ("NOT a = 5", ["write NOT (...)"]),
         ("NOT a IS NULL", ["write NOT (...)"]),
@@ -257,17 +257,17 @@ def test_failing_and_unknown_are_no_match() -> None:
         ("a BETWEEN 1 AND 5 OR b NOT IN ('x') AND 'eu' = a", []),
     ],
 )
-def test_what_means_something_else_is_remarked(text: str, told: list[str]) -> None:
+def test_parts_that_mean_something_else_have_remarks(text: str, words: list[str]) -> None:
     """The broker takes these without a word."""
     remarks = Selector.parse(text).remarks
-    assert len(remarks) == len(told), remarks
-    for remark, part in zip(remarks, told, strict=True):
+    assert len(remarks) == len(words), remarks
+    for remark, part in zip(remarks, words, strict=True):
         assert part in remark.message
         assert "^" in str(remark)
 
 
 def test_deep_nesting_is_refused_and_parentheses_are_none() -> None:
-    """What is nested takes the stack of whoever evaluates it."""
+    """A nested expression takes the stack of the process that evaluates it."""
     deep = "NOT " * (MAX_LEVELS - 2) + "a"
     assert Selector.parse(deep).evaluate({}) is None
     for begins, ends in (

@@ -36,7 +36,7 @@ def test_tags_are_those_that_java_splits(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told", "caret"),
+    ("text", "words", "caret"),
     [
         ("||", "no tag", "^^"),
         (" || ", "no tag", "^^^^"),
@@ -44,9 +44,9 @@ def test_tags_are_those_that_java_splits(text: str) -> None:
         (" *", "stands alone", " ^"),
     ],
 )
-def test_what_no_message_can_match_is_an_error(text: str, told: str, caret: str) -> None:
+def test_tags_that_no_message_can_match_are_an_error(text: str, words: str, caret: str) -> None:
     """The broker takes all but the first, and sends nothing or what is tagged with a star."""
-    with pytest.raises(SelectorError, match=told) as caught:
+    with pytest.raises(SelectorError, match=words) as caught:
         Tags.parse(text)
     assert str(caught.value).split("\n    ")[2] == caret
 
@@ -84,7 +84,7 @@ def test_a_tag_whose_hash_is_zero_brings_messages_without_one() -> None:
 
 
 @given(st.sets(st.text(min_size=1, max_size=3), min_size=1), st.text(max_size=3))
-def test_what_is_kept_was_sent(tags: set[str], tag: str) -> None:
+def test_a_client_keeps_only_what_the_broker_sends(tags: set[str], tag: str) -> None:
     """The client only drops."""
     selector = Tags("", frozenset(tags))
     assert selector.sends(tag) or not selector.keeps(tag)

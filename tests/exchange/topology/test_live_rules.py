@@ -67,7 +67,7 @@ def _compare(server: Server, rng: Random) -> None:
                 answer = f"{error.reply_code} {error.reply_text}"
                 connection = pika.BlockingConnection(pika.URLParameters(server.url))
                 channel = connection.channel()
-            if answer == "541 INTERNAL_ERROR":  # of which the broker tells no more
+            if answer == "541 INTERNAL_ERROR":  # an answer without details
                 expected = expected.partition(" - ")[0]
             assert answer == expected, f"RabbitMQ {server.version}: {method}{arguments}{options} of {topology}"
             topology = after
@@ -90,7 +90,7 @@ def _compare_what_is_left(server: Server, topology: Topology, channel: Any) -> N
         return
     listed = [exchange["name"] for exchange in manage(server, "GET", "exchanges/%2F")]
     assert {name for name in listed if name.startswith("hashstar-")} == names
-    # Without their arguments, whose types JSON does not tell; that there are as many is told.
+    # Without their arguments, since JSON has no types of them; their number is compared.
     there = Counter(
         (binding["source"], binding["destination_type"], binding["destination"], binding["routing_key"])
         for binding in manage(server, "GET", "bindings/%2F")

@@ -71,7 +71,7 @@ def bad_edits(topology: Topology) -> list[Edit]:
 
 
 def refusal(edit: Callable[[Any], object], argument: Any) -> tuple[type[BaseException], str] | None:
-    """What an edit is refused with, None if it is not."""
+    """Return the error with which an edit is refused, None if it is accepted."""
     try:
         edit(argument)
     except Exception as error:  # noqa: BLE001  whatever it is, both must raise it
@@ -80,7 +80,7 @@ def refusal(edit: Callable[[Any], object], argument: Any) -> tuple[type[BaseExce
 
 
 def assert_made_anew(router: Router, topology: Topology, rng: Random) -> None:
-    """The router holds this topology and cannot be told from one that is made from it."""
+    """Assert that the router has this topology and behaves as a new router of it."""
     anew = Router(topology, choose=lambda n: 0)
     assert router.topology == topology
     for name in topology.exchanges:
@@ -141,12 +141,14 @@ def test_a_short_string_has_255_bytes_whatever_it_names(kind: str, profile: str)
 
 
 class _Failure(BaseException):
-    """What nobody expects: an interrupt, for instance."""
+    """An unexpected error, such as an interrupt."""
 
 
 @settings(max_examples=60, deadline=None)
 @given(SEED, PROFILE, st.booleans(), st.integers(1, 4))
-def test_an_edit_that_is_interrupted_has_happened_or_not(seed: int, profile: Profile, late: bool, turn: int) -> None:
+def test_an_interrupted_edit_has_happened_completely_or_not_at_all(
+    seed: int, profile: Profile, late: bool, turn: int
+) -> None:
     """Wherever it is interrupted, the router is one made anew from what it holds, which is before or after the edit."""
     rng = Random(seed)
     topology = topologies.topology(rng, profile).declare_queue(Queue("q0"))
@@ -185,7 +187,7 @@ def test_an_edit_that_is_interrupted_has_happened_or_not(seed: int, profile: Pro
 
 
 def _interrupt_at(turn: int) -> Callable[[pytest.MonkeyPatch, type, str], None]:
-    """Make methods raise when any of them has been called so many times: after it has done half its work, or all."""
+    """Make methods raise at the given call of any of them, after half or all of the work."""
     calls = [0]
 
     def patched(patch: pytest.MonkeyPatch, owner: type, name: str) -> None:
@@ -202,7 +204,7 @@ def _interrupt_at(turn: int) -> Callable[[pytest.MonkeyPatch, type, str], None]:
     return patched
 
 
-def test_a_router_that_is_made_of_a_key_too_long_names_the_binding() -> None:
+def test_a_key_that_is_too_long_for_a_router_is_an_error_with_the_binding() -> None:
     """Only a file or the management API can bring one; a direct exchange compares it with keys and never finds it."""
     topology = Topology([Exchange("t", "topic"), Exchange("d", "direct")], [Queue("q")])
     direct = Topology(topology.exchanges.values(), [Queue("q")], [Binding.to_queue("d", "q", LONG)])

@@ -43,7 +43,7 @@ TO_Q = Binding.to_queue("x", "q", "a.*")
         (lambda: BASE.delete_exchange(""), "403 ACCESS_REFUSED - operation not permitted on the default exchange"),
     ],
 )  # fmt: skip
-def test_what_rabbitmq_refuses_is_refused_in_its_words(edit: Callable[[], Any], answer: str) -> None:
+def test_edits_that_rabbitmq_refuses_are_refused_with_its_texts(edit: Callable[[], Any], answer: str) -> None:
     """The reply code, its name and the text, as a client would see them."""
     with pytest.raises(BrokerError) as caught:
         edit()
@@ -63,7 +63,7 @@ def test_what_rabbitmq_refuses_is_refused_in_its_words(edit: Callable[[], Any], 
         lambda: BASE.bind(TO_Q).bind(TO_Q).unbind(TO_Q),
     ],
 )
-def test_what_changes_nothing_is_accepted(edit: Callable[[], Topology]) -> None:
+def test_declarations_that_change_nothing_are_accepted(edit: Callable[[], Topology]) -> None:
     """Declaring again, binding again, and removing what is not there."""
     assert edit() == BASE
 
@@ -75,7 +75,7 @@ def test_more_hashes_than_a_release_allows_still_route_when_they_are_there() -> 
     assert BASE.with_profile("rabbitmq-4.0").bind(Binding.to_queue("x", "q", "#.#.#")).bindings
 
 
-def test_arguments_are_part_of_what_a_binding_is() -> None:
+def test_arguments_make_bindings_different() -> None:
     """Same key, other arguments or other types in them: another binding, unbound apart."""
     bindings = [Binding.to_queue("f", "q", "", {"a": value}) for value in (1, 1.0, True, "1")]
     topology = BASE

@@ -39,7 +39,7 @@ def test_declaring_a_queue_once_more_keeps_its_partitions_unless_it_names_others
         assert placement.partitioning == kept
 
 
-def test_an_exchange_is_used_by_what_it_hands_messages_to_alone() -> None:
+def test_an_exchange_is_in_use_only_if_it_is_the_source_of_bindings() -> None:
     topology = Topology().declare_exchange(Exchange("x", "fanout")).declare_exchange(Exchange("y", "fanout"))
     topology = topology.bind(B("x", "y"))
     assert "y" not in topology.delete_exchange("y", if_unused=True).exchanges

@@ -23,7 +23,7 @@ LEADERLESS = Partitions([Partition(3), Partition(1, None), Partition(2), Partiti
 
 
 def in_turn(*drawn: int) -> Callable[[int], int]:
-    """A draw that gives these numbers."""
+    """Return a draw that returns these numbers."""
     numbers = iter(drawn)
     return lambda _: next(numbers)
 
@@ -45,11 +45,11 @@ def test_sarama_draws_for_records_without_a_key_among_partitions_with_a_leader()
 
 def test_sarama_fails_where_no_partition_has_a_leader() -> None:
     """ErrLeaderNotAvailable; a key has its partition all the same."""
-    nobody = Partitions([Partition(0, None), Partition(1, None)])
+    leaderless = Partitions([Partition(0, None), Partition(1, None)])
     producer = Producer(Sarama(SARAMA["hash"]), in_turn())
     with pytest.raises(InputError, match="ErrLeaderNotAvailable"):
-        producer.choose("topic", None, nobody)
-    assert producer.choose("topic", "a", nobody) == producer.choose("topic", "a", Partitions.of(2))
+        producer.choose("topic", None, leaderless)
+    assert producer.choose("topic", "a", leaderless) == producer.choose("topic", "a", Partitions.of(2))
 
 
 def test_franz_go_keeps_a_partition_until_a_new_batch() -> None:
@@ -76,5 +76,5 @@ def test_franz_go_draws_again_when_there_are_fewer_partitions_to_write_to() -> N
 def test_franz_go_draws_among_all_partitions_where_none_has_a_leader() -> None:
     """As the Java client does."""
     producer = Producer(FranzGo(FRANZ_GO["murmur2"]), in_turn(1))
-    nobody = Partitions([Partition(0, None), Partition(1, None)])
-    assert producer.choose("topic", None, nobody).partition == 1
+    leaderless = Partitions([Partition(0, None), Partition(1, None)])
+    assert producer.choose("topic", None, leaderless).partition == 1

@@ -195,7 +195,7 @@ def test_vectors_that_kafka_publishes() -> None:
 
 
 @given(st.sampled_from(KEYLESS), st.integers(0, 99), st.integers(1, 9), st.text(), st.lists(st.booleans(), max_size=20))
-def test_what_decides_without_a_key_has_no_say_with_one(
+def test_the_strategy_for_records_without_a_key_decides_nothing_with_one(
     keyless: Partitioner, seed: int, count: int, key: str, keyed: list[bool]
 ) -> None:
     """Nor do keys change where the others go."""
@@ -256,7 +256,7 @@ def test_one_counter_for_all_topics_skips_where_topics_alternate() -> None:
         assert len(seen) == visited
 
 
-def test_asked_twice_for_each_record_half_of_the_partitions_get_nothing() -> None:
+def test_two_calls_for_each_record_leave_half_of_the_partitions_empty() -> None:
     """KAFKA-9965: 2.4 to 3.9.1 with one record a batch; from 3.9.2 on, all partitions get some."""
     for partitioner, visited in ((Counter(0), {1, 3}), (RoundRobin(), {0, 1, 2, 3})):
         made, seen = producer(partitioner), set()
@@ -287,7 +287,7 @@ def test_a_batch_of_a_record_with_a_key_sets_the_first_sticky_partition() -> Non
 
 
 def test_random_is_the_built_in_partitioner_with_batches_of_no_size() -> None:
-    """What `kafka.random` says of itself: `Appended` after each record makes it draw the next."""
+    """As its description has it: `Appended` after each record makes it draw the next."""
     from exchange.partition import Appended
 
     built_in = producer(default_3_3(batch_size=0, adaptive=False, ignore_keys=True), 5)
@@ -304,7 +304,7 @@ def test_an_explicit_partition_is_the_key(key: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "says"),
+    ("key", "words"),
     [
         (-1, "IllegalArgumentException"),
         (4, "only 0 to 3: the Java producer would wait for it, then throw TimeoutException"),
@@ -315,8 +315,8 @@ def test_an_explicit_partition_is_the_key(key: Any) -> None:
         (object(), "an integer"),
     ],
 )
-def test_what_is_no_partition_is_an_error(key: Any, says: str) -> None:
-    with pytest.raises(InputError, match=says):
+def test_a_number_that_is_no_partition_is_an_error(key: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
         Explicit().choose(key, Partitions.of(4))
 
 
@@ -360,7 +360,7 @@ def test_each_strategy_makes_a_partitioner_and_reads_its_parameters() -> None:
         assert strategy.name.startswith("kafka.")
 
 
-def test_parameters_that_mean_nothing_are_errors() -> None:
+def test_unknown_parameters_are_errors() -> None:
     adaptive = {strategy.name: strategy for strategy in STRATEGIES}["kafka.murmur2"].parameters["adaptive"]
     with pytest.raises(ValueError, match="true or false"):
         adaptive("yes")

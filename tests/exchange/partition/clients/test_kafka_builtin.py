@@ -49,7 +49,7 @@ def test_it_chooses_and_draws_as_the_java_class_does(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["3.9.2", "4.4.0"])
-def test_it_goes_through_real_batches_as_the_java_producer_does(version: str) -> None:
+def test_choices_through_real_batches_are_those_of_the_java_producer(version: str) -> None:
     """`RecordAccumulator`: records with and without a key, real sizes, batches sent, brokers that do not answer."""
     partitioner, memory, timeout = BuiltIn(), Memory(), 0
     latencies: dict[str, Latency] = {}
@@ -153,18 +153,18 @@ def stats_after(stats: LoadStats, partitions: Partitions, **parameters: Any) -> 
     return memory.weights
 
 
-def test_even_loads_weigh_nothing_unless_a_partition_is_left_out() -> None:
+def test_even_loads_give_no_weights_unless_a_partition_is_left_out() -> None:
     stats = LoadStats((2, 2, 2), (0, 1, 2))
     assert stats_after(stats, Partitions.of(3)) is None
     assert stats_after(stats, Partitions.of(4)) == ((1, 2, 3), (0, 1, 2))
 
 
 @pytest.mark.parametrize(("stats", "count"), [(LoadStats((), ()), 3), (LoadStats((1,), (0,)), 1)])
-def test_nothing_to_compare_weighs_nothing(stats: LoadStats, count: int) -> None:
+def test_without_loads_to_compare_there_are_no_weights(stats: LoadStats, count: int) -> None:
     assert stats_after(stats, Partitions.of(count)) is None
 
 
-def test_loads_mean_nothing_when_it_is_not_adaptive() -> None:
+def test_loads_are_ignored_when_it_is_not_adaptive() -> None:
     assert stats_after(LoadStats((1, 2), (0, 1)), Partitions.of(2), adaptive=False) is None
 
 
@@ -202,14 +202,14 @@ def test_a_broker_whose_host_is_not_told_is_known_by_its_name() -> None:
     assert producer(nearest(host="b")).choose("t", None, partitions).partition == 1
 
 
-def test_near_partitions_are_weighed_among_themselves() -> None:
+def test_weights_are_those_of_near_partitions_only() -> None:
     """The longest queue of the rack weighs 1, however long others are."""
     stats = LoadStats((9, 2, 1), (0, 1, 3))
     assert stats_after(stats, RACKS, rack="eu") == ((1, 3), (1, 3))
     assert stats_after(stats, RACKS, rack="asia") == ((1, 9, 18), (0, 1, 3))
 
 
-def test_the_load_is_told_once_each_partition_had_a_batch() -> None:
+def test_the_load_is_reported_once_each_partition_had_a_batch() -> None:
     assert load_stats({0: 1, 1: 2}, Partitions.of(3)) == ((), ())
     assert load_stats({0: 1, 1: 2, 2: 0}, Partitions.of(3)) == ((1, 2, 0), (0, 1, 2))
 

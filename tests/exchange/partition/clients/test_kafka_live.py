@@ -32,7 +32,7 @@ CLIENTS: Final = ("2.4.1", "4.4.0")
 
 
 def _keys(count: int) -> list[bytes]:
-    """That many different keys: those of the recordings, among them the empty one; long ones; and arbitrary bytes."""
+    """Build different keys: those of the recordings, among them the empty one; long ones; and arbitrary bytes."""
     random = Random(0)
     keys = dict.fromkeys([key.encode() for key in KEYS])
     keys |= dict.fromkeys([random.randbytes(length) for length in (10_000, 100_000, 500_000)])
@@ -46,7 +46,7 @@ MANY: Final = _keys(10_000)
 
 @pytest.fixture(scope="module", params=CLIENTS)
 def java_client(request: pytest.FixtureRequest) -> str:
-    """The class path of one version of Kafka's own client."""
+    """Return the class path of one version of Kafka's own client."""
     for program in PROGRAMS:
         if shutil.which(program) is None:
             missing(f"there is no {program} to run Kafka's own producer with")
@@ -58,7 +58,7 @@ def java_client(request: pytest.FixtureRequest) -> str:
 
 @contextmanager
 def topics(server: Server, *counts: int) -> Iterator[list[str]]:
-    """New topics of so many partitions."""
+    """Create topics with this number of partitions."""
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     admin = AdminClient({"bootstrap.servers": server.url})
@@ -98,7 +98,7 @@ def consumed(server: Server, topic: str, count: int) -> list[tuple[bytes | None,
 
 
 def produced_by_java(jars: str, server: Server, names: Sequence[str], keys: Sequence[bytes | None]) -> list[list[int]]:
-    """The partitions that the broker acknowledged to Kafka's own producer, a list for each topic."""
+    """Return the partitions that the broker acknowledged to Kafka's own producer, a list for each topic."""
     texts = [None if key is None else base64.b64encode(key).decode() for key in keys]
     options = (*QUICK, f"-Dbootstrap={server.url}", f"-Dtopics={','.join(names)}")
     answers: list[list[int]] = ask(PRODUCE, jars, texts, *options)
@@ -107,7 +107,7 @@ def produced_by_java(jars: str, server: Server, names: Sequence[str], keys: Sequ
 
 @cache
 def chosen_by_us(count: int) -> list[tuple[bytes, int | None]]:
-    """The keys, each with the partition of so many that it is for."""
+    """Return the keys, each with its partition."""
     murmur2, partitions = build_partitioner("kafka.murmur2"), Partitions.of(count)
     return [(key, murmur2.choose(key, partitions).partition) for key in MANY]
 

@@ -25,7 +25,7 @@ SAMPLE_KEYS = {"null": None, "empty": b"", "other": b"other"}
 
 
 def in_turn(drawn: list[int]) -> Callable[[int], int]:
-    """A draw that gives these numbers."""
+    """Return a draw that returns these numbers."""
     numbers = iter(drawn)
     return lambda _: next(numbers)
 
@@ -42,7 +42,7 @@ def only(*leaderless: int, of: int) -> Partitions:
 def chosen(
     partitioner: Librdkafka, key: Any, partitions: Partitions, draw: Callable[[int], int] = no_draw
 ) -> int | None:
-    """What a fresh producer chooses for its first record."""
+    """Return the choice of a new producer for its first record."""
     return Producer(partitioner, draw).choose("topic", key, partitions).partition
 
 
@@ -95,7 +95,7 @@ def test_any_key_goes_where_the_librdkafka_installed_here_says(key: bytes, count
 @pytest.mark.parametrize("linger", [0, 900_000])
 @pytest.mark.parametrize("kind", SAMPLE_KEYS)
 @pytest.mark.parametrize("name", PARTITIONERS)
-def test_chance_decides_where_it_did_for_the_real_producer(
+def test_the_choice_is_random_where_that_of_the_real_producer_is(
     recorded: dict[str, Any], name: str, kind: str, linger: int
 ) -> None:
     """For no key, the empty and other keys: what the hash decides, what sticks and what is drawn each time."""
@@ -141,7 +141,7 @@ def test_the_sticky_partition_lasts_for_the_whole_of_its_time() -> None:
 
 
 def test_a_topic_sticks_to_a_partition_of_its_own() -> None:
-    """What is drawn for one topic says nothing of another."""
+    """The draws for two topics are independent."""
     producer = Producer(Librdkafka(), in_turn([3, 8]))
     assert [producer.choose(topic, None, OF_100).partition for topic in "abab"] == [3, 8, 3, 8]
 
@@ -153,7 +153,7 @@ def test_a_sticky_partition_that_is_no_more_is_drawn_again() -> None:
     assert producer.choose("topic", None, Partitions.of(2)).partition == 1
 
 
-def test_keyed_records_do_not_touch_what_sticks() -> None:
+def test_records_with_a_key_do_not_change_the_sticky_partition() -> None:
     """Between two records without a key nothing is drawn for those with one."""
     producer = Producer(Librdkafka(), in_turn([3]))
     assert producer.choose("topic", None, OF_100).partition == 3
@@ -187,7 +187,9 @@ def test_a_key_is_hashed_over_all_partitions(key: bytes, count: int, leaderless:
         ("fnv1a", "a", 0xE40C292C - 2**32, "abs(hash) % 12"),
     ],
 )
-def test_a_choice_tells_the_hash_and_how_the_partition_follows(name: str, key: str, hashed: int, rule: str) -> None:
+def test_a_choice_has_the_hash_and_how_the_partition_follows_from_it(
+    name: str, key: str, hashed: int, rule: str
+) -> None:
     """As the client computes them, unsigned but for FNV-1a; these hashes are published."""
     choice = Librdkafka(name).choose(key, Partitions.of(12))
     assert (choice.hash, choice.rule) == (hashed, rule)

@@ -109,7 +109,7 @@ def test_one_more_partition_takes_keys_and_moves_no_others(key: str, count: int)
     assert after in (before, count)
 
 
-def test_ids_need_not_be_places() -> None:
+def test_ids_of_partitions_need_not_be_positions() -> None:
     """A choice names the partition at the place, whatever its id."""
     places, ids = Partitions.of(3), Partitions([Partition(5), Partition(9), Partition(1)])
     for partitioner in (SuperStream(), ConsistentHash(), ModulusHash()):
@@ -136,7 +136,7 @@ def test_strategies_have_what_the_table_shows() -> None:
 
 
 def bound(kind: str, count: int, key: str = "1", arguments: dict[str, Any] | None = None) -> Topology:
-    """An exchange "x" of this type with so many queues, "q000" on, bound in this order."""
+    """Build a router of an exchange "x" of this type with this number of queues, from "q000" on, bound in this order."""
     names = [f"q{number:03}" for number in range(count)]
     return Topology(
         [Exchange("x", kind, arguments=arguments or {})],

@@ -70,8 +70,8 @@ def answer(case: Mapping[str, Any], version: str) -> dict[str, list[int] | str]:
 def test_queues_are_shared_as_by_the_real_strategies(name: str) -> None:
     recorded = golden.read(name)
     assert len(ALLOCATIONS) >= 400
-    for case, told in zip(ALLOCATIONS, recorded["allocations"], strict=True):
-        assert answer(case, recorded["version"]) == told
+    for case, recorded_answer in zip(ALLOCATIONS, recorded["allocations"], strict=True):
+        assert answer(case, recorded["version"]) == recorded_answer
 
 
 CLIENTS = st.lists(st.text(min_size=1, max_size=4), min_size=1, max_size=7, unique=True)
@@ -93,7 +93,7 @@ def test_every_queue_is_read_by_one_client(
 
 
 @given(st.sampled_from([Averagely(), AveragelyByCircle()]), LAYOUTS, CLIENTS)
-def test_averagely_no_client_reads_two_queues_more_than_another(
+def test_with_the_average_strategy_no_client_reads_two_queues_more_than_another(
     allocation: Allocation, queues: Partitions, clients: list[str]
 ) -> None:
     sizes = [len(share) for share in rebalance(allocation, "T", queues, clients).values()]
@@ -102,7 +102,7 @@ def test_averagely_no_client_reads_two_queues_more_than_another(
 
 
 @given(LAYOUTS, CLIENTS)
-def test_with_consistent_hash_only_what_a_client_leaves_changes_hands(queues: Partitions, clients: list[str]) -> None:
+def test_with_consistent_hash_only_the_queues_of_a_leaving_client_move(queues: Partitions, clients: list[str]) -> None:
     *others, gone = clients
     before = rebalance(ConsistentHash(), "T", queues, clients)
     for client, share in rebalance(ConsistentHash(), "T", queues, others).items() if others else ():
@@ -137,7 +137,7 @@ def test_queues_and_clients_sort_by_utf_16_code_units() -> None:
     }  # fmt: skip
 
 
-def test_what_java_refuses_is_refused_in_its_words() -> None:
+def test_keys_that_java_refuses_are_refused_with_its_text() -> None:
     queues = Partitions.queues({"a": 2}).all
     for client, some, clients, words in (
         ("", queues, ["x"], "currentCID is empty"),

@@ -57,7 +57,7 @@ def written(route: list[list[Any]], version: str) -> dict[str, int]:
 
 
 def play(version: str, script: Mapping[str, Any], drawn: list[int]) -> dict[str, Any]:
-    """What `RocketmqFaults.java` tells of a script, told by our strategy."""
+    """Return the result of `RocketmqFaults.java` for a script, as our strategy computes it."""
     strategy = FaultStrategy(version, enabled=script["enabled"], faithful=True)
     partitions = partitions_of(script["queues"])
     chance = Chance(drawn)
@@ -232,6 +232,6 @@ def test_a_probe_turns_reachable_on_and_never_off() -> None:
     assert probes_due(faults, 5000 + DETECT_INTERVAL) == ("a",)
 
 
-def test_a_version_that_is_none_is_refused() -> None:
+def test_an_invalid_version_is_refused() -> None:
     with pytest.raises(InputError, match="not a version"):
         FaultStrategy("latest")

@@ -33,7 +33,7 @@ def names_of(partitions: Partitions) -> list[str]:
 
 
 def listed(make: Any, route: TopicRoute) -> list[str]:
-    """The names of the queues; none where there are none, or where the client failed."""
+    """Return the names of the queues; none if there are none, or if the client failed."""
     try:
         return names_of(make(route))
     except InputError:
@@ -41,7 +41,7 @@ def listed(make: Any, route: TopicRoute) -> list[str]:
 
 
 def route_for(version: str, text: str) -> TopicRoute:
-    """A route as a client of this version reads it: those before 5 know no static topics."""
+    """Return a route as a client of this version reads it: those before 5 know no static topics."""
     fields = json.loads(text)
     if version < "5":
         fields.pop("topicQueueMappingByBroker", None)

@@ -150,7 +150,7 @@ class Scaling(RuleBasedStateMachine):
 
     @rule(action=st.sampled_from(["set read", "set write"]), broker=st.sampled_from(BROKERS), number=NUMBERS)
     def try_anything(self, action: Any, broker: str, number: int) -> None:
-        """A step out of the order is taken when what was seen allows it; one refused for what is now shows a loss."""
+        """Take a step out of the order when the state seen allows it; one that is refused for the present state shows a loss."""
         step = Step(action, broker, number)
         if not refusal(self.seen, step):
             self.cluster.take(step)
@@ -253,14 +253,14 @@ def test_lowering_read_while_producers_have_the_old_route_is_refused() -> None:
     assert cluster.stranded() == {MessageQueue("a", 1)}
 
 
-def test_a_queue_of_which_nothing_is_known_is_not_taken_for_empty() -> None:
+def test_an_unknown_queue_is_not_taken_for_empty() -> None:
     situation = Situation({"a": Counts(1, 3)}, {MessageQueue("a", 1): Offsets(0)})
     assert refusal(situation, Step("set read", "a", 1)) == "the offsets of a:2 are not known"
     with pytest.raises(InputError, match="the offsets of a:2 are not known"):
         next_steps(situation, {"a": 1})
 
 
-def test_what_is_written_or_unread_and_not_read_is_mended_first() -> None:
+def test_queues_that_are_written_or_unread_but_not_read_are_mended_first() -> None:
     offsets = {MessageQueue("b", 6): Offsets(5, {"g": 2})}
     situation = Situation({"a": Counts(4, 2), "b": Counts(1, 1)}, offsets)
     assert next_steps(situation, {}) == (Step("set read", "a", 4), Step("set read", "b", 7))
@@ -271,7 +271,7 @@ def test_messages_that_were_deleted_are_not_waited_for() -> None:
     assert Offsets(10, {"g": 3}, start=10).unread() == {}
 
 
-def test_where_the_order_of_keys_counts_everything_is_drained_before_their_queues_change() -> None:
+def test_where_the_order_of_keys_counts_all_is_drained_before_queues_change() -> None:
     cluster = Cluster({"a": Counts(2, 4)})
     cluster.send(0, 0)
     cluster.arrive()
@@ -289,18 +289,18 @@ def test_where_the_order_of_keys_counts_everything_is_drained_before_their_queue
     assert refusal(drained, step) == ""
 
 
-def test_what_moves_is_told_before_anything_is_done() -> None:
+def test_a_plan_shows_what_moves_before_anything_is_done() -> None:
     keys = KeyCounts()
     for number in range(1000):
         keys.add(f"order-{number}", 2)
     counts = {"b": Counts(2, 2), "a": Counts(2, 2)}
     assert [queue.name for queue in publish_list(counts)] == ["a:0", "a:1", "b:0", "b:1"]
-    told = moved_keys(keys, ByHash(), counts, {"a": 4})
-    assert told.keys_at_risk == told.keys_moved > 500
+    moved = moved_keys(keys, ByHash(), counts, {"a": 4})
+    assert moved.keys_at_risk == moved.keys_moved > 500
     assert moved_keys(keys, ByHash(), counts, {}).keys_moved == 0
 
 
-def test_a_broker_takes_what_it_reads_or_writes_and_gives_what_it_reads() -> None:
+def test_a_broker_accepts_sends_to_all_its_queues_and_pulls_of_those_it_reads() -> None:
     counts = Counts(write=2, read=4)
     assert [at for at in range(-1, 6) if counts.accepts_send(at)] == [-1, 0, 1, 2, 3]
     assert [at for at in range(-1, 6) if counts.accepts_pull(at)] == [0, 1, 2, 3]
@@ -309,6 +309,6 @@ def test_a_broker_takes_what_it_reads_or_writes_and_gives_what_it_reads() -> Non
 @pytest.mark.parametrize(
     ("target", "words"), [({"x": 2}, "no broker 'x' has the topic; there are a"), ({"a": 0}, "0 queues")]
 )
-def test_a_target_that_is_none_is_refused(target: dict[str, int], words: str) -> None:
+def test_an_invalid_target_is_refused(target: dict[str, int], words: str) -> None:
     with pytest.raises(InputError, match=words):
         next_steps(Situation({"a": Counts(1, 1)}), target)

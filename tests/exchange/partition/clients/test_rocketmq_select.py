@@ -56,7 +56,7 @@ def no_draw(count: int) -> int:
 
 
 def position(partitioner: Partitioner, key: Any, partitions: Partitions) -> int | None:
-    """The partition, None where the client fails."""
+    """Return the partition, None where the client fails."""
     try:
         return partitioner.choose(key, partitions).partition
     except MQClientException:
@@ -102,7 +102,7 @@ def test_both_eras_agree_on_every_other_hash(hashed: int, count: int) -> None:
     assert position(ByHash40(), key, partitions) in ((new.partition,) if hashed != LEAST else (0, None))
 
 
-def test_no_key_is_what_the_client_says_of_it() -> None:
+def test_a_null_key_fails_as_in_the_client() -> None:
     with pytest.raises(MQClientException, match="select message queue threw exception"):
         ByHash().choose(None, Partitions.of(2))
     with pytest.raises(InputError, match="has no hashCode"):
@@ -127,7 +127,7 @@ def test_a_random_selector_runs_as_the_clients_did(name: str) -> None:
         assert chosen == run
 
 
-def test_time_decides_what_is_random_for_all_topics() -> None:
+def test_the_seed_is_the_time_and_serves_all_topics() -> None:
     one, other = (Producer(ByRandom(), no_draw, lambda: 1_700_000_000_000) for _ in range(2))
     topics = ["a", "b"] * 20
     chosen = [one.choose(topic, "key", Partitions.of(12)).partition for topic in topics]
@@ -143,7 +143,7 @@ def test_the_old_random_selector_fails_of_the_least_integer() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_queues_take_turns_as_the_client_took_them(name: str) -> None:
+def test_queues_take_turns_as_with_the_real_client(name: str) -> None:
     answers = golden.read(name)
     partitioner = RoundRobin(answers["version"].removesuffix("-incubating"))
     for turns, expected in zip(TURNS, answers["turns"], strict=True):
@@ -225,12 +225,12 @@ def test_a_new_route_begins_a_new_index() -> None:
         ("5.5.0", (5, 0)),
     ],
 )
-def test_a_version_is_of_the_last_era_that_had_begun(version: str, since: tuple[int, ...]) -> None:
+def test_a_version_belongs_to_the_last_era_before_it(version: str, since: tuple[int, ...]) -> None:
     assert era_of(version) is ERAS[since]
 
 
 @pytest.mark.parametrize("version", ["", "five", "5.x", "3.6.2", "-1"])
-def test_what_is_no_version_is_an_error(version: str) -> None:
+def test_a_text_that_is_no_version_is_an_error(version: str) -> None:
     with pytest.raises(InputError, match="rocketmq-client"):
         RoundRobin(version)
 
@@ -266,7 +266,7 @@ def test_the_faithful_machine_room_selector_chooses_nothing(name: str) -> None:
         ByMachineRoom(["room1"], faithful=True).choose("key", ROOMS)
 
 
-def test_a_queue_is_named() -> None:
+def test_a_queue_without_a_name_is_refused() -> None:
     assert Explicit().choose("room2@b:1", ROOMS).partition == 3
     with pytest.raises(InputError, match="no queue 'c:7'; there are room1@a:0, "):
         Explicit().choose("c:7", ROOMS)
@@ -275,7 +275,7 @@ def test_a_queue_is_named() -> None:
 
 
 @pytest.mark.parametrize(("at", "count"), tuple(enumerate(COUNTS)))
-def test_the_proxy_stores_a_message_group_where_it_did(at: int, count: int) -> None:
+def test_the_queue_of_a_message_group_is_the_recorded_one_of_the_proxy(at: int, count: int) -> None:
     recorded, partitions = golden.read("rocketmq-select-proxy")["queues"][at], Partitions.of(count)
     sent = {key: expected for key, expected in zip(KEYS, recorded, strict=True) if key.strip()}
     assert len(sent) > 1000
@@ -291,7 +291,7 @@ def test_a_blank_message_group_is_refused_and_an_empty_one_is_none() -> None:
 
 
 @pytest.mark.parametrize(("at", "count"), tuple(enumerate(COUNTS)))
-def test_the_grpc_client_picks_for_a_message_group_what_it_did(at: int, count: int) -> None:
+def test_the_choice_for_a_message_group_is_the_recorded_one_of_the_grpc_client(at: int, count: int) -> None:
     partitions = Partitions.of(count)
     assert [GrpcJava().choose(key, partitions).partition for key in KEYS] == golden.read("rocketmq-select-grpc")[
         "queues"
@@ -331,7 +331,7 @@ def test_the_go_client_hashes_bytes_and_draws_without_a_key() -> None:
 PARAMETERS = {"consumeridcs": "room1, room2", "faithful": "true", "version": "4.7.1"}
 
 
-def test_every_strategy_is_made_of_texts() -> None:
+def test_every_strategy_builds_equal_partitioners_from_texts() -> None:
     assert len({strategy.name for strategy in STRATEGIES}) == len(STRATEGIES)
     for strategy in STRATEGIES:
         assert strategy.lists_queues

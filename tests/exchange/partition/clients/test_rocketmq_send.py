@@ -41,7 +41,7 @@ def outcome_of(name: str, code: int, mode: str) -> Outcome:
 
 
 def send(version: str, script: Mapping[str, Any]) -> dict[str, Any]:
-    """What `RocketmqSend.java` tells of a script, told by our functions."""
+    """Return the result of `RocketmqSend.java` for a script, as our functions compute it."""
     given = script["settings"]
     settings = SendSettings(
         version,
@@ -65,13 +65,13 @@ def send(version: str, script: Mapping[str, Any]) -> dict[str, Any]:
         if coming.fault is not None:
             faults.append([coming.fault.isolated, coming.fault.reachable])
     assert coming.action != "try"
-    told: dict[str, Any] = {"tries": tries, "faults": faults}
+    result: dict[str, Any] = {"tries": tries, "faults": faults}
     if isinstance(coming.outcome, Sent):
-        told["return"] = coming.outcome.status
+        result["return"] = coming.outcome.status
     elif isinstance(coming.outcome, Thrown):
-        told["throw"] = coming.outcome.exception
-        told["code"] = coming.outcome.code
-    return told
+        result["throw"] = coming.outcome.exception
+        result["code"] = coming.outcome.code
+    return result
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -79,8 +79,8 @@ def test_a_send_goes_as_with_the_real_producer(name: str) -> None:
     recorded = golden.read(name)
     assert len(SENDS) >= 400
     for script, there in zip(SENDS, recorded["sends"], strict=True):
-        told = send(recorded["version"], script | {"detector": script["detector"] and recorded["version"] == "5.5.0"})
-        assert {"code": -1} | told == {"code": -1} | there
+        result = send(recorded["version"], script | {"detector": script["detector"] and recorded["version"] == "5.5.0"})
+        assert {"code": -1} | result == {"code": -1} | there
 
 
 OUTCOMES = st.one_of(
@@ -113,7 +113,7 @@ def test_a_send_ends_after_its_tries_and_what_was_stored_is_never_an_error(
 
 
 @given(st.sampled_from(["sync", "oneway"]), OUTCOMES)
-def test_a_message_whose_queue_was_chosen_is_tried_once_and_leaves_no_fault(mode: Any, outcome: Outcome) -> None:
+def test_a_message_with_a_chosen_queue_is_sent_once_and_leaves_no_fault(mode: Any, outcome: Outcome) -> None:
     settings = SendSettings(retry_another_broker_when_not_store_ok=True)
     coming = proceed(settings, Sending(mode, selected=True), outcome, 0)
     assert coming.action == ("return" if isinstance(outcome, Sent) else "throw")
@@ -204,7 +204,7 @@ def test_up_to_4_6_an_asynchronous_retry_has_no_time() -> None:
     assert [async_next(version, FREE, NO_ANSWER, 900).timeout for version in ("4.6.1", "4.7.0")] == [0, 900]
 
 
-def test_an_outcome_that_is_none_is_refused() -> None:
+def test_an_invalid_outcome_is_refused() -> None:
     for outcome in (Sent("OK"), Thrown("IOException")):
         with pytest.raises(InputError, match="is no outcome of a send"):
             proceed(SendSettings(), Sending(), outcome, 0)

@@ -49,7 +49,7 @@ def test_there_is_a_recording() -> None:
     assert RECORDED
 
 
-def test_the_hashes_of_what_is_not_there_are_the_known_ones() -> None:
+def test_the_hashes_of_atoms_and_the_empty_list_are_the_known_ones() -> None:
     """Figures of the reference, from a broker's shell."""
     assert (phash2(UNDEFINED), phash2(True), phash2(False), phash2([])) == (45914356, 506293, 7111573, 113427502)
 
@@ -69,12 +69,12 @@ def test_buckets_are_in_range(seed: int, buckets: int) -> None:
 
 
 @pytest.mark.parametrize("term", [None, [1], "text", {}, [b"a", 300]])
-def test_what_is_no_term_or_may_be_hashed_as_a_text_is_refused(term: object) -> None:
+def test_values_that_are_no_terms_and_lists_of_integers_are_refused(term: object) -> None:
     """Rather than hashed otherwise than Erlang does."""
     with pytest.raises(TypeError):
         phash2(term)
 
 
-def test_an_empty_list_among_other_terms_hashes_otherwise_than_alone() -> None:
+def test_an_empty_list_within_a_term_has_another_hash_than_alone() -> None:
     """As do atoms: alone they are not mixed (the recording has the figures)."""
     assert phash2((Atom("array"), [])) != phash2((Atom("array"), b"")) != phash2([])

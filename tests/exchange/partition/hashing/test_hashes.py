@@ -11,7 +11,7 @@ from exchange.partition.hashing.hashes import absolute, fnv1a, murmur2, murmur3,
 
 
 def murmur2_in_java(data: bytes) -> int:
-    """A port of Kafka's `Utils.murmur2`, with its switch that falls through and ``int`` for every step."""
+    """Hash as Kafka's `Utils.murmur2`: a port, with its switch that falls through and ``int`` for every step."""
 
     def int32(value: int) -> int:
         return (value + 2**31) % 2**32 - 2**31

@@ -23,7 +23,7 @@ CLIENTS = [name for name in ANSWERED if "typed_hashes" in golden.read(name)]
 
 
 def typed_value(kind: str, text: str) -> Any:
-    """A case of ``TYPED`` as a key."""
+    """Return a case of ``TYPED`` as a key."""
     if kind == "bool":
         return text == "true"
     if kind == "float":
@@ -71,7 +71,7 @@ def test_zero_has_a_sign() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "says"),
+    ("key", "words"),
     [
         (None, "null has no hashCode"),
         (b"x", "give what the Java program passes"),
@@ -84,8 +84,8 @@ def test_zero_has_a_sign() -> None:
         (object(), "not a key"),
     ],
 )
-def test_what_has_no_hash_is_an_error_that_names_the_way_out(key: Any, says: str) -> None:
-    with pytest.raises(InputError, match=says):
+def test_a_key_without_a_hash_is_an_error_that_names_a_fix(key: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
         hash_code(key)
 
 
@@ -93,7 +93,7 @@ TEXTS = st.text(st.characters(), max_size=20) | st.text(st.sampled_from("a\ud800
 
 
 def units(text: str) -> list[int]:
-    """The UTF-16 code units, one character after the other."""
+    """Return the UTF-16 code units, one character after the other."""
     found: list[int] = []
     for character in text:
         point = ord(character)
