@@ -156,7 +156,7 @@ def test_anybodys_definitions_get_messages(tmp_path: Path) -> None:
     for seed in range(20):
         topology = topologies.topology(Random(seed), PROFILES["rabbitmq-4.3"])
         path = tmp_path / str(seed)
-        generate.write_archive(path, generate.pool_for(topology, seed), 50, seed, lambda done, total: None)
+        generate.write_archive(path, generate.build_pool(topology, seed), 50, seed, lambda done, total: None)
         router = Router(topology, choose=lambda _: 0)
         messages = messages_in(path)
         assert len(messages) == 50

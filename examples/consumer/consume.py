@@ -24,13 +24,13 @@ def charge(message: Message) -> None:
 @dispatcher.on("order.*.cancelled")
 @dispatcher.on("order.*.cancelled.*")
 def refund(message: Message) -> None:
-    """Pay back."""
+    """Refund the customer."""
     print(f"refund   {message.routing_key}  {message.body.decode()}")
 
 
 @dispatcher.on("order.eu.#")
 def report_vat(message: Message) -> None:
-    """Report to the European tax office, which does not know how to take money back partly."""
+    """Report to the European tax office, which has no form for partial refunds."""
     if message.routing_key.endswith(".partly"):
         raise ValueError("no form for that")
     print(f"vat      {message.routing_key}")
@@ -61,7 +61,7 @@ def main() -> None:
 
         # Registered last, so it is called when all other handlers of a message have returned.
         dispatcher.add("#", stop_after_max)
-        # What fails goes to the queue's dead-letter exchange and does not hold up the rest: see definitions.json.
+        # A failed message goes to the queue's dead-letter exchange and does not block others: see definitions.json.
         dispatcher.consume(channel, "billing", on_error="dead-letter", prefetch=1)
         channel.start_consuming()
 

@@ -29,20 +29,20 @@ def consumer() -> ModuleType:
 
 
 def test_billing_gets_created_and_cancelled_orders(virtual_broker: VirtualBroker) -> None:
-    """Whatever their region, and partial cancellations too."""
+    """From all regions, also partial cancellations."""
     virtual_broker.expect("orders", "order.eu.created", queues=["billing"])
     virtual_broker.expect("orders", "order.us.cancelled.partly", queues=["billing"])
 
 
 def test_nothing_is_lost(virtual_broker: VirtualBroker) -> None:
-    """What billing does not get goes through the alternate exchange to a queue that somebody looks at."""
+    """Messages that billing does not get go through the alternate exchange to a queue that people watch."""
     virtual_broker.publish("orders", "order.eu.shipped", b"order 17", mandatory=True)
     assert [message.body for message in virtual_broker.queues["unrouted"]] == [b"order 17"]
     assert not virtual_broker.returned
 
 
 def test_every_message_that_billing_gets_has_a_handler(virtual_broker: VirtualBroker, consumer: ModuleType) -> None:
-    """The queue's bindings and the consumer's patterns fit: dispatch raises where they do not."""
+    """The queue's bindings and the consumer's patterns fit together: dispatch raises if they do not."""
     for key in ("order.eu.created", "order.us.created", "order.us.cancelled", "order.us.cancelled.partly"):
         virtual_broker.publish("orders", key, b"order 17")
     assert len(virtual_broker.queues["billing"]) == 4

@@ -31,14 +31,16 @@ FEW: Final = 50_000
 
 
 @click.command()
-@click.option("--messages", type=click.IntRange(min=1), default=MANY, help="How many to generate; a million.")
-@click.option("--quick", is_flag=True, help=f"As --messages {FEW}.")
-@click.option("--seed", default=1, show_default=True, help="Other messages of the same kind.")
+@click.option("--messages", type=click.IntRange(min=1), default=MANY, show_default=True, help="Number of messages.")
+@click.option("--quick", is_flag=True, help=f"The same as --messages {FEW}.")
+@click.option("--seed", default=1, show_default=True, help="Seed for the generated messages.")
 @click.option("--definitions", "-d", type=click.Path(path_type=Path), help="Your RabbitMQ's definitions.json, or .gz.")
-@click.option("--vhost", help="The virtual host; needed only where the file has several.")
-@click.option("--profile", type=click.Choice(list(PROFILES)), help="The RabbitMQ to be exact to; the newest.")
-@click.option("--into", type=click.Path(path_type=Path), default=BUILD, help="Where all is kept; build/demo.")
-@click.option("--no-spark", is_flag=True, help="Count in one process; as it is done where there is no Java.")
+@click.option("--vhost", help="Virtual host; required only if the file has several.")
+@click.option(
+    "--profile", type=click.Choice(list(PROFILES)), help="RabbitMQ release whose rules apply.  [default: the newest]"
+)
+@click.option("--into", type=click.Path(path_type=Path), default=BUILD, help="Output folder.  [default: build/demo]")
+@click.option("--no-spark", is_flag=True, help="Count in one process, without Spark, as if Java were missing.")
 def main(
     messages: int,
     quick: bool,
@@ -59,13 +61,13 @@ def main(
     source = definitions or SAMPLE
     messages = FEW if quick else messages
     try:
-        topology = bindings.load(_shown(source), vhost, profile)
+        topology = bindings.load(_relative(source), vhost, profile)
         archive = _generate(definitions, topology, messages, seed, into)
         page = archive.with_name(f"{archive.name}.html")
         started = perf_counter()
         with progress("Auditing") as step, _session(no_spark, step) as spark:
             report = bindings.audit(
-                _shown(source), _shown(archive), vhost=topology.vhost, profile=topology.profile.name,
+                _relative(source), _relative(archive), vhost=topology.vhost, profile=topology.profile.name,
                 selection=bindings.Selection(), spark=spark, step=step,
             )  # fmt: skip
         FORMS["text"].reporter.write(report, None)
@@ -76,15 +78,15 @@ def main(
     click.echo(f"\nAudited {messages:,} messages in {_seconds(started)}. The same as a page for a browser:")
     click.echo(f"  {page.resolve().as_uri()}")
     if definitions is None:
-        moved = archive.with_name(f"{archive.name}-partitioned")
-        click.echo(f"\nA bridge, {_shown(CONFIG)}: an archive, the engine, an archive by partition.")
-        replay(min(archive.iterdir()), moved)
-        click.echo(f"\nThey are in {_shown(moved)}, an archive as any: hashstar audit reads it.")
+        partitioned = archive.with_name(f"{archive.name}-partitioned")
+        click.echo(f"\nA bridge, {_relative(CONFIG)}: an archive, the engine, an archive by partition.")
+        replay(min(archive.iterdir()), partitioned)
+        click.echo(f"\nThey are in {_relative(partitioned)}, an archive as any: hashstar audit reads it.")
 
 
 @contextmanager
 def _session(no_spark: bool, step: Callable[[int, int], None]) -> Iterator[SparkSession | None]:
-    """Start Spark; None where it is not wanted, or there is no Java."""
+    """Start Spark and yield its session; None if Spark is not wanted or there is no Java."""
     if no_spark or not _has_java():
         yield None
         return
@@ -103,14 +105,14 @@ def _has_java() -> bool:
 
 
 def _generate(definitions: Path | None, topology: Topology, messages: int, seed: int, into: Path) -> Path:
-    """Return the archive with these messages: the one that is there already, or a new one."""
+    """Return the archive with these messages: an existing one, or a new one."""
     name = "company"
     if definitions is not None:
         name = hashlib.sha256(definitions.read_bytes() + topology.vhost.encode()).hexdigest()[:12]
     path = into / f"{name}-{messages}-seed{seed}-v{generate.VERSION}"
     if path.exists():
         return path
-    pool = generate.company() if definitions is None else generate.pool_for(topology, seed)
+    pool = generate.company() if definitions is None else generate.build_pool(topology, seed)
     started = perf_counter()
     try:
         with progress("Generating") as step:
@@ -118,7 +120,7 @@ def _generate(definitions: Path | None, topology: Topology, messages: int, seed:
     except OSError as error:
         raise InputError(f"{into}: an archive cannot be written there: {error.strerror}") from None
     size = sum(file.stat().st_size for file in path.iterdir()) / 1e6
-    click.echo(f"Generated {messages:,} messages in {_seconds(started)}: {_shown(path)}, {size:.1f} MB\n")
+    click.echo(f"Generated {messages:,} messages in {_seconds(started)}: {_relative(path)}, {size:.1f} MB\n")
     return path
 
 
@@ -126,7 +128,7 @@ def _seconds(started: float) -> str:
     return f"{perf_counter() - started:.1f} s"
 
 
-def _shown(path: Path) -> str:
+def _relative(path: Path) -> str:
     """Return a path relative to the working directory if it is below it."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative

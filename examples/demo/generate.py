@@ -1,8 +1,8 @@
-"""An archive of messages that no one sent: the same seed gives the same bytes.
+"""Generate an archive of messages: the same seed gives the same bytes.
 
-Two sources of messages: a company of orders, devices and deploys that fits definitions.json, with the mistakes such
-companies make; and, for anybody else's definitions, messages made from their bindings. Either is a pool of possible
-messages with weights, a few of them common and most of them rare, from which each hour of a month draws.
+There are two sources of messages: a company with orders, devices and deploys, which fits definitions.json and makes the
+usual mistakes; and, for your own definitions, messages made from their bindings. Either is a pool of possible messages
+with weights, a few of them common and most of them rare, from which the messages of each hour of a month are drawn.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from typing import Any, Final, NamedTuple
 from exchange import Binding, InputError, Topology
 from exchange.field_json import encode
 
-__all__ = ["VERSION", "Candidate", "company", "pool_for", "write_archive"]
+__all__ = ["VERSION", "Candidate", "company", "build_pool", "write_archive"]
 
 VERSION: Final = 2
-"""In the name of an archive: another version of this module may write other messages."""
+"""Version of the messages, a part of an archive's name: increase it when this module writes other messages."""
 
 START: Final = 1_767_225_600
 """2026-01-01 00:00:00 UTC, as a Unix time."""
 DAY: Final = 86_400
 DAYS: Final = 30
 HOURLY: Final = (2, 1, 1, 1, 1, 2, 3, 5, 8, 10, 11, 11, 10, 10, 11, 11, 10, 9, 8, 8, 7, 6, 4, 3)
-"""How busy the hours of a day are."""
+"""Relative number of messages in each hour of a day."""
 
 
 class Candidate(NamedTuple):
-    """A message that may be drawn, and how likely it is in comparison with the others."""
+    """A message that may be drawn, with its weight relative to the others."""
 
     weight: float
     exchange: str
@@ -47,7 +47,7 @@ def write_archive(
 ) -> None:
     """Draw messages from the pool, in the order of their timestamps, and write a gzipped file of JSON lines a day.
 
-    ``step`` is called with the numbers of messages written and to write. The folder appears when it is complete.
+    ``step`` is called with the number of messages written, and the total. The folder appears when it is complete.
     """
     heads = [_head(candidate) for candidate in pool]
     cumulated = list(accumulate(candidate.weight for candidate in pool))
@@ -59,7 +59,7 @@ def write_archive(
         complete.mkdir()
         for day, hours in groupby(_hours(messages), lambda hour: (hour[0] - START) // DAY):
             name = datetime.fromtimestamp(START + day * DAY, UTC).strftime("%Y-%m-%d.jsonl.gz")
-            # Without a name and a time in the file, equal messages make equal bytes.
+            # No name and no time in the gzip header, so that equal messages give equal bytes.
             with (complete / name).open("wb") as raw, gzip.GzipFile("", "wb", 1, raw, mtime=0) as file:
                 for second, count in hours:
                     drawn = rng.choices(heads, cum_weights=cumulated, k=count)
@@ -117,8 +117,8 @@ SEVERITIES: Final = (("info", 90), ("warning", 9), ("critical", 1))
 
 
 def company() -> list[Candidate]:
-    """Yield the messages that the company of definitions.json sends: mostly such as its bindings expect."""
-    return [*_orders(), *_devices(), *_deploys(), *_jobs(), *_audited(), *_mistakes()]
+    """Return the messages that the company of definitions.json may send, most of which its bindings expect."""
+    return [*_orders(), *_devices(), *_deploys(), *_jobs(), *_audit(), *_mistakes()]
 
 
 def _orders() -> Iterator[Candidate]:
@@ -133,7 +133,7 @@ def _orders() -> Iterator[Candidate]:
 
 
 def _devices() -> Iterator[Candidate]:
-    """As they come through the MQTT plugin: device/<id>/<reading>."""
+    """Yield the readings of devices, as the MQTT plugin publishes the topics device/<id>/<reading>."""
     rng = Random("devices")
     ids = [f"{number:06x}" for number in rng.sample(range(16**6), DEVICES)]
     for device, share in zip(ids, _zipf(DEVICES, 0.7), strict=True):
@@ -159,7 +159,7 @@ def _jobs() -> Iterator[Candidate]:
     yield Candidate(1, "", "replies", {})
 
 
-def _audited() -> Iterator[Candidate]:
+def _audit() -> Iterator[Candidate]:
     for action, often in (("login", 6), ("logout", 3), ("password", 1)):
         for region, share in zip(REGIONS, _zipf(len(REGIONS)), strict=True):
             for severity, frequency in SEVERITIES:
@@ -168,7 +168,7 @@ def _audited() -> Iterator[Candidate]:
 
 
 def _mistakes() -> Iterator[Candidate]:
-    """Return a message that its sender expects to arrive."""
+    """Yield messages with mistakes, which their senders expect to arrive."""
     for region, share in zip(REGIONS, _zipf(len(REGIONS)), strict=True):
         for event, frequency in EVENTS:
             part = share * frequency / 89
@@ -186,17 +186,17 @@ def _mistakes() -> Iterator[Candidate]:
     yield Candidate(0.05, "", "reply", {})
 
 
-# Anybody's topology.
+# Any other topology.
 
-MOST_BINDINGS: Final = 2_000
+MAX_BINDINGS: Final = 2_000
 """Maximum number of bindings of a topology that get messages; drawn at random if there are more."""
 NAMES: Final = ("north", "south", "a7", "b12", "42", "2026", "blue", "x1")
 
 
-def pool_for(topology: Topology, seed: int) -> list[Candidate]:
-    """Messages for the bindings of a topology, a few of them with a mistake in the key or in a header.
+def build_pool(topology: Topology, seed: int) -> list[Candidate]:
+    """Build messages for the bindings of a topology, a few of them with a mistake in the key or a header.
 
-    Raises InputError when it has neither bindings nor queues.
+    Raises InputError if it has neither bindings nor queues.
     """
     rng = Random(seed)
     usable = [
@@ -205,18 +205,18 @@ def pool_for(topology: Topology, seed: int) -> list[Candidate]:
     queues = sorted(topology.queues)
     if not usable and not queues:
         raise InputError("there are neither bindings nor queues to make messages for")
-    bindings = rng.sample(usable, min(MOST_BINDINGS, len(usable)))
-    found: list[Candidate] = []
+    bindings = rng.sample(usable, min(MAX_BINDINGS, len(usable)))
+    pool: list[Candidate] = []
     for binding, share in zip(bindings, _zipf(len(bindings)), strict=True):
         for part in _zipf(20):
-            found.append(_fitting(binding, 95 * share * part, rng))
-            found.append(_failing(binding, 5 * share * part, rng))
-    named = rng.sample(queues, min(MOST_BINDINGS, len(queues)))
-    found += [Candidate(2 * share, "", queue, {}) for queue, share in zip(named, _zipf(len(named)), strict=True)]
-    return found
+            pool.append(_make_matching(binding, 95 * share * part, rng))
+            pool.append(_make_failing(binding, 5 * share * part, rng))
+    names = rng.sample(queues, min(MAX_BINDINGS, len(queues)))
+    pool += [Candidate(2 * share, "", name, {}) for name, share in zip(names, _zipf(len(names)), strict=True)]
+    return pool
 
 
-def _fitting(binding: Binding, weight: float, rng: Random) -> Candidate:
+def _make_matching(binding: Binding, weight: float, rng: Random) -> Candidate:
     words: list[str] = []
     for word in binding.routing_key.split("."):
         words += rng.choices(NAMES, k=rng.choice((0, 1, 1, 2)) if word == "#" else 1) if word in ("*", "#") else [word]
@@ -228,16 +228,16 @@ def _fitting(binding: Binding, weight: float, rng: Random) -> Candidate:
     return Candidate(weight, binding.source, ".".join(words), headers)
 
 
-def _failing(binding: Binding, weight: float, rng: Random) -> Candidate:
-    fitting = _fitting(binding, weight, rng)
-    if fitting.headers:
-        name = rng.choice(sorted(fitting.headers))
-        return fitting._replace(headers={**fitting.headers, name: "something else"})
-    words = fitting.routing_key.split(".")
-    place = rng.randrange(len(words))
+def _make_failing(binding: Binding, weight: float, rng: Random) -> Candidate:
+    matching = _make_matching(binding, weight, rng)
+    if matching.headers:
+        name = rng.choice(sorted(matching.headers))
+        return matching._replace(headers={**matching.headers, name: "something else"})
+    words = matching.routing_key.split(".")
+    index = rng.randrange(len(words))
     mistakes = (
-        [*words[:place], words[place].capitalize(), *words[place + 1 :]],
-        [*words[:place], *words[place + 1 :]],
+        [*words[:index], words[index].capitalize(), *words[index + 1 :]],
+        [*words[:index], *words[index + 1 :]],
         [*words, rng.choice(NAMES)],
     )
-    return fitting._replace(routing_key=".".join(rng.choice(mistakes)))
+    return matching._replace(routing_key=".".join(rng.choice(mistakes)))
