@@ -43,7 +43,7 @@ async def run_check(check: Callable[[], Sequence[Finding]]) -> Sequence[Finding]
 
 
 def check_source(settings: Mapping[str, Any], topics: Sequence[str]) -> list[Finding]:
-    """Check topics, group and rights of a source; wait for answers. Raises HashstarError."""
+    """Check topics, group and permissions of a source; wait for answers. Raises HashstarError."""
     own = {name: value for name, value in settings.items() if name != "statistics.interval.ms"}
     admin, metadata = _connect(own)
     named = [topic for topic in topics if not topic.startswith("^")]
@@ -63,7 +63,7 @@ def check_source(settings: Mapping[str, Any], topics: Sequence[str]) -> list[Fin
 
 
 def check_target(settings: Mapping[str, Any], topics: Sequence[str], partitioned: Partitioned) -> list[Finding]:
-    """Check topics and rights of a target, and that its topics fit the topology; as `check_source`."""
+    """Check topics and permissions of a target, and that its topics fit the topology; as `check_source`."""
     admin, _ = _connect(settings)
     counts: dict[str, int] = {}
     findings = list(_check_topics(admin, topics, AclOperation.WRITE, "write", counts))
@@ -135,8 +135,9 @@ def _check_group(admin: AdminClient, settings: Mapping[str, Any]) -> Iterator[Fi
     group = str(settings["group.id"])
     consumer = make_asking_consumer(settings)
     try:
-        # First through a consumer, whatever the partition: only an AdminClient tells members and rights, and one that
-        # finds no coordinator may end the process (see `make_asking_consumer`). Now there is one.
+        # First through a consumer, whatever the partition: only an AdminClient can ask for members and
+        # permissions, and one that finds no coordinator may end the process (see `make_asking_consumer`). Here one is
+        # known.
         fetch_committed(consumer, [("hashstar", 0)])
         [answer] = admin.describe_consumer_groups(
             [group], include_authorized_operations=True, request_timeout=ANSWER

@@ -14,7 +14,7 @@ from bridge.endpoint import Disconnected, Failure
 from exchange.errors import HashstarError, InputError
 
 __all__ = [
-    "CONNECTING", "LOG", "LOG_LEVEL", "PASSING", "PURGED", "RECONNECT_MOST", "REFUSALS", "RIGHTS", "WITHHELD",
+    "CONNECTING", "LOG", "LOG_LEVEL", "PASSING", "PERMISSIONS", "PURGED", "RECONNECT_MOST", "REFUSALS", "WITHHELD",
     "Reasons", "failure_of", "text_of", "trouble_of",
 ]  # fmt: skip
 
@@ -52,15 +52,15 @@ REFUSALS: Final = {
     KafkaError.INVALID_TIMESTAMP: False,
 }
 """Errors of a single message -> whether sending it again is of no use. All others are the connection's, the topic's or
-the account's: a message must not become a dead letter because a right is missing."""
+the account's: a message must not become a dead letter because a permission is missing."""
 
-RIGHTS: Final = frozenset({
+PERMISSIONS: Final = frozenset({
     KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED,
 })  # fmt: skip
-"""Errors that last until an administrator grants a right."""
+"""Errors that last until an administrator grants a permission."""
 
-WITHHELD: Final = RIGHTS | {KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE}
+WITHHELD: Final = PERMISSIONS | {KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE}
 """Errors of questions that a broker will not answer another time either. All others pass."""
 
 PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
@@ -73,8 +73,8 @@ NODE: Final = re.compile(r"/(bootstrap|\d+)(?=: )")
 """A broker's number behind its address: the same broker may get another one when it is connected to again."""
 
 HANG_UP: Final = re.compile("disconnected|closed by peer|reset by peer|broken pipe", re.IGNORECASE)
-"""A connection that a broker closed. Which of these texts librdkafka has depends on whether it was sending, receiving
-or waiting at that moment."""
+"""Errors of a connection that a broker closed. Which of these texts librdkafka uses depends on whether it was sending,
+receiving or waiting at that moment."""
 
 CONNECT: Final = "Connect to "
 """Part of errors of addresses at which no connection was accepted in the first place."""

@@ -1,8 +1,8 @@
 """Topics as a source: a member of a consumer group.
 
-librdkafka reconnects by itself, so a source is disconnected only by what does not pass: a right that is missing, a
-topic that is gone, a group that put the member out. A pump may not read for long, as it is paused or waits for its
-targets; the member stays in its group meanwhile.
+librdkafka reconnects by itself, so a source is disconnected only by what does not pass: a missing permission, a topic
+that is gone, a group that put the member out. A pump may not read for long, as it is paused or waits for its targets;
+the member stays in its group meanwhile.
 """
 
 from __future__ import annotations

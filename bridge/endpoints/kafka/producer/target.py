@@ -1,7 +1,7 @@
 """What targets of Kafka have in common: their topics, one producer for each connection, and looks at both.
 
-librdkafka reconnects and writes each message once by itself, so a target is lost only by what does not pass: a right
-that is missing, a topic that is gone or has other partitions than the topology has, a producer that is fenced.
+librdkafka reconnects and writes each message once by itself, so a target is lost only by what does not pass: a missing
+permission, a topic that is gone or has other partitions than the topology has, a producer that is fenced.
 
 No batch is larger than the least of its topics takes, as a broker refuses a batch as a whole: librdkafka would report
 all its messages as too large.

@@ -31,7 +31,7 @@ from bridge.endpoints.kafka.addresses import Settings
 from bridge.endpoints.kafka.asking import fetch_cluster_id
 from bridge.endpoints.kafka.calls import Calls
 from bridge.endpoints.kafka.consumer.source import KafkaSource
-from bridge.endpoints.kafka.errors import LOG, RIGHTS, Reasons, text_of, trouble_of
+from bridge.endpoints.kafka.errors import LOG, PERMISSIONS, Reasons, text_of, trouble_of
 from bridge.endpoints.kafka.producer.target import CLOSING, TopicTarget
 from bridge.endpoints.kafka.producer.transaction import Incomplete, Transacting, group_metadata_of
 from bridge.endpoints.kafka.producer.transaction_calls import (
@@ -164,7 +164,7 @@ class TransactionalTarget(TopicTarget[Transacting]):
                 poll_errors(connection)
                 if connection.waiting or connection.offsets():
                     await self._transact(connection, calls)
-        except Exception as problem:  # noqa: BLE001  this task is not awaited: the pump is told whatever it is
+        except Exception as problem:  # noqa: BLE001  this task is not awaited: any error is reported to the pump
             trouble = problem if isinstance(problem, Disconnected) else Disconnected(str(problem) or repr(problem))
             if isinstance(problem, KafkaException):
                 cause = cause_of(connection, problem)
@@ -190,7 +190,7 @@ class TransactionalTarget(TopicTarget[Transacting]):
             pause = connection.broken and not connection.refused
         except KafkaException as error:
             cause: KafkaError = error.args[0]
-            if cause.fatal() or not cause.txn_requires_abort() or cause.code() in RIGHTS:
+            if cause.fatal() or not cause.txn_requires_abort() or cause.code() in PERMISSIONS:
                 raise
             LOG.warning("%s: a transaction is begun anew: %s", self.name, text_of(cause))
             offsets, pause = {}, True
