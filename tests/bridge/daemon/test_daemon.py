@@ -22,7 +22,7 @@ import pytest
 from bridge.cli import main
 from bridge.daemon.signals import APART
 from exchange import Message
-from tests.bridge.endpoints.archive.test_archive import bodies_in, parts_in, write_part
+from tests.bridge.endpoints.archive.test_archive import find_parts, read_bodies, write_part
 
 TOPOLOGY = """
 vhost "/"
@@ -155,13 +155,13 @@ def test_a_replay_runs_to_its_end_and_writes_every_message(tmp_path: Path) -> No
     assert "there is no [dead_letters]" in events[0]["text"]
     assert [event["event"] for event in events][-2:] == ["ended", "stopped"]
     assert sorted(
-        int(body) for path in parts_in(tmp_path / "out") if "some" not in str(path) for body in bodies_in(path)
+        int(body) for path in find_parts(tmp_path / "out") if "some" not in str(path) for body in read_bodies(path)
     ) == [*range(300)]
-    assert sorted(int(body) for body in bodies_in(tmp_path / "out" / "some")) == list(range(1, 300, 5))
-    assert {path.parts[-3] for path in parts_in(tmp_path / "out" / "some")} == {"partition=2"}
+    assert sorted(int(body) for body in read_bodies(tmp_path / "out" / "some")) == list(range(1, 300, 5))
+    assert {path.parts[-3] for path in find_parts(tmp_path / "out" / "some")} == {"partition=2"}
     again = ran("run", str(tmp_path / "bridge.toml"))
     assert "continues after 300 records" in again.stderr
-    assert len(bodies_in(tmp_path / "out")) == 360
+    assert len(read_bodies(tmp_path / "out")) == 360
 
 
 def test_a_bridge_shows_its_state_on_http_and_can_be_paused_and_resumed(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_a_bridge_shows_its_state_on_http_and_can_be_paused_and_resumed(tmp_path
         assert bridge.ended() == 0
     assert bridge.event("stopping")["within"] == 20.0
     assert bridge.event("stopped")["not_settled"] == 0
-    assert len(bodies_in(tmp_path / "out")) == 360
+    assert len(read_bodies(tmp_path / "out")) == 360
 
 
 def test_a_stop_that_takes_too_long_leaves_the_rest_unsettled_and_reports_it(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_a_stop_that_takes_too_long_leaves_the_rest_unsettled_and_reports_it(tmp
     shutil.rmtree(tmp_path / "out")
     done = ran("run", str(path))
     assert done.returncode == 0, done.stderr
-    assert len(bodies_in(tmp_path / "out")) == 360
+    assert len(read_bodies(tmp_path / "out")) == 360
 
 
 def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
@@ -379,7 +379,7 @@ def test_workers_are_started_again_when_they_die_and_stop_together(tmp_path: Pat
         bridge.process.send_signal(signal.SIGINT)
         assert bridge.ended() == 0
     assert sorted(e["worker"] for e in bridge.events() if e["event"] == "stopped") == [1, 2]
-    assert set(bodies_in(tmp_path / "out")) == {b"%d" % n for n in range(300)}
+    assert set(read_bodies(tmp_path / "out")) == {b"%d" % n for n in range(300)}
     assert not [
         e for e in bridge.events() if e["event"] == "connected" and e.get("worker") == 2 and e["endpoint"] == "replay"
     ]

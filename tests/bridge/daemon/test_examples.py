@@ -30,7 +30,7 @@ from bridge.pump.policy import Policy
 from bridge.pump.pump import Inlet, Pump
 from exchange import Message, Router
 from tests.bridge.daemon.test_metrics import Family, parsed
-from tests.bridge.endpoints.archive.test_archive import bodies_in, parts_in, write_part
+from tests.bridge.endpoints.archive.test_archive import find_parts, read_bodies, write_part
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "bridge"
 GUIDE = Path(__file__).parents[3] / "docs" / "bridge.md"
@@ -82,10 +82,10 @@ def test_the_replay_runs(examples: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     where = examples / "partitioned"
-    assert len(bodies_in(where / "queue=billing")) == 70
-    assert len(bodies_in(where / "queue=lost-and-found")) == 70
-    parts = parts_in(where / "queue=audit")
-    assert sum(len(bodies_in(part)) for part in parts) == 140
+    assert len(read_bodies(where / "queue=billing")) == 70
+    assert len(read_bodies(where / "queue=lost-and-found")) == 70
+    parts = find_parts(where / "queue=audit")
+    assert sum(len(read_bodies(part)) for part in parts) == 140
     assert 1 < len(parts) <= 7
     assert all(part.parts[-3].startswith("partition=") for part in parts)
 

@@ -117,7 +117,7 @@ def _free_port() -> int:
 
 
 def image_for_transactions() -> str:
-    """The first image whose broker may be restarted amid transactions; where this run has no such, the first of all.
+    """Return the first image whose broker may be restarted during transactions, or the first image if there is none.
 
     The transaction coordinator of Kafka 4.3 and 4.4 takes a partition without a leader, as all are for a moment when
     the only broker starts, for one that was deleted, and never ends the transaction there (KAFKA-20734).
@@ -130,12 +130,12 @@ def image_for_transactions() -> str:
 
 @contextmanager
 def brokers(certificates: Path | None = None, image: str = "") -> Iterator[Broker]:
-    """A broker of the first image of this run, or of another; with certificates (`certificates.authority_in`) for TLS.
+    """Start a broker of the first image of this run, or of ``image``; with `certificates.authority_in` for TLS.
 
     Where servers are given by their addresses, none can be had, and the test is skipped.
     """
     if os.environ.get(SERVERS["kafka"].url_variable):
-        pytest.skip("it stops and starts its broker, and those of this run are somebody's")
+        pytest.skip("it stops and starts its broker, and those of this run are given by their addresses")
     image = image or SERVERS["kafka"].images()[0]
     try:
         from testcontainers.core.container import DockerContainer

@@ -1,6 +1,6 @@
 """A bridge from a topic to a topic, as a process that tests may kill: ``python -m tests.support.kafka.copy JSON``.
 
-It says ``reading`` when its source is open. The JSON has bootstrap, read, written, group, transactional and window,
+It prints ``reading`` when its source is open. The JSON has bootstrap, read, written, group, transactional and window,
 and may have settings of the target.
 """
 
@@ -30,7 +30,7 @@ SECONDS = 60.0
 
 
 class Journal:
-    """Says what happens to connections."""
+    """Prints what happens to connections."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -45,15 +45,15 @@ class Journal:
         return lambda *_: None
 
 
-async def copy(told: dict[str, Any]) -> None:
-    """Until SIGTERM."""
-    settings = {"bootstrap.servers": told["bootstrap"], "client.id": "copy"}
-    transactional, window = told["transactional"], told["window"]
-    group = {**settings, **SOON_MISSED, "group.id": told["group"]}
-    source = KafkaSource("read", group, [told["read"]], window=window, transactional=transactional)
+async def copy(job: dict[str, Any]) -> None:
+    """Run a pump until SIGTERM."""
+    settings = {"bootstrap.servers": job["bootstrap"], "client.id": "copy"}
+    transactional, window = job["transactional"], job["window"]
+    group = {**settings, **SOON_MISSED, "group.id": job["group"]}
+    source = KafkaSource("read", group, [job["read"]], window=window, transactional=transactional)
     make = TransactionalTarget if transactional else KafkaTarget
-    own = {**settings, "message.timeout.ms": 0, **told.get("settings", {})}
-    target = make("written", own, {"queue": Destination(told["written"])})
+    own = {**settings, "message.timeout.ms": 0, **job.get("settings", {})}
+    target = make("written", own, {"queue": Destination(job["written"])})
     policy = Policy(window, reconnect=Backoff(0.05, 0.5), drain=20.0)
     pump = Pump([Inlet(source, "in")], router_to("queue"), {"queue": target}, Journal("read"), policy)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, pump.stop)
@@ -61,39 +61,39 @@ async def copy(told: dict[str, Any]) -> None:
 
 
 class Copying:
-    """The process. What it says goes to a file: in a pipe that nobody reads it would wait to say more."""
+    """The process. It prints to a file: with a pipe that is not read it would wait until it is."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
-        # Opened to append, as both have one place in it: the process writes at the end, wherever is being read.
-        self._said = TemporaryFile("a+")  # noqa: SIM115  closed with the process
-        command = [sys.executable, "-m", "tests.support.kafka.copy", json.dumps(told)]
-        self._process = subprocess.Popen(command, stdout=self._said, stderr=subprocess.STDOUT)
+    def __init__(self, job: dict[str, Any]) -> None:
+        # Opened to append, as both share one position in it: the process writes at the end, wherever is being read.
+        self._output = TemporaryFile("a+")  # noqa: SIM115  closed with the process
+        command = [sys.executable, "-m", "tests.support.kafka.copy", json.dumps(job)]
+        self._process = subprocess.Popen(command, stdout=self._output, stderr=subprocess.STDOUT)
 
-    def said(self) -> str:
-        """All, until now."""
-        self._said.seek(0)
-        return self._said.read()
+    def printed(self) -> str:
+        """Return all that it has printed."""
+        self._output.seek(0)
+        return self._output.read()
 
     def check(self) -> None:
         """Assert that it has not ended."""
-        assert self._process.poll() is None, self.said()
+        assert self._process.poll() is None, self.printed()
 
     def send(self, number: signal.Signals) -> None:
-        """A signal."""
+        """Send a signal."""
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """With SIGKILL."""
+        """End it with SIGKILL."""
         self._process.kill()
         self._process.wait()
-        self._said.close()
+        self._output.close()
 
     def stop(self) -> None:
-        """With SIGTERM, and assert that all was well."""
+        """End it with SIGTERM, and assert that all was well."""
         self._process.terminate()
-        code, said = self._process.wait(SECONDS), self.said()
-        self._said.close()
-        assert code == 0, said
+        code, printed = self._process.wait(SECONDS), self.printed()
+        self._output.close()
+        assert code == 0, printed
 
 
 if __name__ == "__main__":

@@ -35,11 +35,11 @@ SOON = 45.0
 
 def eventually(
     done: Callable[[], bool],
-    told: Callable[[], Any] = lambda: "",
+    describe: Callable[[], Any] = lambda: "",
     seconds: float = PATIENCE,
     running: Sequence[asyncio.Future[None]] = (),
 ) -> None:
-    """Wait until it is so; what is told is told when it never is. To be called on a thread of its own.
+    """Wait until it is so; fail with `describe` if it never is. To be called on a thread of its own.
 
     It never will be when one of the pumps that are ``running`` has ended: what that died of is raised.
     """
@@ -48,8 +48,8 @@ def eventually(
         for each in running:
             if each.done():
                 each.result()
-                raise AssertionError(f"a pump has ended: {told()}")
-        assert time.monotonic() < deadline, f"not in {seconds:.0f} s: {told()}"
+                raise AssertionError(f"a pump has ended: {describe()}")
+        assert time.monotonic() < deadline, f"not in {seconds:.0f} s: {describe()}"
         time.sleep(0.05)
 
 
@@ -64,7 +64,7 @@ class Topics:
         """Group -> a client that is no member of it, and only asks."""
 
     def make(self, partitions: int = 1, name: str = "", config: Mapping[str, str] | None = None) -> str:
-        """A new topic."""
+        """Make a topic, and return its name."""
         topic = name or f"hashstar-{uuid4().hex[:12]}"
         made = self.admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))])
         made[topic].result(SECONDS)
@@ -75,7 +75,7 @@ class Topics:
         return topic
 
     def put(self, topic: str, records: Iterable[tuple[bytes | None, bytes | None]], **settings: Any) -> None:
-        """Keys and values, each key to the partition that the Java client chooses."""
+        """Write keys and values, each to the partition that the Java client chooses for the key."""
         producer = Producer({**self.settings, "partitioner": "murmur2_random", "linger.ms": 5, **settings})
         for key, value in records:
             while True:
@@ -89,7 +89,7 @@ class Topics:
         producer.close()
 
     def read(self, topic: str, count: int, seconds: float = SECONDS, **settings: Any) -> list[Any]:
-        """All messages, waiting until they are so many, each partition in its order; with aborted ones left out."""
+        """Return all messages when there are ``count``, each partition in its order, without aborted ones."""
         consumer = Consumer({**self.settings, "group.id": uuid4().hex, "enable.partition.eof": True, **settings})
         found: list[Any] = []
         try:

@@ -1,4 +1,4 @@
-"""Archives as endpoints: what is confirmed is there after any crash, once, and a replay goes on where it was left."""
+"""Archives as endpoints: what is confirmed is there once after any crash, and a replay continues where it was left."""
 
 from __future__ import annotations
 
@@ -57,29 +57,29 @@ UNHELD = Message("", "key.0", CHANGED)
 CHANGED["an object"] = object()  # a message keeps the mapping, and checks it once
 
 
-def records_in(path: Path) -> list[Record]:
-    """All records of an archive, in the order of its files."""
+def read_records(path: Path) -> list[Record]:
+    """Return all records of an archive, in the order of its files."""
     return [
         record for form, split in detect(str(path)).plan() for item in form.read(split) for record in to_records(item)
     ]
 
 
-def parts_in(path: Path) -> list[Path]:
-    """The files of an archive that others see."""
+def find_parts(path: Path) -> list[Path]:
+    """Return the files of an archive that others see."""
     return sorted(part for part in path.rglob("*.parquet") if "/." not in str(part.relative_to(path.parent)))
 
 
-def hidden_in(path: Path) -> list[Path]:
-    """What they do not see."""
+def find_hidden(path: Path) -> list[Path]:
+    """Return the files that others do not see."""
     return sorted(path.glob(".*"))
 
 
-def bodies_in(path: Path) -> list[bytes]:
-    return [record.message.body for record in records_in(path)]
+def read_bodies(path: Path) -> list[bytes]:
+    return [record.message.body for record in read_records(path)]
 
 
 def write_part(path: Path, messages: Sequence[Message], times: Sequence[int | None] = ()) -> None:
-    """An archive of these, which appears at once."""
+    """Write an archive of these messages, which appears at once."""
     times = times or [NOON + n for n in range(len(messages))]
     with ParquetWriter(path.with_name(f".{path.name}"), Bias.EVERYTHING) as writer:
         writer.write(build_batch([Record(m, t) for m, t in zip(messages, times, strict=True)]))
@@ -99,27 +99,27 @@ def place(tmp_path: Path) -> Place:
         make_source=lambda: ArchiveSource("replay", str(read), tmp_path / "state.json", follow=True),
         make_target=lambda: ArchiveTarget("archive", written, {"queue": ""}),
         put=lambda messages: write_part(read / f"{next(parts):05}", messages),
-        read_all=lambda count: [record.message for record in records_in(written)],
+        read_all=lambda count: [record.message for record in read_records(written)],
         refused=("queue", UNHELD),
     )
 
 
 class TestArchiveSource(SourceBehaviour):
-    """Of a folder that is followed."""
+    """`ArchiveSource`, which follows a folder."""
 
 
 class TestArchiveTarget(TargetBehaviour):
-    """Of a folder that is new."""
+    """`ArchiveTarget`, in a new folder."""
 
 
-async def written_to(target: ArchiveTarget, messages: Sequence[Message], queue: str = "queue") -> Reports:
-    """Told what a target says of messages when it was given them, and closed."""
-    told = Reports()
-    await target.open(told)
-    send_to(target, told, messages, queue)
-    await told.answers(len(messages))
+async def write_and_close(target: ArchiveTarget, messages: Sequence[Message], queue: str = "queue") -> Reports:
+    """Write messages, wait until they are answered, close the target, and return what it reported."""
+    reports = Reports()
+    await target.open(reports)
+    send_to(target, reports, messages, queue)
+    await reports.answers(len(messages))
     await target.close()
-    return told
+    return reports
 
 
 @on_a_loop
@@ -129,21 +129,21 @@ async def test_an_archived_message_has_all_its_parts(tmp_path: Path) -> None:
         "ex\udcff", "k\0.\udc80", headers, {"delivery_mode": 2, "priority": 0, "message_id": "m"}, b"\0\xff"
     )
     target = ArchiveTarget("a", tmp_path, {"queue": ""})
-    told = Reports()
-    await target.open(told)
+    reports = Reports()
+    await target.open(reports)
     target.send(
         [Outgoing(message, Delivery(message, position=7, identity="id-1", time=NOON, origin="t-1 at 7"), "queue")]
     )
-    await told.answers(1)
+    await reports.answers(1)
     await target.close()
-    [record] = records_in(tmp_path)
+    [record] = read_records(tmp_path)
     assert type_and_value(record.message.headers) == type_and_value({**headers, "x-hashstar-id": "id-1"})
     assert record.message.properties == message.properties
     assert (record.message.exchange, record.message.routing_key) == (message.exchange, message.routing_key)
     assert record.message.body == message.body
     assert (record.time, record.source, record.offset, record.size) == (NOON, "t-1", 7, 2)
-    assert [path.parent.name for path in parts_in(tmp_path)] == ["day=2023-11-14"]
-    assert not hidden_in(tmp_path)
+    assert [path.parent.name for path in find_parts(tmp_path)] == ["day=2023-11-14"]
+    assert not find_hidden(tmp_path)
 
 
 @settings(deadline=None, max_examples=60)
@@ -197,22 +197,22 @@ def test_headers_that_the_archive_cannot_hold_are_kept_as_bytes_and_restored(con
 @on_a_loop
 async def test_each_queue_and_partition_has_its_folder(tmp_path: Path) -> None:
     target = ArchiveTarget("a", tmp_path, {"one": "queue=one", "two": "deep/er", "three": ""})
-    told = Reports()
-    await target.open(told)
+    reports = Reports()
+    await target.open(reports)
     messages = []
     for n, (queue, partition) in enumerate([("one", 0), ("one", 3), ("two", None), ("three", None), ("one", 3)]):
         message = Message("", "k", body=b"%d" % n)
         placement = Placement(queue, partition, None, "k", None, "", FOUR) if queue == "one" else None
         messages.append(Outgoing(message, Delivery(message, time=NOON), queue, placement, n))
     target.send(messages)
-    await told.answers(5)
+    await reports.answers(5)
     await target.close()
-    parts = parts_in(tmp_path)
+    parts = find_parts(tmp_path)
     day = "day=2023-11-14"
     assert [str(path.parent.relative_to(tmp_path)) for path in parts] == [
         day, f"deep/er/{day}", f"queue=one/partition=0/{day}", f"queue=one/partition=3/{day}",
     ]  # fmt: skip
-    assert [bodies_in(path) for path in parts] == [[b"3"], [b"2"], [b"0"], [b"1", b"4"]]
+    assert [read_bodies(path) for path in parts] == [[b"3"], [b"2"], [b"0"], [b"1", b"4"]]
 
 
 def test_a_queue_of_any_name_is_a_folder_of_one_name() -> None:
@@ -224,40 +224,40 @@ def test_a_queue_of_any_name_is_a_folder_of_one_name() -> None:
 @on_a_loop
 async def test_an_archive_can_be_audited_while_it_grows(tmp_path: Path) -> None:
     target = ArchiveTarget("a", tmp_path, {"queue": ""}, rotate_seconds=0.5)
-    told = Reports()
-    await target.open(told)
-    send_to(target, told, numbered(10), "queue")
-    await told.answers(10)
-    assert not parts_in(tmp_path)
-    while not parts_in(tmp_path):  # noqa: ASYNC110  nobody tells
+    reports = Reports()
+    await target.open(reports)
+    send_to(target, reports, numbered(10), "queue")
+    await reports.answers(10)
+    assert not find_parts(tmp_path)
+    while not find_parts(tmp_path):  # noqa: ASYNC110  nobody tells
         await asyncio.sleep(0.05)
-    assert len(records_in(tmp_path)) == 10
-    send_to(target, told, numbered(5), "queue")
-    await told.answers(15)
-    assert len(records_in(tmp_path)) in (10, 15)  # never some of a spool
+    assert len(read_records(tmp_path)) == 10
+    send_to(target, reports, numbered(5), "queue")
+    await reports.answers(15)
+    assert len(read_records(tmp_path)) in (10, 15)  # never some of a spool
     await target.close()
-    assert len(records_in(tmp_path)) == 15
-    assert not hidden_in(tmp_path)
+    assert len(read_records(tmp_path)) == 15
+    assert not find_hidden(tmp_path)
 
 
 @on_a_loop
 async def test_a_spool_that_is_large_enough_becomes_parts(tmp_path: Path) -> None:
     target = ArchiveTarget("a", tmp_path, {"queue": ""}, rotate_bytes=1_000, gather_seconds=0)
-    told = Reports()
-    await target.open(told)
+    reports = Reports()
+    await target.open(reports)
     for n in range(5):
-        send_to(target, told, [Message("", "k", body=b"%d" % n * 2_000)], "queue")
-        await told.answers(n + 1)
+        send_to(target, reports, [Message("", "k", body=b"%d" % n * 2_000)], "queue")
+        await reports.answers(n + 1)
     await target.close()
-    assert len(parts_in(tmp_path)) == 5
-    assert [body[:1] for body in bodies_in(tmp_path)] == [b"0", b"1", b"2", b"3", b"4"]
+    assert len(find_parts(tmp_path)) == 5
+    assert [body[:1] for body in read_bodies(tmp_path)] == [b"0", b"1", b"2", b"3", b"4"]
 
 
 # Crashes.
 
 
-def spool_of(folder: Path, messages: Sequence[Message], batches: int = 3) -> Spool:
-    """A spool of these, in several batches."""
+def make_spool(folder: Path, messages: Sequence[Message], batches: int = 3) -> Spool:
+    """Make a spool of these messages, in several batches."""
     spool = Spool(folder)
     step = -(-len(messages) // batches)
     for n in range(0, len(messages), step):
@@ -269,7 +269,7 @@ def spool_of(folder: Path, messages: Sequence[Message], batches: int = 3) -> Spo
 def test_a_tail_that_is_torn_anywhere_is_dropped_and_all_before_it_is_there(tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     whole.mkdir()
-    spool = spool_of(whole, numbered(30))
+    spool = make_spool(whole, numbered(30))
     spool.close()
     data = spool.path.read_bytes()
     sizes = [frame.size for frame in read_frames(spool.path)]
@@ -282,30 +282,30 @@ def test_a_tail_that_is_torn_anywhere_is_dropped_and_all_before_it_is_there(tmp_
         path.write_bytes(data[:cut] + (b"\xaa" * 50 if cut % 2 else b""))
         ends = [begin + sum(sizes[: n + 1]) for n in range(len(sizes))]
         expected = 10 * sum(end <= cut for end in ends)
-        told = rotate(path)
-        assert told is not None
-        assert told.rows == expected
-        assert not told.damaged
-        assert not hidden_in(folder)
+        rotated = rotate(path)
+        assert rotated is not None
+        assert rotated.rows == expected
+        assert not rotated.damaged
+        assert not find_hidden(folder)
         if expected:
-            assert [record.message.headers["n"] for record in records_in(folder)] == list(range(expected))
+            assert [record.message.headers["n"] for record in read_records(folder)] == list(range(expected))
 
 
 def test_damage_in_the_middle_loses_no_other_batch_and_keeps_the_spool(tmp_path: Path) -> None:
-    spool = spool_of(tmp_path, numbered(30))
+    spool = make_spool(tmp_path, numbered(30))
     spool.close()
     data = bytearray(spool.path.read_bytes())
     data[len(data) // 2] ^= 0xFF
     spool.path.write_bytes(data)
-    told = rotate(spool.path)
-    assert told is not None
-    assert told.damaged
-    assert [record.message.headers["n"] for record in records_in(tmp_path)] == [*range(10), *range(20, 30)]
+    rotated = rotate(spool.path)
+    assert rotated is not None
+    assert rotated.damaged
+    assert [record.message.headers["n"] for record in read_records(tmp_path)] == [*range(10), *range(20, 30)]
     assert [path.name[:9] for path in tmp_path.glob(".*")] == [".damaged-"]
 
 
 def test_a_crash_between_naming_the_parts_and_removing_the_spool_duplicates_nothing(tmp_path: Path) -> None:
-    spool = spool_of(tmp_path, numbered(30))
+    spool = make_spool(tmp_path, numbered(30))
     spool.close()
     data = spool.path.read_bytes()
     rotate(spool.path)
@@ -314,12 +314,12 @@ def test_a_crash_between_naming_the_parts_and_removing_the_spool_duplicates_noth
     (tmp_path / f".making-{spool_module.token_of(spool.path)}").mkdir()
     assert rotate(spool.path) is not None
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")} == before
-    assert len(records_in(tmp_path)) == 30
-    assert not hidden_in(tmp_path)
+    assert len(read_records(tmp_path)) == 30
+    assert not find_hidden(tmp_path)
 
 
 def test_a_spool_that_has_an_owner_is_left_alone(tmp_path: Path) -> None:
-    spool = spool_of(tmp_path, numbered(3))
+    spool = make_spool(tmp_path, numbered(3))
     assert lock_spool(spool.path) is None
     assert rotate(spool.path) is None
     assert find_spools(tmp_path) == [spool.path]
@@ -374,8 +374,8 @@ def test_confirmed_messages_are_there_once_after_kill_9(tmp_path: Path) -> None:
         process.stdout.close()
         process.wait()
         confirmed += [int(line) for line in lines if line.endswith("\n")]
-    asyncio.run(written_to(ArchiveTarget("a", tmp_path, {"queue": ""}), []))
-    found = [int(body) for body in bodies_in(tmp_path)]
+    asyncio.run(write_and_close(ArchiveTarget("a", tmp_path, {"queue": ""}), []))
+    found = [int(body) for body in read_bodies(tmp_path)]
     assert len(found) == len({*found})
     assert {*confirmed} <= {*found}
     assert not list(tmp_path.glob(".spool-*"))
@@ -384,23 +384,23 @@ def test_confirmed_messages_are_there_once_after_kill_9(tmp_path: Path) -> None:
 @on_a_loop
 async def test_two_writers_of_one_folder_do_not_disturb_each_other(tmp_path: Path) -> None:
     targets = [ArchiveTarget(name, tmp_path, {"queue": ""}, rotate_bytes=5_000) for name in "ab"]
-    tolds = [Reports(), Reports()]
-    for target, told in zip(targets, tolds, strict=True):
-        await target.open(told)
+    both_reports = [Reports(), Reports()]
+    for target, reports in zip(targets, both_reports, strict=True):
+        await target.open(reports)
     for n in range(20):
-        for which, (target, told) in enumerate(zip(targets, tolds, strict=True)):
+        for which, (target, reports) in enumerate(zip(targets, both_reports, strict=True)):
             send_to(
                 target,
-                told,
+                reports,
                 [Message("", "k", body=b"%d %d" % (which, m)) for m in range(n * 10, n * 10 + 10)],
                 "queue",
             )
         await asyncio.sleep(0.01)
-    for told in tolds:
-        await told.answers(200)
+    for reports in both_reports:
+        await reports.answers(200)
     for target in targets:
         await target.close()
-    found = bodies_in(tmp_path)
+    found = read_bodies(tmp_path)
     assert len(found) == 400
     assert {*found} == {b"%d %d" % (which, n) for which in (0, 1) for n in range(200)}
 
@@ -409,7 +409,7 @@ async def test_two_writers_of_one_folder_do_not_disturb_each_other(tmp_path: Pat
 
 
 class FullDisk:
-    """A disk that has room for so many bytes, until it is made larger."""
+    """A disk that has room for some bytes, until it is made larger."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
         self.room = room
@@ -433,20 +433,20 @@ async def test_a_full_disk_is_a_lost_connection_and_nothing_is_lost(
     disk = FullDisk(monkeypatch, 20_000)
     source = MemorySource(numbered(2_000))
     source.end()
-    told: list[tuple[str, str]] = []
+    errors: list[tuple[str, str]] = []
 
     class Events(Silent):
         def disconnected(self, name: str, error: Exception, wait: float) -> None:
-            told.append((name, str(error)))
-            if len(told) == 4:
+            errors.append((name, str(error)))
+            if len(errors) == 4:
                 disk.room = 1 << 30
 
     policy = Policy(300, reconnect=Backoff(0.01, 0.02))
     target = ArchiveTarget("a", tmp_path, {"queue": ""})
     await Pump([Inlet(source, "in")], router_to("queue"), {"queue": target}, Events(), policy).run()
-    assert set(told) == {("a", f"{tmp_path}: cannot be written: No space left on device")}
-    assert sorted(int(body) for body in bodies_in(tmp_path)) == list(range(2_000))  # and none is twice
-    assert not hidden_in(tmp_path)
+    assert set(errors) == {("a", f"{tmp_path}: cannot be written: No space left on device")}
+    assert sorted(int(body) for body in read_bodies(tmp_path)) == list(range(2_000))  # and none is twice
+    assert not find_hidden(tmp_path)
 
 
 @on_a_loop
@@ -462,18 +462,18 @@ async def test_a_sync_that_succeeds_after_a_failed_one_is_not_trusted(
         sync(file)
 
     monkeypatch.setattr(os, "fdatasync", fdatasync)
-    target, told = ArchiveTarget("a", tmp_path, {"queue": ""}), Reports()
-    await target.open(told)
-    send_to(target, told, numbered(3), "queue")
-    await told.loss()
-    assert not told.confirmations
+    target, reports = ArchiveTarget("a", tmp_path, {"queue": ""}), Reports()
+    await target.open(reports)
+    send_to(target, reports, numbered(3), "queue")
+    await reports.loss()
+    assert not reports.confirmations
     await target.close()
-    assert not parts_in(tmp_path)
+    assert not find_parts(tmp_path)
 
 
 @on_a_loop
 async def test_while_parts_cannot_be_made_the_target_is_not_open_and_the_spool_stays(tmp_path: Path) -> None:
-    spool_of(tmp_path, numbered(3)).close()
+    make_spool(tmp_path, numbered(3)).close()
     (tmp_path / "day=2023-11-14").write_bytes(b"in the way")
     target = ArchiveTarget("a", tmp_path, {"queue": ""})
     for _ in range(2):
@@ -482,8 +482,8 @@ async def test_while_parts_cannot_be_made_the_target_is_not_open_and_the_spool_s
     await target.close()
     assert len(find_spools(tmp_path)) == 1
     (tmp_path / "day=2023-11-14").unlink()
-    await written_to(target, numbered(1))
-    assert len(records_in(tmp_path)) == 4
+    await write_and_close(target, numbered(1))
+    assert len(read_records(tmp_path)) == 4
 
 
 @on_a_loop
@@ -497,8 +497,8 @@ async def test_a_file_where_the_folder_should_be_is_reported(tmp_path: Path) -> 
 # Replays.
 
 
-async def replayed(source: ArchiveSource) -> list[Delivery]:
-    """All deliveries until the end, settled."""
+async def replay_all(source: ArchiveSource) -> list[Delivery]:
+    """Read all deliveries until the end, and settle them."""
     await source.open()
     found: list[Delivery] = []
     try:
@@ -515,8 +515,8 @@ async def replayed(source: ArchiveSource) -> list[Delivery]:
 @on_a_loop
 async def test_archived_messages_are_replayed_unchanged(tmp_path: Path) -> None:
     messages = numbered(100)
-    await written_to(ArchiveTarget("a", tmp_path / "a", {"queue": ""}), messages)
-    found = [delivery.message for delivery in await replayed(ArchiveSource("r", str(tmp_path / "a"), None))]
+    await write_and_close(ArchiveTarget("a", tmp_path / "a", {"queue": ""}), messages)
+    found = [delivery.message for delivery in await replay_all(ArchiveSource("r", str(tmp_path / "a"), None))]
     assert [type_and_value(m.headers) for m in found] == [type_and_value(m.headers) for m in messages]
     assert [(m.exchange, m.routing_key, dict(m.properties), m.body) for m in found] == [
         (m.exchange, m.routing_key, dict(m.properties), m.body) for m in messages
@@ -530,11 +530,11 @@ async def test_a_second_replay_has_only_messages_that_came_since_the_first(tmp_p
     write_part(archive / "a", numbered(10))
     write_part(archive / "b", numbered(20)[10:])
     source = ArchiveSource("r", str(archive), tmp_path / "state")
-    assert [int(d.message.body) for d in await replayed(source)] == list(range(20))
-    assert await replayed(source) == []
+    assert [int(d.message.body) for d in await replay_all(source)] == list(range(20))
+    assert await replay_all(source) == []
     write_part(archive / "aa", numbered(25)[20:])
     again = ArchiveSource("r", str(archive), tmp_path / "state")
-    assert [int(d.message.body) for d in await replayed(again)] == list(range(20, 25))
+    assert [int(d.message.body) for d in await replay_all(again)] == list(range(20, 25))
 
 
 @on_a_loop
@@ -556,7 +556,7 @@ async def test_a_file_that_others_append_to_is_followed(tmp_path: Path) -> None:
     await source.close()
     assert [d.message.body for d in found] == [b"0", b"1", b"2", b"3", b"4"]
     again = ArchiveSource("r", str(file), tmp_path / "state")
-    assert [d.message.body for d in await replayed(again)] == [b"4"]
+    assert [d.message.body for d in await replay_all(again)] == [b"4"]
 
 
 @on_a_loop
@@ -579,7 +579,7 @@ async def test_a_replay_at_a_speed_keeps_the_times(tmp_path: Path) -> None:
 async def test_since_and_until_bound_a_replay(tmp_path: Path) -> None:
     write_part(tmp_path / "a", numbered(6), [NOON, NOON + 1, NOON + 2, NOON + 3, None, NOON + 4])
     source = ArchiveSource("r", str(tmp_path / "a"), None, window=Window(NOON + 1, NOON + 4))
-    assert [int(d.message.body) for d in await replayed(source)] == [1, 2, 3]
+    assert [int(d.message.body) for d in await replay_all(source)] == [1, 2, 3]
 
 
 @on_a_loop
@@ -589,11 +589,11 @@ async def test_records_that_cannot_be_read_or_have_no_body_are_left_out_and_coun
     good = '{"exchange": "in", "routing_key": "k", "body": "x"}\n'
     (tmp_path / "a.jsonl").write_text(good + "no JSON\n" + '{"exchange": "in", "routing_key": "k"}\n' + good)
     source = ArchiveSource("r", str(tmp_path / "a.jsonl"), None)
-    found = await replayed(source)
+    found = await replay_all(source)
     assert [d.message.body for d in found] == [b"x", b"x"]
     assert sum(source.unreadable.values()) == 2
     assert "a.jsonl at" in caplog.text
-    whole = await replayed(ArchiveSource("r", str(tmp_path / "a.jsonl"), None, without_bodies=True))
+    whole = await replay_all(ArchiveSource("r", str(tmp_path / "a.jsonl"), None, without_bodies=True))
     assert [d.message.body for d in whole] == [b"x", b"", b"x"]
 
 
@@ -617,5 +617,5 @@ async def test_a_replay_through_a_pump_into_an_archive_equals_the_archive(tmp_pa
     source = ArchiveSource("r", str(first), tmp_path / "state")
     target = ArchiveTarget("a", tmp_path / "second", {"queue": ""})
     await Pump([Inlet(source)], router_to("queue"), {"queue": target}, Silent(), Policy()).run()
-    assert bodies_in(tmp_path / "second") == bodies_in(first)
-    assert [r.time for r in records_in(tmp_path / "second")] == [r.time for r in records_in(first)]
+    assert read_bodies(tmp_path / "second") == read_bodies(first)
+    assert [r.time for r in read_records(tmp_path / "second")] == [r.time for r in read_records(first)]

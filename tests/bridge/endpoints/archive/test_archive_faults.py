@@ -1,4 +1,4 @@
-"""Archives whatever a publisher writes and an operator does: nothing hangs, nothing is lost, all of it is said."""
+"""Archives, whatever publishers write and operators do: nothing hangs, nothing is lost, everything is reported."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from exchange.amqp import ContentHeader, content_of, message_of
 from exchange.field_values import Typed
 from tests.bridge.endpoints.archive.test_archive import (
     NOON,
-    bodies_in,
-    hidden_in,
+    find_hidden,
+    find_parts,
+    make_spool,
     numbered,
-    parts_in,
-    records_in,
-    replayed,
-    spool_of,
+    read_bodies,
+    read_records,
+    replay_all,
+    write_and_close,
     write_part,
-    written_to,
 )
 from tests.support.archives.kafka_files import KafkaRecord, batch
 from tests.support.bridge.behaviour import Reports, Silent, on_a_loop, router_to, send_to
@@ -52,7 +52,7 @@ from tests.support.bridge.behaviour import Reports, Silent, on_a_loop, router_to
 FAST = Policy(300, reconnect=Backoff(0.01, 0.02))
 
 
-def outgoing_of(message: Message, **known: Any) -> Outgoing:
+def make_outgoing(message: Message, **known: Any) -> Outgoing:
     return Outgoing(message, Delivery(message, **known), "queue")
 
 
@@ -62,8 +62,8 @@ def outgoing_of(message: Message, **known: Any) -> Outgoing:
 @pytest.mark.parametrize("odd", [2**63, 1_763_800_000_000_000 * 1_000_000, -(2**63) - 1, 2**80])
 def test_a_message_whose_time_or_position_has_more_than_64_bits_is_archived(odd: int) -> None:
     messages = numbered(3)
-    outgoing = [outgoing_of(messages[0], time=NOON, position=1), outgoing_of(messages[1], time=odd, position=odd)]
-    outgoing.append(outgoing_of(messages[2], time=NOON + 1, position=2))
+    outgoing = [make_outgoing(messages[0], time=NOON, position=1), make_outgoing(messages[1], time=odd, position=odd)]
+    outgoing.append(make_outgoing(messages[2], time=NOON + 1, position=2))
     made = prepare_batch(outgoing, {"queue": ""}, NOON + 5)
     assert not made.refused
     assert made.batch.column("time").to_pylist() == [NOON, NOON + 5, NOON + 1]
@@ -90,8 +90,8 @@ async def test_a_message_with_a_timestamp_in_microseconds_does_not_hold_up_other
 
     target = ArchiveTarget("a", tmp_path, {"queue": ""})
     await Pump([Inlet(Odd())], router_to("queue"), {"queue": target}, Silent(), FAST).run()
-    assert sorted(bodies_in(tmp_path)) == [b"0", b"1", b"2", b"3"]
-    assert [r.message.properties["timestamp"] for r in records_in(tmp_path) if r.message.body == b"1"] == [stamp]
+    assert sorted(read_bodies(tmp_path)) == [b"0", b"1", b"2", b"3"]
+    assert [r.message.properties["timestamp"] for r in read_records(tmp_path) if r.message.body == b"1"] == [stamp]
     assert not source.unsettled
 
 
@@ -113,7 +113,7 @@ def test_a_message_that_cannot_be_written_is_refused_alone(monkeypatch: pytest.M
         return content_of(message)
 
     monkeypatch.setattr("bridge.endpoints.archive.columns.content_of", fail)
-    made = prepare_batch([outgoing_of(message, time=NOON) for message in numbered(20)], {"queue": ""}, NOON)
+    made = prepare_batch([make_outgoing(message, time=NOON) for message in numbered(20)], {"queue": ""}, NOON)
     assert [each.message.body for each, _ in made.refused] == [b"3", b"7", b"8"]
     assert all(failure.final and failure.reason for _, failure in made.refused)
     assert [each.message.body for each in made.messages] == [b"%d" % n for n in range(20) if n not in (3, 7, 8)]
@@ -126,7 +126,7 @@ def test_a_memory_error_is_not_blamed_on_a_message(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("bridge.endpoints.archive.columns.content_of", fail)
     with pytest.raises(MemoryError):
-        prepare_batch([outgoing_of(Message())], {"queue": ""}, NOON)
+        prepare_batch([make_outgoing(Message())], {"queue": ""}, NOON)
 
 
 # Tasks that end.
@@ -141,12 +141,12 @@ async def test_any_error_that_ends_the_writing_is_a_lost_connection(
         raise error
 
     monkeypatch.setattr(Spool, "append", fail)
-    target, told = ArchiveTarget("a", tmp_path, {"queue": ""}), Reports()
-    await target.open(told)
-    send_to(target, told, numbered(3), "queue")
-    await told.loss()
-    assert not told.confirmations
-    assert type(error).__name__ in str(told.losses[0]) or str(tmp_path) in str(told.losses[0])
+    target, reports = ArchiveTarget("a", tmp_path, {"queue": ""}), Reports()
+    await target.open(reports)
+    send_to(target, reports, numbered(3), "queue")
+    await reports.loss()
+    assert not reports.confirmations
+    assert type(error).__name__ in str(reports.losses[0]) or str(tmp_path) in str(reports.losses[0])
     await target.close()
 
 
@@ -160,22 +160,22 @@ async def test_any_error_that_ends_the_making_of_parts_is_a_lost_connection_and_
             raise RuntimeError("broken")
 
         patched.setattr(Rotator, "rotate", fail)
-        target, told = ArchiveTarget("a", tmp_path, {"queue": ""}, rotate_bytes=1, gather_seconds=0), Reports()
-        await target.open(told)
-        send_to(target, told, numbered(3), "queue")
-        await told.loss()
-        assert "broken" in str(told.losses[0])
+        target, reports = ArchiveTarget("a", tmp_path, {"queue": ""}, rotate_bytes=1, gather_seconds=0), Reports()
+        await target.open(reports)
+        send_to(target, reports, numbered(3), "queue")
+        await reports.loss()
+        assert "broken" in str(reports.losses[0])
         await target.close()
-    await written_to(target, [])
-    assert sorted(bodies_in(tmp_path)) == [b"0", b"1", b"2"]
+    await write_and_close(target, [])
+    assert sorted(read_bodies(tmp_path)) == [b"0", b"1", b"2"]
 
 
 # Headers that could be forged.
 
 
-def archived(message: Message) -> Record:
-    """The row that a target makes of a message."""
-    [record] = to_records(to_rows(prepare_batch([outgoing_of(message)], {"queue": ""}, NOON).batch))
+def to_record(message: Message) -> Record:
+    """Return the record that a target makes of a message."""
+    [record] = to_records(to_rows(prepare_batch([make_outgoing(message)], {"queue": ""}, NOON).batch))
     return record
 
 
@@ -184,14 +184,14 @@ def archived(message: Message) -> Record:
 )
 def test_a_header_named_as_the_raw_header_forges_nothing(forged: bytes) -> None:
     message = Message("e", "k", {RAW_HEADER: forged, "tenant": "attacker"}, {"user_id": "attacker"}, b"body")
-    again = restore_message(archived(message).message)
+    again = restore_message(to_record(message).message)
     assert dict(again.headers) == {RAW_HEADER: forged, "tenant": "attacker"}
     assert again.properties["user_id"] == "attacker"
 
 
 def test_the_bytes_of_a_header_are_where_no_publisher_can_write() -> None:
     content = ContentHeader(b"\x20\0\0\0\0\x05\x01aZzz")
-    record = archived(message_of("e", "k", content, b"body"))
+    record = to_record(message_of("e", "k", content, b"body"))
     assert record.message.properties == {RAW_HEADER: content.raw}
     assert RAW_HEADER not in record.message.headers
 
@@ -199,8 +199,8 @@ def test_the_bytes_of_a_header_are_where_no_publisher_can_write() -> None:
 @on_a_loop
 async def test_a_forged_header_does_not_stop_a_replay(tmp_path: Path) -> None:
     messages = [*numbered(2), Message("in", "k", {RAW_HEADER: b""}, {}, b"2")]
-    await written_to(ArchiveTarget("a", tmp_path, {"queue": ""}), messages)
-    found = await replayed(ArchiveSource("r", str(tmp_path), None))
+    await write_and_close(ArchiveTarget("a", tmp_path, {"queue": ""}), messages)
+    found = await replay_all(ArchiveSource("r", str(tmp_path), None))
     assert [delivery.message.body for delivery in found] == [b"0", b"1", b"2"]
 
 
@@ -208,7 +208,7 @@ async def test_a_forged_header_does_not_stop_a_replay(tmp_path: Path) -> None:
 async def test_an_older_archive_is_replayed_with_the_headers_it_shows(tmp_path: Path) -> None:
     raw = ContentHeader.of({"CC": "no array"}, {"message_id": "m"}).raw
     write_part(tmp_path / "a", [Message("e", "k", {"hashstar-reason": "why", RAW_HEADER: raw}, {}, b"body")])
-    [delivery] = await replayed(ArchiveSource("r", str(tmp_path / "a"), None))
+    [delivery] = await replay_all(ArchiveSource("r", str(tmp_path / "a"), None))
     assert dict(delivery.message.headers) == {"hashstar-reason": "why", RAW_HEADER: raw}
 
 
@@ -229,7 +229,7 @@ async def test_a_record_that_cannot_be_restored_is_counted_and_the_others_are_re
 
         monkeypatch.setattr(reading, "restore_message", fail)
     source = ArchiveSource("r", str(tmp_path / "a"), None)
-    assert [delivery.message.body for delivery in await replayed(source)] == [b"0", b"1", b"3"]
+    assert [delivery.message.body for delivery in await replay_all(source)] == [b"0", b"1", b"3"]
     assert sum(source.unreadable.values()) == 1
     assert "parquet at 2: cannot be restored" in caplog.text
 
@@ -238,12 +238,12 @@ async def test_a_record_that_cannot_be_restored_is_counted_and_the_others_are_re
 async def test_a_message_with_a_malformed_header_is_read_with_the_identity_of_its_row(tmp_path: Path) -> None:
     content = ContentHeader(b"\x20\0\0\0\xff\xff")
     message = message_of("e", "k", content, b"body")
-    target, told = ArchiveTarget("a", tmp_path, {"queue": ""}), Reports()
-    await target.open(told)
+    target, reports = ArchiveTarget("a", tmp_path, {"queue": ""}), Reports()
+    await target.open(reports)
     target.send([Outgoing(message, Delivery(message, identity="id-1"), "queue")])
-    await told.answers(1)
+    await reports.answers(1)
     await target.close()
-    [delivery] = await replayed(ArchiveSource("r", str(tmp_path), None))
+    [delivery] = await replay_all(ArchiveSource("r", str(tmp_path), None))
     assert delivery.identity == "id-1"
     assert delivery.message.headers.content.raw == content.raw  # type: ignore[attr-defined]  # it is lazy
 
@@ -251,11 +251,11 @@ async def test_a_message_with_a_malformed_header_is_read_with_the_identity_of_it
 # Spools that are bad.
 
 
-def bad_spool(folder: Path) -> Path:
-    """A spool with a folder whose name no file system takes."""
+def make_bad_spool(folder: Path) -> Path:
+    """Make a spool with a folder whose name is too long for any file system."""
     spool = Spool(folder)
     message = Message("", "k", body=b"bad")
-    spool.append(prepare_batch([outgoing_of(message, time=NOON)], {"queue": "queue=" + "x" * 250}, 0).batch)
+    spool.append(prepare_batch([make_outgoing(message, time=NOON)], {"queue": "queue=" + "x" * 250}, 0).batch)
     spool.close()
     return spool.path
 
@@ -264,12 +264,12 @@ def bad_spool(folder: Path) -> Path:
 async def test_a_bad_spool_is_logged_and_the_others_become_parts(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spool_of(tmp_path, numbered(3)).close()
-    bad = bad_spool(tmp_path)
-    spool_of(tmp_path, numbered(6)[3:]).close()
-    told = await written_to(ArchiveTarget("a", tmp_path, {"queue": ""}), [Message("", "k", body=b"6")])
-    assert len(told.confirmations) == 1
-    assert sorted(bodies_in(tmp_path)) == [b"%d" % n for n in range(7)]
+    make_spool(tmp_path, numbered(3)).close()
+    bad = make_bad_spool(tmp_path)
+    make_spool(tmp_path, numbered(6)[3:]).close()
+    reports = await write_and_close(ArchiveTarget("a", tmp_path, {"queue": ""}), [Message("", "k", body=b"6")])
+    assert len(reports.confirmations) == 1
+    assert sorted(read_bodies(tmp_path)) == [b"%d" % n for n in range(7)]
     assert find_spools(tmp_path) == [bad]
     assert [r.levelno for r in caplog.records if str(bad) in r.getMessage()] == [logging.ERROR]
 
@@ -279,15 +279,15 @@ async def test_a_bad_spool_does_not_stop_the_target_that_wrote_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     target = ArchiveTarget("a", tmp_path, {"bad": "x" * 256, "good": ""}, rotate_bytes=1, gather_seconds=0)
-    told = Reports()
-    await target.open(told)
-    send_to(target, told, [Message("", "k", body=b"bad")], "bad")
-    await told.answers(1)
-    send_to(target, told, [Message("", "k", body=b"good")], "good", 2)
-    await told.answers(2)
+    reports = Reports()
+    await target.open(reports)
+    send_to(target, reports, [Message("", "k", body=b"bad")], "bad")
+    await reports.answers(1)
+    send_to(target, reports, [Message("", "k", body=b"good")], "good", 2)
+    await reports.answers(2)
     await target.close()
-    assert not told.losses
-    assert bodies_in(tmp_path) == [b"good"]
+    assert not reports.losses
+    assert read_bodies(tmp_path) == [b"good"]
     assert len(find_spools(tmp_path)) == 1
     assert "stays there" in caplog.text
 
@@ -315,7 +315,7 @@ def remove_spool(root: Path) -> None:
 
 def rename_spool(root: Path) -> None:
     for path in find_spools(root):
-        path.rename(path.with_name("somebody-s-name"))
+        path.rename(path.with_name("another-name"))
 
 
 HARMS = [move, move_parent, replace_by_file, shutil.rmtree, remove_spool, rename_spool]
@@ -337,24 +337,24 @@ async def test_confirmed_messages_are_in_an_archive_whatever_is_moved_or_removed
 ) -> None:
     root = tmp_path / "parent" / "archive"
     target = ArchiveTarget("a", root, {"queue": ""}, rotate_seconds=0.2 if when == "idle" else 60, gather_seconds=0)
-    told = Reports()
-    await target.open(told)
-    send_to(target, told, numbered(50), "queue")
-    await told.answers(50)
+    reports = Reports()
+    await target.open(reports)
+    send_to(target, reports, numbered(50), "queue")
+    await reports.answers(50)
     harm(root)
     if when == "between":
-        left = send_to(target, told, numbered(60)[50:], "queue", 51)
-        await told.loss()
-        assert len(told.confirmations) == 50  # nothing that went after the harm
+        left = send_to(target, reports, numbered(60)[50:], "queue", 51)
+        await reports.loss()
+        assert len(reports.confirmations) == 50  # nothing that went after the harm
         await target.close()
         again = Reports()
         await target.open(again)
         target.send(left)
         await again.answers(10)
     elif when == "idle":
-        await told.loss()
+        await reports.loss()
     await target.close()
-    found = [int(body) for path in parts_in(tmp_path) for body in bodies_in(path)]
+    found = [int(body) for path in find_parts(tmp_path) for body in read_bodies(path)]
     assert sorted(found) == list(range(60 if when == "between" else 50))
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert errors
@@ -374,21 +374,21 @@ async def test_a_spool_removed_while_it_waits_to_become_parts_is_written_again(
         return await rotate_in_process(self, path)
 
     monkeypatch.setattr(Rotator, "rotate", late)
-    target, told = ArchiveTarget("a", tmp_path, {"queue": ""}, rotate_bytes=1, gather_seconds=0), Reports()
-    await target.open(told)
-    send_to(target, told, numbered(5), "queue")
-    await told.answers(5)
+    target, reports = ArchiveTarget("a", tmp_path, {"queue": ""}, rotate_bytes=1, gather_seconds=0), Reports()
+    await target.open(reports)
+    send_to(target, reports, numbered(5), "queue")
+    await reports.answers(5)
     await waiting.wait()
     remove_spool(tmp_path)
     go_on.set()
-    await told.loss()
+    await reports.loss()
     await target.close()
-    assert sorted(bodies_in(tmp_path)) == [b"%d" % n for n in range(5)]
+    assert sorted(read_bodies(tmp_path)) == [b"%d" % n for n in range(5)]
 
 
 @on_a_loop
 async def test_a_spool_that_another_process_made_parts_of_is_not_written_again(tmp_path: Path) -> None:
-    spool = spool_of(tmp_path, numbered(3))
+    spool = make_spool(tmp_path, numbered(3))
     spool.release()
     assert not spool.is_lost()
     assert rotate(spool.path) is not None
@@ -401,20 +401,20 @@ async def test_a_spool_that_cannot_be_saved_is_logged_and_saved_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = tmp_path / "archive"
-    target, told = ArchiveTarget("a", root, {"queue": ""}, gather_seconds=0), Reports()
-    await target.open(told)
-    send_to(target, told, numbered(5), "queue")
-    await told.answers(5)
+    target, reports = ArchiveTarget("a", root, {"queue": ""}, gather_seconds=0), Reports()
+    await target.open(reports)
+    send_to(target, reports, numbered(5), "queue")
+    await reports.answers(5)
     shutil.rmtree(root)
     root.touch()  # in the way
     await target.close()
     assert "5 confirmed messages are in spools that were removed" in caplog.text
     with pytest.raises(Disconnected, match="there is a file"):
-        await target.open(told)
+        await target.open(reports)
     root.unlink()
-    await target.open(told)
+    await target.open(reports)
     await target.close()
-    assert sorted(bodies_in(root)) == [b"%d" % n for n in range(5)]
+    assert sorted(read_bodies(root)) == [b"%d" % n for n in range(5)]
 
 
 # Copies.
@@ -424,11 +424,11 @@ async def test_a_spool_that_cannot_be_saved_is_logged_and_saved_later(
 @on_a_loop
 async def test_an_archive_of_several_queues_notes_that_it_has_copies(tmp_path: Path, queues: list[str]) -> None:
     target = ArchiveTarget("a", tmp_path / "a", {queue: f"queue={queue}" for queue in queues})
-    told = Reports()
-    await target.open(told)
+    reports = Reports()
+    await target.open(reports)
     for queue in queues:
-        send_to(target, told, numbered(2), queue, len(told.confirmations) + 1)
-        await told.answers(len(told.confirmations) + 2)
+        send_to(target, reports, numbered(2), queue, len(reports.confirmations) + 1)
+        await reports.answers(len(reports.confirmations) + 2)
     await target.close()
     assert (COPIES in detect(str(tmp_path / "a")).notes) is (len(queues) > 1)
     topology = tmp_path / "t.bindings"
@@ -495,7 +495,7 @@ def test_batches_of_large_bodies_have_few_lines(tmp_path: Path, monkeypatch: pyt
 # Kafka's records without a key.
 
 
-def kafka_log(folder: Path) -> Path:
+def write_kafka_log(folder: Path) -> Path:
     folder.mkdir()
     path = folder / "00000000000000000000.log"
     path.write_bytes(batch(0, [KafkaRecord(0, key=b"k", value=b"0"), KafkaRecord(1, value=b"1"), KafkaRecord(2)]))
@@ -511,7 +511,7 @@ async def test_records_need_no_key_if_the_configuration_has_a_routing_key(
 ) -> None:
     from bridge.daemon.config import read_config
 
-    kafka_log(tmp_path / "orders-0")
+    write_kafka_log(tmp_path / "orders-0")
     (tmp_path / "t.bindings").write_text("exchange events: fanout\nqueue all\nevents -> all\n")
     (tmp_path / "bridge.toml").write_text(
         f'topology = "t.bindings"\n[sources.in]\nurl = "archive:orders-0"\n{said}\n'
@@ -519,7 +519,7 @@ async def test_records_need_no_key_if_the_configuration_has_a_routing_key(
     )
     [inlet] = read_config(tmp_path / "bridge.toml", {}, None).inlets
     assert isinstance(inlet.source, ArchiveSource)
-    found = await replayed(inlet.source)
+    found = await replay_all(inlet.source)
     assert [delivery.message.body for delivery in found] == bodies
     if said.startswith("routing_key"):
         assert [delivery.message.headers["x-kafka-key"] for delivery in found] == ["k", None, None]
@@ -529,12 +529,12 @@ async def test_records_need_no_key_if_the_configuration_has_a_routing_key(
 # A look from outside.
 
 
-def levels(findings: Sequence[Finding]) -> list[str]:
+def list_levels(findings: Sequence[Finding]) -> list[str]:
     return [finding.level for finding in findings]
 
 
-def tree(path: Path) -> list[tuple[str, int, int]]:
-    """All names below a folder, with times and sizes."""
+def list_tree(path: Path) -> list[tuple[str, int, int]]:
+    """Return all names below a folder, with times and sizes."""
     return sorted([(str(each), each.stat().st_mtime_ns, each.stat().st_size) for each in [path, *path.rglob("*")]])
 
 
@@ -543,13 +543,13 @@ async def test_a_check_of_a_target_leaves_no_trace(tmp_path: Path) -> None:
     new = ArchiveTarget("a", tmp_path / "not" / "yet", {"queue": ""}, rotate_bytes=1)
     there = tmp_path / "there"
     there.mkdir()
-    spool = spool_of(there, numbered(3))
+    spool = make_spool(there, numbered(3))
     (there / ".damaged-1.arrow").touch()
-    before = tree(tmp_path)
-    assert levels(await new.check()) == ["ok", "ok"]
+    before = list_tree(tmp_path)
+    assert list_levels(await new.check()) == ["ok", "ok"]
     findings = await ArchiveTarget("a", there, {"queue": ""}, rotate_bytes=1).check()
-    assert levels(findings) == ["ok", "ok", "ok", "warning"]
-    assert tree(tmp_path) == before
+    assert list_levels(findings) == ["ok", "ok", "ok", "warning"]
+    assert list_tree(tmp_path) == before
     spool.close()
 
 
@@ -561,7 +561,7 @@ async def test_a_check_of_a_target_finds_what_is_wrong(tmp_path: Path) -> None:
         assert (finding.level, finding.key) == ("error", "url")
         assert "there is a file" in finding.text
     findings = await ArchiveTarget("a", tmp_path, {"queue": ""}, rotate_bytes=1 << 60).check()
-    assert levels(findings) == ["ok", "warning"]
+    assert list_levels(findings) == ["ok", "warning"]
     assert "rotate_bytes" in findings[1].text
 
 
@@ -582,13 +582,13 @@ async def test_a_check_of_a_source_names_its_format_and_how_far_it_is(tmp_path: 
     write_part(tmp_path / "a", numbered(10))
     state = tmp_path / "state"
     source = ArchiveSource("r", str(tmp_path / "a"), state)
-    before = tree(tmp_path)
+    before = list_tree(tmp_path)
     findings = await source.check()
-    assert levels(findings) == ["ok", "ok"]
+    assert list_levels(findings) == ["ok", "ok"]
     assert "Parquet" in findings[0].text
     assert "begins at the beginning" in findings[1].text
-    assert tree(tmp_path) == before
-    await replayed(source)
+    assert list_tree(tmp_path) == before
+    await replay_all(source)
     assert "continues after 10 records" in (await source.check())[1].text
     state.write_text("[]")
     assert [(f.level, f.key) for f in await source.check()] == [("ok", "url"), ("error", "state")]
@@ -606,7 +606,7 @@ async def test_a_check_of_a_source_finds_what_is_wrong(tmp_path: Path) -> None:
     assert followed.level == "ok"
     (tmp_path / "a.jsonl").write_text('{"exchange": "in", "routing_key": "k"}\n')
     (tmp_path / "notes").write_text("no archive")
-    assert levels(await ArchiveSource("r", str(tmp_path), None).check()) == ["ok", "warning", "ok"]
+    assert list_levels(await ArchiveSource("r", str(tmp_path), None).check()) == ["ok", "warning", "ok"]
 
 
 @pytest.mark.parametrize("below", ["", "queue=all"])
@@ -627,7 +627,7 @@ def test_the_places_of_archives_are_their_folders(tmp_path: Path) -> None:
 def test_the_bytes_of_a_header_are_base64_in_the_column_of_properties() -> None:
     raw = b"\x20\0\0\0\0\x05\x01aZzz"
     made = to_rows(
-        prepare_batch([outgoing_of(message_of("e", "k", ContentHeader(raw), b""))], {"queue": ""}, NOON).batch
+        prepare_batch([make_outgoing(message_of("e", "k", ContentHeader(raw), b""))], {"queue": ""}, NOON).batch
     )
     assert made.column("properties").to_pylist() == [
         [(RAW_HEADER, {"type": "binary", "value": b64encode(raw).decode()})]
@@ -635,7 +635,7 @@ def test_the_bytes_of_a_header_are_base64_in_the_column_of_properties() -> None:
 
 
 def test_no_hidden_file_is_left_in_a_folder_that_was_emptied(tmp_path: Path) -> None:
-    spool_of(tmp_path, numbered(3)).close()
+    make_spool(tmp_path, numbered(3)).close()
     [path] = find_spools(tmp_path)
     assert rotate(path) is not None
-    assert not hidden_in(tmp_path)
+    assert not find_hidden(tmp_path)

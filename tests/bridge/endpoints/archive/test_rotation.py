@@ -1,4 +1,4 @@
-"""In which order a spool becomes parts: what must be safe is synced before anything rests on it."""
+"""The order in which a spool becomes parts: files are synced before anything depends on them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bridge.endpoints.archive.spool import Gone, Spool, find_spools, read_frames
 from exchange import Message
 
 
-def batch(*bodies: bytes, queues: tuple[str, ...] = ("a", "b")) -> Any:
+def make_batch(*bodies: bytes, queues: tuple[str, ...] = ("a", "b")) -> Any:
     messages = [Message("x", "k", {}, {}, body) for body in bodies]
     outgoing = [
         Outgoing(message, Delivery(message, position=n), queues[n % len(queues)]) for n, message in enumerate(messages)
@@ -25,20 +25,20 @@ def batch(*bodies: bytes, queues: tuple[str, ...] = ("a", "b")) -> Any:
     return prepare_batch(outgoing, {"a": "a", "b": "b"}, 1_700_000_000_000_000)[0]
 
 
-def spool_in(folder: Path) -> Spool:
+def make_spool(folder: Path) -> Spool:
     spool = Spool(folder)
-    spool.append(batch(b"1", b"2", b"3"))
-    spool.append(batch(b"4"))
+    spool.append(make_batch(b"1", b"2", b"3"))
+    spool.append(make_batch(b"4"))
     return spool
 
 
-def rows_in(folder: Path) -> int:
+def count_rows(folder: Path) -> int:
     return sum(pq.read_metadata(part).num_rows for part in folder.rglob("*.parquet"))
 
 
 @pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, str]]:
-    """What is done to the disk, and to what, in order; files by their names below the folder."""
+def disk_calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, str]]:
+    """Return the list of calls on the disk, each with the name of its file below the folder, as they are made."""
     calls: list[tuple[str, str]] = []
 
     def name_of(file: Any) -> str:
@@ -63,32 +63,32 @@ def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str,
 
 
 def test_parts_are_synced_then_named_then_the_names_are_synced_and_the_spool_is_removed_last(
-    tmp_path: Path, recorded: list[tuple[str, str]]
+    tmp_path: Path, disk_calls: list[tuple[str, str]]
 ) -> None:
-    spool = spool_in(tmp_path)
+    spool = make_spool(tmp_path)
     spool.close()
-    recorded.clear()
+    disk_calls.clear()
     rotate(spool.path)
-    named = [path for name, path in recorded if name == "rename"]
+    named = [path for name, path in disk_calls if name == "rename"]
     assert len(named) == 2
-    synced = [at for at, (name, path) in enumerate(recorded) if name == "fsync" and path.endswith(".parquet")]
-    first_named = recorded.index(("rename", named[0]))
-    last_named = recorded.index(("rename", named[-1]))
+    synced = [at for at, (name, path) in enumerate(disk_calls) if name == "fsync" and path.endswith(".parquet")]
+    first_named = disk_calls.index(("rename", named[0]))
+    last_named = disk_calls.index(("rename", named[-1]))
     assert len(synced) == 2
     assert max(synced) < first_named
-    gone = recorded.index(("unlink", spool.path.name))
-    emptied = recorded.index(("ftruncate", spool.path.name))
+    gone = disk_calls.index(("unlink", spool.path.name))
+    emptied = disk_calls.index(("ftruncate", spool.path.name))
     folders = {str(parent) for path in named for parent in Path(path).parents}
     assert "." in folders
-    between = {path for name, path in recorded[last_named + 1 : emptied] if name == "fsync"}
+    between = {path for name, path in disk_calls[last_named + 1 : emptied] if name == "fsync"}
     assert between >= folders  # the names of the parts, and of the folders that are new
     assert last_named < emptied < gone
-    assert ("fsync", ".") in recorded[gone + 1 :]
-    assert rows_in(tmp_path) == 4
+    assert ("fsync", ".") in disk_calls[gone + 1 :]
+    assert count_rows(tmp_path) == 4
 
 
 def test_a_spool_that_became_parts_differs_from_one_that_was_removed(tmp_path: Path) -> None:
-    parts, taken = spool_in(tmp_path), spool_in(tmp_path)
+    parts, taken = make_spool(tmp_path), make_spool(tmp_path)
     parts.release()
     assert rotate(parts.path) is not None
     taken.path.unlink()
@@ -99,8 +99,8 @@ def test_a_spool_that_became_parts_differs_from_one_that_was_removed(tmp_path: P
 
 
 def test_damage_in_the_middle_is_not_counted_as_torn_at_the_end(tmp_path: Path) -> None:
-    spool = spool_in(tmp_path)
-    spool.append(batch(b"5"))
+    spool = make_spool(tmp_path)
+    spool.append(make_batch(b"5"))
     spool.close()
     sizes = [frame.size for frame in read_frames(spool.path)]
     data = bytearray(spool.path.read_bytes())
@@ -113,12 +113,12 @@ def test_damage_in_the_middle_is_not_counted_as_torn_at_the_end(tmp_path: Path) 
 
 
 def test_a_batch_that_could_not_be_synced_is_not_in_the_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spool = spool_in(tmp_path)
+    spool = make_spool(tmp_path)
     size = spool.path.stat().st_size
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         with pytest.raises(OSError, match="No space"):
-            spool.append(batch(b"lost"))
+            spool.append(make_batch(b"lost"))
     assert spool.path.stat().st_size == spool.size == size
     assert spool.rows == 4
     spool.close()
@@ -126,10 +126,10 @@ def test_a_batch_that_could_not_be_synced_is_not_in_the_spool(tmp_path: Path, mo
 
 
 def test_a_batch_in_a_spool_that_was_moved_is_not_safe(tmp_path: Path) -> None:
-    spool = spool_in(tmp_path)
+    spool = make_spool(tmp_path)
     spool.path.rename(tmp_path / "elsewhere")
     with pytest.raises(Gone):
-        spool.append(batch(b"lost"))
+        spool.append(make_batch(b"lost"))
     assert spool.rows == 4
     spool.close()
 

@@ -25,7 +25,7 @@ def topics(kafka: Server) -> Iterator[Topics]:
 
 @pytest.fixture(params=[1, 3], ids=["one partition", "three partitions"])
 def place(request: pytest.FixtureRequest, topics: Topics) -> Place:
-    """A topic to read from and one to write to; librdkafka reconnects by itself, so that no cut is told."""
+    """Make a topic to read from and one to write to; librdkafka reconnects by itself, so no cut is reported."""
     read, written = topics.make(request.param), topics.make(request.param)
     small = topics.make(config={"max.message.bytes": "20000"})
     ends: list[None] = []

@@ -1,4 +1,4 @@
-"""Kafka's endpoints in configurations, without a broker: what fits together, what is told of what does not."""
+"""Kafka's endpoints in configurations, without a broker: what fits together, and the errors of what does not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ transactional = true
 """
 
 
-def changed(*pairs: tuple[str, str]) -> str:
+def edit_pair(*pairs: tuple[str, str]) -> str:
     text = PAIR
     for old, new in pairs:
         assert old in text
@@ -56,16 +56,16 @@ HALF = "transactional = true\n[targets"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
-        (changed((HALF, "[targets")), r"\[targets.copies\] transactional: what orders gives cannot be in a transac"),
-        (changed(("[targets", ARCHIVE)), r"\[targets.copies\] transactional: what replay gives cannot be in a trans"),
+        (edit_pair((HALF, "[targets")), r"\[targets.copies\] transactional: what orders gives cannot be in a transac"),
+        (edit_pair(("[targets", ARCHIVE)), r"\[targets.copies\] transactional: what replay gives cannot be in a trans"),
         (
-            changed(('some"]\ntransactional = true', 'some"]')),
+            edit_pair(('some"]\ntransactional = true', 'some"]')),
             r"\[sources.orders\] transactional: no target is transac",
         ),
         (
-            changed(('queues = ["all", "some"]', TWO)),
+            edit_pair(('queues = ["all", "some"]', TWO)),
             r"\[sources.orders\] transactional: copies and more are transactional targets, and no transac",
         ),
         (
@@ -73,11 +73,11 @@ HALF = "transactional = true\n[targets"
             r"\[targets.copies\] transactional_id: 2 workers with one id would put out each other; take it away, or",
         ),
         (
-            changed(('queues = ["all", "some"]', 'queues.all = { topic = "t", key = 3 }')),
+            edit_pair(('queues = ["all", "some"]', 'queues.all = { topic = "t", key = 3 }')),
             r"\[targets.copies\] queues.all: must be .* is \{.*\}: each of them must be a text",
         ),
         (
-            changed(('queues = ["all", "some"]', 'queues.all = { topic = "t", key = "word x" }')),
+            edit_pair(('queues = ["all", "some"]', 'queues.all = { topic = "t", key = "word x" }')),
             r"\[targets.copies\] queues.all: must be .*: expected a key: routing_key, word 2",
         ),
         (PAIR + 'ca_file = "ca.pem"', r"\[targets.copies\] ca_file: is for TLS, which is off; write tls = true"),
@@ -90,7 +90,7 @@ HALF = "transactional = true\n[targets"
             r'\[targets.copies\] librdkafka.linger.mss: No such configuration property: "linger.mss"',
         ),
         (
-            changed(("[targets", 'librdkafka = { "session.timeout.ms" = -1 }\n[targets')),
+            edit_pair(("[targets", 'librdkafka = { "session.timeout.ms" = -1 }\n[targets')),
             r"\[sources.orders\] librdkafka.session.timeout.ms: .*value -1 is outside allowed range",
         ),
         (
@@ -102,14 +102,14 @@ HALF = "transactional = true\n[targets"
         (PAIR + 'mechanism = "SCRAM-SHA-1"', r"\[targets.copies\] mechanism: must be one of PLAIN, SCRAM-SHA-256"),
     ],
 )
-def test_a_mistake_is_reported_with_its_key_and_a_way_out(tmp_path: Path, text: str, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_a_mistake_is_reported_with_its_key_and_a_way_out(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         read(tmp_path, text)
 
 
 def test_paths_of_tls_files_are_relative_to_the_configuration(tmp_path: Path) -> None:
     authority_in(tmp_path)
-    found = read(tmp_path, changed(("[targets", 'tls = true\nca_file = "ca.pem"\n[targets'))).inlets[0].source
+    found = read(tmp_path, edit_pair(("[targets", 'tls = true\nca_file = "ca.pem"\n[targets'))).inlets[0].source
     assert isinstance(found, KafkaSource)
     assert found.settings["ssl.ca.location"] == str(tmp_path / "ca.pem")
 
@@ -129,22 +129,22 @@ def test_a_transactional_pair_in_two_clusters_is_refused(monkeypatch: pytest.Mon
 
     monkeypatch.setattr("bridge.endpoints.kafka.producer.transactional.fetch_cluster_id", fetch_cluster_id)
     monkeypatch.setattr("bridge.endpoints.kafka.producer.target.fetch_topics", lambda *_: {})
-    target = read(tmp_path, changed(("kafka://h", "kafka://elsewhere"))).targets["all"]
+    target = read(tmp_path, edit_pair(("kafka://h", "kafka://elsewhere"))).targets["all"]
 
-    async def opened() -> None:
+    async def open_and_close() -> None:
         try:
             await target.open(None)  # type: ignore[arg-type]  # it does not come to that
         finally:
             await target.close()
 
     with pytest.raises(InputError, match="transactional: orders reads from another cluster, and no transaction spans"):
-        asyncio.run(opened())
+        asyncio.run(open_and_close())
 
 
 # What is kept in order.
 
 
-def outgoing(key: str, queue: str = "all", **headers: Any) -> Outgoing:
+def make_outgoing(key: str, queue: str = "all", **headers: Any) -> Outgoing:
     message = Message("", key, headers)
     return Outgoing(message, Delivery(message), queue)
 
@@ -152,13 +152,15 @@ def outgoing(key: str, queue: str = "all", **headers: Any) -> Outgoing:
 @pytest.mark.parametrize("kind", [KafkaTarget, TransactionalTarget])
 def test_messages_are_kept_in_order_by_the_key_that_decides_their_partition(kind: Any) -> None:
     target = kind("to", {}, {"all": Destination("t", parse_key_source('header "tenant"')), "some": Destination("t")})
-    one = target.key_of(outgoing("a", tenant="x"))
-    assert target.key_of(outgoing("b", tenant="x")) == one
-    assert target.key_of(outgoing("a", tenant="y")) != one
-    assert target.key_of(outgoing("a", "some", tenant="x")) == target.key_of(outgoing("a", "some", tenant="y"))
-    assert target.key_of(outgoing("a", "some")) != target.key_of(outgoing("b", "some"))
-    assert target.key_of(outgoing("a", tenant=["no", "scalar"])) == target.key_of(
-        outgoing("b", tenant=["no", "scalar"])
+    one = target.key_of(make_outgoing("a", tenant="x"))
+    assert target.key_of(make_outgoing("b", tenant="x")) == one
+    assert target.key_of(make_outgoing("a", tenant="y")) != one
+    assert target.key_of(make_outgoing("a", "some", tenant="x")) == target.key_of(
+        make_outgoing("a", "some", tenant="y")
+    )
+    assert target.key_of(make_outgoing("a", "some")) != target.key_of(make_outgoing("b", "some"))
+    assert target.key_of(make_outgoing("a", tenant=["no", "scalar"])) == target.key_of(
+        make_outgoing("b", tenant=["no", "scalar"])
     )
 
 
@@ -166,25 +168,25 @@ def test_messages_of_a_partitioned_queue_are_kept_in_order_by_the_topologys_key(
     target = KafkaTarget("to", {}, {"all": Destination("t", parse_key_source('header "tenant"'))})
     partitioning = Partitioning.parse("kafka.murmur2 over 3 by word 1")
 
-    def placed(key: str, tenant: str) -> Outgoing:
-        found = outgoing(key, tenant=tenant)
+    def place(key: str, tenant: str) -> Outgoing:
+        found = make_outgoing(key, tenant=tenant)
         partition, hashed, rule = partitioning.choose(found.message)
         found.placement = Placement("all", partition, None, key.split(".", maxsplit=1)[0], hashed, rule, partitioning)
         return found
 
-    assert target.key_of(placed("a.1", "x")) == target.key_of(placed("a.2", "y"))
-    assert target.key_of(placed("a.1", "x")) != target.key_of(placed("b.1", "x"))
+    assert target.key_of(place("a.1", "x")) == target.key_of(place("a.2", "y"))
+    assert target.key_of(place("a.1", "x")) != target.key_of(place("b.1", "x"))
 
 
 def test_lines_of_librdkafka_are_lines_of_the_bridges_log(tmp_path: Path) -> None:
     text = PAIR.replace('topology = "t.bindings"', 'topology = "t.bindings"\nhttp = "off"\nlog_format = "json"')
     with running(written(tmp_path, text.replace("kafka://h", "kafka://127.0.0.1:1"))) as bridge:
-        told = bridge.event("log", by="bridge.kafka", level="error")
+        line = bridge.event("log", by="bridge.kafka", level="error")
         bridge.event("disconnected")
         bridge.process.terminate()
         bridge.ended()
-    assert "FAIL" in told["text"]
-    assert "127.0.0.1:1" in told["text"]
+    assert "FAIL" in line["text"]
+    assert "127.0.0.1:1" in line["text"]
     assert all(event["level"] for event in bridge.events())  # each line is an object
 
 
@@ -198,13 +200,13 @@ def test_a_table_without_a_user_has_no_login() -> None:
 
 
 def test_less_than_the_window_is_fetched_ahead_unless_the_table_sets_it() -> None:
-    def made(**own: int) -> KafkaSource:
+    def make_source(**own: int) -> KafkaSource:
         table = Table({"topics": ["t"], "librdkafka": own}, "bridge.toml", "sources.s")
         return source("s", "kafka://h:1", table, Policy(window_bytes=16 << 20))
 
-    assert made().settings["queued.max.messages.kbytes"] == 8 << 10
-    assert made().settings["fetch.max.bytes"] == 4 << 20
-    assert made(**{"fetch.max.bytes": 2_000_000}).settings["fetch.max.bytes"] == 2_000_000
+    assert make_source().settings["queued.max.messages.kbytes"] == 8 << 10
+    assert make_source().settings["fetch.max.bytes"] == 4 << 20
+    assert make_source(**{"fetch.max.bytes": 2_000_000}).settings["fetch.max.bytes"] == 2_000_000
 
 
 def test_the_password_is_read_anew_each_time() -> None:

@@ -1,4 +1,4 @@
-"""Which partitions librdkafka has forgotten, of statistics as it gives them."""
+"""Partitions that librdkafka has forgotten, by its statistics."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def test_a_partition_that_was_taken_away_meanwhile_is_not_reported() -> None:
 
 
 def test_a_partition_that_librdkafka_does_not_mention_is_idle() -> None:
-    for told in (statistics({}), statistics({"orders": {0: "active"}})):
+    for incomplete in (statistics({}), statistics({"orders": {0: "active"}})):
         fetching = Fetching()
-        assert fetching.idle_for_long(told, OURS, 0.0) is None
-        assert fetching.idle_for_long(told, OURS, PATIENCE) in OURS
+        assert fetching.idle_for_long(incomplete, OURS, 0.0) is None
+        assert fetching.idle_for_long(incomplete, OURS, PATIENCE) in OURS
 
 
 def test_the_lag_is_the_sum_over_the_partitions_that_are_known() -> None:

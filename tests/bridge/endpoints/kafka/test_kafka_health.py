@@ -1,4 +1,4 @@
-"""What is wrong with brokers, by librdkafka's statistics as it gives them, and what of its log is written."""
+"""Problems of brokers, by librdkafka's statistics, and which lines of its log are written."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ async def test_abandoned_clients_end_their_connections(monkeypatch: pytest.Monke
         monkeypatch.setattr(f"bridge.endpoints.kafka.{module}.monotonic", lambda: clock[0])
     own = {"group.id": "g", "statistics.interval.ms": 0}
     member = Member("kafka", own, Reasons(), window=10, transactional=False)
-    told, writer = Reports(), Writer({}, {})
-    producing, transacting = Producing(told, writer, Reasons()), Transacting(told, writer, Reasons(), 10.0, 1_000)
+    reports, writer = Reports(), Writer({}, {})
+    producing, transacting = Producing(reports, writer, Reasons()), Transacting(reports, writer, Reasons(), 10.0, 1_000)
     producing.producer = transacting.producer = Producer({})
     for clock[0] in (0.0, FORGOTTEN - 0.1, FORGOTTEN):
         assert (member.lost, producing.reasons.trouble, transacting.reasons.trouble) == (None, None, None)
@@ -106,7 +106,7 @@ async def test_abandoned_clients_end_their_connections(monkeypatch: pytest.Monke
             report(statistics(COORDINATOR, group="query-coord"))
     assert str(member.lost) == str(producing.reasons.trouble) == str(transacting.reasons.trouble) == NO_BROKER
     producing.poll()
-    assert [str(each) for each in told.losses] == [NO_BROKER]
+    assert [str(each) for each in reports.losses] == [NO_BROKER]
     with pytest.raises(Disconnected, match="knows no broker any more"):
         poll_errors(transacting)
     with pytest.raises(Disconnected, match="knows no broker any more"):

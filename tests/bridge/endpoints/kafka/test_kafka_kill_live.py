@@ -1,6 +1,7 @@
 """A process that copies a topic is killed in the middle, again and again: what is in the other topic at the end.
 
-Both kinds of copies are made at the same time, as most of it is waiting until the broker misses who was killed.
+Both kinds of copies are made at the same time, as most of it is spent waiting until the broker notices that a process
+was killed.
 """
 
 from __future__ import annotations
@@ -27,29 +28,29 @@ COUNT = 40_000
 
 @pytest.fixture(scope="module")
 def copies(kafka_broker: Broker) -> Iterator[Mapping[bool, Future[list[Any]]]]:
-    """Whether in transactions -> all that was copied."""
+    """Whether in transactions -> all records that were copied."""
     with topics_at(kafka_broker.url) as topics, ThreadPoolExecutor(2) as pool:
-        yield {each: pool.submit(copied_with_kills, topics, each) for each in (False, True)}
+        yield {each: pool.submit(copy_with_kills, topics, each) for each in (False, True)}
 
 
-def done(topics: Topics, topic: str) -> int:
-    """Up to where the group is, over all partitions."""
+def sum_committed(topics: Topics, topic: str) -> int:
+    """Return the sum of the offsets that the group has committed."""
     return sum(max(0, offset) for offset in topics.committed(topic, topic).values())
 
 
 def wait_for(topics: Topics, topic: str, count: int, process: Copying) -> None:
-    def through() -> bool:
+    def is_through() -> bool:
         process.check()
-        return done(topics, topic) >= count
+        return sum_committed(topics, topic) >= count
 
-    eventually(through, lambda: f"{done(topics, topic)} of {count}; {process.said()[-5000:]}")
+    eventually(is_through, lambda: f"{sum_committed(topics, topic)} of {count}; {process.printed()[-5000:]}")
 
 
-def copied_with_kills(topics: Topics, transactional: bool) -> list[Any]:
-    """All records of the other topic, in the order of their partitions."""
+def copy_with_kills(topics: Topics, transactional: bool) -> list[Any]:
+    """Copy while the process is killed; return the records of the other topic, in the order of their partitions."""
     topic, written = topics.make(4), topics.make(4)
     topics.put(topic, [(b"%d" % (n % KEYS), b"%d" % n) for n in range(COUNT)])
-    told = {
+    job = {
         "bootstrap": topics.settings["bootstrap.servers"], "read": topic, "written": written, "group": topic,
         "transactional": transactional, "window": WINDOW,
         # The next process waits until that of the one before is over.
@@ -57,18 +58,18 @@ def copied_with_kills(topics: Topics, transactional: bool) -> list[Any]:
     }  # fmt: skip
     random = Random(5)
     for _ in range(KILLS):
-        process = Copying(told)
-        wait_for(topics, topic, done(topics, topic) + random.randrange(1_000, 4_000), process)
+        process = Copying(job)
+        wait_for(topics, topic, sum_committed(topics, topic) + random.randrange(1_000, 4_000), process)
         time.sleep(random.random() / 5)
         process.kill()
-        assert done(topics, topic) < COUNT, "it was killed when all was over"
-    process = Copying(told)
+        assert sum_committed(topics, topic) < COUNT, "it was killed when all was over"
+    process = Copying(job)
     wait_for(topics, topic, COUNT, process)
     process.stop()
     return topics.read(written, COUNT)
 
 
-def first_arrivals(found: list[Any]) -> dict[bytes, list[int]]:
+def find_first_arrivals(found: list[Any]) -> dict[bytes, list[int]]:
     first: dict[bytes, dict[int, None]] = {}
     for message in found:
         first.setdefault(message.key(), {})[int(message.value())] = None
@@ -82,7 +83,7 @@ def test_nothing_is_lost_or_out_of_order_and_at_most_a_window_comes_twice_for_ea
     copies: Mapping[bool, Future[list[Any]]],
 ) -> None:
     found = copies[False].result()
-    assert first_arrivals(found) == EXPECTED
+    assert find_first_arrivals(found) == EXPECTED
     assert len(found) - COUNT <= KILLS * WINDOW
 
 
@@ -91,4 +92,4 @@ def test_in_transactions_each_message_arrives_exactly_once_and_in_order(
 ) -> None:
     found = copies[True].result()
     assert len(found) == COUNT
-    assert first_arrivals(found) == EXPECTED
+    assert find_first_arrivals(found) == EXPECTED

@@ -1,4 +1,4 @@
-"""What a member of a Kafka group gives, counts and commits, over a consumer that does what the test says."""
+"""What a member of a Kafka group reads, counts and commits, with a consumer that the test controls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.virtual_loop import run_virtually
 
 
 class Consumer:
-    """Gives what the test puts, and keeps what is committed."""
+    """Returns what the test puts in, and keeps what is committed."""
 
     def __init__(self, settings: object, logger: object = None) -> None:
         self.found: deque[Found] = deque()
@@ -41,14 +41,14 @@ class Consumer:
         return []
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
-        """Nothing is fetched anyway."""
+        """Do nothing: nothing is fetched anyway."""
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
-        """As above."""
+        """Do nothing, too."""
 
 
 class Scene:
-    """A member with the partitions that it is given."""
+    """A member with the partitions that it is assigned."""
 
     def __init__(self, window: int = 10, *, transactional: bool = False) -> None:
         self.member = Member("kafka", {}, Reasons(), window=window, transactional=transactional)
@@ -82,7 +82,7 @@ def _without_librdkafka(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bridge.endpoints.kafka.consumer.member.Consumer", Consumer)
 
 
-def played(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def run_scene(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
     run_virtually(scene())
 
 
@@ -91,7 +91,7 @@ def positions(deliveries: Sequence[Delivery]) -> list[int]:
 
 
 def test_exactly_what_is_settled_is_committed() -> None:
-    """The offset is that of the next message: one more would be a message that nobody wrote."""
+    """The offset is that of the next message: one more would skip a message that was never settled."""
 
     async def play() -> None:
         scene = Scene()
@@ -113,7 +113,7 @@ def test_exactly_what_is_settled_is_committed() -> None:
         await asyncio.sleep(5)
         assert len(scene.consumer.commits) == count  # there is no news
 
-    played(play)
+    run_scene(play)
 
 
 def test_what_is_settled_is_committed_when_a_partition_is_taken_away() -> None:
@@ -125,7 +125,7 @@ def test_what_is_settled_is_committed_when_a_partition_is_taken_away() -> None:
         scene.take_away(0)
         assert scene.consumer.commits == [{("orders", 0): 6}]
 
-    played(play)
+    run_scene(play)
 
 
 def test_no_more_than_a_window_is_read_beyond_what_was_committed() -> None:
@@ -143,7 +143,7 @@ def test_no_more_than_a_window_is_read_beyond_what_was_committed() -> None:
         assert positions([*scene.read(), *scene.read()]) == [4, 5]
         assert scene.read() == []
 
-    played(play)
+    run_scene(play)
 
 
 def test_a_partition_that_is_taken_away_frees_its_room_in_the_window() -> None:
@@ -156,11 +156,11 @@ def test_a_partition_that_is_taken_away_frees_its_room_in_the_window() -> None:
             scene.take_away(0)
             assert scene.member.assignment.uncommitted == 0
 
-    played(play)
+    run_scene(play)
 
 
 def test_when_offsets_go_back_older_deliveries_settle_and_commit_nothing() -> None:
-    """The topic was deleted and made anew: what is under way of the old one must not commit offsets of the new."""
+    """The topic was deleted and made anew: deliveries of the old one must not commit offsets of the new one."""
 
     async def play() -> None:
         scene = Scene(window=100)
@@ -181,7 +181,7 @@ def test_when_offsets_go_back_older_deliveries_settle_and_commit_nothing() -> No
         scene.settle(new[0])
         assert scene.lane().settled == 1
 
-    played(play)
+    run_scene(play)
 
 
 @pytest.mark.parametrize("offset", [0, 1, 2, 3])
@@ -195,4 +195,4 @@ def test_deliveries_before_a_transactions_offset_are_committed(offset: int) -> N
         assert list(scene.lane().offsets) == [0, 1, 2][offset:]
         assert scene.member.assignment.uncommitted == 3 - offset
 
-    played(play)
+    run_scene(play)

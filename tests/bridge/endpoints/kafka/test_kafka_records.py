@@ -1,11 +1,11 @@
-"""Records that are messages and records again: put into AMQP only when somebody looks, and then as if always."""
+"""Records that become messages and records again: put into AMQP only when needed, with the same result."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from confluent_kafka import Message as Found
+from confluent_kafka import Message as Consumed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,10 +30,10 @@ TIMES = {0: (None, False), 1: (1_790_000_000_000, False), 2: (1_790_000_000_000,
 
 
 @st.composite
-def found_records(draw: st.DrawFn) -> Found:
+def consumed_records(draw: st.DrawFn) -> Consumed:
     kind = draw(st.sampled_from([0, 1, 2]))
     headers: Any = draw(kafka_headers | st.just([("n" * 300, b"")])) or None  # more than the client's types tell
-    return Found(
+    return Consumed(
         topic="orders",
         partition=3,
         offset=draw(st.integers(0, 2**62)),
@@ -44,21 +44,21 @@ def found_records(draw: st.DrawFn) -> Found:
     )
 
 
-def record_in(found: Found) -> Record:
-    kind, _ = found.timestamp()
+def to_record(consumed: Consumed) -> Record:
+    kind, _ = consumed.timestamp()
     time, is_append_time = TIMES[kind]
-    headers: Any = found.headers() or ()
-    return Record("orders", found.key(), found.value(), headers, time, is_append_time, 3, found.offset())
+    headers: Any = consumed.headers() or ()
+    return Record("orders", consumed.key(), consumed.value(), headers, time, is_append_time, 3, consumed.offset())
 
 
-def delivery_of(found: Found) -> Delivery:
-    return Reader("read", "orders", 3).make_delivery(found, "lane")
+def make_delivery(consumed: Consumed) -> Delivery:
+    return Reader("read", "orders", 3).make_delivery(consumed, "lane")
 
 
 @settings(deadline=None)
-@given(found_records())
-def test_a_record_is_the_message_that_the_mapping_makes_of_it(found: Found) -> None:
-    record, delivery = record_in(found), delivery_of(found)
+@given(consumed_records())
+def test_a_record_is_the_message_that_the_mapping_makes_of_it(consumed: Consumed) -> None:
+    record, delivery = to_record(consumed), make_delivery(consumed)
     assert delivery.identity == identity_of_record("read", record)
     message, expected, refusal = delivery.message, None, None
     try:
@@ -77,18 +77,18 @@ def test_a_record_is_the_message_that_the_mapping_makes_of_it(found: Found) -> N
 
 
 @settings(deadline=None)
-@given(found_records(), st.booleans(), st.sampled_from(["orders", "bench", ""]))
+@given(consumed_records(), st.booleans(), st.sampled_from(["orders", "bench", ""]))
 def test_a_record_is_written_as_if_it_had_been_a_message_of_amqp(
-    found: Found, has_identity: bool, exchange: str
+    consumed: Consumed, has_identity: bool, exchange: str
 ) -> None:
-    delivery = delivery_of(found)
+    delivery = make_delivery(consumed)
     if not has_identity:
         delivery.identity = None
     read = delivery.message
     message = assemble_message(exchange, read.routing_key, read.headers, read.properties, read.body)
     writer = Writer({"queue": Destination("copy")}, {"copy": Topic(4, None)})
     try:
-        home = to_kafka(with_identity(to_amqp(record_in(found)), delivery.identity), "copy", b"")
+        home = to_kafka(with_identity(to_amqp(to_record(consumed)), delivery.identity), "copy", b"")
     except Unmappable:
         return
     record, _ = writer.make_record(Outgoing(message, delivery, "queue", number=7))
@@ -117,8 +117,10 @@ def test_a_route_by_key_decodes_nothing() -> None:
 
 
 def test_a_record_keeps_the_identity_that_it_has() -> None:
-    found = Found(topic="orders", partition=3, offset=5, key=b"k", value=b"v", headers=[(IDENTITY, b"kafka/a/b/0/1")])
-    delivery = delivery_of(found)
+    consumed = Consumed(
+        topic="orders", partition=3, offset=5, key=b"k", value=b"v", headers=[(IDENTITY, b"kafka/a/b/0/1")]
+    )
+    delivery = make_delivery(consumed)
     assert delivery.identity == "kafka/a/b/0/1"
     assert delivery.message.headers[IDENTITY] == "kafka/a/b/0/1"
 

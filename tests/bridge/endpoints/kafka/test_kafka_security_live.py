@@ -1,4 +1,4 @@
-"""Kafka with TLS and passwords, on a live broker: who may come in, what others are told, and no secret in that."""
+"""Kafka with TLS and passwords, on a live broker: accepted and refused logins, and errors without secrets."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def files(certificates: Path, **names: str) -> dict[str, Any]:
     return {key: str(certificates / name) for key, name in names.items()}
 
 
-def ways(broker: Broker, certificates: Path) -> Mapping[str, tuple[str, dict[str, Any]]]:
-    """Name -> address and table of who is let in."""
+def list_logins(broker: Broker, certificates: Path) -> Mapping[str, tuple[str, dict[str, Any]]]:
+    """Return name -> address and table of logins that are accepted."""
     tls = {"tls": True, **files(certificates, ca_file="ca.pem")}
     own = files(certificates, cert_file="client.pem", key_file="client.key")
     return {
@@ -81,11 +81,11 @@ async def test_each_way_to_log_in_writes_and_reads(
     broker: Broker, topics: Topics, certificates: Path, name: str
 ) -> None:
     topic = await asyncio.to_thread(topics.make)
-    own = settings(ways(broker, certificates)[name])
-    target, told = KafkaTarget("written", own, {"queue": Destination(topic)}), Reports()
-    await target.open(told)
-    send_to(target, told, [Message("", "k", body=b"%d" % n) for n in range(10)], "queue")
-    await told.answers(10)
+    own = settings(list_logins(broker, certificates)[name])
+    target, reports = KafkaTarget("written", own, {"queue": Destination(topic)}), Reports()
+    await target.open(reports)
+    send_to(target, reports, [Message("", "k", body=b"%d" % n) for n in range(10)], "queue")
+    await reports.answers(10)
     await target.close()
     source = KafkaSource("read", {**own, "group.id": topic}, [topic])
     await source.open()
@@ -93,8 +93,8 @@ async def test_each_way_to_log_in_writes_and_reads(
     await source.close()
 
 
-def wrong_ways(broker: Broker, certificates: Path) -> Mapping[str, tuple[str, dict[str, Any], str]]:
-    """Name -> address and table of who is not let in, and what is said."""
+def list_refused_logins(broker: Broker, certificates: Path) -> Mapping[str, tuple[str, dict[str, Any], str]]:
+    """Return name -> address and table of logins that are refused, and the error."""
     closed = "close the connection: check .* whether they expect TLS, a password or a client certificate"
     tls = {"tls": True, **files(certificates, ca_file="ca.pem")}
     stranger = {"tls": True, **files(certificates, ca_file="other.pem")}
@@ -123,7 +123,7 @@ async def test_a_refused_login_is_explained_without_its_secret(
     broker: Broker, topics: Topics, certificates: Path, name: str, caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    address, values, words = wrong_ways(broker, certificates)[name]
+    address, values, words = list_refused_logins(broker, certificates)[name]
     own = settings((address, values))
     caplog.set_level(0)
     for endpoint in (

@@ -1,4 +1,4 @@
-"""What a consumer group promises as a source, on a live broker: what is read, what is committed, what is told."""
+"""What a consumer group promises as a source, on a live broker: what is read, what is committed, what is reported."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def topics(broker: Broker) -> Iterator[Topics]:
         yield made
 
 
-def source_of(
+def make_source(
     topics: Topics, topic: str, window: int = 1_000, settings: Mapping[str, Any] | None = None
 ) -> KafkaSource:
     soon = {"heartbeat.interval.ms": 500}  # hears of others
@@ -62,7 +62,7 @@ def source_of(
     return KafkaSource("read", own, [topic], window=window)
 
 
-async def to_the_end(source: KafkaSource) -> list[Delivery]:
+async def read_to_end(source: KafkaSource) -> list[Delivery]:
     found: list[Delivery] = []
     while True:
         try:
@@ -86,7 +86,7 @@ async def test_empty_keys_values_and_headers_differ_from_missing_ones(topics: To
     for key, value in records:
         producer.produce(topic, value, key, headers=headers, timestamp=1_700_000_000_123)
     assert producer.flush(30) == 0
-    source = source_of(topics, topic)
+    source = make_source(topics, topic)
     await source.open()
     found = await read_all_of(source, 5)
     again = [to_kafka(delivery.message, topic) for delivery in found]
@@ -108,7 +108,7 @@ async def test_a_record_that_amqp_cannot_hold_is_a_dead_letter(topics: Topics) -
     producer.produce(topic, b"fine", b"k")
     assert producer.flush(30) == 0
     dead, target = MemoryTarget("dead"), MemoryTarget()
-    pump = Pump([Inlet(source_of(topics, topic), "in")], router_to("queue"), {"queue": target}, Silent(), QUICK, dead)
+    pump = Pump([Inlet(make_source(topics, topic), "in")], router_to("queue"), {"queue": target}, Silent(), QUICK, dead)
     running = asyncio.ensure_future(pump.run())
     await asyncio.to_thread(wait_for, topics, topic, 2, [running])
     pump.stop()
@@ -135,13 +135,13 @@ async def test_only_committed_records_are_read_and_offsets_may_have_gaps(topics:
     await source.open()
     found = list(await read_all_of(source, 10))
     source.settle(found[-1])
-    found += await to_the_end(source)
+    found += await read_to_end(source)
     assert [int(d.message.body) for d in found] == [*range(10), *range(20, 30)]
     source.settle(found[-1])
     await source.close()
     assert topics.committed(topic, topic) == {0: found[-1].position + 1}
     await source.open()
-    assert await to_the_end(source) == []
+    assert await read_to_end(source) == []
     await source.close()
 
 
@@ -149,18 +149,18 @@ async def test_only_committed_records_are_read_and_offsets_may_have_gaps(topics:
 async def test_no_more_than_a_window_is_read_beyond_what_is_committed(topics: Topics) -> None:
     topic = topics.make(2)
     topics.put(topic, [(b"%d" % n, b"%d" % n) for n in range(300)])
-    source = source_of(topics, topic, window=50)
+    source = make_source(topics, topic, window=50)
     await source.open()
     found = await read_all_of(source, 50)
     await check_nothing_more(source)
     for delivery in found[:25]:
         source.settle(delivery)
-    await nothing_more_than(source, 25, found)
+    await read_no_more_than(source, 25, found)
     assert sum(max(0, offset) for offset in topics.committed(f"group-{topic}", topic).values()) >= 20
     await source.close()
 
 
-async def nothing_more_than(source: KafkaSource, count: int, found: list[Delivery]) -> None:
+async def read_no_more_than(source: KafkaSource, count: int, found: list[Delivery]) -> None:
     more: list[Delivery] = []
     while len(more) < count:
         try:
@@ -177,11 +177,11 @@ async def test_partitions_move_between_members_while_messages_are_in_flight(topi
     topic, written = topics.make(4), topics.make(4)
     keys = 40
 
-    def pump_of() -> Pump:
+    def make_pump() -> Pump:
         target = KafkaTarget("written", topics.settings, {"queue": Destination(written)})
-        return Pump([Inlet(source_of(topics, topic), "in")], router_to("queue"), {"queue": target}, Silent(), QUICK)
+        return Pump([Inlet(make_source(topics, topic), "in")], router_to("queue"), {"queue": target}, Silent(), QUICK)
 
-    first, second = pump_of(), pump_of()
+    first, second = make_pump(), make_pump()
     runs = [asyncio.ensure_future(first.run())]
     for start in range(0, 6_000, 1_000):
         records = [(b"%d" % (n % keys), b"%d" % n) for n in range(start, start + 1_000)]
@@ -194,7 +194,7 @@ async def test_partitions_move_between_members_while_messages_are_in_flight(topi
     second.stop()
     await asyncio.gather(*runs)
     found = await asyncio.to_thread(topics.read, written, 6_000)
-    in_order(found, 6_000, keys)
+    check_order(found, 6_000, keys)
 
 
 def wait_for(
@@ -202,21 +202,21 @@ def wait_for(
     topic: str,
     count: int,
     running: Sequence[asyncio.Future[None]],
-    told: Callable[[], str] = lambda: "",
+    describe: Callable[[], str] = lambda: "",
     seconds: float = SOON,
 ) -> None:
-    """Until the group is through with so many messages, or a pump has ended; then what is told is told, too."""
+    """Wait until the group has committed ``count`` messages; fail with `describe` if a pump ends before."""
     committed: dict[int, int] = {}
 
-    def through() -> bool:
+    def is_through() -> bool:
         committed.update(topics.committed(f"group-{topic}", topic))
         return sum(max(0, each) for each in committed.values()) >= count
 
-    eventually(through, lambda: f"{committed} of {count} are committed; {told()}", seconds, running)
+    eventually(is_through, lambda: f"{committed} of {count} are committed; {describe()}", seconds, running)
 
 
 class Observer(Silent):
-    """Lanes of all that was read, a partition that is assigned once more being a new one; and what was lost."""
+    """Keeps the lanes of everything that was read, and the reasons why connections were lost."""
 
     def __init__(self) -> None:
         self.lanes: set[Any] = set()
@@ -228,8 +228,8 @@ class Observer(Silent):
     def disconnected(self, name: str, error: Exception, _: float) -> None:
         self.losses.append(f"{name}: {error}")
 
-    def state_of(self, source: KafkaSource, target: KafkaTarget) -> str:
-        """What stands in the way of messages, as far as it is known."""
+    def describe_state(self, source: KafkaSource, target: KafkaTarget) -> str:
+        """Return what keeps messages from moving, as far as it is known."""
         member = source.member
         lanes = [] if member is None else member.assignment.lanes.values()
         kept = [(each.topic, each.partition, each.checked, each.settled, each.committed) for each in lanes]
@@ -240,8 +240,8 @@ class Observer(Silent):
         )
 
 
-def in_order(found: Sequence[Any], count: int, keys: int) -> int:
-    """Assert that nothing is missing, and that of each key the first arrivals are in order; how many came again."""
+def check_order(found: Sequence[Any], count: int, keys: int) -> int:
+    """Assert that nothing is missing and the first arrivals of each key are in order; return how many came again."""
     first: dict[bytes, dict[int, None]] = {}
     for message in found:
         first.setdefault(message.key(), {})[int(message.value())] = None
@@ -256,7 +256,7 @@ async def test_a_member_that_is_not_read_stays_in_its_group(topics: Topics, monk
     monkeypatch.setattr("bridge.endpoints.kafka.consumer.member.UNREAD", 1.0)
     topic = topics.make(2)
     topics.put(topic, [(b"%d" % n, b"%d" % n) for n in range(100)])
-    source = source_of(topics, topic, settings={"max.poll.interval.ms": 3_000, "session.timeout.ms": 3_000})
+    source = make_source(topics, topic, settings={"max.poll.interval.ms": 3_000, "session.timeout.ms": 3_000})
     await source.open()
     found = await read_all_of(source, 100)
     await asyncio.sleep(5)
@@ -272,7 +272,7 @@ async def test_a_member_that_is_not_read_stays_in_its_group(topics: Topics, monk
 async def test_a_partition_taken_away_while_paused_is_read_when_it_comes_back(topics: Topics) -> None:
     topic = topics.make(2)
     topics.put(topic, [(b"%d" % n, b"%d" % n) for n in range(20)])
-    first, second = source_of(topics, topic), source_of(topics, topic)
+    first, second = make_source(topics, topic), make_source(topics, topic)
     await first.open()
     found = await read_all_of(first, 20)
     assert first.member is not None
@@ -296,7 +296,7 @@ async def test_a_partition_that_librdkafka_has_forgotten_ends_the_connection_and
     monkeypatch.setattr("bridge.endpoints.kafka.consumer.fetching.PATIENCE", 1.0)
     topic = topics.make(3)  # two of them empty
     topics.put(topic, [(b"k", b"v")] * 40)
-    source = source_of(topics, topic, window=10, settings={"statistics.interval.ms": 100})
+    source = make_source(topics, topic, window=10, settings={"statistics.interval.ms": 100})
     await source.open()
     assert source.member is not None
     found = await read_all_of(source, 10)
@@ -326,7 +326,7 @@ async def test_a_transaction_that_keeps_a_partition_from_being_read_is_reported(
     writer.begin_transaction()
     begin = [TopicPartition(topic, partition, 3) for partition in range(2)]
     await asyncio.to_thread(writer.send_offsets_to_transaction, begin, reader.consumer_group_metadata(), 20)
-    source = source_of(topics, topic, settings={"statistics.interval.ms": 100, "group.id": topic})
+    source = make_source(topics, topic, settings={"statistics.interval.ms": 100, "group.id": topic})
     await source.open()
     with pytest.raises(Disconnected, match=f"the offset of group '{topic}' for {topic}-. is in a transaction"):
         await asyncio.wait_for(source.read(10), 20)
@@ -343,7 +343,7 @@ async def test_a_transaction_that_keeps_a_partition_from_being_read_is_reported(
 async def test_memory_is_bounded_while_nothing_is_settled(topics: Topics) -> None:
     topic = topics.make(2)
     topics.put(topic, [(b"%d" % n, b"%d" % n) for n in range(300)])
-    source = source_of(topics, topic, window=10)
+    source = make_source(topics, topic, window=10)
     await source.open()
     found = await read_all_of(source, 10)
     with suppress(TimeoutError):
@@ -361,10 +361,10 @@ async def test_memory_is_bounded_while_nothing_is_settled(topics: Topics) -> Non
 
 @on_a_loop
 async def test_a_partition_whose_offsets_go_back_is_a_new_lane_and_the_old_one_settles_nothing(topics: Topics) -> None:
-    """A prefix of its lane would be none. The topic is the same one, as after a leader that had not all of it."""
+    """The topic keeps its id, as after a leader that did not have all records."""
     topic = topics.make(1)
     topics.put(topic, [(b"k", b"%d" % n) for n in range(10)])
-    source = source_of(topics, topic)
+    source = make_source(topics, topic)
     await source.open()
     before = await read_all_of(source, 10)
     source.settle(before[7])
@@ -380,7 +380,7 @@ async def test_a_partition_whose_offsets_go_back_is_a_new_lane_and_the_old_one_s
     assert topics.committed(f"group-{topic}", topic) == {0: 5}
 
 
-async def made_anew(topics: Topics, topic: str, partitions: int) -> None:
+async def make_anew(topics: Topics, topic: str, partitions: int) -> None:
     """Delete a topic, and make it once more."""
     topics.admin.delete_topics([topic])[topic].result(30)
     topics.made.remove(topic)
@@ -398,10 +398,10 @@ async def made_anew(topics: Topics, topic: str, partitions: int) -> None:
 async def test_no_message_is_skipped_of_a_topic_that_is_made_anew_while_it_is_read(topics: Topics, count: int) -> None:
     topic, target, keys = topics.make(4), MemoryTarget(), 40
     topics.put(topic, [(b"%d" % (n % keys), b"old %d" % n) for n in range(4_000)])
-    pump = Pump([Inlet(source_of(topics, topic), "in")], router_to("queue"), {"queue": target}, Silent(), QUICK)
+    pump = Pump([Inlet(make_source(topics, topic), "in")], router_to("queue"), {"queue": target}, Silent(), QUICK)
     running = asyncio.ensure_future(pump.run())
     await asyncio.to_thread(wait_for, topics, topic, 4_000, [running])
-    await made_anew(topics, topic, 4)
+    await make_anew(topics, topic, 4)
     await asyncio.to_thread(topics.put, topic, [(b"%d" % (n % keys), b"%d" % n) for n in range(count)])
 
     def arrived() -> dict[int, None]:
@@ -431,7 +431,7 @@ async def test_no_message_is_skipped_of_a_topic_that_is_made_anew_while_it_is_no
     """Even if the old offset is committed once more, as by a process that was slow to see it."""
     topic = topics.make(1)
     topics.put(topic, [(b"k", b"old %d" % n) for n in range(10)])
-    source = source_of(topics, topic)
+    source = make_source(topics, topic)
     await source.open()
     source.settle((await read_all_of(source, 10))[-1])
     await source.close()
@@ -439,7 +439,7 @@ async def test_no_message_is_skipped_of_a_topic_that_is_made_anew_while_it_is_no
     [old] = fetch_committed(asker, [(topic, 0)])
     asker.close()
     assert old.offset == 10
-    await made_anew(topics, topic, 1)
+    await make_anew(topics, topic, 1)
     topics.put(topic, [(b"k", b"%d" % n) for n in range(20)])
     late = Consumer({**topics.settings, "group.id": f"group-{topic}"})
     await asyncio.to_thread(late.commit, offsets=[TopicPartition(topic, 0, 10, old.metadata)], asynchronous=False)
@@ -454,8 +454,8 @@ async def test_no_message_is_skipped_of_a_topic_that_is_made_anew_while_it_is_no
 async def test_topics_may_appear_later_and_be_patterns(topics: Topics) -> None:
     early = topics.make(name=f"later-{time.time_ns()}")
     prefix = early + "-"
-    source = source_of(topics, f"^{prefix}.*", settings={"topic.metadata.refresh.interval.ms": 500})
-    missing = source_of(topics, prefix + "named")
+    source = make_source(topics, f"^{prefix}.*", settings={"topic.metadata.refresh.interval.ms": 500})
+    missing = make_source(topics, prefix + "named")
     await source.open()
     with pytest.raises(Disconnected, match="there is no topic"):
         await missing.open()
@@ -473,7 +473,7 @@ async def test_topics_may_appear_later_and_be_patterns(topics: Topics) -> None:
 @on_a_loop
 async def test_new_partitions_are_read(topics: Topics) -> None:
     topic = topics.make(1)
-    source = source_of(topics, topic, settings={"topic.metadata.refresh.interval.ms": 500})
+    source = make_source(topics, topic, settings={"topic.metadata.refresh.interval.ms": 500})
     await source.open()
     topics.put(topic, [(b"k", b"0")])
     await read_all_of(source, 1)
@@ -494,12 +494,12 @@ async def test_offsets_that_are_gone_are_an_error_or_skipped_as_configured(topic
     topics.put(topic, [(b"k", b"%d" % n) for n in range(10)])
     for deleted in topics.admin.delete_records([TopicPartition(topic, 0, 5)]).values():
         deleted.result(30)
-    strict = source_of(topics, topic, settings={"auto.offset.reset": "error"})
+    strict = make_source(topics, topic, settings={"auto.offset.reset": "error"})
     await strict.open()
     with pytest.raises(Disconnected, match="_AUTO_OFFSET_RESET"):
         await strict.read(10)
     await strict.close()
-    source = source_of(topics, topic)
+    source = make_source(topics, topic)
     await source.open()
     assert [int(d.message.body) for d in await read_all_of(source, 5)] == list(range(5, 10))
     await source.close()
@@ -509,7 +509,7 @@ async def test_offsets_that_are_gone_are_an_error_or_skipped_as_configured(topic
 async def test_a_topic_that_is_deleted_ends_the_connection(topics: Topics) -> None:
     topic = topics.make(1)
     topics.put(topic, [(b"k", b"0")])
-    source = source_of(topics, topic, settings={"topic.metadata.refresh.interval.ms": 500})
+    source = make_source(topics, topic, settings={"topic.metadata.refresh.interval.ms": 500})
     await source.open()
     await read_all_of(source, 1)
     topics.admin.delete_topics([topic])[topic].result(30)
@@ -555,7 +555,7 @@ async def test_a_broker_may_be_restarted(broker: Broker, topics: Topics) -> None
     records = [(b"%d" % (n % keys), b"%d" % n) for n in range(count)]
     await asyncio.to_thread(topics.put, topic, records)
     target = KafkaTarget("written", topics.settings, {"queue": Destination(written)})
-    source = source_of(topics, topic, window=QUICK.window)  # as of a configuration
+    source = make_source(topics, topic, window=QUICK.window)  # as of a configuration
     inlet = Inlet(source, "in", policy=replace(QUICK, rate=2_000.0))
     observer = Observer()
     pump = Pump([inlet], router_to("queue"), {"queue": target}, observer, QUICK)
@@ -564,26 +564,28 @@ async def test_a_broker_may_be_restarted(broker: Broker, topics: Topics) -> None
     await asyncio.to_thread(broker.stop)
     await asyncio.to_thread(broker.start)
     await asyncio.to_thread(broker.wait)
-    await asyncio.to_thread(wait_for, topics, topic, count, [running], lambda: observer.state_of(source, target), 120.0)
+    await asyncio.to_thread(
+        wait_for, topics, topic, count, [running], lambda: observer.describe_state(source, target), 120.0
+    )
     pump.stop()
     await running
     # A broker that comes up may put its members out more than once; each time costs a window at most.
     again = len(observer.lanes) - 3
-    assert in_order(await asyncio.to_thread(topics.read, written, count), count, keys) <= again * QUICK.window
+    assert check_order(await asyncio.to_thread(topics.read, written, count), count, keys) <= again * QUICK.window
 
 
 @on_a_loop
 async def test_a_broker_that_is_silent_is_reported_and_so_is_one_that_is_back(broker: Broker, topics: Topics) -> None:
     topic, written = topics.make(2), topics.make(2)
-    target, told = KafkaTarget("written", topics.settings, {"queue": Destination(written)}), Reports()
-    transactional, told_too = (
+    target, reports = KafkaTarget("written", topics.settings, {"queue": Destination(written)}), Reports()
+    transactional, reports_too = (
         TransactionalTarget("once", topics.settings, {"queue": Destination(written)}),
         Reports(),
     )
-    source = source_of(topics, topic)
+    source = make_source(topics, topic)
     await source.open()
-    await target.open(told)
-    await transactional.open(told_too)
+    await target.open(reports)
+    await transactional.open(reports_too)
     reading = asyncio.ensure_future(source.read(10))
     endpoints = source, target, transactional
     assert [each.trouble for each in endpoints] == [None] * 3
@@ -603,7 +605,7 @@ async def test_a_broker_that_is_silent_is_reported_and_so_is_one_that_is_back(br
     await all_are(well=True, seconds=10.0)
     topics.put(topic, [(b"k", b"v")])
     assert len(await reading) == 1
-    assert not [*told.losses, *told_too.losses]
+    assert not [*reports.losses, *reports_too.losses]
     for each in endpoints:
         await each.close()
 
@@ -651,7 +653,7 @@ async def test_no_more_large_messages_are_read_at_once_than_fit_into_the_window(
 async def test_deliveries_know_their_content_without_being_decoded(topics: Topics) -> None:
     topic = topics.make()
     topics.put(topic, [(b"k", b"v")])
-    source = source_of(topics, topic)
+    source = make_source(topics, topic)
     await open_again(source)
     [delivery] = await source.read(1)
     assert content_of(delivery.message).header("x-kafka-topic") == topic

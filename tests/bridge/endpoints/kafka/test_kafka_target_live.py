@@ -1,4 +1,4 @@
-"""What an idempotent producer promises as a target, on a live broker: where records land, and what is told."""
+"""What an idempotent producer promises as a target, on a live broker: where records go, and what is reported."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def topics(kafka: Server) -> Iterator[Topics]:
         yield made
 
 
-def placed(message: Message, partitioning: Partitioning, number: int = 1) -> Outgoing:
-    """A message of a queue that the topology partitions."""
+def make_placed(message: Message, partitioning: Partitioning, number: int = 1) -> Outgoing:
+    """Return a message of a queue that the topology partitions."""
     partition, hashed, rule = partitioning.choose(message)
     key = partitioning.key.of(message)
     placement = Placement("queue", partition, None, key, hashed, rule, partitioning)
@@ -46,10 +46,10 @@ async def test_ten_thousand_keys_land_where_the_java_producer_puts_them(topics: 
     random = Random(0)
     keys = [random.randbytes(random.randrange(64)).decode("utf-8", "surrogateescape") for _ in range(10_000)]
     topic = topics.make(7)
-    target, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
-    await target.open(told)
-    send_to(target, told, [Message("", key, body=b"%d" % n) for n, key in enumerate(keys)], "queue")
-    await told.answers(len(keys))
+    target, reports = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
+    await target.open(reports)
+    send_to(target, reports, [Message("", key, body=b"%d" % n) for n, key in enumerate(keys)], "queue")
+    await reports.answers(len(keys))
     await target.close()
     found = {int(message.value()): message for message in topics.read(topic, len(keys))}
     murmur2 = build_partitioner("kafka.murmur2")
@@ -63,11 +63,11 @@ async def test_ten_thousand_keys_land_where_the_java_producer_puts_them(topics: 
 async def test_the_topologys_partitioning_decides_and_its_key_is_the_key_of_the_record(topics: Topics) -> None:
     topic = topics.make(5)
     partitioning = Partitioning.parse("librdkafka.consistent over 5 by word 2")
-    target, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
-    await target.open(told)
+    target, reports = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
+    await target.open(reports)
     messages = [Message("", f"order.{n}.paid", body=b"%d" % n) for n in range(50)]
-    target.send([placed(message, partitioning, n) for n, message in enumerate(messages, 1)])
-    await told.answers(50)
+    target.send([make_placed(message, partitioning, n) for n, message in enumerate(messages, 1)])
+    await reports.answers(50)
     await target.close()
     for message in topics.read(topic, 50):
         n = int(message.value())
@@ -80,11 +80,11 @@ async def test_nothing_is_written_to_a_topic_with_other_partitions_than_the_topo
     topics: Topics,
 ) -> None:
     topic = topics.make(3)
-    target, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
-    await target.open(told)
-    target.send([placed(Message("", "k"), Partitioning.parse("kafka.murmur2 over 4"))])
-    await told.loss()
-    assert f"topic '{topic}' has 3 partitions, and the topology spreads queue 'queue' over 4" in str(told.losses[0])
+    target, reports = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
+    await target.open(reports)
+    target.send([make_placed(Message("", "k"), Partitioning.parse("kafka.murmur2 over 4"))])
+    await reports.loss()
+    assert f"topic '{topic}' has 3 partitions, and the topology spreads queue 'queue' over 4" in str(reports.losses[0])
     await target.close()
     assert not topics.read(topic, 0)
 
@@ -93,11 +93,11 @@ async def test_nothing_is_written_to_a_topic_with_other_partitions_than_the_topo
 async def test_the_configured_key_decides(topics: Topics) -> None:
     topic = topics.make(5)
     destination = Destination(topic, parse_key_source('header "tenant"'))
-    target, told = KafkaTarget("written", topics.settings, {"queue": destination}), Reports()
-    await target.open(told)
-    send_to(target, told, [Message("", "same", {"tenant": f"t{n}"}, body=b"%d" % n) for n in range(30)], "queue")
-    send_to(target, told, [Message("", "same", body=b"none") for _ in range(5)], "queue", 31)
-    await told.answers(35)
+    target, reports = KafkaTarget("written", topics.settings, {"queue": destination}), Reports()
+    await target.open(reports)
+    send_to(target, reports, [Message("", "same", {"tenant": f"t{n}"}, body=b"%d" % n) for n in range(30)], "queue")
+    send_to(target, reports, [Message("", "same", body=b"none") for _ in range(5)], "queue", 31)
+    await reports.answers(35)
     await target.close()
     murmur2 = build_partitioner("kafka.murmur2")
     keyless = set()
@@ -118,12 +118,12 @@ async def test_records_return_as_they_were_and_messages_with_an_identity(topics:
         Record("elsewhere", key, value, headers, 1_700_000_000_123, partition=4, offset=7)
         for key, value in ((b"k", b"v"), (None, None), (b"", b""))
     ]
-    target, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
-    await target.open(told)
-    send_to(target, told, [to_amqp(record) for record in records], "queue")
+    target, reports = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
+    await target.open(reports)
+    send_to(target, reports, [to_amqp(record) for record in records], "queue")
     message = Message("", "k", {"n": 1}, {"message_id": "m"})
     target.send([Outgoing(message, Delivery(message, identity="message/s/q/m"), "queue", None, 9)])
-    await told.answers(4)
+    await reports.answers(4)
     await target.close()
     *home, last = topics.read(topic, 4)
     assert [(each.key(), each.value(), each.headers(), each.timestamp()[1]) for each in home] == [
@@ -135,16 +135,16 @@ async def test_records_return_as_they_were_and_messages_with_an_identity(topics:
 @on_a_loop
 async def test_a_message_that_is_too_large_is_refused_for_good_and_small_ones_beside_it_pass(topics: Topics) -> None:
     topic = topics.make(1, config={"max.message.bytes": "5000"})
-    target, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
-    await target.open(told)
+    target, reports = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
+    await target.open(reports)
     bodies = [bytes(1_000)] * 30
     bodies[10] = bytes(6_000)
     bodies[20] = bytes(2_000_000)
-    outgoing = send_to(target, told, [Message("", "k", body=body) for body in bodies], "queue")
-    await told.answers(30)
+    outgoing = send_to(target, reports, [Message("", "k", body=body) for body in bodies], "queue")
+    await reports.answers(30)
     await target.close()
-    assert {o.number for o, _ in told.failures} == {outgoing[10].number, outgoing[20].number}
-    assert all(failure.final and "MSG_SIZE_TOO_LARGE" in failure.reason for _, failure in told.failures)
+    assert {o.number for o, _ in reports.failures} == {outgoing[10].number, outgoing[20].number}
+    assert all(failure.final and "MSG_SIZE_TOO_LARGE" in failure.reason for _, failure in reports.failures)
     assert [len(message.value()) for message in topics.read(topic, 28)] == [1_000] * 28
 
 
@@ -152,10 +152,10 @@ async def test_a_message_that_is_too_large_is_refused_for_good_and_small_ones_be
 async def test_a_full_queue_of_the_client_holds_messages_back(topics: Topics) -> None:
     topic = topics.make(1)
     settings = {**topics.settings, "queue.buffering.max.messages": 10}
-    target, told = KafkaTarget("written", settings, {"queue": Destination(topic)}), Reports()
-    await target.open(told)
-    send_to(target, told, [Message("", "k", body=b"%d" % n) for n in range(500)], "queue")
-    await told.answers(500)
+    target, reports = KafkaTarget("written", settings, {"queue": Destination(topic)}), Reports()
+    await target.open(reports)
+    send_to(target, reports, [Message("", "k", body=b"%d" % n) for n in range(500)], "queue")
+    await reports.answers(500)
     await target.close()
     assert [int(message.value()) for message in topics.read(topic, 500)] == list(range(500))
 
@@ -165,10 +165,10 @@ async def test_a_partition_that_is_added_is_used_or_loses_the_target_of_a_partit
     topics: Topics,
 ) -> None:
     topic = topics.make(1)
-    free, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
+    free, reports = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
     bound, told_too = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
     bound._partitioned = {"queue": (topic, 1)}
-    await free.open(told)
+    await free.open(reports)
     await bound.open(told_too)
     for made in topics.admin.create_partitions([NewPartitions(topic, 3)]).values():
         made.result(30)
@@ -180,9 +180,9 @@ async def test_a_partition_that_is_added_is_used_or_loses_the_target_of_a_partit
     await bound.close()
     number = 1
     while len({message.partition() for message in topics.read(topic, number - 1)}) < 3:
-        send_to(free, told, [Message("", f"k{n}") for n in range(20)], "queue", number)
+        send_to(free, reports, [Message("", f"k{n}") for n in range(20)], "queue", number)
         number += 20
-        await told.answers(number - 1)
+        await reports.answers(number - 1)
         assert number < 1_000
     await free.close()
 
@@ -202,14 +202,14 @@ async def test_a_topic_that_is_deleted_meanwhile_loses_the_target(topics: Topics
     settings: dict[str, Any] = {
         **topics.settings, "topic.metadata.refresh.interval.ms": 300, "topic.metadata.propagation.max.ms": 500,
     }  # fmt: skip
-    target, told = KafkaTarget("written", settings, {"queue": Destination(topic)}), Reports()
-    await target.open(told)
+    target, reports = KafkaTarget("written", settings, {"queue": Destination(topic)}), Reports()
+    await target.open(reports)
     topics.admin.delete_topics([topic])[topic].result(30)
     topics.made.remove(topic)
     await asyncio.sleep(1.0)
-    send_to(target, told, [Message("", "k")], "queue")
-    await told.loss()
-    assert "UNKNOWN" in str(told.losses[0])
+    send_to(target, reports, [Message("", "k")], "queue")
+    await reports.loss()
+    assert "UNKNOWN" in str(reports.losses[0])
     await target.close()
 
 

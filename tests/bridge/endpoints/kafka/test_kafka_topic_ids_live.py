@@ -1,4 +1,4 @@
-"""What is asked of a group's coordinator, while there is none yet: librdkafka's clients must not end the process."""
+"""Questions to a group's coordinator while there is none yet: librdkafka's clients must not crash the process."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ for thread in threads:
 
 
 def test_groups_can_be_asked_about_while_their_first_coordinator_starts() -> None:
-    """It answers that it is none, as one does that a group moves away from or comes to when brokers are restarted."""
+    """It answers that it is no coordinator, as brokers do when a group moves between them during restarts."""
     with brokers() as broker, topics_at(broker.url) as topics:
         topic = topics.make()
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What is in a transaction, and when it is whole, over a producer that writes nowhere."""
+"""What is in a transaction, and when it is whole, with a producer that writes nowhere."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DESTINATIONS = {"a": Destination("out"), "b": Destination("out")}
 
 
 class Producer:
-    """Keeps what it is given."""
+    """Keeps the messages that it is given."""
 
     def __init__(self) -> None:
         self.produced: list[bytes] = []
@@ -40,13 +40,13 @@ class Producer:
 
 
 class Answers:
-    """What the pump is told."""
+    """The receiver of a target, which keeps the numbers of messages that failed."""
 
     def __init__(self) -> None:
         self.bad: list[int] = []
 
     def confirmed(self, messages: Sequence[Outgoing]) -> None:
-        """Nothing is, before a commit."""
+        """Do nothing: nothing is confirmed before a commit."""
 
     def failed(self, message: Outgoing, failure: Failure) -> None:
         self.bad.append(message.number)
@@ -69,7 +69,7 @@ class Scene:
         self.window = Window(1_000, 1 << 30, lambda _: None)
 
     def copies(self, count: int, queues: str = "ab") -> list[Outgoing]:
-        """Copies of so many deliveries, in their order."""
+        """Return the copies of ``count`` deliveries, in their order."""
         deliveries = [Delivery(Message("x", "k", {}, {}, b"%d" % n), self.lane, n) for n in range(count)]
         made: list[Outgoing] = []
         for pending in self.window.admit(deliveries, 0.0):

@@ -1,4 +1,4 @@
-"""Kafka to Kafka exactly once, on live brokers: whatever happens, each message is there once for who reads it.
+"""Kafka to Kafka exactly once, on live brokers: whatever happens, readers find each message once.
 
 Who reads it reads what is committed. Transactions are cut short by stops, kills, restarts, refusals and fences.
 """
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.live
 KEYS = 40
 
 SOON_HEARD = {"heartbeat.interval.ms": 500}
-"""Settings of a member that hears of others soon."""
+"""Settings of a member that learns of others soon."""
 
 
 @pytest.fixture(scope="module")
@@ -46,13 +46,13 @@ def topics(broker: Broker) -> Iterator[Topics]:
 
 @pytest.fixture(scope="module")
 def restarted() -> Iterator[tuple[Broker, Topics]]:
-    """A broker of its own, that ends its transactions after a restart."""
+    """Start a broker of our own, of a release that ends transactions after a restart."""
     with brokers(image=image_for_transactions()) as broker, topics_at(broker.url) as made:
         yield broker, made
 
 
 class Heard(Silent):
-    """Keeps why connections were lost."""
+    """Keeps the reasons why connections were lost."""
 
     def __init__(self) -> None:
         self.lost: list[Exception] = []
@@ -62,7 +62,7 @@ class Heard(Silent):
 
 
 class Copy:
-    """A topic, another, and bridges between them."""
+    """Two topics, and bridges from one to the other."""
 
     def __init__(self, topics: Topics, partitions: int = 4, config: Mapping[str, str] | None = None) -> None:
         self.topics = topics
@@ -71,7 +71,7 @@ class Copy:
         self.count = 0
 
     def put(self, count: int, size: int = 0) -> None:
-        """More numbered messages."""
+        """Put numbered messages into the topic."""
         numbers = range(self.count, self.count + count)
         self.topics.put(self.read, [(b"%d" % (n % KEYS), b"%d" % n + b" " * size) for n in numbers])
         self.count += count
@@ -90,15 +90,15 @@ class Copy:
         inlets = [Inlet(self.source(), "in")]
         return Pump(inlets, router_to("queue"), {"queue": target}, observer or Silent(), QUICK, dead)
 
-    def told(self, **settings: Any) -> dict[str, Any]:
-        """For `Copying`."""
+    def job(self, **settings: Any) -> dict[str, Any]:
+        """Return the job of a `Copying`."""
         return {
             "bootstrap": self.topics.settings["bootstrap.servers"], "read": self.read, "written": self.written,
             "group": self.read, "transactional": True, "window": 300, "settings": settings,
         }  # fmt: skip
 
     def done(self) -> int:
-        """Up to where the group is, over all partitions."""
+        """Return the sum of the offsets that the group has committed."""
         return sum(max(0, offset) for offset in self.topics.committed(self.read, self.read).values())
 
     def wait(
@@ -107,17 +107,17 @@ class Copy:
         process: Copying | None = None,
         running: Sequence[asyncio.Future[None]] = (),
     ) -> None:
-        """Until all, or so many, are through; while the process works on it, or the pumps that are running do."""
+        """Wait until all messages are committed, or ``count`` are, while the process or the running pumps live."""
 
-        def through() -> bool:
+        def is_through() -> bool:
             if process is not None:
                 process.check()
             return self.done() >= (self.count if count is None else count)
 
-        def told() -> str:
-            return f"{self.done()} of {self.count}; {process and process.said()[-5000:]}"
+        def describe() -> str:
+            return f"{self.done()} of {self.count}; {process and process.printed()[-5000:]}"
 
-        eventually(through, told, SOON if running else PATIENCE, running)
+        eventually(is_through, describe, SOON if running else PATIENCE, running)
 
     def check(self, missing: Mapping[int, int] = {}) -> None:
         """Assert that each message is there once, and the messages of a key are in order."""
@@ -153,11 +153,11 @@ async def test_each_message_arrives_once_while_bridges_start_and_stop(topics: To
 def test_a_bridge_that_was_thought_dead_cannot_write_what_its_successor_wrote(topics: Topics) -> None:
     copy = Copy(topics)
     copy.put(4_000)
-    told = copy.told(**{"transaction.timeout.ms": 3_000})
-    first = Copying(told)
+    job = copy.job(**{"transaction.timeout.ms": 3_000})
+    first = Copying(job)
     copy.wait(500, first)
     first.send(signal.SIGSTOP)
-    second = Copying(told)
+    second = Copying(job)
     copy.wait(process=second)
     copy.put(2_000)
     first.send(signal.SIGCONT)
@@ -180,7 +180,7 @@ def test_each_message_arrives_once_when_a_broker_is_restarted_during_transaction
     broker, topics = restarted
     copy = Copy(topics)
     copy.put(8_000)
-    process = Copying(copy.told(**settings))
+    process = Copying(copy.job(**settings))
     copy.wait(500, process)
     broker.stop()
     broker.start()
@@ -303,12 +303,12 @@ async def test_a_missing_permission_loses_the_target_and_once_granted_all_arrive
 @on_a_loop
 async def test_a_message_of_another_source_loses_the_target(topics: Topics) -> None:
     target = TransactionalTarget("written", topics.settings, {"queue": Destination(topics.make())})
-    told = Reports()
-    await target.open(told)
+    reports = Reports()
+    await target.open(reports)
     message = Message("", "k")
     target.send([Outgoing(message, Delivery(message, "lane", origin="queue q"), "queue", None, 1)])
-    await told.loss()
-    assert "a message from queue q cannot be in a transaction" in str(told.losses[0])
+    await reports.loss()
+    assert "a message from queue q cannot be in a transaction" in str(reports.losses[0])
     await target.close()
 
 
