@@ -1,4 +1,4 @@
-"""``hashstar``: one program of all three packages' commands."""
+"""``hashstar``: one program with the commands of all three packages."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ GROUPS: Final = {
     "Archives and audits": ("archive", "audit"),
     "Bridge": ("bridge",),
 }
-"""Title -> the commands under it in ``hashstar --help``, in the order in which they are needed."""
+"""Title -> the commands under it in ``hashstar --help``."""
 
 
 class Program(click.Group):
-    """All commands. A bridge starts, and is started again, without what only the others need."""
+    """All commands. Those other than ``bridge`` are imported when they are needed: a bridge starts without them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({**self.commands, **_others()})
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands, by what they are used for."""
+        """Write the list of commands, grouped by what they are used for."""
         width = max(map(len, self.list_commands(ctx)))
         for title, names in GROUPS.items():
             commands = [(name, command) for name in names if (command := self.get_command(ctx, name)) is not None]
@@ -59,7 +59,7 @@ class _PipeError(Exception):
 
 
 READ_ENOUGH: Final = 128 + signal.SIGPIPE
-"""The exit code when the reader of the output has closed it: what a shell gives for commands that die of SIGPIPE."""
+"""Exit code if the reader of the output has closed it: that of commands which SIGPIPE ends, as a shell reports it."""
 
 
 def _others() -> Mapping[str, click.Command]:
@@ -75,7 +75,7 @@ def hashstar() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the program; no traceback reaches its user for what the user or the machine did."""
+    """Run the program. Errors of the user or the machine are printed in one line, without a traceback."""
     if sys.stdout is None:  # closed: what writes to a file that can only be read gets an error with a reason
         sys.stdout = open(os.devnull)  # noqa: SIM115, PTH123
     for stream in (sys.stdout, sys.stderr):
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _show_usage(error: click.ClickException) -> None:
-    """Print what click says of arguments; one of them may be an address with a password, in the wrong place."""
+    """Print an error of click about arguments, which it quotes; passwords of addresses among them are hidden."""
     from bridge.table import hide_logins
 
     text = io.StringIO()
@@ -127,7 +127,7 @@ def _show_usage(error: click.ClickException) -> None:
 
 
 def _is_closed(stream: TextIO) -> bool:
-    """Return whether a stream is a pipe or a socket that nobody reads any more."""
+    """Return whether a stream is a pipe or a socket whose reader has closed it."""
     poll = select.poll()
     try:
         poll.register(stream.fileno(), 0)
@@ -137,7 +137,7 @@ def _is_closed(stream: TextIO) -> bool:
 
 
 def _discard_output() -> None:
-    """Give what is still buffered somewhere to go, or the interpreter complains at its end."""
+    """Send what is still buffered to the null device: the interpreter would fail to write it at its end."""
     for stream in (sys.stdout, sys.stderr):
         if stream is sys.stdout or _is_closed(stream):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

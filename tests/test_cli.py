@@ -42,7 +42,7 @@ DEFINITIONS: dict[str, Any] = {
 
 @pytest.fixture
 def definitions(tmp_path: Path) -> str:
-    """A file with two queues bound to a topic exchange, one to a headers exchange, and an exchange of unknown type."""
+    """Return a file: two queues at a topic exchange, one at a headers exchange, and an exchange of unknown type."""
     path = tmp_path / "definitions.json"
     path.write_text(json.dumps(DEFINITIONS))
     return str(path)
@@ -134,7 +134,7 @@ def test_an_exchange_of_unknown_type_is_reported_and_leaves_routes_undecided(def
         ('{"exchange": "x", "routing_key": "\\ude00"}', "half of a surrogate pair"),
     ],
 )
-def test_a_bad_line_stops_with_its_place_or_is_counted(
+def test_a_bad_line_ends_the_command_with_its_position_or_is_counted(
     in_here: Callable[..., Done], definitions: str, tmp_path: Path, line: str, reason: str
 ) -> None:
     """What came before it is answered; the message names file, line and reason.
@@ -180,7 +180,7 @@ def test_a_line_that_is_not_utf8_is_a_bad_line(definitions: str, tmp_path: Path)
         (["nonsense"], "No such command"),
     ],
 )
-def test_bad_usage_is_told_without_a_traceback(
+def test_bad_usage_is_an_error_without_a_traceback(
     in_here: Callable[..., Done], definitions: str, arguments: list[str], reason: str
 ) -> None:
     """Exit code 2, and a message that names what is wrong."""
@@ -293,7 +293,9 @@ def test_bytes_that_are_not_utf8_are_routed_as_archives_write_them(
     ]  # fmt: skip
 
 
-def test_one_bad_line_is_told_as_one(in_here: Callable[..., Done], definitions: str, tmp_path: Path) -> None:
+def test_one_bad_line_is_reported_in_the_singular(
+    in_here: Callable[..., Done], definitions: str, tmp_path: Path
+) -> None:
     """And not as the first of several."""
     path = tmp_path / "in.jsonl"
     path.write_text("bad\n")
@@ -313,7 +315,7 @@ def test_a_number_with_5000_digits_is_a_bad_line(
     assert " at column 36\n" in result.stderr
 
 
-def test_a_topology_with_a_number_of_5000_digits_or_at_an_amqp_address_is_told(
+def test_a_topology_with_a_number_of_5000_digits_or_at_an_amqp_address_is_an_error(
     in_here: Callable[..., Done], tmp_path: Path
 ) -> None:
     """Without advice about Python, and without the address, which may have a password in it."""
@@ -389,7 +391,7 @@ def test_names_with_lone_surrogates_can_be_printed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("redirected", "reason"), [("> /dev/full", "No space left on device"), (">&-", "it is closed")]
 )
-def test_an_output_that_cannot_be_written_is_told_in_one_line(
+def test_an_output_that_cannot_be_written_is_an_error_of_one_line(
     definitions: str, tmp_path: Path, command: str, redirected: str, reason: str
 ) -> None:
     """A full disk, and a standard output that is closed: exit code 2, no traceback."""
@@ -471,7 +473,7 @@ def test_importing_the_engine_imports_nothing_heavy() -> None:
     assert result.stdout.strip() == "[]"
 
 
-def test_the_front_door_is_complete() -> None:
+def test_the_public_names_of_exchange_are_complete() -> None:
     """Every name in __all__ is there, and the ones the README uses are among them."""
     import exchange
 

@@ -42,12 +42,12 @@ def in_here(*arguments: object, into: Path) -> Result:
 
 
 def options(*arguments: object, into: Path) -> list[str]:
-    """The arguments of such a run."""
+    """Return the arguments of such a run."""
     return [*map(str, arguments), "--no-spark", "--into", str(into)]
 
 
 def lines_in(archive: Path) -> list[Any]:
-    """The lines of a folder of gzipped files, read as simply as can be."""
+    """Return the lines of a folder of gzipped files."""
     found = []
     for path in sorted(archive.iterdir()):
         with gzip.open(path, "rt", encoding="utf-8") as file:
@@ -56,13 +56,13 @@ def lines_in(archive: Path) -> list[Any]:
 
 
 def messages_in(archive: Path) -> list[Message]:
-    """Its messages."""
+    """Return the messages of an archive."""
     return [message_from_json(line) for line in lines_in(archive)]
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any], list[Message]]:
-    """What a run with 2,000 messages prints, the report in its page, and those messages."""
+    """Return what a run with 2,000 messages prints, the report in its page, and those messages."""
     into = tmp_path_factory.mktemp("demo")
     done = demo("--messages", 2_000, into=into)
     assert (done.returncode, done.stderr) == (0, "")
@@ -89,7 +89,9 @@ def test_report_has_the_counts_of_the_slow_router(small: tuple[str, dict[str, An
     assert totals["copies"] == queues.total()
 
 
-def test_report_tells_what_a_person_wants_to_know(small: tuple[str, dict[str, Any], list[Message]]) -> None:
+def test_report_shows_nearest_and_dead_bindings_in_lines_that_fit(
+    small: tuple[str, dict[str, Any], list[Message]],
+) -> None:
     """Why keys went nowhere, which bindings are dead, and no line too long for a terminal."""
     output, _, _ = small
     told = " ".join(output.split())
@@ -151,7 +153,7 @@ def test_archive_is_a_month_in_order(tmp_path: Path) -> None:
     assert times[-1] < generate.START + 30 * 86_400
 
 
-def test_anybodys_definitions_get_messages(tmp_path: Path) -> None:
+def test_any_definitions_get_messages(tmp_path: Path) -> None:
     """Random topologies have messages made from their bindings, for exchanges that exist."""
     for seed in range(20):
         topology = topologies.topology(Random(seed), PROFILES["rabbitmq-4.3"])
@@ -180,7 +182,7 @@ def test_unusable_definitions_are_an_error_and_no_traceback(content: bytes | Non
     assert "Traceback" not in done.stderr
 
 
-def test_without_java_it_says_so_and_counts_all_the_same(tmp_path: Path) -> None:
+def test_without_java_it_prints_why_and_counts_in_one_process(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "examples.demo", "--messages", "100", "--into", str(tmp_path)]
     environment = {"PATH": "/nonexistent", "JAVA_HOME": str(tmp_path)}
     done = subprocess.run(
@@ -191,7 +193,7 @@ def test_without_java_it_says_so_and_counts_all_the_same(tmp_path: Path) -> None
     assert "100 read: 100 counted" in done.stdout
 
 
-def test_sample_names_what_is_there() -> None:
+def test_bindings_of_the_sample_lead_to_what_exists() -> None:
     """Every destination of the sample exists, and all of RabbitMQ's four kinds and three queue types are in it."""
     topology = topology_from(SAMPLE)
     assert {b.destination.name for b in topology.bindings} <= set(topology.queues) | set(topology.exchanges)

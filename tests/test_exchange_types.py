@@ -40,7 +40,7 @@ ALLOWED: Final = {
 
 
 def strings_of(node: ast.AST) -> Iterator[str]:
-    """The string constants that an expression consists of: itself, or the items of a tuple, list, set or dictionary."""
+    """Yield the string constants that an expression consists of: itself, or the items of a collection."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node.value
     elif isinstance(node, (ast.Tuple, ast.List, ast.Set)):
@@ -120,7 +120,7 @@ def test_no_module_outside_kinds_compares_an_exchange_s_type_with_a_string(modul
     assert not named, f"{module} decides by an exchange type; ask exchange.kinds.kind_of: {sorted(named)}"
 
 
-def test_what_is_allowed_is_there() -> None:
+def test_every_exception_is_still_needed() -> None:
     """Or the list would hide what comes."""
     for module, text in ALLOWED:
         source = (ROOT / module).read_text(encoding="utf-8")
@@ -135,6 +135,6 @@ def test_what_is_allowed_is_there() -> None:
     'match kind:\n    case "fanout": pass', '"topic" in (exchange.type, 1)', '{"fanout": 1}[exchange.type]',
     'kind == "headers"', 'what == "direct"', 'str(exchange.type) != "headers"',
 ])  # fmt: skip
-def test_each_way_to_decide_by_a_type_is_seen(source: str) -> None:
+def test_each_way_to_decide_by_a_type_is_detected(source: str) -> None:
     """All of these stood in the product once, or nearly."""
     assert found_in(source)

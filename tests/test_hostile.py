@@ -91,7 +91,7 @@ def start(arguments: list[str], **options: Any) -> subprocess.CompletedProcess[b
 
 @pytest.fixture(scope="module")
 def server() -> CommandServer:
-    """The server that runs the commands."""
+    """Start the server that runs the commands."""
     return command_server()
 
 
@@ -124,7 +124,7 @@ CONTENTS: dict[str, bytes] = {
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The name of each hostile input -> what stands for it on a command line."""
+    """Make the hostile inputs: name -> argument of a command line."""
     folder = tmp_path_factory.mktemp("hostile")
     for name, data in CONTENTS.items():
         (folder / name).write_bytes(data)
@@ -176,7 +176,7 @@ def trials(command: click.Command, hostile: dict[str, str], folder: Path) -> Ite
 
 
 @pytest.mark.parametrize("names", COMMANDS)
-def test_hostile_input_ends_with_words(
+def test_hostile_input_ends_with_an_error_and_no_traceback(
     names: tuple[str, ...], hostile: dict[str, str], server: CommandServer, tmp_path: Path
 ) -> None:
     (tmp_path / "x.bindings").write_text(SMALL)
@@ -200,7 +200,7 @@ def test_hostile_input_ends_with_words(
 @pytest.mark.parametrize("names", [
     ("check",), ("graph",), ("explain", "-t"), ("convert",), ("fmt", "--stdout"), ("partition", "--list"),
 ])  # fmt: skip
-def test_an_output_that_takes_nothing_ends_with_words(names: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_full_output_ends_with_an_error_and_no_traceback(names: tuple[str, ...], tmp_path: Path) -> None:
     """A disk that is full is told in one line; a reader that is gone has read enough."""
     file = tmp_path / "x.bindings"
     file.write_text(SMALL)
@@ -217,7 +217,7 @@ def test_an_output_that_takes_nothing_ends_with_words(names: tuple[str, ...], tm
     assert ended.returncode == 141
 
 
-def test_hostile_arguments_end_with_words(server: CommandServer, tmp_path: Path) -> None:
+def test_hostile_arguments_end_with_an_error_and_no_traceback(server: CommandServer, tmp_path: Path) -> None:
     file = tmp_path / "x.bindings"
     file.write_text(SMALL)
     explain = ["explain", "-t", str(file)]

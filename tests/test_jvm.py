@@ -21,12 +21,12 @@ SOURCE = 'public class Says { public static void main(String[] given) { System.o
 
 @pytest.fixture(autouse=True)
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The cache of this test."""
+    """Return the cache of this test."""
     monkeypatch.setenv("HASHSTAR_CACHE", str(tmp_path / "kept"))
     return tmp_path / "kept"
 
 
-def test_maven_is_asked_once_and_again_when_a_jar_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jars_are_downloaded_once_and_again_when_one_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     maven, asked, jars = tmp_path / "bin" / "mvn", tmp_path / "asked", tmp_path / "jars"
     for folder in (maven.parent, jars):
         folder.mkdir()

@@ -66,7 +66,7 @@ def test_a_snippet_of_a_test_passes(block: Block, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder in which docs/rocketmq.md is: it has a broker's store directory, ``store``."""
+    """Return the folder in which commands of docs/rocketmq.md run: it has a broker's store directory, ``store``."""
     folder = tmp_path_factory.mktemp("rocketmq")
     with tarfile.open(GOLDEN / "rocketmq-log-5.5.0.tar.gz") as kept:
         kept.extractall(folder / "store", filter="data")

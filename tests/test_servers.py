@@ -15,7 +15,7 @@ NOWHERE = "amqp://guest:guest@127.0.0.1:1/%2F"
 
 
 def kind_of(answers: Mapping[str, str]) -> ServerKind:
-    """A kind whose servers are the given urls with their versions."""
+    """Return a kind whose servers are the given urls with their versions."""
     return dataclasses.replace(SERVERS["rabbitmq"], read_version=answers.__getitem__, find_management=lambda *_: None)
 
 
@@ -61,7 +61,7 @@ def test_urls_go_before_images() -> None:
         assert [server.url for server in found] == ["amqp://one"]
 
 
-def test_images_are_asked_for_when_there_is_no_url(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_are_started_when_there_is_no_url(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without urls each image of the variable is tried, or else the default image."""
     asked: list[str] = []
 
@@ -96,7 +96,7 @@ def test_without_any_server_a_test_fails_where_servers_are_required() -> None:
         pass
 
 
-def test_a_url_without_a_server_is_told_in_the_reason() -> None:
+def test_the_reason_names_a_url_without_a_server() -> None:
     """The reason of a skip names the url nobody answers at."""
     with (
         pytest.raises(pytest.skip.Exception, match=f"{NOWHERE}, which did not answer"),
@@ -139,7 +139,7 @@ def test_a_version_that_is_not_known_is_older_than_all() -> None:
 
 
 @pytest.mark.live
-def test_every_live_broker_takes_a_connection_and_tells_its_version(rabbitmq_servers: list[Server]) -> None:
+def test_every_live_broker_accepts_a_connection_and_reports_its_version(rabbitmq_servers: list[Server]) -> None:
     """A client connects, opens a channel and is routed a message; the version has three numbers."""
     import pika
 

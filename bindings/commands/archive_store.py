@@ -1,4 +1,4 @@
-"""``hashstar archive inspect`` of the store of a RocketMQ broker: all of it, or some messages of it."""
+"""``hashstar archive inspect`` of the store of a RocketMQ broker: the whole store, or some of its messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 from bindings.report.figures import format_time
 from bindings.report.inspection import bad_json, bad_lines
 from exchange.commands.console import echo_line
-from exchange.display import clip_line, count_noun, escape_line
+from exchange.display import clip_line, count_noun, escape_line, list_some
 from exchange.errors import HashstarError, InputError
 
 if TYPE_CHECKING:
@@ -25,15 +25,17 @@ if TYPE_CHECKING:
 __all__ = ["inspect_a_store"]
 
 LISTED: Final = 20
-"""Topics, groups, tags and messages that are told in lines; JSON has all."""
+"""Maximum number of topics, groups, tags or messages in text; JSON has all."""
 WIDTH: Final = 60
+"""Maximum number of characters of a name."""
 BODY: Final = 200
-"""Characters of a body that are shown."""
+"""Maximum number of characters of a body or a property."""
 NOT_FOUND: Final = 1
+"""Exit code if no message has the key or id."""
 
 
 def inspect_a_store(path: str, key: str | None, topic: str | None, message_id: str | None, as_json: bool) -> None:
-    """Print what is asked. Raises InputError if it cannot be read; exits with 1 if no message is found."""
+    """Print a store, or the messages that were asked for; end with `NOT_FOUND` if there are none. Raises InputError."""
     from bindings.archive.rocketmq.find import find_by_id, find_by_key
     from bindings.archive.rocketmq.inspection import inspect_store
     from bindings.archive.rocketmq.store import open_store
@@ -43,13 +45,13 @@ def inspect_a_store(path: str, key: str | None, topic: str | None, message_id: s
     store = open_store(path)
     topics = None if topic is None else (topic,)
     if key is None and message_id is None:
-        found = inspect_store(store)
+        inspection = inspect_store(store)
         if topic is not None:
-            found.topics = tuple([each for each in found.topics if each.name == topic])
-            found.groups = tuple([each for each in found.groups if each.topic == topic])
-            if not found.topics:
+            inspection.topics = tuple([each for each in inspection.topics if each.name == topic])
+            inspection.groups = tuple([each for each in inspection.groups if each.topic == topic])
+            if not inspection.topics:
                 raise InputError(f"{path}: there are no queues of a topic {topic!r}")
-        _print(_store_json(store, found) if as_json else _store_lines(store, found))
+        _print(_store_json(store, inspection) if as_json else _store_lines(store, inspection))
         return
     matches = find_by_key(store, key, topics) if key is not None else find_by_id(store, message_id or "", topics)
     asked = {"key": key, "topic": topic, "message_id": message_id}
@@ -61,15 +63,15 @@ def inspect_a_store(path: str, key: str | None, topic: str | None, message_id: s
         sys.exit(NOT_FOUND)
 
 
-def _print(told: dict[str, Any] | Iterator[str]) -> None:
-    if isinstance(told, dict):
-        click.echo(json.dumps(told, indent=2))
+def _print(output: dict[str, Any] | Iterator[str]) -> None:
+    if isinstance(output, dict):
+        click.echo(json.dumps(output, indent=2))
         return
-    for line in told:
+    for line in output:
         echo_line(line)
 
 
-def _store_lines(store: Store, found: StoreInspection) -> Iterator[str]:
+def _store_lines(store: Store, inspection: StoreInspection) -> Iterator[str]:
     from bindings.archive.rocketmq.inspection import TopicKind
 
     yield f"{store.path}: the store of a RocketMQ broker"
@@ -79,17 +81,17 @@ def _store_lines(store: Store, found: StoreInspection) -> Iterator[str]:
         yield f"not read, as they are in RocksDB: {name}"
     log = store.log
     yield (
-        f"commit log: {count_noun(len(log.files), 'file')}, bytes {log.begin:,} to {found.log_end:,}; "
-        f"{count_noun(found.records, 'record')}, stored {_window(found.first_stored, found.last_stored)}"
+        f"commit log: {count_noun(len(log.files), 'file')}, bytes {log.begin:,} to {inspection.log_end:,}; "
+        f"{count_noun(inspection.records, 'record')}, stored {_window(inspection.first_stored, inspection.last_stored)}"
     )
-    behind = f"; {count_noun(found.behind_index, 'message')} behind it" if found.behind_index else ""
-    yield f"index: {count_noun(len(store.index), 'file')}, {count_noun(found.keys, 'key')}{behind}"
+    behind = f"; {count_noun(inspection.behind_index, 'message')} behind it" if inspection.behind_index else ""
+    yield f"index: {count_noun(len(store.index), 'file')}, {count_noun(inspection.keys, 'key')}{behind}"
     if store.checkpoint is not None:
         point = store.checkpoint
         times = (("log", point.log), ("queues", point.queues), ("index", point.keys))
         yield f"on the disk for sure: {', '.join([f'{what} to {_time(time)}' for what, time in times])}"
-    users = [topic for topic in found.topics if topic.kind is TopicKind.USER]
-    own = [topic for topic in found.topics if topic.kind is not TopicKind.USER]
+    users = [topic for topic in inspection.topics if topic.kind is TopicKind.USER]
+    own = [topic for topic in inspection.topics if topic.kind is not TopicKind.USER]
     for title, topics in (("topics", users), ("topics of RocketMQ's own", own)):
         if topics:
             yield f"{title}:"
@@ -97,14 +99,14 @@ def _store_lines(store: Store, found: StoreInspection) -> Iterator[str]:
             yield from _topic_lines(topic)
         if len(topics) > LISTED:
             yield f"  and {len(topics) - LISTED} more"
-    if found.levels or found.wheel.waiting:
+    if inspection.levels or inspection.wheel.waiting:
         yield "delayed, as delivery was written down last:"
-        for level in found.levels:
+        for level in inspection.levels:
             yield f"  level {level.level}{_delay(level)}: {level.waiting:,} waiting{_due(level)}"
-        if found.wheel.waiting:
-            yield f"  by time: {found.wheel.waiting:,} waiting{_due(found.wheel)}"
-    yield from _group_lines(found)
-    yield from bad_lines(found.problems)
+        if inspection.wheel.waiting:
+            yield f"  by time: {inspection.wheel.waiting:,} waiting{_due(inspection.wheel)}"
+    yield from _group_lines(inspection)
+    yield from bad_lines(inspection.problems)
 
 
 def _topic_lines(topic: TopicFacts) -> Iterator[str]:
@@ -118,12 +120,11 @@ def _topic_lines(topic: TopicFacts) -> Iterator[str]:
         for tag, count in topic.tags.items()
     ]
     if list(topic.tags) != [None] and tags:
-        more = f", and {len(tags) - LISTED} more" if len(tags) > LISTED else ""
-        yield f"    tags (codes): {', '.join(tags[:LISTED])}{more}"
+        yield f"    tags (codes): {list_some(tags, LISTED)}"
 
 
 def _code(tag: str | None) -> int:
-    """The code of a tag in the queues."""
+    """Return the code that stands for a tag in a broker's queues."""
     from bindings.archive.rocketmq.queue import encode_tag
 
     return encode_tag(tag)
@@ -139,11 +140,11 @@ def _queue_line(queue: QueueFacts) -> str:
     )
 
 
-def _group_lines(found: StoreInspection) -> Iterator[str]:
-    if not found.groups:
+def _group_lines(inspection: StoreInspection) -> Iterator[str]:
+    if not inspection.groups:
         return
     yield "consumer groups, as their offsets were written down last:"
-    rows = [(where, list(each)) for where, each in groupby(found.groups, key=lambda row: (row.group, row.topic))]
+    rows = [(where, list(each)) for where, each in groupby(inspection.groups, key=lambda row: (row.group, row.topic))]
     for (group, topic), queues in rows[:LISTED]:
         offsets = ", ".join([f"{each.queue}: {each.offset:,}" for each in queues[:LISTED]])
         lag = sum(each.lag for each in queues)
@@ -174,7 +175,7 @@ def _moment(milliseconds: int | None) -> str | None:
     return format_time(milliseconds * 1000) if milliseconds else None
 
 
-def _store_json(store: Store, found: StoreInspection) -> dict[str, Any]:
+def _store_json(store: Store, inspection: StoreInspection) -> dict[str, Any]:
     return {
         "version": 1,
         "path": store.path,
@@ -184,12 +185,12 @@ def _store_json(store: Store, found: StoreInspection) -> dict[str, Any]:
         "log": {
             "files": len(store.log.files),
             "begin": store.log.begin,
-            "end": found.log_end,
-            "records": found.records,
-            "first_stored": _moment(found.first_stored),
-            "last_stored": _moment(found.last_stored),
+            "end": inspection.log_end,
+            "records": inspection.records,
+            "first_stored": _moment(inspection.first_stored),
+            "last_stored": _moment(inspection.last_stored),
         },
-        "index": {"files": len(store.index), "keys": found.keys, "messages_behind": found.behind_index},
+        "index": {"files": len(store.index), "keys": inspection.keys, "messages_behind": inspection.behind_index},
         "checkpoint": None
         if store.checkpoint is None
         else {
@@ -222,21 +223,21 @@ def _store_json(store: Store, found: StoreInspection) -> dict[str, Any]:
                     {"tag": tag, "code": _code(tag), "messages": count} for tag, count in topic.tags.items()
                 ],
             }
-            for topic in found.topics
+            for topic in inspection.topics
         ],
-        "groups": [row._asdict() for row in found.groups],
+        "groups": [row._asdict() for row in inspection.groups],
         "delayed": {
             "levels": [
                 level._asdict() | {"first_due": _moment(level.first_due), "last_due": _moment(level.last_due)}
-                for level in found.levels
+                for level in inspection.levels
             ],
             "by_time": {
-                "waiting": found.wheel.waiting,
-                "first_due": _moment(found.wheel.first_due),
-                "last_due": _moment(found.wheel.last_due),
+                "waiting": inspection.wheel.waiting,
+                "first_due": _moment(inspection.wheel.first_due),
+                "last_due": _moment(inspection.wheel.last_due),
             },
         },
-        "bad": bad_json(found.problems),
+        "bad": bad_json(inspection.problems),
     }  # fmt: skip
 
 
@@ -267,18 +268,18 @@ def _matches_lines(matches: Matches) -> Iterator[str]:
 
 
 def _bodies(message: Stored) -> Iterator[tuple[int | None, str]]:
-    """Size and beginning of the body, of each in a batch; no size of one that cannot be read, but why."""
+    """Yield size and beginning of the body, or of each in a batch; if it is unreadable, no size and the reason."""
     try:
-        parts = message.parts()
+        messages = message.parts()
     except HashstarError as error:
         yield None, str(error)
         return
-    for part in parts:
+    for each in messages:
         try:
-            text = clip_line(part.body.decode("utf-8"), BODY)
+            text = clip_line(each.body.decode("utf-8"), BODY)
         except UnicodeDecodeError:
-            text = f"0x{part.body[: BODY // 4].hex()}{'...' if len(part.body) > BODY // 4 else ''}"
-        yield len(part.body), text
+            text = f"0x{each.body[: BODY // 4].hex()}{'...' if len(each.body) > BODY // 4 else ''}"
+        yield len(each.body), text
 
 
 def _matches_json(matches: Matches) -> dict[str, Any]:

@@ -40,9 +40,9 @@ def convert_command(form: str | None, vhost: str | None, base: str | None, sourc
     """Convert between .bindings files and definitions.json.
 
     IN is a .bindings file, definitions.json (also gzipped), - for standard input, or a live broker's management API,
-    http://HOST:15672[/VHOST]. OUT is a file, gzipped if its name ends with .gz; standard output if it is not opened.
+    http://HOST:15672[/VHOST]. OUT is a file, gzipped if its name ends with .gz; standard output if it is not given.
 
-    What a .bindings file says and RabbitMQ has no place for (expectations, how queues are partitioned, the profile) is
+    What a .bindings file can express and RabbitMQ cannot store (expectations, partitionings of queues, the profile) is
     in the definitions under the key "hashstar", which RabbitMQ's import ignores.
     """
     with failing():
@@ -57,7 +57,7 @@ def convert_command(form: str | None, vhost: str | None, base: str | None, sourc
         else:
             result.save(target)
         if isinstance(result, Definitions) and isinstance(opened.content, Document):
-            refused = [f"{place}; hashstar apply declares it as it is meant" for place in result.not_imported]
+            refused = [f"{item}; hashstar apply declares it as it is meant" for item in result.not_imported]
             show_warnings(target, refused)
         if form == "bindings" and isinstance(opened.content, Definitions):
             _show_left_out(opened.content, opened.name)

@@ -1,4 +1,4 @@
-"""``hashstar fmt``: ``.bindings`` files as all should write them."""
+"""``hashstar fmt``: ``.bindings`` files in one format."""
 
 from __future__ import annotations
 

@@ -64,8 +64,8 @@ def graph_command(
         opened = open_source(source, vhost, seconds=seconds_to_answer())
         topology = opened.topology(vhost, profile)
         show_warnings(opened.name, opened.warnings)
-        found = check(topology, opened.expectations(topology.vhost)) if findings else ()
-        picture = drawing(topology, found)
+        shown = check(topology, opened.expectations(topology.vhost)) if findings else ()
+        picture = drawing(topology, shown)
         if centre is not None:
             picture = around(picture, centre, depth)
         if output is None:

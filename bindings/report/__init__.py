@@ -1,1 +1,1 @@
-"""What an audit tells: one value, derived from a tally and a topology, and its forms for people and programs."""
+"""The report of an audit: one value, derived from a tally and a topology, and its forms for people and programs."""

@@ -134,9 +134,9 @@ def _apply_changes(before: _Described, changes: tuple[str, ...]) -> _Described:
 
 
 class _Line(NamedTuple):
-    """A line of the input: its place, its JSON object, and its key."""
+    """A line of the input: its position, its JSON object, and its key."""
 
-    place: str
+    position: str
     fields: dict[str, Any]
     key: Any
 
@@ -145,20 +145,20 @@ def _read(file: IO[bytes], source: KeySource | None) -> Iterator[_Line]:
     for number, raw in enumerate(file, 1):
         if not raw.strip():
             continue
-        place = f"{getattr(file, 'name', '-')}:{number}"
+        position = f"{getattr(file, 'name', '-')}:{number}"
         try:
             fields = json.loads(
                 raw, object_pairs_hook=refuse_repeated, parse_float=_to_finite, parse_constant=_to_finite
             )
             if not isinstance(fields, dict):
                 raise InputError("expected a JSON object")  # noqa: TRY301
-            yield _Line(place, fields, _read_key(fields) if source is None else source.of(message_from_json(fields)))
+            yield _Line(position, fields, _read_key(fields) if source is None else source.of(message_from_json(fields)))
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"{place}: not JSON: {error}") from None
+            raise InputError(f"{position}: not JSON: {error}") from None
         except (ValueError, Refused, RecursionError) as error:
-            raise InputError(f"{place}: {find_fault(raw.decode('utf-8', 'replace')) or error}") from None
+            raise InputError(f"{position}: {find_fault(raw.decode('utf-8', 'replace')) or error}") from None
         except InputError as error:
-            raise InputError(f"{place}: {error}") from None
+            raise InputError(f"{position}: {error}") from None
 
 
 def _to_finite(text: str) -> float:
@@ -180,7 +180,7 @@ def _choose(lines: Iterator[_Line], named: _Described, seed: int | None) -> None
     now = 0
     producer = None if seed is None else Producer(distribution.partitioner, Random(seed).randrange, lambda: now)
     out = sys.stdout.buffer
-    for place, fields, key in lines:
+    for position, fields, key in lines:
         try:
             if producer is None:
                 choice = distribution.partitioner.choose(key, distribution.partitions)
@@ -190,7 +190,7 @@ def _choose(lines: Iterator[_Line], named: _Described, seed: int | None) -> None
                 if "size" in fields:
                     producer.handle("", Appended(_number(fields, "size", 0)), distribution.partitions)
         except InputError as error:
-            raise InputError(f"{place}: {error}") from None
+            raise InputError(f"{position}: {error}") from None
         out.write(json_line(fields | _answer(choice, distribution)))
     out.flush()
 

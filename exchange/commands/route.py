@@ -243,11 +243,11 @@ def _route_lines(router: Router, file: IO[bytes], notes: _Notes) -> Iterator[byt
             message = message_from_json(value)
             route = router.route(message)
         except (InputError, BrokerError) as error:
-            place = f"{getattr(file, 'name', '-')}:{number}: {error}"
+            located = f"{getattr(file, 'name', '-')}:{number}: {error}"
             if not notes.skip_bad:
-                raise InputError(f"{place}\n--skip-bad continues after such a line") from None
+                raise InputError(f"{located}\n--skip-bad continues after such a line") from None
             notes.bad += 1
-            notes.first = notes.first or place
+            notes.first = notes.first or located
             yield json_line({"error": str(error)})
             continue
         key = (message.exchange, message.routing_key)

@@ -114,7 +114,7 @@ def test_every_field_of_the_json_is_documented() -> None:
 
 
 def cases(document: bytes) -> dict[str, list[ET.Element]]:
-    """The cases of each suite."""
+    """Return the cases of each suite."""
     return {suite.attrib["name"]: suite.findall("testcase") for suite in ET.fromstring(document)}  # noqa: S314
 
 
@@ -196,13 +196,13 @@ def cells(line: str) -> int:
     return cell_len(line)
 
 
-def test_the_terminal_tells_names_as_they_are() -> None:
+def test_the_terminal_shows_names_as_they_are() -> None:
     told = re.sub(r"\s+", "", to_text(odd(), width=120, listed=1000))
     for name in ("[bold]", "[/]", "[link=x]", "\\x1b[31m", "\\udcff\\udc80", "new\\nline", "日本語", "</script>"):
         assert name in told
 
 
-def test_the_terminal_tells_the_totals_what_is_dead_what_is_near_and_at_last_the_verdict() -> None:
+def test_the_terminal_shows_totals_dead_bindings_nearest_bindings_and_ends_with_the_verdict() -> None:
     lines = to_text(hand_made(), width=100).splitlines()
     said = "\n".join(lines)
     assert re.search(r"binding coverage +\S+ +75.0 % +3 of 4 hit, 1 dead, 1 ignored", said)
@@ -214,7 +214,7 @@ def test_the_terminal_tells_the_totals_what_is_dead_what_is_near_and_at_last_the
     assert lines[-1] == "FAILED 2 of 4 gates; bindings hit: 3 of 4 (75.0 %); messages routed: 90 of 100 (90.0 %)"
 
 
-def test_lists_are_bounded_and_say_how_much_more_there_is() -> None:
+def test_lists_are_bounded_and_count_the_rows_that_they_leave_out() -> None:
     bindings = [Binding.to_queue("amq.direct", "q", f"{n:03}") for n in range(300)]
     report = report_of(Topology((), [Queue("q")], bindings), [Message("amq.direct", f"lost{n}") for n in range(50)])
     told = to_text(report)
@@ -227,7 +227,7 @@ def test_lists_are_bounded_and_say_how_much_more_there_is() -> None:
     assert " more" not in whole
 
 
-def test_what_the_report_itself_lacks_is_not_promised() -> None:
+def test_all_is_not_offered_for_rows_that_the_report_lacks() -> None:
     report = compared(Random(3))
     assert report.verification is not None
     found = replace(report.verification, more=5)  # messages that differ in ways that were not kept
@@ -238,7 +238,7 @@ def test_what_the_report_itself_lacks_is_not_promised() -> None:
     assert f"and {found.sorts - 1:,} more sorts of difference; --all shows them\n" in to_text(report, listed=1)
 
 
-def test_colour_is_for_terminals_and_not_with_no_color(
+def test_only_terminals_get_colours_unless_no_color_is_set(
     monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     class Terminal(TextIOWrapper):
@@ -282,7 +282,7 @@ def test_the_total_is_two_numbers() -> None:
     assert to_totals(report_of(Topology(), [])) == "bindings none\nmessages none"
 
 
-def test_tables_say_what_the_report_says(tmp_path: Path) -> None:
+def test_tables_have_the_numbers_of_the_report(tmp_path: Path) -> None:
     for report in (hand_made(), odd(), compared(Random(2))):
         paths = write_tables(report, tmp_path / "out")
         assert [path.stem for path in paths] == list(TABLES)
@@ -307,7 +307,7 @@ def test_tables_say_what_the_report_says(tmp_path: Path) -> None:
             assert found["differences"].num_rows == len(report.verification.differences)
 
 
-def test_tables_that_cannot_be_written_are_told(tmp_path: Path) -> None:
+def test_tables_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="file: cannot be written"):
         write_tables(hand_made(), tmp_path / "file")
@@ -315,7 +315,7 @@ def test_tables_that_cannot_be_written_are_told(tmp_path: Path) -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**32))
-def test_what_the_broker_did_and_another_topology_are_in_every_form(seed: int) -> None:
+def test_every_form_has_the_verification_and_the_comparison(seed: int) -> None:
     report = compared(Random(seed))
     found = json.loads(encode_json(report))
     assert report.verification is not None
@@ -363,11 +363,11 @@ def test_no_name_breaks_a_form(names: list[str]) -> None:
         (escape_line("a\nb\udcff\x00"), "a\\nb\\udcff\\x00"),
     ],
 )
-def test_figures(told: str, expected: str) -> None:
+def test_figures_have_their_exact_text(told: str, expected: str) -> None:
     assert told == expected
 
 
-def test_an_empty_key_is_seen_and_refused_messages_are_named_apart() -> None:
+def test_an_empty_key_is_visible_and_refused_messages_are_listed_apart() -> None:
     """In the terminal and in markdown; what is unroutable adds up with what the totals say."""
     topology = Topology([Exchange("x", "topic")], [Queue("q")], [Binding.to_queue("x", "q", "a.#")])
     messages = [Message("x", ""), Message("x", ""), Message("gone", "b"), Message("x", "a")]
@@ -378,7 +378,7 @@ def test_an_empty_key_is_seen_and_refused_messages_are_named_apart() -> None:
     assert '`""`' in "".join(to_markdown(report))
 
 
-def test_the_share_of_the_hottest_key_has_its_bounds() -> None:
+def test_the_share_of_the_hottest_key_is_shown_with_its_bounds() -> None:
     """Exact with few keys; where the count is approximate, from the least to the most that it can be."""
     topology = Topology([Exchange("x", "fanout")], [Queue("q")], [Binding.to_queue("x", "q")])
     few = report_of(topology, [Message("x", "a"), Message("x", "a"), Message("x", "b"), Message("x", "b")])

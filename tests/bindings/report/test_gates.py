@@ -40,7 +40,7 @@ def gates(report: Report) -> dict[tuple[str, str], Gate]:
 
 
 def with_bindings(hit: int, eligible: int, wanted: Any, precision: int = 1) -> Gate:
-    """The gate of so many bindings hit."""
+    """Return the gate of binding coverage for these numbers of bindings."""
     bindings = [Binding.to_queue("amq.direct", "q", str(n)) for n in range(eligible)]
     topology = Topology((), [Queue("q")], bindings)
     messages = [Message("amq.direct", str(n)) for n in range(hit)]
@@ -96,7 +96,7 @@ def test_a_limit_is_a_number_or_a_share_and_is_exact(limit: str, part: int, whol
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5", "101%", "5 of 7", "%", "1e3", "٣"])
-def test_what_is_no_limit_is_none(text: str) -> None:
+def test_a_text_that_is_no_limit_gives_none(text: str) -> None:
     assert parse_quota(text) is None
 
 
@@ -114,7 +114,7 @@ def test_all_gates_of_the_hand_made_report() -> None:
     assert report.exit_code == 1
 
 
-def test_limits_of_exchanges_are_for_those_that_fit_the_name_before_the_glob() -> None:
+def test_the_entry_with_the_very_name_of_an_exchange_goes_before_a_glob() -> None:
     topology = Topology(
         [Exchange("orders.eu", "direct"), Exchange("orders.us", "direct"), Exchange("other", "direct")], [Queue("q")],
         [Binding.to_queue(name, "q", "k") for name in ("orders.eu", "orders.us", "other")],
@@ -135,7 +135,7 @@ def test_limits_of_exchanges_are_for_those_that_fit_the_name_before_the_glob() -
     assert ("max_unroutable", "orders.eu") not in found
 
 
-def test_a_limit_of_an_exchange_that_does_not_exist_fails_and_of_a_glob_is_told() -> None:
+def test_a_limit_of_an_unknown_exchange_fails_and_of_a_glob_without_a_match_is_reported() -> None:
     limits = {"ordres": {"fail_under": 90}, "ordres.*": {"fail_under": 90}}
     found = gates(report_of(ORDERS, [], {"exchanges": limits}))
     assert not found["exchanges", "ordres"].passed
@@ -176,14 +176,14 @@ def test_of_several_entries_the_first_that_has_not_expired_ignores_a_binding() -
     assert ignored[binding].entry is first
 
 
-def test_an_entry_that_fits_nothing_is_told_and_fails_nothing() -> None:
+def test_an_entry_that_matches_nothing_is_reported_and_fails_nothing() -> None:
     entry = Ignore("gone", "*", "*", "an old one", date(2030, 1, 1))
     report = build_report(ORDERS, TALLY, Sources("t"), NOW, settings=Settings(ignore=(entry,)))
     assert report.ignored[0].bindings == 0
     assert report.passed
 
 
-def test_an_entry_tells_that_what_it_ignores_was_hit() -> None:
+def test_an_entry_counts_the_ignored_bindings_that_were_hit() -> None:
     entry = Ignore("*", "billing", "*", "silent, they said", date(2030, 1, 1))
     report = build_report(ORDERS, TALLY, Sources("t"), NOW, settings=Settings(ignore=(entry,)))
     assert (report.ignored[0].bindings, report.ignored[0].hit) == (1, 1)
@@ -199,11 +199,11 @@ def test_an_entry_tells_that_what_it_ignores_was_hit() -> None:
         ("a", "ab", False), ("*\n*", "a\nb", True), ("*", "\udcff\n", True),
     ],
 )  # fmt: skip
-def test_globs_fit_whole_names(glob: str, name: str, expected: bool) -> None:
+def test_globs_match_whole_names(glob: str, name: str, expected: bool) -> None:
     assert matches_glob(glob, name) is expected
 
 
-def test_what_the_broker_did_and_the_other_topology_can_be_limited() -> None:
+def test_misrouted_and_rerouted_messages_can_be_limited() -> None:
     verification = Verification(
         fingerprint(ORDERS), agreed=90,
         differences={

@@ -37,7 +37,7 @@ HOSTILE = [
 
 
 def hostile() -> dict[str, Any]:
-    """A report of exchanges, queues, keys and messages that are named to do harm."""
+    """Return a report of exchanges, queues, keys and messages that are named to do harm."""
     names = HOSTILE[:-1]
     topology = Topology(
         [Exchange(name, "topic") for name in names],
@@ -52,7 +52,7 @@ def hostile() -> dict[str, Any]:
 
 
 def large(rows: int) -> dict[str, Any]:
-    """A report with many bindings, of which every second is dead."""
+    """Return a report with many bindings, of which every second is dead."""
     report = deepcopy(to_json(hand_made()))
     first = report["bindings"][0]
     report["bindings"] = [
@@ -104,7 +104,7 @@ def test_hostile_names_end_no_element_and_come_back_out_as_they_were() -> None:
     assert report_in(text) == report
 
 
-def test_what_is_no_page_has_no_report() -> None:
+def test_a_text_that_is_no_page_has_no_report() -> None:
     with pytest.raises(ValueError, match="no report"):
         report_in("<html></html>")
 
@@ -173,7 +173,7 @@ NO_BROWSER = f"there is none of {', '.join(BROWSERS)} on the path"
 
 
 def drawn(report: dict[str, Any], folder: Path, address: str = "") -> str:
-    """The page as a browser has it after its script has run."""
+    """Return the page as a browser has it after its script has run."""
     file = folder / "report.html"
     file.write_text(build_page(report), "utf-8")
     command = [
@@ -255,7 +255,7 @@ def test_a_browser_has_a_page_of_many_rows_in_the_document_and_no_more(tmp_path:
 
 
 @pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
-def test_an_address_brings_back_what_was_searched_for(tmp_path: Path) -> None:
+def test_the_address_of_a_page_keeps_the_search(tmp_path: Path) -> None:
     dom = drawn(large(2_000), tmp_path, "#bindings?show=dead&find=order.12")
     assert "56 of 2,000 rows" in dom  # the even ones are dead: 12, five of 12x, fifty of 12xx
     assert rows_of(dom, "bindings") == 50
@@ -351,7 +351,7 @@ def test_arguments_are_in_the_notation_of_the_language_and_the_title_is_the_name
     assert "<title>Audit of http://broker:15672/orders</title>" in build_page(report)
 
 
-def test_the_gravest_findings_stay_in_a_page_that_lacks_some(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_most_severe_findings_stay_in_a_page_that_lacks_some(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subject, "ROWS", 1_500)
     report = large(10)
     finding = deepcopy(report["findings"][0])
@@ -366,12 +366,12 @@ def test_the_gravest_findings_stay_in_a_page_that_lacks_some(monkeypatch: pytest
 
 
 def flow_of(dom: str) -> str:
-    """The section with the picture of the flow."""
+    """Return the section with the picture of the flow."""
     return dom[dom.index('<section id="flow"') :].partition("</section>")[0]
 
 
 @pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
-def test_a_flow_without_cycles_is_drawn_without_one_however_much_is_gathered(tmp_path: Path) -> None:
+def test_gathering_nodes_adds_no_cycle_to_the_picture_of_a_flow(tmp_path: Path) -> None:
     random = Random(15)
     topology = layered(random, 300)
     names = [*topology.exchanges]

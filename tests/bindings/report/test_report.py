@@ -53,7 +53,7 @@ def test_the_parts_of_a_report_add_up_to_its_totals(seed: int) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32))
-def test_flows_are_what_the_router_says(seed: int) -> None:
+def test_flows_agree_with_the_router(seed: int) -> None:
     rng = Random(seed)
     kinds = topologies.Kinds(types=("direct", "fanout", "topic", "topic", "headers"))
     topology = topologies.topology(rng, LATEST, kinds)
@@ -120,12 +120,12 @@ def test_chance_makes_a_binding_possible_which_counts_as_hit() -> None:
 
 
 def nearest(report: Report) -> list[tuple[str, str]]:
-    """The destinations of what is near, and why it is not there."""
+    """Return the destinations that are nearest, each with the reason why messages did not get there."""
     shapes = [shape for row in report.unroutable for shape in row.shapes]
     return [(shape.nearest.destination.name, shape.nearest.reason) for shape in shapes if shape.nearest is not None]
 
 
-def test_an_unroutable_key_is_told_the_binding_that_almost_matched_and_the_word_that_failed() -> None:
+def test_an_unroutable_key_has_the_nearest_binding_and_the_word_that_failed() -> None:
     topology = Topology(
         (), [Queue("eu"), Queue("us")],
         [Binding.to_queue("amq.topic", "eu", "order.eu.paid"), Binding.to_queue("amq.topic", "us", "order.us.#")],
@@ -135,7 +135,7 @@ def test_an_unroutable_key_is_told_the_binding_that_almost_matched_and_the_word_
     ]
 
 
-def test_what_is_near_is_looked_for_where_the_message_ended() -> None:
+def test_the_nearest_binding_is_searched_where_the_message_ended() -> None:
     topology = Topology(
         [Exchange("in", "fanout"), Exchange("inner", "topic")], [Queue("q")],
         [Binding.to_exchange("in", "inner"), Binding.to_queue("inner", "q", "order.*")],
@@ -161,11 +161,11 @@ def test_a_binding_that_matches_and_leads_to_what_does_not_exist_is_nearest() ->
         ("amq.headers", "a", []),
     ],
 )  # fmt: skip
-def test_names_are_near_where_no_binding_is(exchange: str, key: str, near: list[tuple[str, str]]) -> None:
+def test_a_similar_name_is_nearest_where_no_binding_is(exchange: str, key: str, near: list[tuple[str, str]]) -> None:
     assert nearest(report_of(ORDERS, [Message(exchange, key)])) == near
 
 
-def test_skew_is_of_all_partitions_the_empty_ones_included() -> None:
+def test_skew_counts_empty_partitions() -> None:
     (audit,) = [row for row in hand_made().queues if row.use.queue == "audit"]
     assert audit.skew is not None
     assert [(part.partition, part.messages) for part in audit.partitions] == [(0, 60), (1, 20), (2, 0), (3, 10)]
@@ -188,7 +188,7 @@ def test_skew_lies_between_even_and_all_in_one(counts: list[int]) -> None:
     assert row.skew.gini == pytest.approx(pairs / (2 * number * sum(counts)), abs=1e-9)
 
 
-def test_a_hot_key_is_told_its_partition_where_the_routing_key_alone_decides() -> None:
+def test_a_hot_key_has_its_partition_where_the_routing_key_alone_decides_it() -> None:
     for by, known in (("routing_key", True), ('header "tenant"', False)):
         partitioning = Partitioning.parse(f"kafka.murmur2 over 4 by {by}")
         topology = Topology((), [Queue("q", partitioning=partitioning)])
@@ -227,7 +227,7 @@ def test_slots_of_a_timeline_are_as_short_as_its_window_allows(seconds: int, slo
     assert sum(routed for _, routed, _, _ in timeline.counts["orders"]) == 1_111
 
 
-def test_findings_stand_beside_the_traffic() -> None:
+def test_findings_have_the_evidence_of_the_traffic() -> None:
     topology = Topology(
         [Exchange("aside", "fanout", internal=True)], [Queue("q"), Queue("r"), Queue("alone")],
         [
@@ -260,7 +260,7 @@ def test_findings_stand_beside_the_traffic() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32))
-def test_the_traffic_never_belies_what_is_proved_of_every_message(seed: int) -> None:
+def test_traffic_never_contradicts_a_finding_that_holds_for_every_message(seed: int) -> None:
     rng = Random(seed)
     kinds = topologies.Kinds(types=("direct", "fanout", "topic", "topic"))
     topology = topologies.topology(rng, LATEST, kinds)
@@ -270,7 +270,7 @@ def test_the_traffic_never_belies_what_is_proved_of_every_message(seed: int) -> 
             assert row.evidence != "belied", (row.finding.message, row.says)
 
 
-def test_caveats_say_what_an_archive_cannot() -> None:
+def test_caveats_name_what_an_archive_cannot_show() -> None:
     archived = Archived("dump", ("queue dump",), 1, (Bias.SURVIVORS,))
     report = build_report(ORDERS, TALLY, Sources("t", (archived,)), NOW)
     assert any("survivors only" in caveat and "unroutable" in caveat for caveat in report.caveats)
@@ -279,13 +279,13 @@ def test_caveats_say_what_an_archive_cannot() -> None:
     assert nothing.caveats[0].startswith("No message was counted")
 
 
-def test_what_is_of_another_topology_is_refused() -> None:
+def test_counts_of_another_topology_are_refused() -> None:
     with pytest.raises(InputError, match="another topology"):
         build_report(Topology(), TALLY, Sources("t"), NOW)
     with pytest.raises(InputError, match="another topology"):
         build_report(ORDERS, TALLY, Sources("t"), NOW, verification=Verification("0"))
 
 
-def test_a_report_has_no_time_of_its_own() -> None:
+def test_a_report_reads_no_clock() -> None:
     tally = tally_of(ORDERS, [Message("orders", "order.eu.paid")])
     assert build_report(ORDERS, tally, Sources("t"), NOW) == build_report(ORDERS, tally, Sources("t"), NOW)
