@@ -69,14 +69,14 @@ class Copying:
         command = [sys.executable, "-m", "tests.support.kafka.copy", json.dumps(job)]
         self._process = subprocess.Popen(command, stdout=self._output, stderr=subprocess.STDOUT)
 
-    def printed(self) -> str:
+    def read_output(self) -> str:
         """Return all that it has printed."""
         self._output.seek(0)
         return self._output.read()
 
     def check(self) -> None:
         """Assert that it has not ended."""
-        assert self._process.poll() is None, self.printed()
+        assert self._process.poll() is None, self.read_output()
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal."""
@@ -91,9 +91,9 @@ class Copying:
     def stop(self) -> None:
         """End it with SIGTERM, and assert that all was well."""
         self._process.terminate()
-        code, printed = self._process.wait(SECONDS), self.printed()
+        code, output = self._process.wait(SECONDS), self.read_output()
         self._output.close()
-        assert code == 0, printed
+        assert code == 0, output
 
 
 if __name__ == "__main__":

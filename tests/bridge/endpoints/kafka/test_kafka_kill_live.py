@@ -43,7 +43,7 @@ def wait_for(topics: Topics, topic: str, count: int, process: Copying) -> None:
         process.check()
         return sum_committed(topics, topic) >= count
 
-    eventually(is_through, lambda: f"{sum_committed(topics, topic)} of {count}; {process.printed()[-5000:]}")
+    eventually(is_through, lambda: f"{sum_committed(topics, topic)} of {count}; {process.read_output()[-5000:]}")
 
 
 def copy_with_kills(topics: Topics, transactional: bool) -> list[Any]:

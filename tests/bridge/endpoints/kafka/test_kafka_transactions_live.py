@@ -115,7 +115,7 @@ class Copy:
             return self.done() >= (self.count if count is None else count)
 
         def describe() -> str:
-            return f"{self.done()} of {self.count}; {process and process.printed()[-5000:]}"
+            return f"{self.done()} of {self.count}; {process and process.read_output()[-5000:]}"
 
         eventually(is_through, describe, SOON if running else PATIENCE, running)
 
