@@ -32,8 +32,8 @@ IDLE_POLL: Final = 1.0
 class Producing(Connection):
     """A producer that writes messages as they come."""
 
-    silence = 7.0
-    silent = "the brokers confirm nothing"
+    stalls_after = 7.0
+    stall_text = "the brokers confirm nothing"
 
     def __init__(self, receiver: Receiver, writer: Writer, reasons: Reasons) -> None:
         super().__init__(receiver, writer, reasons)

@@ -52,10 +52,10 @@ BATCH_BYTES: Final = 1_000_000
 class Connection(ABC):
     """One producer, from its making to its end."""
 
-    silence: ClassVar[float]
+    stalls_after: ClassVar[float]
     """Seconds without progress, though there are messages, after which that is trouble."""
-    silent: ClassVar[str]
-    """How that trouble is called."""
+    stall_text: ClassVar[str]
+    """Text of that trouble."""
 
     producer: Producer
     """Set by the target: the producer needs `on_statistics` when it is made."""
@@ -90,9 +90,9 @@ class Connection(ABC):
     def stalled(self) -> str | None:
         """Why nothing is written; None: no reason is known."""
         now = asyncio.get_running_loop().time()
-        if self.health.trouble is None and self.is_busy and now - self.moved > self.silence:
+        if self.health.trouble is None and self.is_busy and now - self.moved > self.stalls_after:
             reason = self.reasons.latest
-            return f"{self.silent}{': ' if reason else ''}{reason}"
+            return f"{self.stall_text}{': ' if reason else ''}{reason}"
         return self.health.trouble
 
 

@@ -35,8 +35,8 @@ class Transacting(Connection):
     A transaction takes ``most_messages``, may last ``patience`` seconds, and commits offsets of ``sources``.
     """
 
-    silence = 8.0
-    silent = "no transaction is committed"
+    stalls_after = 8.0
+    stall_text = "no transaction is committed"
 
     def __init__(
         self,

@@ -31,11 +31,6 @@ WRONG = "hush-hush"
 
 
 @pytest.fixture(scope="module")
-def broker(kafka_broker: Broker) -> Broker:
-    return kafka_broker
-
-
-@pytest.fixture(scope="module")
 def topics(broker: Broker) -> Iterator[Topics]:
     with topics_at(broker.url) as made:
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -38,20 +38,9 @@ from tests.support.bridge.behaviour import (
     router_to,
 )
 from tests.support.kafka.broker import PASSWORD, USER, Broker
-from tests.support.kafka.topics import SOON, Topics, eventually, topics_at
+from tests.support.kafka.topics import SOON, Topics, eventually
 
 pytestmark = pytest.mark.live
-
-
-@pytest.fixture(scope="module")
-def broker(kafka_broker: Broker) -> Broker:
-    return kafka_broker
-
-
-@pytest.fixture(scope="module")
-def topics(broker: Broker) -> Iterator[Topics]:
-    with topics_at(broker.url) as made:
-        yield made
 
 
 def make_source(

@@ -34,17 +34,6 @@ SOON_HEARD = {"heartbeat.interval.ms": 500}
 
 
 @pytest.fixture(scope="module")
-def broker(kafka_broker: Broker) -> Broker:
-    return kafka_broker
-
-
-@pytest.fixture(scope="module")
-def topics(broker: Broker) -> Iterator[Topics]:
-    with topics_at(broker.url) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def restarted() -> Iterator[tuple[Broker, Topics]]:
     """Start a broker of our own, of a release that ends transactions after a restart."""
     with brokers(image=image_for_transactions()) as broker, topics_at(broker.url) as made:
