@@ -1,4 +1,4 @@
-"""A plan and its meaning as a person reads them, and as JSON."""
+"""A plan and its meaning as text and as JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["meaning_lines", "meaning_to_json", "plan_lines", "plan_to_json"]
 
 
 def plan_lines(todo: Plan) -> Iterator[str]:
-    """The steps in their order, with what is dangerous about them."""
+    """Yield the steps in their order, each with its danger."""
     for step in todo.steps:
         yield f"  {'+' if step.added else '-'} {step}"
         if step.danger:
@@ -34,7 +34,7 @@ def plan_lines(todo: Plan) -> Iterator[str]:
 
 
 def plan_to_json(todo: Plan) -> dict[str, Any]:
-    """The same as JSON values."""
+    """Return the plan as JSON values."""
     return {
         "steps": [{"verb": step.verb, "part": describe_part(step.part), "danger": step.danger} for step in todo.steps],
         "refused": [{"step": str(step), "error": str(error)} for step, error in todo.refused],
@@ -43,7 +43,7 @@ def plan_to_json(todo: Plan) -> dict[str, Any]:
 
 
 def meaning_lines(difference: Meaning) -> Iterator[str]:
-    """What goes elsewhere, queue by queue; or that nothing does, which then is proved."""
+    """Yield what goes elsewhere, queue by queue; or that nothing does, where that is proved."""
     for access in difference.access:
         verb = "can be published to now" if access.opened else "can no longer be published to"
         yield f"  {_exchange(access.exchange)} {verb}: it is {access.reason}"
@@ -55,7 +55,7 @@ def meaning_lines(difference: Meaning) -> Iterator[str]:
         if effect.exchange:
             yield from _effect_lines(effect)
     for lost in difference.unroutable:
-        if not lost.exchange:  # which the queues tell
+        if not lost.exchange:  # the lines about queues have it
             continue
         verb = "goes nowhere now" if lost.now else "no longer goes nowhere"
         yield f"  {'!' if lost.now else ' '} published to {_exchange(lost.exchange)}, {_shown(lost.witness)} {verb}"
@@ -71,7 +71,7 @@ def meaning_lines(difference: Meaning) -> Iterator[str]:
 
 
 def meaning_to_json(difference: Meaning) -> dict[str, Any]:
-    """The same as JSON values; messages as `hashstar route` takes them."""
+    """Return the meaning as JSON values; messages as `hashstar route` takes them."""
     return {
         "verdict": difference.verdict,
         "access": [access._asdict() for access in difference.access],
@@ -125,7 +125,7 @@ def meaning_to_json(difference: Meaning) -> dict[str, Any]:
 UNDECIDED: Final = 20
 """Number of undecided questions that the text lists; the others are in the JSON."""
 TERMS: Final = 4
-"""So many patterns are told of one effect; the others are in the JSON."""
+"""Number of terms of one effect that the text lists; the others are in the JSON."""
 
 
 def _effect_lines(effect: Effect) -> Iterator[str]:
@@ -142,15 +142,15 @@ def _effect_lines(effect: Effect) -> Iterator[str]:
 
 
 def _term(term: Term, gained: bool) -> str:
-    """A term counts where it is true: of what is gained after the change, and its exceptions before."""
+    """Describe a term: of gained messages, its path is one of the new side, and its exceptions of the old side."""
     here, there = ("has no match now", "had none") if gained else ("had no match", "has none now")
-    said = _all(term.way.matching) or "all messages"
-    said += "".join([f" where {_exchange(name)} {here}" for name in term.way.unmatched])
+    text = _all(term.path.matching) or "all messages"
+    text += "".join([f" where {_exchange(name)} {here}" for name in term.path.unmatched])
     others = []
-    for way in term.unless:
-        unmatched = [f"where {_exchange(name)} {there}" for name in way.unmatched]
-        others.append(" ".join(filter(None, [_all(way.matching), *unmatched])))
-    return f"{said}, but not {' or '.join(others)}" if others else said
+    for path in term.unless:
+        unmatched = [f"where {_exchange(name)} {there}" for name in path.unmatched]
+        others.append(" ".join(filter(None, [_all(path.matching), *unmatched])))
+    return f"{text}, but not {' or '.join(others)}" if others else text
 
 
 def _all(conditions: Sequence[Condition]) -> str:

@@ -1,9 +1,9 @@
-"""Where two topologies differ, and so which messages could go another way.
+"""Where two topologies differ, and so which messages could go elsewhere.
 
-A message whose every leg on one side is a leg on the other too goes the same way there. So if it gets to a destination
-on one side only, some leg of its way is *changed*: a binding that the other side lacks, or an alternate exchange that
-the other side lacks or that its bindings keep the message from. Invariant: each message that gets somewhere on one
-side only meets one of the demands of `Changes.starts`.
+If every leg that a message takes on one side exists on the other side, too, it takes the same path there. So if it
+gets to a destination on one side only, some leg of its path is *changed*: a binding that the other side lacks, or an
+alternate exchange that the other side lacks or that its bindings keep the message from. Invariant: each message that gets
+somewhere on one side only meets one of the demands of `Changes.starts`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["Changes", "Start"]
 
 
 class Start(NamedTuple):
-    """A changed leg, and what messages that take it match at least."""
+    """A changed leg, and what all messages match that take it."""
 
     exchange: str
-    """Whose leg it is."""
+    """The exchange at which the leg begins."""
     condition: Condition | None
-    """What the binding asks; None of the leg to an alternate exchange."""
+    """The condition of the binding; None for the leg to an alternate exchange."""
     demand: Demand
 
 
@@ -58,7 +58,7 @@ class Changes:
         self._touched: Final = self.altered | by_alternate | self.lacking[0].keys() | self.lacking[1].keys()
 
     def beginnings(self) -> Iterator[Destination]:
-        """The destinations that some changed leg, of either side, leads to; those beyond them are affected too."""
+        """Yield the destinations to which a changed leg of either side leads; those beyond them are affected, too."""
         before, after = self.sides
         for one, other in ((before, after), (after, before)):
             for queue in one.topology.queues:
@@ -85,7 +85,7 @@ class Changes:
                         yield Destination("exchange", name)
 
     def ends(self) -> list[Destination]:
-        """The queues and loose ends that some message may get to on one side only."""
+        """Return the queues and loose ends that some message may reach on one side only."""
         seen: dict[Destination, None] = {}
         pending = list(self.beginnings())
         while pending:
@@ -103,7 +103,7 @@ class Changes:
         return [at for at in seen if at.kind == "queue" or at.name in loose]
 
     def starts(self, number: int, ways: Ways) -> Iterator[Start]:
-        """The changed legs on these ways, which are those of side ``number``."""
+        """Yield the changed legs on these ways, which are those of side ``number``."""
         side, other = self.sides[number], self.sides[1 - number]
         changed: dict[tuple[str, Condition], None] = {}
         for name in sorted(self._touched & ways.exchanges):
@@ -132,13 +132,13 @@ class Changes:
             yield Start(name, None, _demand(condition))
 
     def _conditions_lacking(self, number: int, name: str) -> tuple[Condition, ...]:
-        """Return what the bindings ask that an exchange has on this side only; asked once for each end beyond it."""
-        found = self._lacking_conditions.get((number, name))
-        if found is None:
+        """Return the conditions of bindings that an exchange has on this side only; cached for other ends."""
+        lacking = self._lacking_conditions.get((number, name))
+        if lacking is None:
             side = self.sides[number]
             conditions = dict.fromkeys(side.condition_of(binding) for binding in self.lacking[number].get(name, ()))
-            found = self._lacking_conditions[number, name] = tuple(c for c in conditions if c != NEVER)
-        return found
+            lacking = self._lacking_conditions[number, name] = tuple(c for c in conditions if c != NEVER)
+        return lacking
 
     def _emptiness_differs(self, name: str) -> bool:
         return name in self.altered or any(name in lacking for lacking in self.lacking)

@@ -1,8 +1,8 @@
 """Exchanges that do not decide by conditions: what of them differs, and what becomes of a message that gets to one.
 
 Chance picks one of some bindings, so the outcome is a distribution: which queues together, how often. A hash picks one
-for each key, in a way that no pattern tells; messages are tried. Of a plugin's type that we do not know, nothing can be
-said but that both sides have the same exchange with the same bindings.
+for each key, in a way that no pattern describes; messages are tried. Of a plugin's type that is not known here, nothing
+is known but whether both sides have the same exchange with the same bindings.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bindings.diff.comparison.conditions import Probe
 from bindings.diff.comparison.inquiry import TOO_MANY, Divergence, Inquiry
 from bindings.diff.comparison.meaning import Choice
 from bindings.diff.comparison.reach import Side, Ways
-from bindings.diff.comparison.routes import Way
+from bindings.diff.comparison.routes import PathConditions
 from bindings.diff.comparison.trial import Trial, shares
 from exchange.entities.entities import Destination, Exchange, alternates_in_effect
 from exchange.kinds import Decider, kind_of
@@ -137,7 +137,7 @@ class ChoiceComparison:
                     if not self._sides[number].publishable(entry):
                         continue
                     try:
-                        probe = inquiry.ask(entry, both[number], None, [Way()])
+                        probe = inquiry.ask(entry, both[number], None, [PathConditions()])
                     except OutOfBudget:
                         inquiry.give_up(entry, end, TOO_MANY)
                         continue

@@ -17,10 +17,10 @@ from bindings.diff.comparison.choices import ChoiceComparison
 from bindings.diff.comparison.conditions import Probe
 from bindings.diff.comparison.inquiry import TOO_MANY, Divergence, Inquiry
 from bindings.diff.comparison.meaning import Access, Effect, Meaning, Undecided, Unroutable
-from bindings.diff.comparison.partitions import partition_changes
+from bindings.diff.comparison.partitions import find_partition_changes
 from bindings.diff.comparison.reach import DEFAULT, Anywhere, Ways
-from bindings.diff.comparison.routes import Way, from_exchange, through
-from bindings.diff.comparison.terms import terms
+from bindings.diff.comparison.routes import PathConditions, from_exchange, through
+from bindings.diff.comparison.terms import describe
 from exchange.entities.entities import Destination
 from exchange.topology.topology import Topology
 
@@ -102,7 +102,7 @@ class _Comparison:
                 for (entry, number), probe in sorted(self._lost.items())
             ),
             tuple(self._choices.compare(divergences)),
-            tuple(partition_changes(*(side.topology for side in self._sides))),
+            tuple(find_partition_changes(*(side.topology for side in self._sides))),
             tuple(sorted(dict.fromkeys(inquiry.undecided), key=_order_of)),
         )
 
@@ -118,16 +118,16 @@ class _Comparison:
         """Yield for each exchange and side a shortest message that gets to the end on that side only."""
         inquiry = self._inquiry
         for number, ways in enumerate(both):
-            changed: dict[str, list[list[Way]]] = {}  # by entry, for each changed leg the ways that have it
+            changed: dict[str, list[list[PathConditions]]] = {}  # by entry, for each changed leg the paths that have it
             for start in self._changes.starts(number, ways):
                 if inquiry.is_over():
                     inquiry.give_up(None, end)
                     return
-                for entry, changed_ways in self._ways_through(ways, start).items():
+                for entry, changed_paths in self._paths_through(ways, start).items():
                     if all(entry in entries for entries in self._entries):
-                        changed.setdefault(entry, []).append(changed_ways)
+                        changed.setdefault(entry, []).append(changed_paths)
             for entry in (self._entries[number] - self._entries[1 - number]) & ways.exchanges:
-                changed[entry] = [self._all_ways(entry, ways)]
+                changed[entry] = [self._all_paths(entry, ways)]
             for entry in sorted(changed):
                 if inquiry.is_over():
                     inquiry.give_up(None, end)
@@ -136,41 +136,46 @@ class _Comparison:
                 if divergence is not None:
                     yield divergence
 
-    def _ways_through(self, ways: Ways, start: Start) -> dict[str, list[Way]]:
-        """Return by entry the ways that have a changed leg.
+    def _paths_through(self, ways: Ways, start: Start) -> dict[str, list[PathConditions]]:
+        """Return entry -> the paths that have a changed leg.
 
-        Where those are too many, one way for each entry asks for what all messages match that take the leg.
+        Where those are too many, one path for each entry requires only what all messages match that take the leg.
         """
         with self._inquiry.budget() as budget:
             try:
                 return through(ways, start, budget)
             except OutOfBudget:
-                return {name: [Way(start.demand.all_of)] for name in ways.side.before([start.exchange])}
+                return {name: [PathConditions(start.demand.all_of)] for name in ways.side.before([start.exchange])}
 
-    def _all_ways(self, entry: str, ways: Ways) -> list[Way]:
-        """Return the ways from an exchange that messages can be published to on one side only."""
+    def _all_paths(self, entry: str, ways: Ways) -> list[PathConditions]:
+        """Return the paths from an exchange that messages can be published to on one side only."""
         with self._inquiry.budget() as budget:
             try:
-                return from_exchange(ways, entry, Way(), budget)
+                return from_exchange(ways, entry, PathConditions(), budget)
             except OutOfBudget:
-                return [Way()]
+                return [PathConditions()]
 
     def _divergence(
-        self, entry: str, end: Destination, number: int, both: tuple[Ways, Ways], changed: Sequence[Sequence[Way]]
+        self,
+        entry: str,
+        end: Destination,
+        number: int,
+        both: tuple[Ways, Ways],
+        changed: Sequence[Sequence[PathConditions]],
     ) -> Divergence | None:
-        shown: list[tuple[Probe, tuple[Way, ...]]] = []
-        for changed_ways in changed:
+        shown: list[tuple[Probe, tuple[PathConditions, ...]]] = []
+        for changed_paths in changed:
             try:
-                probe = self._inquiry.ask(entry, both[number], self._other_ways(entry, number, both), changed_ways)
+                probe = self._inquiry.ask(entry, both[number], self._other_ways(entry, number, both), changed_paths)
             except OutOfBudget:
                 self._inquiry.give_up(entry, end, TOO_MANY)
                 continue
             if probe is not None:
-                shown.append((probe, tuple(changed_ways)))
+                shown.append((probe, tuple(changed_paths)))
         if not shown:
             return None
         shown.sort(key=lambda pair: pair[0].cost)
-        return Divergence(entry, end, number, shown[0][0], tuple(changed_ways for _, changed_ways in shown))
+        return Divergence(entry, end, number, shown[0][0], tuple(changed_paths for _, changed_paths in shown))
 
     def _other_ways(self, entry: str, number: int, both: tuple[Ways, Ways]) -> Ways | None:
         """Return the ways of the other side; None where no message starts at the entry there."""
@@ -179,14 +184,14 @@ class _Comparison:
     def _effect(self, divergence: Divergence, both: tuple[Ways, Ways]) -> Effect:
         entry, end, number, _, changed = divergence
         message = divergence.message
-        all_changed = [way for changed_ways in changed for way in changed_ways]
+        all_changed = [path for changed_paths in changed for path in changed_paths]
         others = self._other_ways(entry, number, both)
-        words = terms(entry, both[number], others, all_changed, self._inquiry.deadline)
+        terms = describe(entry, both[number], others, all_changed, self._inquiry.deadline)
         if self._choices.can_be_reached(entry):
             before, after = (self._choices.share(side, message, end.name) for side in (0, 1))
         else:
             before, after = Fraction(number == 0), Fraction(number == 1)
-        return Effect(entry, end.name, number == 1, message, words, before, after)
+        return Effect(entry, end.name, number == 1, message, terms, before, after)
 
     def _look_for_unroutable(self, divergence: Divergence, ways: Ways) -> None:
         """Keep a shortest message of a divergence that goes nowhere on the other side, if there is one."""
@@ -194,14 +199,14 @@ class _Comparison:
         if not all(side.publishable(entry) for side in self._sides):
             return
         known = self._lost.get((entry, number))
-        for changed_ways in divergence.changed:
+        for changed_paths in divergence.changed:
             if known is not None and probe.cost >= known.cost:
                 return  # no message of this divergence is shorter
             if entry == DEFAULT:
                 lost: Probe | None = probe
             else:
                 try:
-                    lost = self._inquiry.ask(entry, ways, self._anywhere[1 - number], changed_ways)
+                    lost = self._inquiry.ask(entry, ways, self._anywhere[1 - number], changed_paths)
                 except OutOfBudget:
                     self._inquiry.give_up(entry, None, f"{TOO_MANY}, of unroutable keys")
                     continue

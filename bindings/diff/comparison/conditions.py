@@ -1,4 +1,4 @@
-"""What bindings ask of messages (see `exchange.kinds.condition`), asked of one message, or of all bindings at once."""
+"""Test conditions of bindings (see `exchange.kinds.condition`) on a message, or all of an exchange at once."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Probe(NamedTuple):
 
     @classmethod
     def of(cls, key: str, headers: Mapping[str, Any], profile: Profile) -> Probe:
-        """The probe of a key and headers."""
+        """Return the probe of a key and headers."""
         return cls(key, headers, comparable_headers(Message("", key, headers), profile) if headers else {})
 
     @property
     def cost(self) -> tuple[int, int, int, str]:
-        """What a shorter one has less of: words, headers, bytes."""
+        """Sort key of probes, the shortest first: words, headers, bytes."""
         words = self.key.count(".") + 1 if self.key else 0
         return words, len(self.headers), len(self.key.encode("utf-8", "surrogatepass")), self.key
 
@@ -41,27 +41,27 @@ class Probe(NamedTuple):
 
 
 def holds(condition: Condition, probe: Probe) -> bool:
-    """Whether the message is what the condition asks."""
+    """Return whether the condition holds for the message."""
     if isinstance(condition, Headers):
         return condition.holds(probe.compared)
     return condition.matches(probe.key)
 
 
 class Edge(NamedTuple):
-    """One way on from an exchange: messages of which the condition holds go to the destination."""
+    """An edge out of an exchange: messages for which the condition holds go to the target."""
 
     condition: Condition
     target: Destination
 
 
 MATCHED = 32
-"""So many patterns are tried one by one; more go into a matcher."""
+"""Maximum number of patterns that are tried one by one; more go into a matcher."""
 
 
 class Branches:
-    """Bindings of one exchange, to be asked which of them a message takes.
+    """Bindings of one exchange, as edges that a message may take.
 
-    Those with a literal key, of which there can be a hundred thousand, are kept as texts, and become conditions only
+    Those with a literal key, of which there can be a hundred thousand, are kept as texts, and become edges only
     where they are taken.
     """
 
@@ -82,7 +82,7 @@ class Branches:
             for edge in patterns:
                 self._matcher.bind(edge.condition, edge)  # type: ignore[arg-type]
                 del self._others[edge]
-        self._found: Final = patterns if len(patterns) > MATCHED else []
+        self._matched: Final = patterns if len(patterns) > MATCHED else []
 
     def _add_literal(self, key: str, target: Destination) -> None:
         targets = self._literal.get(key, ())
@@ -90,14 +90,14 @@ class Branches:
             self._literal[key] = (*targets, target)
 
     def __len__(self) -> int:
-        return len(self._literal) + len(self._others) + len(self._found)
+        return len(self._literal) + len(self._others) + len(self._matched)
 
     def taken(self, probe: Probe) -> Iterator[Edge]:
-        """The edges whose condition holds."""
+        """Yield the edges whose condition holds."""
         for edge in self._others:
             if holds(edge.condition, probe):
                 yield edge
-        if self._found:
+        if self._matched:
             yield from self._matcher.match(probe.key)
         targets = self._literal.get(probe.key)
         if targets:
@@ -106,7 +106,7 @@ class Branches:
                 yield Edge(condition, target)
 
     def near(self, conditions: Collection[Condition]) -> Iterator[Edge]:
-        """The edges that may hold of a message of which all these conditions hold; at least all that can."""
+        """Yield the edges that a message may take for which all these conditions hold; perhaps some more."""
         patterns = [condition for condition in conditions if isinstance(condition, Pattern)]
         exact = next((pattern.text for pattern in patterns if isinstance(pattern, Key)), None)
         if exact is not None:
@@ -117,6 +117,6 @@ class Branches:
             if all(pattern.matches(key) for pattern in patterns):
                 for target in self._literal[key]:
                     yield Edge(Key(key), target)
-        for edge in (*self._others, *self._found):
+        for edge in (*self._others, *self._matched):
             if exact is None or isinstance(edge.condition, Headers) or edge.condition.matches(exact):
                 yield edge

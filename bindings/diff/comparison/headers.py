@@ -1,8 +1,8 @@
-"""The fewest headers of which all of some conditions hold and none of others.
+"""Find the fewest headers for which all of some conditions hold and none of others.
 
-Names are taken one after another, each left out or given one of the values that a condition mentions, or another one:
-no other choice makes a difference. What a choice does is remembered in the conditions it has settled, so that a search
-visits as many states as there are combinations of those, however many headers are named.
+Names are taken one after another; each is left out, or gets a value that a condition mentions, or another value: no
+other choice makes a difference. A state is the set of conditions that the choices so far have settled, so that the
+search visits as many states as there are combinations of conditions, however many headers are named.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ __all__ = ["fewest_headers"]
 
 ABSENT: Final = object()
 SENDER_SELECTED: Final = "CC"
-"""RabbitMQ refuses a message in which this is no array, and takes the strings in it as further routing keys."""
+"""Header whose strings RabbitMQ takes as further routing keys; it refuses a message in which this is no array."""
 TAKEN_OUT: Final = "BCC"
-"""Removed before the message is routed."""
+"""Header that RabbitMQ removes before it routes the message."""
 
 
 def fewest_headers(
     all_of: Sequence[Headers], none_of: Sequence[Headers], profile: Profile, budget: Budget
 ) -> dict[str, Any] | None:
-    """The fewest headers of which all the first and none of the second conditions hold; None when there are none.
+    """Return the fewest headers for which all of ``all_of`` and none of ``none_of`` hold; None when there are none.
 
     No header in them brings a further routing key. Raises OutOfBudget, also where only such a header would do.
     """
-    # Of "all", one unmet header settles it (it fails); of "any", one met header does (it holds).
+    # One unmet header settles a condition of mode "all": it fails. One met header settles one of mode "any": it holds.
     conditions = (*all_of, *none_of)
     wanted_true = len(all_of)
     names = sorted({name for condition in conditions for name, _ in condition.wanted})
@@ -62,16 +62,16 @@ def fewest_headers(
                     after[frozenset(new)] = now
         states = after
     needed = frozenset(n for n, c in enumerate(conditions) if (c.mode == "any") is (n < wanted_true))
-    found = [headers for settled, headers in states.items() if settled == needed]
-    if not found and left_out:
+    fitting = [headers for settled, headers in states.items() if settled == needed]
+    if not fitting and left_out:
         raise OutOfBudget
-    return dict(found[0]) if found else None
+    return dict(fitting[0]) if fitting else None
 
 
 def _options(
     name: str, wanted: Iterable[Hashable], arguments: Iterable[Any], profile: Profile
 ) -> Iterator[tuple[Any, Hashable]]:
-    """What a header can be: a value for a message, and as it is compared."""
+    """Yield what a header can be: its value in a message, and the value that is compared."""
     yield ABSENT, None
     if name == TAKEN_OUT:
         return
@@ -92,7 +92,7 @@ def _options(
 
 
 def _values(arguments: Iterable[Any]) -> Iterator[Any]:
-    """Values of which one compares as each argument does, if any value in a message can."""
+    """Yield values of messages: for each argument one that is equal when compared, if there is one."""
     arguments = tuple(arguments)
     yield from arguments
     for argument in arguments:

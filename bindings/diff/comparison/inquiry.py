@@ -11,7 +11,7 @@ from bindings.analysis.graph import TopologyGraph
 from bindings.diff.comparison.conditions import Probe
 from bindings.diff.comparison.meaning import Undecided
 from bindings.diff.comparison.reach import Side, Ways
-from bindings.diff.comparison.routes import Way
+from bindings.diff.comparison.routes import PathConditions
 from bindings.diff.comparison.search import Demand, shortest_message
 from exchange.entities.entities import Destination
 from exchange.kinds import kind_of
@@ -32,8 +32,8 @@ class Divergence(NamedTuple):
     number: int
     """The side on which it gets there: 0 is before, 1 after."""
     probe: Probe
-    changed: tuple[tuple[Way, ...], ...]
-    """The changed ways that it may go, grouped by what is changed; those of the shortest message first."""
+    changed: tuple[tuple[PathConditions, ...], ...]
+    """The changed paths that it may take, grouped by what is changed; those of the shortest message first."""
 
     @property
     def message(self) -> Message:
@@ -86,10 +86,12 @@ class Inquiry:
         finally:
             self._left -= granted - max(budget.left, 0)
 
-    def ask(self, entry: str, there: Ways | None, not_there: Ways | None, ways: Iterable[Way]) -> Probe | None:
-        """Return a shortest message that goes one of these ways; see `shortest_message`. Raises OutOfBudget."""
+    def ask(
+        self, entry: str, there: Ways | None, not_there: Ways | None, paths: Iterable[PathConditions]
+    ) -> Probe | None:
+        """Return a shortest message that takes one of these paths; see `shortest_message`. Raises OutOfBudget."""
         with self.budget() as budget:
-            return shortest_message(entry, there, not_there, [Demand(way.matching) for way in ways], budget)
+            return shortest_message(entry, there, not_there, [Demand(path.matching) for path in paths], budget)
 
     def is_published(self, entry: str) -> bool:
         """Return whether publishers may use an exchange on either side."""

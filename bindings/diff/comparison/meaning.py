@@ -40,7 +40,7 @@ class Effect(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Whether the terms say all that is gained or lost by ways without chance, and nothing else."""
+        """Whether the terms describe all that is gained or lost on paths without chance, and nothing else."""
         return bool(self.terms) and all(term.exact for term in self.terms)
 
     @property
@@ -59,9 +59,9 @@ class Unroutable(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Messages to an exchange that get to one that chooses by chance, by a hash or in an unknown way, and that changed.
+    """Messages to an exchange that get to one that chooses by chance, by a hash or in an unknown way.
 
-    What of it has changed is the exchange itself, where it leads to, or which messages get there.
+    Something has changed: the choosing exchange itself, where it leads to, or which messages get there.
     """
 
     exchange: str
@@ -71,10 +71,10 @@ class Choice(NamedTuple):
     witness: Message
     """A message that gets there."""
     before: tuple[tuple[str, Fraction], ...] | None
-    """How often each queue gets the witness; None when that cannot be told."""
+    """How often each queue gets the witness; None when that is not known."""
     after: tuple[tuple[str, Fraction], ...] | None
     certain: bool
-    """Whether the witness shows a difference; else no message was found that does, and there may be one."""
+    """Whether the witness shows a difference; else no such message was found, and there may be one."""
 
 
 class Undecided(NamedTuple):
@@ -99,14 +99,14 @@ class Meaning:
 
     @property
     def verdict(self) -> Verdict:
-        """``changed`` if anything differs for sure, ``same`` if it is proved that nothing does, else ``undecided``."""
-        shown = (
+        """``changed`` if something differs for sure, ``same`` if it is proved that nothing does, else ``undecided``."""
+        proved = (
             bool(self.access or self.unroutable)
             or any(effect.certain for effect in self.effects)
             or any(choice.certain for choice in self.choices)
             or any(change.certain for change in self.partitions)
         )
-        if shown:
+        if proved:
             return "changed"
         open_ = self.undecided or self.effects or self.choices or self.partitions
         return "undecided" if open_ else "same"

@@ -1,4 +1,4 @@
-"""Queues that are partitioned otherwise: what differs, and a key that goes to another partition."""
+"""Find queues whose partitioning differs, and for each a message that goes to another partition."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from exchange.partition.partitioning.specification import Partitioning
 from exchange.patterns.pattern import MANY, Pattern
 from exchange.topology.topology import Topology
 
-__all__ = ["PartitionChange", "partition_changes"]
+__all__ = ["PartitionChange", "find_partition_changes"]
 
 PATTERNS: Final = 20
 SAMPLES: Final = 50
-"""So many messages are tried for each of so many of the queue's binding keys."""
+"""Maximum number of messages tried for each of at most `PATTERNS` binding keys of a queue."""
 
 
 class PartitionChange(NamedTuple):
-    """A queue whose messages are spread over partitions in another way."""
+    """A queue whose partitioning differs."""
 
     queue: str
     before: Partitioning | None
@@ -30,7 +30,7 @@ class PartitionChange(NamedTuple):
     parts: tuple[str, ...]
     """Which of strategy, partitions and key differ; empty when there is a partitioning on one side only."""
     witness: Message | None
-    """A message that goes to another partition, or whose partition only one side decides; None when none was found."""
+    """A message that goes to another partition, or whose key decides one on one side only; None if none was found."""
     moved: tuple[str | None, str | None]
     """The names of the witness's partitions, None where its key decides none."""
 
@@ -40,8 +40,8 @@ class PartitionChange(NamedTuple):
         return self.before is None or self.after is None or self.witness is not None
 
 
-def partition_changes(before: Topology, after: Topology) -> Iterator[PartitionChange]:
-    """The changes, of queues that both have, by name."""
+def find_partition_changes(before: Topology, after: Topology) -> Iterator[PartitionChange]:
+    """Yield the changes of queues that both topologies have, by name."""
     for name in sorted(before.queues.keys() & after.queues.keys()):
         old, new = before.queues[name].partitioning, after.queues[name].partitioning
         if old == new:

@@ -1,8 +1,8 @@
-"""One topology as ways from exchange to exchange: which of them lead to a queue, and which of them a message takes.
+"""One side of a comparison: which edges lead to a queue, and which of them a message takes.
 
-A walk through a topology is a search of a graph: the edges out of an exchange depend on the message alone, not on how
-it came there. Exchanges that do not decide by conditions (chance, a hash, code we do not know) are *loose ends*: ways
-lead to them and not through them; see `bindings.diff.comparison.choices` for what becomes of a message there.
+The edges out of an exchange that a message takes depend on the message alone, not on how it came there. Exchanges that
+do not decide by conditions (but by chance, a hash, or code unknown here) are *loose ends*: paths lead to them and not
+through them; `bindings.diff.comparison.choices` finds out what becomes of a message there.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Side:
         }
         """The bindings of an exchange that lead to other exchanges."""
         self.joined: Final[dict[tuple[tuple[Condition, ...], Condition], tuple[Condition, ...] | None]] = {}
-        """What is found out about conditions together, see `bindings.diff.comparison.routes`."""
+        """Cache: conditions and one more -> all of them together, see `bindings.diff.comparison.routes`."""
         self.graph: Final = whole.graph
         """All that may hand messages on, loose ends included."""
         self._through: Final = Graph()  # the same without what loose ends hand on
@@ -57,71 +57,71 @@ class Side:
         return None if kind is None else kind.routes_as
 
     def exists(self, destination: Destination) -> bool:
-        """Whether there is such a queue or exchange."""
+        """Return whether there is such a queue or exchange."""
         known: Mapping[str, object] = self.topology.queues if destination.kind == "queue" else self.topology.exchanges
         return destination.name in known
 
     def publishable(self, exchange: str) -> bool:
-        """Whether a publisher may use it."""
-        found = self.topology.exchanges.get(exchange)
-        return found is not None and not found.internal
+        """Return whether publishers may use the exchange."""
+        declared = self.topology.exchanges.get(exchange)
+        return declared is not None and not declared.internal
 
     def branches_of(self, exchange: str, bindings: Iterable[Binding]) -> Branches:
-        """Some of an exchange's bindings, as branches; none of a loose end."""
+        """Return bindings of an exchange as branches; none for a loose end."""
         kind = self.kinds.get(exchange, Unknown)
         return Branches(() if kind is Unknown else bindings, kind, self.topology.profile)
 
     def condition_of(self, binding: Binding) -> Condition:
-        """Return what a binding asks whose source is no loose end."""
+        """Return the condition of a binding whose source is no loose end."""
         condition = self.kinds[binding.source].condition(binding, self.topology.profile)
         assert condition is not None  # loose ends are all that have none  # noqa: S101
         return condition
 
     def branches(self, exchange: str) -> Branches:
-        """All of an exchange's bindings, those to nowhere included, since they keep a message from its alternate."""
-        found = self._branches.get(exchange)
-        if found is None:
-            found = self.branches_of(exchange, self.topology.bindings_from(exchange))
-            self._branches[exchange] = found
-        return found
+        """Return all bindings of an exchange, with those to nowhere, since they keep messages from its alternate."""
+        branches = self._branches.get(exchange)
+        if branches is None:
+            branches = self.branches_of(exchange, self.topology.bindings_from(exchange))
+            self._branches[exchange] = branches
+        return branches
 
     def alternate_of(self, exchange: str) -> Sequence[str]:
-        """The exchanges whose alternate exchange it is."""
+        """Return the exchanges that have this one as their alternate."""
         return self._alternate_of.get(exchange, ())
 
     def into(self, exchange: str) -> tuple[tuple[str, Condition], ...]:
-        """The exchanges from which bindings lead here, and what those ask."""
-        found = self._into.get(exchange)
-        if found is None:
+        """Return the exchanges from which bindings lead to this one, each with a condition."""
+        edges = self._into.get(exchange)
+        if edges is None:
             asked: dict[tuple[str, Condition], None] = {}
             for binding in self.topology.bindings_to(Destination("exchange", exchange)):
                 if binding.source and binding.source in self.kinds:
                     asked[binding.source, self.condition_of(binding)] = None
-            found = self._into[exchange] = tuple(pair for pair in asked if pair[1] != NEVER)
-        return found
+            edges = self._into[exchange] = tuple(pair for pair in asked if pair[1] != NEVER)
+        return edges
 
     def before(self, exchanges: Iterable[str]) -> set[str]:
-        """The exchanges from which bindings or alternate exchanges lead to any of these, and these themselves."""
+        """Return these exchanges and all from which a path leads to one of them, not through loose ends."""
         return self._through.upstream(exchanges)
 
 
 class Leg(NamedTuple):
-    """A step of a message on its way: by a binding, or by the alternate exchange where there is no edge."""
+    """A leg of a message's path: over an edge, or to the alternate exchange where ``edge`` is None."""
 
     source: str
     edge: Edge | None
 
 
 class Ways:
-    """All ways of one side that lead to one destination, from wherever. There are none to what does not exist."""
+    """The part of one side from which paths lead to one destination, the end; empty if the end does not exist."""
 
     def __init__(self, side: Side, end: Destination) -> None:
         self.side: Final = side
         self.end: Final = end
         self.last: Final[dict[str, list[Binding]]] = {}
-        """By exchange, the bindings that lead to the end itself."""
+        """Exchange -> its bindings to the end itself."""
         self.exchanges: Final[set[str]] = set()
-        """Those from which there are ways."""
+        """The exchanges from which a path leads to the end."""
         self._branches: Final[dict[str, Branches]] = {}
         if not side.exists(end):
             return
@@ -134,28 +134,29 @@ class Ways:
             self.exchanges.add(DEFAULT)
 
     def branches(self, exchange: str) -> Branches:
-        """The bindings of an exchange on these ways."""
-        found = self._branches.get(exchange)
-        if found is None:
+        """Return the bindings of an exchange that are on a path to the end."""
+        branches = self._branches.get(exchange)
+        if branches is None:
             bindings = [b for b in self.side.onwards.get(exchange, ()) if b.destination.name in self.exchanges]
             if self.end.kind == "queue":
                 bindings += self.last.get(exchange, ())
-            found = self._branches[exchange] = self.side.branches_of(exchange, bindings)
-        return found
+            branches = self._branches[exchange] = self.side.branches_of(exchange, bindings)
+        return branches
 
     def alternate(self, exchange: str) -> str | None:
-        """The alternate exchange, where a way leads through it."""
+        """Return the alternate exchange if a path to the end leads through it, else None."""
         alternate = self.side.alternates.get(exchange)
         return alternate if alternate in self.exchanges else None
 
     def ends(self, destination: Destination) -> bool:
-        """Whether a message has arrived."""
+        """Return whether a message has arrived at the end."""
         return destination == self.end
 
     def walk(self, entry: str, probe: Probe) -> tuple[dict[str, Leg | None], list[Leg] | None]:
-        """The exchanges a message reaches, each with the leg that led there; and the legs to the end, if it gets there.
+        """Return the exchanges that a message reaches, each with the leg that led there, and its legs to the end.
 
-        It goes only where there are ways, and no further once it has arrived.
+        The legs are None where it does not get there.
+        The walk stays on paths to the end, and stops there.
         """
         reached: dict[str, Leg | None] = {entry: None}
         if self.ends(Destination("exchange", entry)) and self.side.exists(Destination("exchange", entry)):
@@ -187,7 +188,7 @@ class Ways:
 
 
 class Anywhere(Ways):
-    """The ways to any queue at all, and to loose ends, where a message may go on to some."""
+    """The same for all ends at once: any queue, and loose ends, from where a message may go on to queues."""
 
     def __init__(self, side: Side) -> None:
         super().__init__(side, Destination("exchange", ""))

@@ -1,8 +1,8 @@
-"""What a message must match to go from an exchange to a destination by one way or another.
+"""What a message must match to go from an exchange to a destination by one path or another.
 
-A way asks that a message match its bindings and, where it leads through an alternate exchange, nothing that is bound
+A path asks that a message match its bindings and, where it leads through an alternate exchange, nothing that is bound
 before that. Ways are followed together with what they ask: one that no message can take is given up, and so is one
-that asks for all that another way to the same exchange asks for. Invariant: a message that gets to the end takes one
+that asks for all that another path to the same exchange asks for. Invariant: a message that gets to the end takes one
 of the ways.
 """
 
@@ -22,57 +22,58 @@ from bindings.diff.comparison.search import Demand, shortest_probe
 from exchange.entities.entities import Destination
 from exchange.patterns.pattern import AMQP, Pattern
 
-__all__ = ["Way", "from_exchange", "implied", "through", "widest"]
+__all__ = ["PathConditions", "from_exchange", "is_implied", "through", "widest"]
 
 Conditions: TypeAlias = tuple[Condition, ...]
 
 IMPLIED_STEPS: Final = 2_000
+"""Maximum cost of deciding whether one condition implies another."""
 REMEMBERED: Final = 1 << 18
-"""Answers that are kept: many ways begin alike."""
+"""Maximum number of answers that are kept: many paths begin alike."""
 
 
-class Way(NamedTuple):
-    """What a message matches to go a way."""
+class PathConditions(NamedTuple):
+    """What a message must match to take a path."""
 
     matching: tuple[Condition, ...] = ()
-    """All of these; none for all messages."""
+    """Conditions that must all hold; none where every message takes the path."""
     unmatched: tuple[str, ...] = ()
-    """And no binding of these exchanges, so that it takes their alternate exchanges."""
+    """Exchanges of which no binding may match, so that the message goes to their alternates."""
 
 
 class _Narrowing:
-    """Ways to several exchanges, of which only the widest to each are kept."""
+    """The paths that a search has found to each exchange, only the widest of them."""
 
     def __init__(self, ways: Ways, budget: Budget) -> None:
         self._side = ways.side
         self._budget = budget
-        self._known: dict[str, list[Way]] = {}
+        self._known: dict[str, list[PathConditions]] = {}
 
-    def is_new(self, exchange: str, way: Way) -> bool:
-        """Whether no way to this exchange asks for less; if so, it is kept."""
+    def is_new(self, exchange: str, path: PathConditions) -> bool:
+        """Return whether no known path to the exchange requires less, and keep the path if so."""
         known = self._known.setdefault(exchange, [])
         self._budget.spend(1 + len(known))
-        if any(_says(way, other) for other in known):
+        if any(_requires(path, other) for other in known):
             return False
-        known.append(way)
+        known.append(path)
         return True
 
-    def after(self, way: Way, condition: Condition) -> Way | None:
-        """The way with one more binding; None when no message can take it."""
+    def after(self, path: PathConditions, condition: Condition) -> PathConditions | None:
+        """Return the path with one more condition; None when no message can take it."""
         if condition == ALWAYS:
-            return way
-        matching = self._joined(way.matching, condition)
-        return None if matching is None else Way(matching, way.unmatched)
+            return path
+        matching = self._join(path.matching, condition)
+        return None if matching is None else PathConditions(matching, path.unmatched)
 
-    def _joined(self, matching: Conditions, condition: Condition) -> Conditions | None:
+    def _join(self, matching: Conditions, condition: Condition) -> Conditions | None:
         asked = matching, condition
         self._budget.spend(1)
         if asked in self._side.joined:
             return self._side.joined[asked]
         self._budget.spend(1 + len(matching))
         result: Conditions | None = matching
-        if not implied(condition, matching):
-            result = (*(other for other in matching if not implied(other, (condition,))), condition)
+        if not is_implied(condition, matching):
+            result = (*(other for other in matching if not is_implied(other, (condition,))), condition)
             if len(result) > 1 and shortest_probe(Demand(result), self._side.topology.profile, self._budget) is None:
                 result = None
         if len(self._side.joined) >= REMEMBERED:
@@ -81,71 +82,76 @@ class _Narrowing:
         return result
 
 
-def from_exchange(ways: Ways, exchange: str, way: Way, budget: Budget) -> list[Way]:
-    """The ways from an exchange to the end, for messages that went ``way`` so far. Raises OutOfBudget."""
-    return _onwards(ways, [(Destination("exchange", exchange), way)], _Narrowing(ways, budget), budget)
+def from_exchange(ways: Ways, exchange: str, path: PathConditions, budget: Budget) -> list[PathConditions]:
+    """Return the paths from an exchange to the end that go on from ``path``. Raises OutOfBudget."""
+    return _onwards(ways, [(Destination("exchange", exchange), path)], _Narrowing(ways, budget), budget)
 
 
-def through(ways: Ways, start: Start, budget: Budget) -> dict[str, list[Way]]:
-    """The ways to the end that have the leg, from each exchange where one begins. Raises OutOfBudget."""
-    first = Way(start.demand.all_of)
+def through(ways: Ways, start: Start, budget: Budget) -> dict[str, list[PathConditions]]:
+    """Return exchange -> the paths from it to the end that have the changed leg. Raises OutOfBudget.
+
+    First from the leg to the end, then from the leg backwards, exchange by exchange.
+    """
+    first = PathConditions(start.demand.all_of)
     narrowing = _Narrowing(ways, budget)
     if start.condition is None:
         alternate = ways.alternate(start.exchange)
         targets = [] if alternate is None else [Destination("exchange", alternate)]
-        first = Way(first.matching, (start.exchange,))
+        first = PathConditions(first.matching, (start.exchange,))
     else:
         edges = ways.branches(start.exchange).near(first.matching)
         targets = [edge.target for edge in edges if edge.condition == start.condition]
-    found: dict[str, list[Way]] = {}
+    paths: dict[str, list[PathConditions]] = {}
     narrowing_back = _Narrowing(ways, budget)
-    pending = [(start.exchange, way) for way in _onwards(ways, [(t, first) for t in targets], narrowing, budget)]
+    pending = [(start.exchange, path) for path in _onwards(ways, [(t, first) for t in targets], narrowing, budget)]
     while pending:
-        at, way = pending.pop()
-        if not narrowing_back.is_new(at, way):
+        at, path = pending.pop()
+        if not narrowing_back.is_new(at, path):
             continue
-        found.setdefault(at, []).append(way)
+        paths.setdefault(at, []).append(path)
         for source, condition in ways.side.into(at):
-            longer = narrowing_back.after(way, condition)
+            longer = narrowing_back.after(path, condition)
             if longer is not None:
                 pending.append((source, longer))
         for source in ways.side.alternate_of(at):
-            unmatched = way.unmatched if source in way.unmatched else (*way.unmatched, source)
-            pending.append((source, Way(way.matching, unmatched)))
-    return {at: widest(several) for at, several in found.items()}
+            unmatched = path.unmatched if source in path.unmatched else (*path.unmatched, source)
+            pending.append((source, PathConditions(path.matching, unmatched)))
+    return {at: widest(paths_from) for at, paths_from in paths.items()}
 
 
-def _onwards(ways: Ways, starts: Iterable[tuple[Destination, Way]], narrowing: _Narrowing, budget: Budget) -> list[Way]:
-    found: list[Way] = []
+def _onwards(
+    ways: Ways, starts: Iterable[tuple[Destination, PathConditions]], narrowing: _Narrowing, budget: Budget
+) -> list[PathConditions]:
+    paths: list[PathConditions] = []
     pending = list(starts)
     while pending:
-        at, way = pending.pop()
+        at, path = pending.pop()
         if ways.ends(at) and ways.side.exists(at):
-            found.append(way)
+            paths.append(path)
             continue
-        if at.kind == "queue" or not narrowing.is_new(at.name, way):
+        if at.kind == "queue" or not narrowing.is_new(at.name, path):
             continue
         branches = ways.branches(at.name)
         budget.spend(1 + len(branches) // 16)
-        for edge in branches.near(way.matching):
-            longer = narrowing.after(way, edge.condition)
+        for edge in branches.near(path.matching):
+            longer = narrowing.after(path, edge.condition)
             if longer is not None:
                 pending.append((edge.target, longer))
         alternate = ways.alternate(at.name)
         if alternate is not None:
-            unmatched = way.unmatched if at.name in way.unmatched else (*way.unmatched, at.name)
-            pending.append((Destination("exchange", alternate), Way(way.matching, unmatched)))
-    return widest(found)
+            unmatched = path.unmatched if at.name in path.unmatched else (*path.unmatched, at.name)
+            pending.append((Destination("exchange", alternate), PathConditions(path.matching, unmatched)))
+    return widest(paths)
 
 
-def implied(condition: Condition, by: Iterable[Condition]) -> bool:
-    """Whether one of ``by`` shows that the condition holds."""
+def is_implied(condition: Condition, by: Iterable[Condition]) -> bool:
+    """Return whether one of the conditions in ``by`` implies the condition."""
     return condition == ALWAYS or any(condition == other or _covers(condition, other) for other in by)
 
 
 @lru_cache(maxsize=1 << 16)
 def _covers(wide: Condition, narrow: Condition) -> bool:
-    """Whether all messages of one condition meet the other; where that is hard to say, False."""
+    """Return whether all messages that meet the narrow condition meet the wide one; False where that is too costly."""
     if not isinstance(wide, Pattern) or not isinstance(narrow, Pattern):
         return False
     if narrow.literal:
@@ -158,29 +164,31 @@ def _covers(wide: Condition, narrow: Condition) -> bool:
         return False
 
 
-def widest(ways: Sequence[Way]) -> list[Way]:
-    """Return the ways that ask for no more than another does, in their order; of equal ones the first.
+def widest(paths: Sequence[PathConditions]) -> list[PathConditions]:
+    """Return the paths of which no other one requires less, in their order; of equal ones the first.
 
-    Each way kept is filed under the rarest thing it asks for, so that a way is compared only with the few ways filed
-    under what it asks for itself: a queue can have a hundred thousand ways, each with a key of its own.
+    Each path kept is filed under the rarest thing it requires, so that a path is compared only with the few paths filed
+    under what it requires itself: a queue can have a hundred thousand paths, each with a key of its own.
     """
-    asked = {way: _asked_of(way) for way in dict.fromkeys(ways)}
-    uses = Counter(chain.from_iterable(asked.values()))
+    required = {path: _requirements(path) for path in dict.fromkeys(paths)}
+    uses = Counter(chain.from_iterable(required.values()))
     filed: dict[Condition | str | None, list[frozenset[Condition | str]]] = {}
-    kept: set[Way] = set()
-    for way in sorted(asked, key=lambda way: len(asked[way])):  # stable; what a way asks for less than another is first
-        wanted = asked[way]
+    kept: set[PathConditions] = set()
+    for path in sorted(
+        required, key=lambda path: len(required[path])
+    ):  # stable; a path is after those that require less
+        wanted = required[path]
         if any(other <= wanted for name in (None, *wanted) for other in filed.get(name, ())):
             continue
-        kept.add(way)
+        kept.add(path)
         filed.setdefault(min(wanted, key=uses.__getitem__, default=None), []).append(wanted)
-    return [way for way in asked if way in kept]
+    return [path for path in required if path in kept]
 
 
-def _asked_of(way: Way) -> frozenset[Condition | str]:
-    """Return what a way asks for: conditions to match, and names of exchanges of which no binding may match."""
-    return frozenset((*way.matching, *way.unmatched))
+def _requirements(path: PathConditions) -> frozenset[Condition | str]:
+    """Return what a path requires: conditions to match, and names of exchanges of which no binding may match."""
+    return frozenset((*path.matching, *path.unmatched))
 
 
-def _says(narrow: Way, wide: Way) -> bool:
+def _requires(narrow: PathConditions, wide: PathConditions) -> bool:
     return set(wide.matching) <= set(narrow.matching) and set(wide.unmatched) <= set(narrow.unmatched)

@@ -1,10 +1,10 @@
-"""The shortest message that gets to a destination by the ways of one side, and does not by those of the other.
+"""Find the shortest message that gets to a destination on one side of a comparison and not on the other.
 
-The search knows little at first: what a changed binding asks. It takes the shortest message of that kind and walks both
-sides with it. Where it does not get to the destination, any message that does takes an edge that this one did not,
-out of where this one came; where it gets there on the other side too, any message that does not avoids a leg of that
-way. So each failure splits the search by what a better message must match or must not, and the shortest goes first.
-Invariant: a message found is a shortest one, and none found means that there is none.
+The search begins with the condition of a changed binding. It takes the shortest message that meets it and walks both
+sides with it. If the message does not get to the destination, any message that does takes an edge that this one did
+not take, out of an exchange that this one reached. If it gets there on the other side, too, any message that does not
+avoids a leg of that path. So each failure splits the search by what a better message must match or must not match, and the
+shortest message is tried first. Invariant: a message found is a shortest one, and if none is found, there is none.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ __all__ = ["ANY", "Demand", "shortest_message", "shortest_probe"]
 
 
 class Demand(NamedTuple):
-    """What a message must match and must not."""
+    """Conditions that a message must meet, and conditions that it must not."""
 
     all_of: tuple[Condition, ...] = ()
     none_of: tuple[Condition, ...] = ()
 
     def with_all(self, condition: Condition) -> Demand:
-        """And match this."""
+        """Return the demand with one more condition to meet."""
         return self if condition in self.all_of else Demand((*self.all_of, condition), self.none_of)
 
     def with_none(self, conditions: Iterable[Condition]) -> Demand:
-        """And not match any of these."""
+        """Return the demand with more conditions that must not hold."""
         return Demand(self.all_of, tuple(dict.fromkeys((*self.none_of, *conditions))))
 
 
@@ -46,7 +46,7 @@ Cost = tuple[int, int, int, str]
 
 
 def shortest_probe(demand: Demand, profile: Profile, budget: Budget) -> Probe | None:
-    """A shortest message of one key that meets the demand; None when there is none. Raises OutOfBudget."""
+    """Return a shortest message of one key that meets the demand; None when there is none. Raises OutOfBudget."""
     budget.spend(1)
     if ALWAYS in demand.none_of or not set(demand.all_of).isdisjoint(demand.none_of):
         return None
@@ -71,10 +71,10 @@ def _shortest_key(demand: Demand, budget: Budget) -> str | None:
 def shortest_message(
     entry: str, there: Ways | None, not_there: Ways | None, starts: Iterable[Demand], budget: Budget
 ) -> Probe | None:
-    """A shortest message, published to ``entry``, that ``there`` gets to its end and ``not_there`` does not.
+    """Return a shortest message to ``entry`` that gets to the end of ``there`` and not to that of ``not_there``.
 
-    Of such messages, those are looked for that meet one of the demands in ``starts``. None instead of the second ways
-    means that none lead anywhere, instead of the first that it does not matter. Raises OutOfBudget.
+    Only messages that meet a demand in ``starts`` count. Where ``there`` is None, the message need not get anywhere;
+    where ``not_there`` is None, it gets nowhere on that side. Raises OutOfBudget.
     """
     profile = next(ways.side.topology.profile for ways in (there, not_there) if ways is not None)
     order = count()
@@ -92,7 +92,7 @@ def shortest_message(
     while heap:
         cost, _, demand, probe = heappop(heap)
         if probe is None:
-            # What it costs is known only now: it waits for its turn again.
+            # Its cost is known only now, so it goes back into the heap.
             probe = shortest_probe(demand, profile, budget)
             if probe is not None:
                 heappush(heap, (max(cost, probe.cost), next(order), demand, probe))
@@ -110,7 +110,7 @@ def shortest_message(
 
 
 def _towards(entry: str, ways: Ways, demand: Demand, probe: Probe, budget: Budget) -> Iterator[Demand] | None:
-    """The demands of which one is met by any message that gets to the end; None when this one does."""
+    """Return demands of which each message that gets to the end meets one; None when this message gets there."""
     reached, legs = ways.walk(entry, probe)
     budget.spend(len(reached))
     return None if legs is not None else _ways_on(ways, reached, demand, probe, budget)
@@ -132,7 +132,7 @@ def _ways_on(
 
 
 def _away(entry: str, ways: Ways, demand: Demand, probe: Probe, budget: Budget) -> Iterator[Demand] | None:
-    """The demands of which one is met by any message that does not get to the end; None when this one does not."""
+    """Return demands of which each message that misses the end meets one; None when this message misses it."""
     reached, legs = ways.walk(entry, probe)
     budget.spend(len(reached))
     return None if legs is None else _ways_off(ways, legs, demand, budget)
@@ -144,7 +144,7 @@ def _ways_off(ways: Ways, legs: list[Leg], demand: Demand, budget: Budget) -> It
             if leg.edge.condition != ALWAYS and leg.edge.condition not in demand.all_of:
                 yield demand.with_none([leg.edge.condition])
             continue
-        # Who is to stay away from an alternate exchange must match something before it.
+        # A message stays away from an alternate exchange by matching a binding of the exchange before it.
         branches = ways.side.branches(leg.source)
         budget.spend(len(branches) // 16)
         for edge in branches.near(demand.all_of):
@@ -153,7 +153,7 @@ def _ways_off(ways: Ways, legs: list[Leg], demand: Demand, budget: Budget) -> It
 
 
 def _least(conditions: Iterable[Condition]) -> Cost:
-    """What a message that matches all of these costs at least."""
+    """Return a lower bound of the cost of messages that meet all these conditions."""
     words = size = headers = 0
     for condition in conditions:
         if isinstance(condition, Pattern):

@@ -1,8 +1,8 @@
-"""Which messages a queue gains or loses, said in patterns.
+"""Describe the messages that a queue gains or loses by patterns.
 
-The messages gained are those of the changed ways of one side but for those of the other side's ways. Invariant: terms
-that are exact say all that is gained or lost and nothing else; where that would take too many words, they only say
-within which patterns it is.
+The messages gained are those that take the changed paths of one side, without those that take a path of the other side.
+Invariant: exact terms describe all that is gained or lost and nothing else; where that would take too many patterns,
+the terms only bound it.
 """
 
 from __future__ import annotations
@@ -12,56 +12,56 @@ from typing import Final, NamedTuple
 
 from bindings.analysis.crawl import Budget, Deadline, OutOfBudget
 from bindings.diff.comparison.reach import Ways
-from bindings.diff.comparison.routes import Way, from_exchange, implied, widest
+from bindings.diff.comparison.routes import PathConditions, from_exchange, is_implied, widest
 from bindings.diff.comparison.search import Demand, shortest_probe
 
-__all__ = ["Term", "terms"]
+__all__ = ["Term", "describe"]
 
 STEPS: Final = 20_000
-"""What finding the words for one change may cost."""
+"""Maximum cost of describing one change."""
 FEW: Final = 8
-"""So many ways are still said."""
+"""Maximum number of paths in an exact description."""
 
 
 class Term(NamedTuple):
-    """Messages that go a way of one side and none of some ways of the other side."""
+    """Messages that take a path of one side and none of some paths of the other side."""
 
-    way: Way
-    unless: tuple[Way, ...] = ()
+    path: PathConditions
+    unless: tuple[PathConditions, ...] = ()
     exact: bool = True
-    """Whether all such messages are meant; else only some of those that go the way."""
+    """Whether all such messages are meant; else only some of those that take the path."""
 
 
-def terms(
-    entry: str, ways: Ways, others: Ways | None, changed: Sequence[Way], deadline: Deadline | None = None
+def describe(
+    entry: str, ways: Ways, others: Ways | None, changed: Sequence[PathConditions], deadline: Deadline | None = None
 ) -> tuple[Term, ...]:
-    """The messages published to ``entry`` that go a changed way, and by ``others`` do not get to the end.
+    """Describe the messages to ``entry`` that take a changed path, and do not get to the end by ``others``.
 
-    ``ways`` are those of the side of the changed ones. The terms are exact or none of them is; after the deadline,
+    ``ways`` are those of the side with the changed paths. Either all terms are exact or none is; after the deadline,
     none is.
     """
     changed = widest(changed)
     budget = Budget(STEPS, deadline)
     try:
         if len(changed) <= FEW:
-            said = [_term(entry, ways, others, way, budget) for way in changed]
-            return tuple(term for term in said if term is not None)
+            terms = [_term(entry, ways, others, path, budget) for path in changed]
+            return tuple(term for term in terms if term is not None)
     except OutOfBudget:
         pass
-    return tuple(Term(way, exact=False) for way in changed)
+    return tuple(Term(path, exact=False) for path in changed)
 
 
-def _term(entry: str, ways: Ways, others: Ways | None, way: Way, budget: Budget) -> Term | None:
-    unless: list[Way] = []
-    for other in () if others is None else from_exchange(others, entry, Way(way.matching), budget):
-        rest = tuple(condition for condition in other.matching if not implied(condition, way.matching))
-        unless.append(Way(rest, other.unmatched))
+def _term(entry: str, ways: Ways, others: Ways | None, path: PathConditions, budget: Budget) -> Term | None:
+    unless: list[PathConditions] = []
+    for other in () if others is None else from_exchange(others, entry, PathConditions(path.matching), budget):
+        rest = tuple(condition for condition in other.matching if not is_implied(condition, path.matching))
+        unless.append(PathConditions(rest, other.unmatched))
     unless = widest(unless)
     if len(unless) > FEW:
         raise OutOfBudget
-    if Way() in unless:
+    if PathConditions() in unless:
         return None
     not_these = tuple(other.matching[0] for other in unless if len(other.matching) == 1 and not other.unmatched)
-    if shortest_probe(Demand(way.matching, not_these), ways.side.topology.profile, budget) is None:
+    if shortest_probe(Demand(path.matching, not_these), ways.side.topology.profile, budget) is None:
         return None
-    return Term(way, tuple(unless))
+    return Term(path, tuple(unless))

@@ -17,7 +17,7 @@ from bindings.commands.diff import diff_command
 from bindings.diff.comparison.compare import compare
 from bindings.diff.comparison.conditions import Condition
 from bindings.diff.comparison.inquiry import OUT_OF_BUDGET
-from bindings.diff.comparison.routes import Way, widest
+from bindings.diff.comparison.routes import PathConditions, widest
 from bindings.diff.planning.plan import make_plan
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.patterns.pattern import Pattern
@@ -57,18 +57,18 @@ def mesh(exchanges: int, seed: int) -> Topology:
 
 
 ways = st.builds(
-    Way,
+    PathConditions,
     st.lists(st.sampled_from(CONDITIONS), max_size=3, unique=True).map(tuple),
     st.lists(st.sampled_from("xyz"), max_size=2, unique=True).map(tuple),
 )
 
 
-def asked(way: Way) -> frozenset[object]:
-    return frozenset((*way.matching, *way.unmatched))
+def asked(path: PathConditions) -> frozenset[object]:
+    return frozenset((*path.matching, *path.unmatched))
 
 
 @given(st.lists(ways, max_size=12))
-def test_the_widest_ways_are_those_no_other_way_asks_less_than(several: list[Way]) -> None:
+def test_the_widest_ways_are_those_no_other_way_asks_less_than(several: list[PathConditions]) -> None:
     """Compared with each other one by one; of equal ones the first, and all in their order."""
     expected = [
         way
@@ -98,7 +98,7 @@ class Counted:
 def test_finding_the_widest_of_many_ways_compares_each_with_few() -> None:
     """As many ways as a queue has bindings, all with one condition in common: what was quadratic."""
     common = Counted(-1)
-    several = [Way((common, Counted(number))) for number in range(5_000)]  # type: ignore[arg-type]
+    several = [PathConditions((common, Counted(number))) for number in range(5_000)]  # type: ignore[arg-type]
     Counted.compared = 0
     assert len(widest(several)) == 5_000
     assert Counted.compared < 20 * len(several)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bindings.diff.comparison.compare import compare
 from bindings.diff.comparison.conditions import Probe, holds
 from bindings.diff.comparison.meaning import Meaning
-from bindings.diff.comparison.routes import Way
+from bindings.diff.comparison.routes import PathConditions
 from bindings.diff.comparison.terms import Term
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
 from exchange.entities.entities import Destination
@@ -106,10 +106,10 @@ def words_of(message: Message) -> int:
 def said(term: Term, probe: Probe, sides: tuple[Topology, Topology], gained: bool) -> bool:
     """Whether a term is about a message."""
     here, there = (sides[1], sides[0]) if gained else sides
-    return _goes(term.way, probe, here) and not any(_goes(way, probe, there) for way in term.unless)
+    return _goes(term.path, probe, here) and not any(_goes(way, probe, there) for way in term.unless)
 
 
-def _goes(way: Way, probe: Probe, topology: Topology) -> bool:
+def _goes(way: PathConditions, probe: Probe, topology: Topology) -> bool:
     return all(holds(condition, probe) for condition in way.matching) and not any(
         _matched(topology, name, probe) for name in way.unmatched
     )
