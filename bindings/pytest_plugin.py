@@ -1,7 +1,7 @@
 """The pytest plugin: the fixture `virtual_broker`, which routes through your topology without a broker.
 
-Loaded by who asks for it, ``pytest_plugins = ["bindings.pytest_plugin"]`` in the top conftest.py, at the start of every
-run; so it imports pytest and nothing else until a test asks for the fixture.
+It is loaded at the start of every run by ``pytest_plugins = ["bindings.pytest_plugin"]`` in the top conftest.py. So it
+imports pytest and nothing else until a test asks for the fixture.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def virtual_broker(request: pytest.FixtureRequest) -> VirtualBroker:
-    """A broker inside this process, new for each test: publish to it, then look at its ``queues``.
+    """Return a broker inside this process, new for each test: publish to it, then look at its ``queues``.
 
     Its topology is that of the nearest ``@pytest.mark.topology("definitions.json", vhost="/", profile="rabbitmq-4.0")``
     or ``@pytest.mark.topology(Topology(...))``, else the one of the ini option ``hashstar_definitions``, else that of
@@ -73,14 +73,14 @@ def _topology(
         topology = Topology() if vhost is None else Topology(vhost=vhost)
         return topology if profile is None else topology.with_profile(profile)
     try:
-        return _loaded(path, vhost, profile, path.stat().st_mtime_ns if path.exists() else 0)
+        return _load(path, vhost, profile, path.stat().st_mtime_ns if path.exists() else 0)
     except InputError as error:
-        raise pytest.fail.Exception(str(error), pytrace=False) from None  # no code is wrong, the file is
+        raise pytest.fail.Exception(str(error), pytrace=False) from None  # the file is wrong, not the code
 
 
 @lru_cache(maxsize=16)
-def _loaded(path: Path, vhost: str | None, profile: Profile | str | None, modified_ns: int) -> Topology:
-    # A topology never changes, so the tests of a run share it; the time makes a rewritten file another one.
+def _load(path: Path, vhost: str | None, profile: Profile | str | None, modified_ns: int) -> Topology:
+    # Topologies are immutable, so the tests of a run share them; with its new time, a rewritten file is loaded again.
     from bindings.sources.open import load
 
     return load(str(path), vhost, profile)

@@ -1,4 +1,4 @@
-"""What patterns have to do with each other: which keys they share, whose keys are all another's, which keys are left.
+"""How patterns relate: which keys they share, whether one covers others, which keys are left over.
 
 Every question is one about emptiness: is there a key that all of these patterns match and none of those? Invariant:
 an answer is proved for all keys that a broker can be sent, and shown by a shortest key where one can show it; what
@@ -16,7 +16,7 @@ from exchange.patterns.pattern import AMQP, MANY, Dialect, Key, Pattern, Word
 __all__ = ["STEPS", "Answer", "Key", "Patterns", "covers", "dialect_of", "empty", "equivalent", "exhaustive", "overlap"]
 
 STEPS: Final = 100_000
-"""Steps that a question may cost if nothing else is said: half a second, where most questions take 50 microseconds."""
+"""Default maximum of steps for a question: half a second, where most questions take 50 microseconds."""
 
 
 class Answer(NamedTuple):
@@ -41,7 +41,7 @@ Patterns: TypeAlias = Pattern | Iterable[Pattern]
 
 
 def overlap(one: Pattern, other: Pattern, *, steps: int = STEPS) -> Answer:
-    """Whether both match some key; the witness is one.
+    """Return whether both match some key; the witness is such a key.
 
     >>> overlap(Pattern("order.*"), Pattern("#.created"))
     Answer(holds=True, witness='order.created')
@@ -54,47 +54,47 @@ def overlap(one: Pattern, other: Pattern, *, steps: int = STEPS) -> Answer:
 
 
 def covers(patterns: Patterns, pattern: Pattern, *, steps: int = STEPS) -> Answer:
-    """Whether every key of ``pattern`` is a key of ``patterns``; the witness is one that is not.
+    """Return whether every key of ``pattern`` is a key of ``patterns``; the witness is a key that is not.
 
     >>> covers([Pattern("order"), Pattern("order.*.#")], Pattern("order.#"))
     Answer(holds=True, witness=None)
     >>> covers([Pattern("order"), Pattern("order.*")], Pattern("order.#"))
     Answer(holds=False, witness='order.x.x')
     """
-    return empty((pattern,), _several(patterns), steps=steps)
+    return empty((pattern,), _as_tuple(patterns), steps=steps)
 
 
 def equivalent(one: Patterns, other: Patterns, *, steps: int = STEPS) -> Answer:
-    """Whether both match the same keys; the witness is one that only one of them matches: ask either which.
+    """Return whether both match the same keys; the witness is a key that only one of them matches.
 
     Where one of several patterns is undecided and another shows a difference, there might be a shorter witness.
 
     >>> equivalent(Pattern("#.*"), Pattern("*.#"))
     Answer(holds=True, witness=None)
     """
-    ones, others = _several(one), _several(other)
+    ones, others = _as_tuple(one), _as_tuple(other)
     answers = [covers(others, pattern, steps=steps) for pattern in ones]
     answers += [covers(ones, pattern, steps=steps) for pattern in others]
-    shown = [answer.witness for answer in answers if answer.witness is not None]
-    if shown:
+    witnesses = [answer.witness for answer in answers if answer.witness is not None]
+    if witnesses:
         split = (*ones, *others)[0].dialect.split
-        return Answer(False, min(shown, key=lambda key: (len(split(key)), len(key))))
+        return Answer(False, min(witnesses, key=lambda key: (len(split(key)), len(key))))
     return UNDECIDED if any(answer.holds is None for answer in answers) else Answer(True)
 
 
 def exhaustive(patterns: Patterns, *, steps: int = STEPS) -> Answer:
-    """Whether every key is one of ``patterns``; the witness is one that is not.
+    """Return whether ``patterns`` match every key; the witness is a key that they do not match.
 
     >>> exhaustive([Pattern("*"), Pattern("*.*.#")])
     Answer(holds=False, witness='')
     """
-    return empty((), _several(patterns), steps=steps)
+    return empty((), _as_tuple(patterns), steps=steps)
 
 
 def empty(all_of: Iterable[Pattern], none_of: Iterable[Pattern] = (), *, steps: int = STEPS) -> Answer:
-    """Whether there is no key that all of ``all_of`` match and none of ``none_of``; the witness is such a key.
+    """Return whether there is no key that all of ``all_of`` match and none of ``none_of``; the witness is such a key.
 
-    All patterns are of one dialect, else ValueError.
+    Raises ValueError if the patterns are of different dialects.
     """
     all_of, none_of = tuple(all_of), tuple(none_of)
     try:
@@ -105,7 +105,7 @@ def empty(all_of: Iterable[Pattern], none_of: Iterable[Pattern] = (), *, steps: 
 
 
 def dialect_of(patterns: Iterable[Pattern]) -> Dialect:
-    """The dialect that the patterns have in common, AMQP if there are none. Raises ValueError."""
+    """Return the dialect of all patterns, AMQP if there are none. Raises ValueError if they have different ones."""
     dialect: Dialect | None = None
     for pattern in patterns:
         if dialect is None:
@@ -115,12 +115,12 @@ def dialect_of(patterns: Iterable[Pattern]) -> Dialect:
     return dialect or AMQP
 
 
-def _several(patterns: Patterns) -> tuple[Pattern, ...]:
+def _as_tuple(patterns: Patterns) -> tuple[Pattern, ...]:
     return (patterns,) if isinstance(patterns, Pattern) else tuple(patterns)
 
 
 def _clash(one: Sequence[Word], other: Sequence[Word]) -> bool:
-    """Whether two literals stand in the same place and differ, which most patterns without a common key do."""
+    """Return whether two literal words at one position differ: a quick test that most disjoint patterns pass."""
     for a, b in zip(one, other, strict=False):
         if a is MANY or b is MANY:
             return False

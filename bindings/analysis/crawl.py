@@ -4,8 +4,8 @@ The patterns that must match walk: each stands at a place in its words, and ever
 MANY, or go on. The patterns that must not match watch: all the places where they could be are bits of one integer,
 which a word shifts. Four facts keep the search small, and none changes the answer:
 
-* Where walkers name no word, any word that nobody names will do, since it serves the watchers least. So the only words
-  ever tried are those that walkers stand before and a fresh one, however large the vocabulary is.
+* Where walkers name no word, any word that no pattern names will do, since it helps the watchers least. So the only
+  words ever tried are those that walkers stand before and a fresh one, however large the vocabulary is.
 * Hence a watcher that names a word which no walker names never matches, and is left out.
 * Where a watcher stands at a final MANY, whatever follows is matched.
 * Of two ways to the same places of the walkers, the second is needless if its watchers are the first's and more.
@@ -38,7 +38,7 @@ SHORTEST: Final[dict[str, tuple[str, ...]]] = {AMQP.name: ("",), MQTT.name: ("",
 
 
 class OutOfBudget(Exception):
-    """Raised where a search has used up its steps; the question stays undecided."""
+    """Raised where a search has used up its budget; the question stays undecided."""
 
 
 class Deadline:
@@ -66,7 +66,7 @@ LOOK_EVERY: Final = 1_000
 
 
 class Budget:
-    """How many steps searches may still take; a step reaches a state or compares two, some 5 or 0.1 microseconds.
+    """The number of steps that searches may still take; a step reaches a state or compares two: 5 or 0.1 microseconds.
 
     A budget with a deadline ends with it, whatever is left.
     """
@@ -79,7 +79,7 @@ class Budget:
         self._look_below = 0 if deadline is None else steps
 
     def spend(self, steps: int) -> None:
-        """Take so many steps. Raises OutOfBudget."""
+        """Take a number of steps from the budget. Raises OutOfBudget."""
         self.left -= steps
         if self.left < self._look_below:
             self._look()
@@ -97,9 +97,9 @@ def shortest_key(
     budget: Budget,
     taken: Collection[str] = (),
 ) -> str | None:
-    """A key that all of ``all_of`` match and none of ``none_of``; None when there is none.
+    """Return a key that all of ``all_of`` match and none of ``none_of``; None when there is none.
 
-    It has as few words as such a text can have; where that is more bytes than the dialect allows, it has as few bytes.
+    It has as few words as possible; where that is more bytes than the dialect allows, it has as few bytes as possible.
     A word that does not matter is ``x`` or another that is neither in ``taken`` nor in a pattern. Raises OutOfBudget.
     """
     walkers = [_places(pattern.words) for pattern in all_of]
@@ -119,12 +119,12 @@ def shortest_key(
             budget,
         )
 
-    found = search(tried, _few_words, None)
-    if found is not None and sum(map(_size, found)) > dialect.max_bytes + 1:
-        found = search(tried + SHORTEST[dialect.name], _few_bytes, (dialect.max_bytes + 2) * LEAD - 1)
-        if found is None and len(fresh) > 1:
+    words = search(tried, _few_words, None)
+    if words is not None and sum(map(_size, words)) > dialect.max_bytes + 1:
+        words = search(tried + SHORTEST[dialect.name], _few_bytes, (dialect.max_bytes + 2) * LEAD - 1)
+        if words is None and len(fresh) > 1:
             raise OutOfBudget  # there may be a word of one byte that would have done
-    return None if found is None else dialect.separator.join(found)
+    return None if words is None else dialect.separator.join(words)
 
 
 def _words(dialect: Dialect, patterns: Iterable[Pattern]) -> Iterator[Words]:
@@ -134,7 +134,7 @@ def _words(dialect: Dialect, patterns: Iterable[Pattern]) -> Iterator[Words]:
 
 
 def fresh_word(*vocabularies: Collection[str]) -> str:
-    """A short word that is in none of these, nor is it with a ``$`` before it."""
+    """Return a short word that is in none of these, neither alone nor with a ``$`` before it."""
     letters = ascii_lowercase[-3:] + ascii_lowercase[:-3] + ascii_uppercase
     return next(
         word
@@ -144,12 +144,12 @@ def fresh_word(*vocabularies: Collection[str]) -> str:
 
 
 def _size(word: str) -> int:
-    """Bytes that a word takes in a key, with a separator."""
+    """Return the number of bytes that a word takes in a key, with a separator."""
     return len(word.encode("utf-8", "surrogatepass")) + 1
 
 
 LEAD: Final = 1 << 20
-"""More than a key can have of words or of bytes: what counts first is multiplied by it, what counts second is added."""
+"""More than the words or bytes of any key. The cost that counts first is multiplied by it, the second one added."""
 
 
 def _few_words(word: str) -> int:
@@ -161,7 +161,7 @@ def _few_bytes(word: str) -> int:
 
 
 Place: TypeAlias = tuple[bool, Word | None]
-"""Before one word of a pattern: whether any word may come here first, and the word; None at the end."""
+"""A position in a pattern: whether any words may come here first, and the next word of the pattern; None at its end."""
 
 
 def _places(words: Words) -> list[Place]:
@@ -236,7 +236,12 @@ def _crawl(
     most: int | None,
     budget: Budget,
 ) -> list[str] | None:
-    """The words of least cost, and of at most ``most``, that bring all walkers and no watcher to an end."""
+    """Return the words of least total cost, ``most`` or less, that bring all walkers and no watcher to an end.
+
+    Best first: the heap gives the cheapest state, so the first end reached is a cheapest one. A state is skipped where
+    the walkers were at the same places before and the watchers then were a subset of those now: whatever wins from
+    here would have won from there.
+    """
     if watch.start & watch.everything:
         return None
     goal = tuple(len(walker) - 1 for walker in walkers)
@@ -277,7 +282,7 @@ def _crawl(
 
 
 def _path(paths: Sequence[tuple[int, str]], path: int) -> list[str]:
-    words = []
+    words: list[str] = []
     while path >= 0:
         path, word = paths[path]
         words.append(word)

@@ -1,8 +1,8 @@
-"""What the conditions of headers bindings have to do with each other.
+"""How the conditions of headers bindings relate: which of them others cover.
 
-A binding is a choice of conjunctions: one of all its conditions, or, with any, one of each. A message that has just the
-headers of a conjunction satisfies no conjunction but those that ask for no more, so that each conjunction that others
-cover is covered by one of them; the rest is a look-up.
+A binding is a choice of conjunctions: one of all its conditions or, with x-match any, one for each condition. A message
+that has just the headers of a conjunction satisfies only conjunctions that require no more. So a conjunction that
+others cover is covered by one of them, and finding it is a look-up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Conjunction: TypeAlias = tuple[tuple[str, Hashable], ...]
 
 
 def conjunctions_of(binding: Binding, profile: Profile) -> list[Conjunction]:
-    """The conjunctions that a message can satisfy; it matches when it satisfies one of them."""
+    """Return the conjunctions of a binding that a message can satisfy; it matches when it satisfies one of them."""
     conditions = conditions_of(binding, profile)
     if match_mode(binding).startswith("any"):
         return [(condition,) for condition in conditions if _possible(binding, condition)]
@@ -40,16 +40,16 @@ def _possible(binding: Binding, condition: tuple[str, Hashable]) -> bool:
 def redundant_conditions(
     bindings: Sequence[Binding], profile: Profile
 ) -> Iterator[tuple[Binding, tuple[Binding, ...], bool]]:
-    """Bindings of one headers exchange to one destination that could go, all of them; each with those that cover it.
+    """Yield bindings of one headers exchange to one destination that can all be removed, each with those that cover it.
 
-    And whether it is one that matches the same. What can never match is left out.
+    The last value is whether the covering binding matches the same messages. Bindings that never match are left out.
     """
     asked = {binding: conjunctions_of(binding, profile) for binding in bindings}
     kept: Conjunctions[Binding] = Conjunctions()
     for binding, conjunctions in asked.items():
         for conjunction in conjunctions:
             kept.add(conjunction, binding)
-    # Those that ask for most go first, and of equal ones the last.
+    # Those that require most are removed first, and of equal ones the last.
     order = sorted(enumerate(bindings), key=lambda item: (_narrowness(asked[item[1]]), item[0]), reverse=True)
     for _, binding in order:
         by: dict[Binding, None] = {}

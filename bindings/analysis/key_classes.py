@@ -1,6 +1,6 @@
 """One routing key for each way in which keys can match a set of patterns.
 
-Two keys that match the same bindings of every exchange go the same way, so what holds for one key of each class holds
+Two keys that match the same bindings of every exchange are routed alike, so what holds for one key of each class holds
 for all keys. The classes are found by walking the automaton of all patterns at once, shortest keys first.
 """
 
@@ -13,12 +13,14 @@ from typing import Final
 from bindings.analysis.crawl import Deadline, PatternAutomaton
 from exchange.patterns.pattern import Word
 
-__all__ = ["key_classes"]
+__all__ = ["find_key_classes"]
 
 MOST_BYTES: Final = 255
 
 
-def key_classes(patterns: Iterable[tuple[Word, ...]], most: int, deadline: Deadline | None = None) -> list[str] | None:
+def find_key_classes(
+    patterns: Iterable[tuple[Word, ...]], most: int, deadline: Deadline | None = None
+) -> list[str] | None:
     """Return a shortest key of each class, including the class of keys that match nothing.
 
     Only keys that a broker can be sent count: those of up to 255 bytes. None if there are more than ``most`` states, or

@@ -1,9 +1,9 @@
-"""Many patterns, asked as one: do they cover a pattern, which of them do, which are redundant, what do others lack?
+"""Many patterns as one set: does it cover a pattern, which of them do, which are redundant, what do others lack?
 
 A set never looks at all its patterns. A `Matcher` holds them, and the search for a key that is not covered starts with
-none of them: each key it finds is put to the matcher; a pattern that matches it joins the search, which goes on, until
-no pattern matches the key, or no key is left. So a question costs as much as the few patterns that have to do with it,
-and the key found at last is a shortest one, since fewer patterns leave no longer keys uncovered.
+none of them: each key that is not covered yet is given to the matcher; a pattern that matches it joins the search,
+which goes on until no pattern matches the key, or no key is left. So a question costs as much as the few patterns that
+it is about, and the last key is a shortest one: with fewer patterns, the shortest uncovered key cannot be longer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Cover", "PatternSet", "Remainder", "difference", "redundant"]
 
 
 class Cover(NamedTuple):
-    """Whether patterns together match every key of another, None when undecided; and which, none needless."""
+    """Whether patterns together match every key of another, None if undecided; and which do, none of them needless."""
 
     holds: bool | None
     by: tuple[Pattern, ...] = ()
@@ -29,7 +29,7 @@ class Cover(NamedTuple):
 class PatternSet:
     """A mutable set of patterns of one dialect.
 
-    ``steps`` bounds what a question may cost, as in `bindings.analysis.algebra`.
+    ``steps`` bounds the cost of a question, as in `bindings.analysis.algebra`.
     """
 
     def __init__(self, patterns: Iterable[Pattern] = (), dialect: Dialect = AMQP, *, steps: int = STEPS) -> None:
@@ -52,18 +52,18 @@ class PatternSet:
             yield from patterns
 
     def add(self, pattern: Pattern) -> None:
-        """Add a pattern, if it is not in here. Raises ValueError when its dialect is another."""
+        """Add a pattern, if it is not in the set. Raises ValueError if it has another dialect."""
         self._matcher.bind(pattern, pattern)
         self._by_first.setdefault(_first(pattern), {})[pattern] = None
         self._vocabulary.update(word for word in pattern.words if isinstance(word, str))
 
     def remove(self, pattern: Pattern) -> None:
-        """Remove a pattern, which is in here."""
+        """Remove a pattern, which must be in the set."""
         self._matcher.unbind(pattern, pattern)
         del self._by_first[_first(pattern)][pattern]
 
     def covers(self, pattern: Pattern | None = None) -> Answer:
-        """Whether every key of ``pattern``, or every key at all, is one of the set; the witness is one that is not."""
+        """Return whether the set matches all keys of ``pattern``, or all keys; the witness is one it does not match."""
         all_of = () if pattern is None else (pattern,)
         joined: list[Pattern] = []
         budget = Budget(self._steps)
@@ -80,7 +80,7 @@ class PatternSet:
             return UNDECIDED
 
     def cover(self, pattern: Pattern) -> Cover:
-        """Which patterns of the set, without the pattern itself, cover it together: if one can, one, a widest."""
+        """Return which patterns of the set, without the pattern itself, cover it: a widest one alone, if one can."""
         joined: list[Pattern] = []
         budget = Budget(self._steps)
         key: str | None = self._ordinary_key(pattern)
@@ -106,7 +106,7 @@ class PatternSet:
         return Cover(True, tuple(joined))
 
     def overlapping(self, pattern: Pattern) -> Iterator[Pattern]:
-        """The patterns of the set that match a key of ``pattern``, and any for which that is undecided."""
+        """Yield the patterns of the set that match a key of ``pattern``, and those for which that is undecided."""
         first = _first(pattern)
         for word in self._by_first if first is None else (first, None):
             for other in self._by_first.get(word, ()):
@@ -114,7 +114,7 @@ class PatternSet:
                     yield other
 
     def _ordinary_key(self, pattern: Pattern) -> str | None:
-        """A key of the pattern that few others match: it names nothing that it need not, and leaves nothing out."""
+        """Return a key of the pattern that few others match: fresh words where it has wildcards, one for each."""
         fresh = fresh_word(self._vocabulary)
         key = self.dialect.separator.join([word if isinstance(word, str) else fresh for word in pattern.words])
         if len(key.encode("utf-8", "surrogatepass")) > self.dialect.max_bytes:
@@ -125,7 +125,7 @@ class PatternSet:
 def redundant(
     patterns: Iterable[Pattern], dialect: Dialect = AMQP, *, steps: int = STEPS
 ) -> Iterator[tuple[Pattern, Cover]]:
-    """Patterns that could go, all of them, without a key being lost, each with a cover; and any that are undecided.
+    """Yield patterns that can all be removed without losing a key, each with a cover; and those that are undecided.
 
     A pattern given twice counts once. Of equivalent ones the shortest stays. A cover may have patterns that are
     redundant themselves, since others cover those.
@@ -137,7 +137,7 @@ def redundant(
             yield pattern, cover
         else:
             kept.add(pattern)
-    # What no wider ones cover, these and narrower ones may still cover together.
+    # A pattern that no wider ones cover may still be covered by wider and narrower ones together.
     for pattern in sorted(kept, key=_narrowness, reverse=True):
         cover = kept.cover(pattern)
         if cover.holds:
@@ -147,7 +147,7 @@ def redundant(
 
 
 class Remainder(NamedTuple):
-    """The keys of ``pattern`` without those of ``without``, and the shortest of them; None when undecided if any."""
+    """The keys of ``pattern`` without those of ``without``; ``witness`` is a shortest one, None if undecided."""
 
     pattern: Pattern
     without: tuple[Pattern, ...]
@@ -157,9 +157,9 @@ class Remainder(NamedTuple):
 def difference(
     patterns: Iterable[Pattern], others: Iterable[Pattern], dialect: Dialect = AMQP, *, steps: int = STEPS
 ) -> Iterator[Remainder]:
-    """The keys of ``patterns`` that are no keys of ``others``: all that these remainders have together; none, none.
+    """Yield remainders: together they have the keys of ``patterns`` that ``others`` do not match.
 
-    Of a queue, its patterns before and after a change give the keys that it loses, and the other way those it gains.
+    With the patterns of a queue before and after a change they are the keys that it loses; swapped, those it gains.
     """
     kept = PatternSet(others, dialect, steps=steps)
     changed = [pattern for pattern in dict.fromkeys(patterns) if pattern not in kept]
@@ -173,17 +173,17 @@ def difference(
 
 
 def _first(pattern: Pattern) -> str | None:
-    """The word that all keys of the pattern begin with, if there is one."""
+    """Return the word that all keys of the pattern begin with, if there is one."""
     word = pattern.words[0] if pattern.words else None
     return word if isinstance(word, str) else None
 
 
 def _narrowness(pattern: Pattern) -> tuple[int, int, int, int]:
-    """A number that is greater for a pattern than for those that cover it, unless they are equivalent.
+    """Return a sort key that is greater for a pattern than for those that cover it, unless they are equivalent.
 
-    A key with a fresh word for each ONE and none for a MANY shows it: who matches that has no more literal words and
-    asks for no more words. With as many of both it has the same words at the same places, and a MANY wherever the
-    other one has.
+    Proof: take a key with a fresh word for each ONE and none for a MANY. A pattern that matches it has no more literal
+    words and requires no more words. If it has as many of both, it has the same words at the same positions, and a MANY
+    wherever the other one has.
     """
     words = ordered(pattern.words)
     single = [word for word in words if word is not MANY]

@@ -1,4 +1,4 @@
-"""Carrying out a plan on a live RabbitMQ."""
+"""Apply a topology to a live RabbitMQ: plan what is to be done, and carry it out."""
 
 from bindings.public_names import make_callable
 

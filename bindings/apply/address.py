@@ -19,7 +19,7 @@ EXAMPLE = "http://HOST:15672 or amqp://HOST:5672"
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where a broker is; user and password are those of the management API."""
+    """The addresses of one broker; user and password are those of the management API."""
 
     management: Management
     amqp: str = field(repr=False)
@@ -27,9 +27,9 @@ class Addresses:
 
     @classmethod
     def of(cls, address: str, other: str | None = None, *, seconds: float = ANSWER_SECONDS) -> Addresses:
-        """From the address of either, and that of the other where it is not at its usual port of the same host.
+        """Return both addresses, given one; ``other`` is needed where it is not at the usual port of the same host.
 
-        Raises InputError for what is no address, or when nobody gives a password.
+        Raises InputError for a text that is no address, or when no password is given.
         """
         web, wire = (address, other) if is_address(address) else (other, address)
         if wire is not None and not has_scheme(wire, MANAGEMENT_PORTS):
@@ -38,9 +38,9 @@ class Addresses:
             raise InputError("the address of a management API is wanted; write http://HOST:15672")
         given = parse_address(address, SCHEMES, EXAMPLE)
         if web is None:
-            web = _beside(given, MANAGEMENT_PORTS)
+            web = _counterpart(given, MANAGEMENT_PORTS)
         if wire is None:
-            wire = _beside(given, AMQP_PORTS)
+            wire = _counterpart(given, AMQP_PORTS)
         of_web, of_wire = parse_address(web, SCHEMES, EXAMPLE), parse_address(wire, SCHEMES, EXAMPLE)
         if not of_web.path.strip("/"):  # the virtual host may be in either
             web = f"{of_web.scheme}://{of_web.login}{of_web.hosts}{of_wire.path}"
@@ -48,7 +48,7 @@ class Addresses:
         return cls(Management.at(web, seconds=seconds), f"{of_wire.scheme}://{of_wire.hosts}/{query}")
 
 
-def _beside(given: Address, ports: dict[str, tuple[str, int]]) -> str:
-    """The same host, user, password and virtual host at the other's usual port."""
+def _counterpart(given: Address, ports: dict[str, tuple[str, int]]) -> str:
+    """Return the address of the same host, user, password and virtual host at the usual port of the other."""
     scheme, port = ports[given.scheme]
     return f"{scheme}://{given.login}{given.host}:{port}{given.path}"

@@ -1,4 +1,4 @@
-"""A connection that does one thing at a time and never waits for ever.
+"""A connection that carries out one operation at a time and never waits for ever.
 
 Invariant: each call ends within its seconds with the broker's answer or an exception: what the broker refuses raises
 `Refused` in its own words and leaves the connection usable where AMQP does; a connection that is gone, or a broker that
@@ -16,13 +16,14 @@ from exchange.errors import HashstarError, InputError
 __all__ = ["SECONDS", "Connection", "Lost", "Refused", "need_pika"]
 
 SECONDS: Final = 30.0
-"""How long a broker may take for one operation."""
+"""Maximum duration in seconds of one operation of a broker."""
 
 CLOSING_SECONDS: Final = 2.0
+"""Maximum duration in seconds of closing a connection."""
 
 
 class Refused(HashstarError):
-    """The broker's answer to an operation that it did not carry out; ``code`` is its reply code."""
+    """The broker's refusal of an operation; ``code`` is its reply code."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{code} {text}")
@@ -30,7 +31,7 @@ class Refused(HashstarError):
 
 
 class Lost(HashstarError):
-    """There is no connection any more, or nobody answers; whether the operation was carried out is not known."""
+    """The connection is gone, or the broker does not answer; the operation may be carried out or not."""
 
 
 def need_pika() -> None:
@@ -48,15 +49,15 @@ class Connection:
     """
 
     def __init__(self, address: str, user: str, password: str, vhost: str, *, seconds: float = SECONDS) -> None:
-        import pika  # only those who talk to a broker need it
+        import pika  # only needed to talk to a broker
 
         logger = logging.getLogger("pika")
         if not logger.hasHandlers():
-            logger.addHandler(logging.NullHandler())  # what it would print is raised here
+            logger.addHandler(logging.NullHandler())  # the errors that it would print are raised here
         try:
             parameters = pika.URLParameters(address)
         except (ValueError, TypeError, KeyError, AttributeError, OSError):
-            # pika's words may have what the query has, the password of a key for one.
+            # pika's messages may have pieces of the query, such as the password of a key.
             raise Lost("not an AMQP address: what stands behind its ? is nothing that pika can use") from None
         parameters.credentials = pika.PlainCredentials(user, password)
         parameters.virtual_host = vhost
@@ -71,7 +72,7 @@ class Connection:
         self._channel: Any = None
         self._connection = pika.SelectConnection(
             parameters,
-            on_open_callback=self._answered,
+            on_open_callback=self._take_answer,
             on_open_error_callback=lambda _, error: self._fail(error),
             on_close_callback=lambda _, error: self._fail(error),
         )
@@ -88,9 +89,10 @@ class Connection:
         return name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
 
     def call(self, what: str, operation: Callable[[Any, Callable[[Any], None]], object]) -> Any:
-        """The broker's answer to an operation: a function of a pika channel and of what to call with the answer.
+        """Carry out an operation, and return the broker's answer.
 
-        Raises Refused or Lost; ``what`` is how that calls the operation.
+        The operation is a function of a pika channel and of the callback for the answer; ``what`` names it in errors.
+        Raises Refused or Lost.
         """
         if self._channel is None or not self._channel.is_open:
             self._channel = self._start("a channel", lambda done: self._connection.channel(on_open_callback=done))
@@ -100,11 +102,11 @@ class Connection:
 
     def send(self, what: str, method: Any, reply: type) -> Any:
         """Send a method, and return the broker's answer of type ``reply``. Raises what `call` raises."""
-        # pika's own calls make their methods themselves, and encode the arguments, too; this is what they end in.
+        # pika's own calls build the method and encode its arguments themselves; all of them end in _rpc.
         return self.call(what, lambda channel, done: channel._rpc(method, done, [reply]))
 
     def close(self) -> None:
-        """Close it; what goes wrong then does not matter any more."""
+        """Close the connection, and ignore what goes wrong."""
         from pika.exceptions import AMQPError
 
         for end in (self._connection.close, self._abort):
@@ -118,7 +120,7 @@ class Connection:
         self._connection.ioloop.close()
 
     def _abort(self) -> None:
-        # pika has no other way to close the socket to someone who does not answer.
+        # pika has no other way to close the socket of a broker that does not answer.
         if self._connection._transport is not None:
             self._connection._transport.abort()
 
@@ -129,11 +131,11 @@ class Connection:
             raise self._gone
         self._trouble = None
         try:
-            operation(self._answered)
+            operation(self._take_answer)
         except ShortStringTooLong:
             raise Refused(501, "not sent: a name or key has more than 255 bytes") from None
         except AMQPError as error:  # before anything was sent
-            raise _told(error) from None
+            raise _to_our_error(error) from None
         try:
             return self._wait(what, self._seconds)
         except HashstarError as error:
@@ -153,12 +155,12 @@ class Connection:
             raise self._trouble
         return self._answer
 
-    def _answered(self, answer: Any) -> None:
+    def _take_answer(self, answer: Any) -> None:
         self._answer = answer
         self._stop()
 
     def _fail(self, error: Any) -> None:
-        self._trouble = _told(error)
+        self._trouble = _to_our_error(error)
         self._stop()
 
     def _stop(self) -> None:
@@ -166,7 +168,8 @@ class Connection:
             self._connection.ioloop.stop()
 
 
-def _told(error: Any) -> HashstarError:
+def _to_our_error(error: Any) -> HashstarError:
+    """Return an error of pika as Refused or Lost; errors of ours stay as they are."""
     from pika import exceptions
 
     if isinstance(error, HashstarError):
@@ -177,10 +180,10 @@ def _told(error: Any) -> HashstarError:
         return Refused(403, "the broker refuses the user or the password")
     if isinstance(error, exceptions.ProbableAccessDeniedError):
         return Refused(403, "the user has no access to the virtual host, or there is none of this name")
-    several = getattr(error, "exceptions", None)  # of the addresses that pika tries in turn
-    cause = several[-1] if several else getattr(error, "exception", None)
+    causes = getattr(error, "exceptions", None)  # one for each address that pika has tried
+    cause = causes[-1] if causes else getattr(error, "exception", None)
     if cause is None and error.args and isinstance(error.args[0], Exception):
         cause = error.args[0]
     if cause is not None:
-        return _told(cause)
+        return _to_our_error(cause)
     return Lost(f"the connection is gone: {error}" if str(error) else f"the connection is gone: {type(error).__name__}")

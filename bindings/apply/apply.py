@@ -1,6 +1,6 @@
-"""Plan what a live virtual host lacks, and carry the plan out, step by step.
+"""Plan what a live virtual host lacks, and carry out the plan, step by step.
 
-Invariant: steps are carried out in their order, and none after one that failed; whoever asked learns which are done.
+Invariant: steps are carried out in their order, and none after one that failed; the caller learns which are done.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class LivePlan(NamedTuple):
     wanted: Topology
     """The topology asked for, as the broker declares it."""
     before: Topology
-    """What the broker had when the plan was made."""
+    """The topology that the broker had when the plan was made."""
     after: Topology
-    """What it has when all steps are done."""
+    """The topology that it has when all steps are done."""
 
     def left_over(self, live: Live) -> Sequence[Step]:
         """Return the steps from what the broker has now to ``after``. Raises InputError if it cannot be read."""

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 from bindings.apply.address import Addresses
 from bindings.apply.amqp import SECONDS, Connection, Refused
-from bindings.apply.live import Live, as_sent
+from bindings.apply.live import Live, as_stored
 from bindings.apply.wire import with_arguments
 from bindings.diff.planning.step import Step
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
@@ -88,19 +88,19 @@ class Broker:
             self._delete_queue(part, step)
 
     def _bind(self, part: Binding, step: Step) -> None:
-        from pika import spec  # only those who talk to a broker need it
+        from pika import spec  # only needed to talk to a broker
 
         kind = spec.Queue if part.destination.kind == "queue" else spec.Exchange
         method = kind.Bind if step.added else kind.Unbind
         reply = kind.BindOk if step.added else kind.UnbindOk
         names = ("queue", "exchange") if kind is spec.Queue else ("destination", "source")
-        ends = dict(zip(names, (as_sent(part.destination.name), as_sent(part.source)), strict=True))
+        ends = dict(zip(names, (as_stored(part.destination.name), as_stored(part.source)), strict=True))
         self._send(step, method(**ends, routing_key=part.routing_key), reply, part.arguments)
 
     def _exchange(self, part: Exchange, step: Step) -> None:
         from pika import spec
 
-        name = as_sent(part.name)
+        name = as_stored(part.name)
         if not step.added:
             self._call(step, lambda channel, done: channel.exchange_delete(name, not step.in_use, callback=done))
             return
@@ -112,11 +112,11 @@ class Broker:
         from pika import spec
 
         flags = {"durable": part.durable, "auto_delete": part.auto_delete}
-        method = spec.Queue.Declare(queue=as_sent(part.name), **flags)
+        method = spec.Queue.Declare(queue=as_stored(part.name), **flags)
         self._send(step, method, spec.Queue.DeclareOk, part.arguments)
 
     def _delete_queue(self, part: Queue, step: Step) -> None:
-        name = as_sent(part.name)
+        name = as_stored(part.name)
         # Only classic queues know the conditions "if unused" and "if empty". Of other types, a message that comes
         # between the look at the queue and its deletion is lost.
         careful = not self._force and part.type == "classic"

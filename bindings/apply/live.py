@@ -1,7 +1,7 @@
-"""What only the management API tells or does: the state of a virtual host, policies, and bindings by what they hold.
+"""A virtual host by its management API: its state, its policies, and bindings whose arguments AMQP cannot express.
 
 The API shows arguments as JSON, in which AMQP's types look alike. But it names each binding by a hash of its arguments,
-types included; so a binding that is wanted is recognised by that, and one that is not can be deleted by its name.
+types included. So a wanted binding is recognised by its name, and any other one can be deleted by its name.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from exchange.field_values import EMPTY, FieldTable, thaw, type_and_value
 from exchange.partition.hashing.erlang import Atom, field_term, phash2
 from exchange.topology.topology import Topology
 
-__all__ = ["Live", "as_sent", "name_of_arguments"]
+__all__ = ["Live", "as_stored", "hash_arguments"]
 
 UNDEFINED_TYPES: Final = (None, "undefined", '<<"undefined">>', "classic")
-"""What a virtual host's default queue type is where it has none, or the usual one."""
+"""Values of a virtual host's default queue type that stand for the usual one, classic."""
 
 KINDS: Final[Mapping[str, str]] = {"queue": "q", "exchange": "e"}
 
 
 class Live:
-    """One virtual host of a live broker. Every method raises InputError that says what went wrong."""
+    """One virtual host of a live broker. Every method raises InputError if the broker cannot be asked."""
 
     def __init__(self, management: Management, vhost: str) -> None:
         self.management: Final = management
@@ -44,30 +44,33 @@ class Live:
         return self.management.overview("cluster_name")
 
     def topology(self, wanted: Topology) -> Topology:
-        """What it has now; bindings whose arguments are those of wanted ones, types included, are these."""
+        """Return what the broker has now.
+
+        A binding whose arguments have the types of a wanted one is returned as that one: JSON does not show the types.
+        """
         definitions = self.management.definitions(self.vhost)
         profile = profile_for(definitions.rabbitmq_version or self.management.version())
-        shown = definitions.topology(self.vhost, profile)
-        if all(binding in shown.bindings for binding in wanted.bindings if binding.arguments):
-            return shown
-        named = {
-            (binding[:3], name_of_arguments(binding.arguments)): binding
+        current = definitions.topology(self.vhost, profile)
+        if all(binding in current.bindings for binding in wanted.bindings if binding.arguments):
+            return current
+        by_name = {
+            (binding[:3], hash_arguments(binding.arguments)): binding
             for binding in wanted.bindings
             if binding.arguments
         }
-        bindings = [binding for binding in shown.bindings if not binding.arguments]
-        for binding, name in self._named(self._list("bindings/{}", ())):
+        bindings = [binding for binding in current.bindings if not binding.arguments]
+        for binding, name in self._with_names(self._list("bindings/{}", ())):
             if binding.arguments and binding.source:
-                bindings.append(named.get((binding[:3], name.rpartition("~")[2]), binding))
+                bindings.append(by_name.get((binding[:3], name.rpartition("~")[2]), binding))
         return Topology(
-            shown.exchanges.values(), shown.queues.values(), bindings, shown.policies.values(),
+            current.exchanges.values(), current.queues.values(), bindings, current.policies.values(),
             vhost=self.vhost, profile=profile,
         )  # fmt: skip
 
     def as_declared(self, topology: Topology) -> Topology:
-        """The topology that comes of declaring this one here.
+        """Return the topology that the broker has after this one is declared.
 
-        Durable queues get the virtual host's default type where they say none, and line ends go from names.
+        Durable queues without a type get the default type of the virtual host, and names lose their line ends.
         """
         known = self._get("vhosts/{}", ()) or {}
         if not isinstance(known, dict):
@@ -77,12 +80,12 @@ class Live:
         if queue_type is None and not any(set("\r\n") & set(name) for name in (*topology.exchanges, *topology.queues)):
             return topology
         return Topology(
-            [replace(exchange, name=as_sent(exchange.name)) for exchange in topology.exchanges.values()],
-            [replace(_of_type(queue, queue_type), name=as_sent(queue.name)) for queue in topology.queues.values()],
+            [replace(exchange, name=as_stored(exchange.name)) for exchange in topology.exchanges.values()],
+            [replace(_of_type(queue, queue_type), name=as_stored(queue.name)) for queue in topology.queues.values()],
             [
                 binding._replace(
-                    source=as_sent(binding.source),
-                    destination=binding.destination._replace(name=as_sent(binding.destination.name)),
+                    source=as_stored(binding.source),
+                    destination=binding.destination._replace(name=as_stored(binding.destination.name)),
                 )
                 for binding in topology.bindings
             ],
@@ -107,24 +110,24 @@ class Live:
                 raise
 
     def unbind(self, binding: Binding) -> bool:
-        """Remove a binding whose arguments show as these but are of other types; False if there is no such one.
+        """Remove a binding whose arguments look like these in JSON but have other types; return whether there was one.
 
-        Then these are its types, and AMQP can remove it.
+        If there was none, the types are these, and AMQP can remove the binding.
         """
         kind, name = binding.destination
         ends = (binding.source, name)
         where = f"bindings/{{}}/e/{{}}/{KINDS[kind]}/{{}}"
         alike = [
             key
-            for shown, key in self._named(self._list(where, ends))
-            if (shown.routing_key, shown.arguments) == (binding.routing_key, binding.arguments)
+            for other, key in self._with_names(self._list(where, ends))
+            if (other.routing_key, other.arguments) == (binding.routing_key, binding.arguments)
         ]
-        if not alike or name_of_arguments(binding.arguments) in [key.rpartition("~")[2] for key in alike]:
+        if not alike or hash_arguments(binding.arguments) in [key.rpartition("~")[2] for key in alike]:
             return False
         self.management.request("DELETE", self._at(where + "/{}", (*ends, alike[0])))
         return True
 
-    def _named(self, items: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Binding, str]]:
+    def _with_names(self, items: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Binding, str]]:
         for item in items:
             names = [item.get(key) for key in ("source", "destination", "routing_key", "properties_key")]
             if not all(isinstance(name, str) for name in names):
@@ -136,10 +139,10 @@ class Live:
             yield Binding(source, end, routing_key, arguments), key
 
     def _list(self, path: str, names: tuple[str, ...]) -> list[dict[str, Any]]:
-        found = self._get(path, names)
-        if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        items = self._get(path, names)
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
             raise self._foreign(path.partition("/")[0])
-        return found
+        return items
 
     def _foreign(self, what: str) -> InputError:
         return InputError(f"{self.management.address}: what answers is no management API: it gives no {what}")
@@ -151,8 +154,8 @@ class Live:
         return "/api/" + path.format(self._path, *(quote(name, safe="") for name in names))
 
 
-def name_of_arguments(arguments: Mapping[str, Any]) -> str:
-    """The end of the name that the management API gives a binding (`rabbit_mgmt_format:args_hash/1`)."""
+def hash_arguments(arguments: Mapping[str, Any]) -> str:
+    """Return the end of the name that the management API gives a binding (`rabbit_mgmt_format:args_hash/1`)."""
     fields = [(key, *type_and_value(value)) for key, value in arguments.items()]
     try:
         number = phash2(
@@ -163,7 +166,7 @@ def name_of_arguments(arguments: Mapping[str, Any]) -> str:
             2**32,
         )
     except TypeError:
-        return ""  # which names none
+        return ""  # no binding has this name
     return urlsafe_b64encode(number.to_bytes(4, "big")).decode().rstrip("=")
 
 
@@ -171,8 +174,8 @@ def _key(field: tuple[str, str, Any]) -> bytes:
     return encode_binary(field[0])
 
 
-def as_sent(name: str) -> str:
-    """The name as a broker reads it."""
+def as_stored(name: str) -> str:
+    """Return a name as a broker stores it: without line ends."""
     return name.replace("\n", "").replace("\r", "")
 
 

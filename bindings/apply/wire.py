@@ -15,11 +15,14 @@ from exchange.amqp import encode_table
 __all__ = ["with_arguments"]
 
 NONE: Final = b"\0\0\0\0"
-"""A table without fields, as pika writes it: its length."""
+"""An empty table as pika writes it: its length."""
 
 
 def with_arguments(method: Any, arguments: Mapping[str, Any]) -> Any:
-    """Return one of pika's methods that ends in a table of arguments, with these. Raises ValueError if AMQP cannot."""
+    """Return one of pika's methods with these arguments in the table at its end.
+
+    Raises ValueError for arguments that AMQP cannot carry.
+    """
     table = encode_table(arguments)
     encode = method.encode
 

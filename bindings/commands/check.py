@@ -13,7 +13,7 @@ import click
 from bindings.check.finding import RULES, SEVERITIES, Rule, Severity
 from bindings.check.forms.as_json import to_json
 from bindings.check.forms.sarif import to_sarif
-from bindings.check.forms.text import text
+from bindings.check.forms.text import to_text
 from bindings.check.report import Report
 from bindings.check.source import check_source
 from bindings.sources.management import is_address
@@ -32,7 +32,7 @@ def _json_lines(value: Any) -> Iterator[str]:
 
 
 FORMATS: Final[dict[str, Write]] = {
-    "text": lambda report, uri: text(report),
+    "text": lambda report, uri: to_text(report),
     "json": lambda report, uri: _json_lines(to_json(report)),
     "sarif": lambda report, uri: _json_lines(to_sarif(report, uri)),
 }

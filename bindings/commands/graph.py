@@ -8,9 +8,9 @@ from typing import Final
 import click
 
 from bindings.check.check import check
-from bindings.drawing.drawing import around, drawing
-from bindings.drawing.svg import svg
-from bindings.drawing.text import text
+from bindings.drawing.drawing import crop_around, draw
+from bindings.drawing.svg import to_svg
+from bindings.drawing.text import to_text
 from bindings.sources.files import save_lines
 from bindings.sources.management import is_address
 from bindings.sources.open import open_source
@@ -65,13 +65,13 @@ def graph_command(
         topology = opened.topology(vhost, profile)
         show_warnings(opened.name, opened.warnings)
         shown = check(topology, opened.expectations(topology.vhost)) if findings else ()
-        picture = drawing(topology, shown)
+        picture = draw(topology, shown)
         if centre is not None:
-            picture = around(picture, centre, depth)
+            picture = crop_around(picture, centre, depth)
         if output is None:
-            click.echo(text(picture))
+            click.echo(to_text(picture))
         else:
-            save_lines(str(output), [svg(picture, f"{_title(opened.name)}, virtual host {topology.vhost}")])
+            save_lines(str(output), [to_svg(picture, f"{_title(opened.name)}, virtual host {topology.vhost}")])
 
 
 def _title(name: str) -> str:

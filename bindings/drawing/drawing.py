@@ -1,6 +1,6 @@
 """What is drawn of a topology: a node for each exchange and queue, an edge for all bindings between the same two.
 
-Nothing is placed here, and nothing is left out but the predeclared exchanges that nobody uses.
+A drawing has no positions. It leaves out only the predeclared exchanges that are not used.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from exchange.errors import InputError
 from exchange.notation import write_arguments
 from exchange.topology.topology import Topology
 
-__all__ = ["Drawing", "Edge", "Node", "around", "drawing"]
+__all__ = ["Drawing", "Edge", "Node", "crop_around", "draw"]
 
 Kind = Literal["exchange", "queue", "missing"]
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An exchange or a queue; ``missing`` is one that a binding or an alternate names and nobody declared."""
+    """An exchange or a queue; ``missing`` is one that a binding or an exchange names and that does not exist."""
 
     id: Destination
     kind: Kind
@@ -33,18 +33,18 @@ class Node:
     partitions: str = ""
     """How a queue is partitioned, in its text form."""
     severity: Severity | None = None
-    """The gravest finding about it."""
+    """The highest severity of the findings about it."""
     findings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """The bindings from one node to another, or the way to an alternate exchange."""
+    """The bindings from one node to another, or the edge to an alternate exchange."""
 
     source: Destination
     target: Destination
     labels: tuple[str, ...]
-    """Routing keys, with arguments where there are some; as in the bindings, sorted. Of an alternate ``alternate``, or
+    """Routing keys, with arguments where there are some, sorted. For an alternate exchange ``alternate``, or
     ``alternate?`` where it is not known whether it is in force."""
     alternate: bool = False
     severity: Severity | None = None
@@ -61,8 +61,8 @@ class Drawing:
     """Number of nodes that the topology has and that are not drawn, see `around`."""
 
 
-def drawing(topology: Topology, findings: Iterable[Finding] = ()) -> Drawing:
-    """What is to be drawn of a topology, coloured by these findings."""
+def draw(topology: Topology, findings: Iterable[Finding] = ()) -> Drawing:
+    """Return the drawing of a topology, its nodes and edges marked by these findings."""
     about: dict[object, list[Finding]] = {}
     for finding in findings:
         about.setdefault(finding.part, []).append(finding)
@@ -79,7 +79,7 @@ def drawing(topology: Topology, findings: Iterable[Finding] = ()) -> Drawing:
     return Drawing(tuple(nodes), tuple(edges))
 
 
-def around(whole: Drawing, name: str, depth: int) -> Drawing:
+def crop_around(whole: Drawing, name: str, depth: int) -> Drawing:
     """Return the part of a drawing within ``depth`` edges of the exchange or queue of this name, either way.
 
     Raises InputError when there is none.
@@ -110,15 +110,15 @@ UNUSED: Final = frozenset(exchange.name for exchange in PREDECLARED)
 
 
 def _exchange(exchange: Exchange, about: dict[object, list[Finding]]) -> Node:
-    found = about.get(exchange, [])
+    findings = about.get(exchange, [])
     detail = exchange.type + (", internal" if exchange.internal else "")
-    return Node(Destination("exchange", exchange.name), "exchange", detail, "", _gravest(found), _texts(found))
+    return Node(Destination("exchange", exchange.name), "exchange", detail, "", _highest(findings), _texts(findings))
 
 
 def _queue(queue: Queue, about: dict[object, list[Finding]]) -> Node:
-    found = about.get(queue, [])
+    findings = about.get(queue, [])
     partitions = str(queue.partitioning) if queue.partitioning is not None else ""
-    return Node(Destination("queue", queue.name), "queue", queue.type, partitions, _gravest(found), _texts(found))
+    return Node(Destination("queue", queue.name), "queue", queue.type, partitions, _highest(findings), _texts(findings))
 
 
 def _bindings(topology: Topology, about: dict[object, list[Finding]]) -> list[Edge]:
@@ -127,9 +127,9 @@ def _bindings(topology: Topology, about: dict[object, list[Finding]]) -> list[Ed
         between.setdefault((Destination("exchange", binding.source), binding.destination), []).append(binding)
     edges = []
     for (source, target), bindings in sorted(between.items()):
-        found = [finding for binding in bindings for finding in about.get(binding, ())]
+        findings = [finding for binding in bindings for finding in about.get(binding, ())]
         labels = tuple(sorted(map(_label, bindings)))
-        edges.append(Edge(source, target, labels, False, _gravest(found), _texts(found)))
+        edges.append(Edge(source, target, labels, False, _highest(findings), _texts(findings)))
     return edges
 
 
@@ -152,7 +152,7 @@ def _label(binding: Binding) -> str:
     return f"{binding.routing_key} {write_arguments(binding.arguments)}".lstrip()
 
 
-def _gravest(findings: Iterable[Finding]) -> Severity | None:
+def _highest(findings: Iterable[Finding]) -> Severity | None:
     return max((finding.rule.severity for finding in findings), key=SEVERITIES.index, default=None)
 
 

@@ -1,11 +1,11 @@
-"""Where nodes and edges go: columns from left to right, in the manner of Sugiyama, Tagawa and Toda (1981).
+"""The positions of nodes and edges: columns from left to right, in the manner of Sugiyama, Tagawa and Toda (1981).
 
 Edges that would close a cycle are turned around for the layout only; each node stands in the column after the last of
-its sources; long edges pass through places of their own in the columns between; the order within a column is the one
-that the middles of the neighbours give, swept back and forth. What is not connected stands one below the other. Pure
-arithmetic on indexes: sizes come in, points go out.
+its sources; long edges pass through slots of their own in the columns between. The nodes of a column are sorted by the
+mean position of their neighbours, sweeping back and forth. Components that are not connected stand one below the other.
+Pure arithmetic on indexes: sizes come in, points go out.
 
-Labels have places, too, as virtual nodes in columns between those of the nodes (Gansner et al., 1993). Edges are level
+Labels have slots, too, as virtual nodes in columns between those of the nodes (Gansner et al., 1993). Edges are level
 within a column and bend between columns only, so that none crosses a node or a label, and no two of these overlap.
 """
 
@@ -19,22 +19,24 @@ from typing import Final, NamedTuple
 __all__ = ["Layout", "Point", "Size", "lay_out"]
 
 SWEEPS: Final = 12
+"""Number of sweeps over the columns."""
 GAP: Final = 14.0
-"""Between two nodes of a column."""
-PART_GAP: Final = 26.0
-"""Between parts that are not connected."""
-MOST_PLACES: Final = 20_000
-"""Maximum number of places for edges that pass columns; the longest edges beyond it have one for their label and are
-drawn straight. A chain whose every exchange leads to one queue would have the square of its length."""
+"""Vertical distance between two nodes of a column."""
+COMPONENT_GAP: Final = 26.0
+"""Vertical distance between components that are not connected."""
+MOST_SLOTS: Final = 20_000
+"""Maximum number of slots for edges that pass columns; beyond it the longest edges have one slot, for their label, and
+are drawn straight. A chain whose every exchange leads to one queue would need the square of its length."""
 EDGE_ROOM: Final = 10.0
-"""The height kept for an edge that passes through a column."""
+"""Height of the slot of an edge that passes through a column."""
 CHANNEL: Final = 40.0
-"""The least width between two columns, where edges bend."""
+"""Minimum distance of two columns, between which edges bend."""
 WIDEST_CHANNEL: Final = 150.0
+"""Maximum distance of two columns."""
 
 
 class Point(NamedTuple):
-    """A place: x to the right, y down."""
+    """A position: x to the right, y down."""
 
     x: float
     y: float
@@ -49,22 +51,25 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where everything is."""
+    """The positions of all nodes, edges and labels."""
 
     nodes: tuple[Point, ...]
-    """The upper left corner of each."""
+    """The upper left corner of each node."""
     edges: tuple[tuple[Point, ...], ...]
-    """The points each passes, from its source to its target."""
+    """The points that each edge passes, from its source to its target."""
     labels: tuple[Point | None, ...]
-    """The upper left corner of each edge's label; None of those without one and of loops."""
+    """The upper left corner of each edge's label; None for edges without one and for loops."""
     size: Size
 
 
 def lay_out(sizes: Sequence[Size], edges: Sequence[tuple[int, int]], labels: Sequence[Size]) -> Layout:
-    """Place nodes of these sizes; ``edges`` are pairs of their indexes, ``labels`` the sizes of theirs, or zero."""
+    """Return the layout of nodes of these sizes.
+
+    ``edges`` are pairs of indexes of nodes, ``labels`` the sizes of their labels, zero where there is none.
+    """
     forward = _without_cycles(len(sizes), edges)
     columns = _with_label_columns(_columns(len(sizes), forward), forward, labels)
-    # A slot is a node, or the place where a long edge passes a column.
+    # A slot is a node, or the room where a long edge passes a column.
     slots: list[list[int]] = [[] for _ in range(max(columns, default=-1) + 1)]
     for node, column in enumerate(columns):
         slots[column].append(node)
@@ -72,7 +77,7 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[tuple[int, int]], labels: Seq
     widths = [size.width for size in sizes]
     labelled: list[int | None] = []
     paths: list[list[int]] = []
-    longest = _longest_with_places([columns[target] - columns[source] - 1 for source, target in forward])
+    longest = _longest_with_slots([columns[target] - columns[source] - 1 for source, target in forward])
     for (source, target), label in zip(forward, labels, strict=True):
         path = [source]
         passed = range(columns[source] + 1, columns[target])
@@ -93,23 +98,23 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[tuple[int, int]], labels: Seq
             near[next_one][0].append(one)
     tops = [0.0] * len(heights)
     below = 0.0
-    for part in _parts(slots, near):
-        _order(part, near)
-        below = _stack(part, near, heights, tops, below) + PART_GAP
+    for component in _components(slots, near):
+        _order(component, near)
+        below = _stack(component, near, heights, tops, below) + COMPONENT_GAP
     across = [max([widths[slot] for slot in members], default=0.0) for members in slots]
     middles = [top + height / 2 for top, height in zip(tops, heights, strict=True)]
     column_of = {slot: column for column, members in enumerate(slots) for slot in members}
     lefts = _lefts(across, paths, middles, column_of)
     height = max([tops[slot] + heights[slot] for column in slots for slot in column], default=0.0)
     width = max([lefts[columns[node]] + size.width for node, size in enumerate(sizes)], default=0.0)
-    places = tuple(Point(lefts[columns[node]], tops[node]) for node in range(len(sizes)))
+    corners_of_nodes = tuple(Point(lefts[columns[node]], tops[node]) for node in range(len(sizes)))
     routes = [_route(path, sizes, lefts, across, middles, column_of) for path in paths]
     turned = [tuple(reversed(r)) if forward[i] != edges[i] else r for i, r in enumerate(routes)]
     corners = [
         None if slot is None else Point(lefts[column_of[slot]], middles[slot] - label.height / 2)
         for slot, label in zip(labelled, labels, strict=True)
     ]
-    return Layout(places, tuple(turned), tuple(corners), Size(width, height))
+    return Layout(corners_of_nodes, tuple(turned), tuple(corners), Size(width, height))
 
 
 def _with_label_columns(columns: Sequence[int], edges: Sequence[tuple[int, int]], labels: Sequence[Size]) -> list[int]:
@@ -122,18 +127,18 @@ def _with_label_columns(columns: Sequence[int], edges: Sequence[tuple[int, int]]
     return [numbers[column] for column in columns]
 
 
-def _longest_with_places(lengths: Sequence[int]) -> int:
-    """Return how many columns an edge may pass and have places there, so that all have no more than there may be."""
-    places = 0
+def _longest_with_slots(lengths: Sequence[int]) -> int:
+    """Return how many columns an edge may pass and have slots there, so that all edges have `MOST_SLOTS` at most."""
+    slots = 0
     for length in sorted(lengths):
-        places += max(length, 0)
-        if places > MOST_PLACES:
+        slots += max(length, 0)
+        if slots > MOST_SLOTS:
             return length - 1
-    return places
+    return slots
 
 
 def _without_cycles(count: int, edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The edges, those turned around that lead back into the path of a depth-first walk."""
+    """Return the edges; those that lead back into the path of a depth-first walk are turned around."""
     out: list[list[int]] = [[] for _ in range(count)]
     entered = [0] * count
     for index, (source, target) in enumerate(edges):
@@ -163,7 +168,7 @@ def _without_cycles(count: int, edges: Sequence[tuple[int, int]]) -> list[tuple[
 
 
 def _columns(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """The length of the longest way to each node."""
+    """Return the column of each node: the length of the longest path to it."""
     columns = [0] * count
     waiting = [0] * count
     out: list[list[int]] = [[] for _ in range(count)]
@@ -183,40 +188,40 @@ def _columns(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _order(slots: list[list[int]], near: Sequence[tuple[list[int], list[int]]]) -> None:
-    """Sort each column by the mean place of what is left of it, then of what is right, and so on."""
-    place: dict[int, float] = {}
+    """Sort each column by the mean position of its neighbours to the left, then of those to the right, and so on."""
+    position: dict[int, float] = {}
     for column in slots:
-        place |= {slot: float(at) for at, slot in enumerate(column)}
+        position |= {slot: float(at) for at, slot in enumerate(column)}
     for sweep in range(SWEEPS):
         side = sweep % 2
         for column in slots if side == 0 else reversed(slots):
-            middles = {slot: _mean([place[other] for other in near[slot][side]], place[slot]) for slot in column}
+            middles = {slot: _mean([position[other] for other in near[slot][side]], position[slot]) for slot in column}
             column.sort(key=middles.__getitem__)
-            place |= {slot: float(at) for at, slot in enumerate(column)}
+            position |= {slot: float(at) for at, slot in enumerate(column)}
 
 
-def _parts(slots: Sequence[Sequence[int]], near: Sequence[tuple[list[int], list[int]]]) -> list[list[list[int]]]:
-    """The columns of each connected part that it has slots in, left to right, by first slot; what is alone is last."""
-    part_of: dict[int, int] = {}
-    parts: list[dict[int, list[int]]] = []
+def _components(slots: Sequence[Sequence[int]], near: Sequence[tuple[list[int], list[int]]]) -> list[list[list[int]]]:
+    """Return the columns of each connected component, by its first slot; slots without neighbours come last."""
+    component_of: dict[int, int] = {}
+    components: list[dict[int, list[int]]] = []
     alone = [[slot for slot in column if not any(near[slot])] for column in slots]
     for root in range(len(near)):
-        if root in part_of or not any(near[root]):
+        if root in component_of or not any(near[root]):
             continue
-        part_of[root] = len(parts)
+        component_of[root] = len(components)
         pending = [root]
         while pending:
             slot = pending.pop()
             for other in (*near[slot][0], *near[slot][1]):
-                if other not in part_of:
-                    part_of[other] = len(parts)
+                if other not in component_of:
+                    component_of[other] = len(components)
                     pending.append(other)
-        parts.append({})
+        components.append({})
     for at, column in enumerate(slots):
         for slot in column:
-            if slot in part_of:
-                parts[part_of[slot]].setdefault(at, []).append(slot)
-    return [*(list(part.values()) for part in parts), alone]
+            if slot in component_of:
+                components[component_of[slot]].setdefault(at, []).append(slot)
+    return [*(list(component.values()) for component in components), alone]
 
 
 def _stack(
@@ -241,11 +246,11 @@ def _stack(
     highest = min([y - heights[slot] / 2 for slot, y in middle.items()], default=0.0)
     for slot, y in middle.items():
         tops[slot] = y - heights[slot] / 2 - highest + below
-    return max([tops[slot] + heights[slot] for slot in middle], default=below - PART_GAP)
+    return max([tops[slot] + heights[slot] for slot in middle], default=below - COMPONENT_GAP)
 
 
 def _apart(wanted: Sequence[float], heights: Sequence[float]) -> list[float]:
-    """The places nearest to those wanted, in their order, that keep everything apart: pooled neighbours (isotonic)."""
+    """Return the positions nearest to those wanted that keep order and distances: isotonic regression by pooling."""
     # With the distances taken out, "in order and apart" is "not decreasing", and the nearest such sequence is the one
     # that averages each run which is out of order.
     offsets = [0.0]

@@ -1,4 +1,4 @@
-"""The drawing as one SVG file: no script, no font and no style from elsewhere; light and dark as the reader has it."""
+"""The drawing as one SVG file, without scripts, fonts or styles from elsewhere; light or dark as the reader prefers."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from bindings.drawing.drawing import Drawing, Edge, Node
 from bindings.drawing.layout import Layout, Point, Size, lay_out
 from exchange.display import escape_line, escape_lines
 
-__all__ = ["svg"]
+__all__ = ["to_svg"]
 
 LETTER: Final = 6.7
-"""The width of a character of the 11 px monospaced letters, in px; wide ones (CJK, emoji) count twice."""
+"""Width in px of a character of 11 px monospaced text; wide ones (CJK, emoji) count twice."""
 LINE: Final = 14.0
 LABEL_LINE: Final = 12.0
 MARGIN: Final = 24.0
 LABELS: Final = 3
-"""Routing keys written on an edge; the others are in its tooltip."""
+"""Maximum number of routing keys written on an edge; the others are in its tooltip."""
 TIPS: Final = 60
+"""Maximum number of routing keys in a tooltip."""
 LEGEND_WIDTH: Final = 640.0
 LONGEST: Final = 42
-"""Characters of a name or a key; the rest is in the tooltip."""
+"""Maximum number of characters of a name or a key; the rest is in the tooltip."""
 
 STYLE: Final = """
 svg { background: #fff; font: 11px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
@@ -54,8 +55,8 @@ text { fill: #1f2328; }
 """
 
 
-def svg(drawing: Drawing, title: str) -> str:
-    """The whole file."""
+def to_svg(drawing: Drawing, title: str) -> str:
+    """Return the whole file."""
     at = {node.id: index for index, node in enumerate(drawing.nodes)}
     labels = [_labels(edge) for edge in drawing.edges]
     layout = lay_out(
@@ -78,17 +79,17 @@ def _document(drawing: Drawing, layout: Layout, labels: Sequence[Sequence[str]],
     yield f'<g transform="translate({MARGIN:g} {MARGIN:g})">'
     for edge, points in zip(drawing.edges, layout.edges, strict=True):
         yield from _edge(edge, points)
-    for corner, lines in zip(layout.labels, labels, strict=True):
-        if corner is not None:
-            yield from _label(corner, lines)
-    for node, place in zip(drawing.nodes, layout.nodes, strict=True):
-        yield from _node(node, place)
+    for label_corner, lines in zip(layout.labels, labels, strict=True):
+        if label_corner is not None:
+            yield from _label(label_corner, lines)
+    for node, corner in zip(drawing.nodes, layout.nodes, strict=True):
+        yield from _node(node, corner)
     yield from _legend(drawing, layout.size.height + LINE)
     yield "</g></svg>"
 
 
 def _legend(drawing: Drawing, y: float) -> Iterator[str]:
-    """One line below the picture that names the shapes and colours there are in it."""
+    """Yield one line below the picture that names the shapes and colours in it."""
     severities = {node.severity for node in drawing.nodes} | {edge.severity for edge in drawing.edges}
     entries = [("node exchange", "exchange"), ("node", "queue")]
     if any(edge.alternate for edge in drawing.edges):
@@ -107,9 +108,9 @@ def _legend(drawing: Drawing, y: float) -> Iterator[str]:
         yield f'<text class="detail" x="{x:.1f}" y="{y + 10:.1f}">{drawing.left_out:,} more further away</text>'
 
 
-def _node(node: Node, place: Point) -> Iterator[str]:
+def _node(node: Node, corner: Point) -> Iterator[str]:
     width, height = _size(node)
-    yield f'<g class="node {node.kind} {node.severity or ""}" transform="translate({place.x:.1f} {place.y:.1f})">'
+    yield f'<g class="node {node.kind} {node.severity or ""}" transform="translate({corner.x:.1f} {corner.y:.1f})">'
     tip = [f"{node.id.kind} {node.id.name or '(the default exchange)'}", node.partitions, *node.findings]
     yield f"<title>{_text(chr(10).join(filter(None, tip)))}</title>"
     radius = 8 if node.id.kind == "exchange" else 1
@@ -117,7 +118,7 @@ def _node(node: Node, place: Point) -> Iterator[str]:
     for line, text in enumerate(_texts(node)):
         detail = ' class="detail"' if line else ""
         yield f'<text x="8" y="{LINE * (line + 1):g}"{detail}>{_text(text)}</text>'
-    if node.id.kind == "queue":  # the end where messages wait
+    if node.id.kind == "queue":  # ticks at the end where messages wait
         for step in (4, 8):
             yield f'<path class="tick" d="M{width - step:.1f} 3V{height - 3:.1f}"/>'
     yield "</g>"
@@ -126,15 +127,15 @@ def _node(node: Node, place: Point) -> Iterator[str]:
 def _edge(edge: Edge, points: Sequence[Point]) -> Iterator[str]:
     kind = "edge alternate" if edge.alternate else "edge"
     yield f'<g class="{kind} {edge.severity or ""}">'
-    shown = [*edge.findings, f"{edge.source.name} -> {edge.target.name}", *edge.labels[:TIPS]]
+    tip = [*edge.findings, f"{edge.source.name} -> {edge.target.name}", *edge.labels[:TIPS]]
     if len(edge.labels) > TIPS:
-        shown.append(f"and {len(edge.labels) - TIPS:,} more")
-    yield f"<title>{_text(chr(10).join(shown))}</title>"
+        tip.append(f"and {len(edge.labels) - TIPS:,} more")
+    yield f"<title>{_text(chr(10).join(tip))}</title>"
     yield f'<path d="{_curve(points)}" marker-end="url(#head)"/></g>'
 
 
 def _label(corner: Point, lines: Sequence[str]) -> Iterator[str]:
-    """The label in its place, on the colour of the paper, so that its edge leads to it and goes on behind it."""
+    """Yield a label on the colour of the background, so that its edge seems to pass behind it."""
     width, height = _label_size(lines)
     yield f'<rect class="paper" x="{corner.x:.1f}" y="{corner.y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
     for line, text in enumerate(lines):
@@ -147,7 +148,7 @@ def _label_size(lines: Sequence[str]) -> Size:
 
 
 def _curve(points: Sequence[Point]) -> str:
-    """Through all points, level at each."""
+    """Return the path through all points, level at each."""
     path = f"M{points[0].x:.1f} {points[0].y:.1f}"
     for one, two in pairwise(points):
         bend = (two.x - one.x) / 2
@@ -156,20 +157,20 @@ def _curve(points: Sequence[Point]) -> str:
 
 
 def _labels(edge: Edge) -> list[str]:
-    if edge.alternate:  # dashed says it
+    if edge.alternate:  # the dashed line shows it
         return [] if edge.labels == ("alternate",) else ["?"]
     if edge.labels == ("",):
         return []
-    lines = [_shortened(label or '""') for label in edge.labels[:LABELS]]
+    lines = [_shorten(label or '""') for label in edge.labels[:LABELS]]
     if len(edge.labels) > LABELS:
         lines[-1] = f"and {len(edge.labels) - LABELS + 1:,} more"
     return lines
 
 
 def _texts(node: Node) -> list[str]:
-    lines = [_shortened(node.id.name or "(default)"), node.detail]
+    lines = [_shorten(node.id.name or "(default)"), node.detail]
     if node.partitions:
-        lines.append(_shortened(node.partitions))
+        lines.append(_shorten(node.partitions))
     return lines
 
 
@@ -182,7 +183,7 @@ def _width(text: str) -> float:
     return LETTER * sum(2 if ord(letter) > 0x1100 else 1 for letter in text)
 
 
-def _shortened(name: str) -> str:
+def _shorten(name: str) -> str:
     text = escape_line(name)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 

@@ -1,4 +1,4 @@
-"""The drawing as text: from each exchange that nothing leads to, a tree of where messages go from there."""
+"""The drawing as text: from each exchange to which no edge leads, a tree of where messages go."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from typing import Final
 
 from bindings.drawing.drawing import Drawing, Edge, Node
-from exchange.display import escape_line
+from exchange.display import escape_line, list_some
 from exchange.entities.entities import Destination
 
-__all__ = ["text"]
+__all__ = ["to_text"]
 
 LABELS: Final = 4
-"""Routing keys shown of the bindings between the same two."""
+"""Maximum number of routing keys shown of the bindings between two nodes."""
 
 MARKS: Final = {"error": " ✗", "warning": " !", "note": " ·", None: ""}
 
 
-def text(drawing: Drawing) -> str:
-    """Return the lines, escaped, without a final newline. What was drawn before is named again and not drawn again."""
+def to_text(drawing: Drawing) -> str:
+    """Return the lines, escaped, without a final newline. A subtree is drawn once; later its exchange is only named."""
     nodes = {node.id: node for node in drawing.nodes}
     out: dict[Destination, list[Edge]] = {}
     for edge in drawing.edges:
@@ -27,7 +27,7 @@ def text(drawing: Drawing) -> str:
     drawn: set[Destination] = set()
     lines: list[str] = []
     exchanges = [node for node in drawing.nodes if node.id.kind == "exchange"]
-    # In a cycle every exchange is entered: the first that was not drawn is a root all the same.
+    # In a cycle an edge leads to every exchange: then the first that is not drawn yet becomes a root.
     for node in [node for node in exchanges if node.id not in entered] + exchanges:
         if node.id not in drawn:
             lines += [_title(node), *_below(node.id, nodes, out, drawn), ""]
@@ -46,7 +46,7 @@ def text(drawing: Drawing) -> str:
 def _below(
     start: Destination, nodes: dict[Destination, Node], out: dict[Destination, list[Edge]], drawn: set[Destination]
 ) -> Iterator[str]:
-    """The tree under a node; a loop, since exchanges may stand one behind another beyond Python's stack."""
+    """Yield the tree under a node; in a loop, since exchanges may stand one behind another beyond Python's stack."""
     drawn.add(start)
     walk: list[tuple[str, Iterator[tuple[bool, Edge]]]] = [("", _with_last(out.get(start, [])))]
     while walk:
@@ -80,5 +80,5 @@ def _labels(edge: Edge) -> str:
         return edge.labels[0]
     if edge.labels == ("",):
         return ""
-    shown = ", ".join(label if label.endswith("}") else f"'{label}'" for label in edge.labels[:LABELS])
-    return f"{shown} and {len(edge.labels) - LABELS:,} more" if len(edge.labels) > LABELS else shown
+    labels = [label if label.endswith("}") else f"'{label}'" for label in edge.labels]
+    return list_some(labels, LABELS)

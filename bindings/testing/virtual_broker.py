@@ -1,7 +1,7 @@
 """A broker of one virtual host that exists only in this process, for tests of what goes where.
 
 It routes exactly as the RabbitMQ of its topology's profile, by the same `Router`, and does nothing else that a broker
-does: nothing expires, overflows, is dead-lettered or consumed. A queue is a list of the messages it got.
+does: nothing expires, overflows, is dead-lettered or consumed. A queue is a list of the messages that it got.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["VirtualBroker"]
 
 
 class VirtualBroker:
-    """Publish to it, then look at its queues.
+    """A broker in memory: publish to it, then look at its queues.
 
     >>> broker = VirtualBroker(Topology(queues=[Queue("billing")]))
     >>> broker.bind(Binding.to_queue("amq.topic", "billing", "order.*.created"))
@@ -34,16 +34,16 @@ class VirtualBroker:
     >>> [message.body for message in broker.queues["billing"]]
     [b'{}']
 
-    ``choose(n)`` gives the random exchange types their integer below n; a fixed one makes a test repeatable. What the
-    broker would answer with an error raises the `BrokerError` of that code, and nothing is published.
+    ``choose(n)`` gives the random exchange types their integer below n; a fixed one makes a test repeatable. Where
+    a broker would answer with an error, the `BrokerError` of that code is raised, and nothing is published.
     """
 
     queues: Mapping[str, list[Message]]
-    """The messages of each queue, oldest first; `NotFound` for a queue that does not exist. Yours to take from."""
+    """The messages of each queue, oldest first; `NotFound` for a queue that does not exist. Tests may remove some."""
     returned: list[Message]
-    """Mandatory messages that no queue got, which a publisher would get back with 312 NO_ROUTE."""
+    """Mandatory messages that no queue got: a publisher would get them back with 312 NO_ROUTE."""
     unroutable: list[Message]
-    """All messages that no queue got. One that an exchange of unknown type may have routed is in neither list."""
+    """All messages that no queue got. A message that an exchange of unknown type may have routed is in neither list."""
 
     def __init__(self, topology: Topology | None = None, *, choose: Choose = random.randrange) -> None:
         topology = Topology() if topology is None else topology
@@ -63,14 +63,14 @@ class VirtualBroker:
         *,
         choose: Choose = random.randrange,
     ) -> VirtualBroker:
-        """The virtual host of a definitions or .bindings file; see `bindings.sources.open.load` for the rest."""
+        """Return a broker with the topology of a definitions or .bindings file; see `bindings.sources.open.load`."""
         from bindings.sources.open import load  # a broker made of a Topology reads no files
 
         return cls(load(str(path), vhost, profile), choose=choose)
 
     @property
     def topology(self) -> Topology:
-        """What it routes through, now."""
+        """The present topology."""
         return self._router.topology
 
     def publish(
@@ -83,7 +83,7 @@ class VirtualBroker:
         *,
         mandatory: bool = False,
     ) -> Route:
-        """As basic.publish: put the message into the queues it is routed to; where that was.
+        """Put a message into the queues to which it is routed, as basic.publish, and return its route.
 
         As in RabbitMQ, a BCC header routes and is then removed. Raises `NotFound`, `AccessRefused` or
         `PreconditionFailed` where the broker would close the channel.
@@ -108,7 +108,7 @@ class VirtualBroker:
         headers: Mapping[str, Any] | None = None,
         queue: str | None = None,
     ) -> Explanation:
-        """Where a message would go and why, and why not to the queue asked about; nothing is published."""
+        """Return where a message would go and why, and why not to ``queue``; nothing is published."""
         return self._router.explain(_message(exchange, routing_key, b"", headers, None), queue)
 
     def expect(
@@ -119,9 +119,9 @@ class VirtualBroker:
         *,
         queues: Collection[str],
     ) -> None:
-        """Assert that a message would go to exactly these queues, in whatever order; nothing is published.
+        """Assert that a message would go to exactly these queues, in any order; nothing is published.
 
-        The AssertionError names the queues that are missing and those too many and explains the route.
+        The AssertionError names the queues that are missing or too many, and explains the route.
         """
         __tracebackhide__ = True  # pytest shows the caller's line
         if isinstance(queues, str):
@@ -138,32 +138,32 @@ class VirtualBroker:
             raise AssertionError(f"{'; '.join(problems)}\n\n{explanation}")
 
     def declare_exchange(self, exchange: Exchange) -> None:
-        """As exchange.declare."""
+        """Declare an exchange, as exchange.declare."""
         self._router.declare_exchange(exchange)
 
     def declare_queue(self, queue: Queue) -> None:
-        """As queue.declare."""
+        """Declare a queue, as queue.declare."""
         self._router.declare_queue(queue)
-        self._keep_in_step()
+        self._follow_queues()
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
-        """As exchange.delete."""
+        """Delete an exchange, as exchange.delete."""
         self._router.delete_exchange(name, if_unused=if_unused)
 
     def delete_queue(self, name: str) -> None:
-        """As queue.delete; its messages are gone."""
+        """Delete a queue and its messages, as queue.delete."""
         self._router.delete_queue(name)
-        self._keep_in_step()
+        self._follow_queues()
 
     def bind(self, binding: Binding) -> None:
-        """As queue.bind or exchange.bind."""
+        """Add a binding, as queue.bind or exchange.bind."""
         self._router.bind(binding)
 
     def unbind(self, binding: Binding) -> None:
-        """As queue.unbind or exchange.unbind."""
+        """Remove a binding, as queue.unbind or exchange.unbind."""
         self._router.unbind(binding)
 
-    def _keep_in_step(self) -> None:
+    def _follow_queues(self) -> None:
         names = self._router.topology.queues
         for name in [name for name in self._queues if name not in names]:
             del self._queues[name]
@@ -176,7 +176,7 @@ class VirtualBroker:
 
 
 class _Queues(dict[str, list[Message]]):
-    """Messages by queue; a name that is not there is the broker's 404."""
+    """Queue -> its messages; a name that does not exist raises the broker's 404."""
 
     def __init__(self, vhost: str) -> None:
         super().__init__()
@@ -193,5 +193,5 @@ def _message(
     headers: Mapping[str, Any] | None,
     properties: Mapping[str, Any] | None,
 ) -> Message:
-    # Copies: what a test does to its dicts later must not change what the queues hold.
+    # Copies: a test that changes its dicts later must not change the messages in the queues.
     return Message(exchange, routing_key, dict(headers or {}), dict(properties or {}), body)

@@ -269,7 +269,7 @@ SURVIVORS: Final[list[Mutant]] = [
         "bindings/analysis/test_crawl.py",
         (
             "there is no key where a shorter word might do",
-            "        if found is None and len(fresh) > 1:\n            raise OutOfBudget",
+            "        if words is None and len(fresh) > 1:\n            raise OutOfBudget",
             "        if False:\n            raise OutOfBudget",
         ),
     ),

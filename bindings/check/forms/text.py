@@ -10,12 +10,12 @@ from bindings.check.finding import Finding
 from bindings.check.report import Report
 from exchange.display import count_noun, escape_line
 
-__all__ = ["text"]
+__all__ = ["to_text"]
 
 WIDTH = 100
 
 
-def text(report: Report) -> Iterator[str]:
+def to_text(report: Report) -> Iterator[str]:
     """Return the lines, escaped; the last one has the counts."""
     return map(escape_line, _lines(report))
 

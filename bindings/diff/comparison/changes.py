@@ -2,8 +2,9 @@
 
 If every leg that a message takes on one side exists on the other side, too, it takes the same path there. So if it
 gets to a destination on one side only, some leg of its path is *changed*: a binding that the other side lacks, or an
-alternate exchange that the other side lacks or that its bindings keep the message from. Invariant: each message that gets
-somewhere on one side only meets one of the demands of `Changes.starts`.
+alternate exchange that the other side lacks or that its bindings keep the message from.
+
+Invariant: each message that gets somewhere on one side only meets one of the demands of `Changes.starts`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Find the shortest message that gets to a destination on one side of a comparison and not on the other.
 
 The search begins with the condition of a changed binding. It takes the shortest message that meets it and walks both
-sides with it. If the message does not get to the destination, any message that does takes an edge that this one did
-not take, out of an exchange that this one reached. If it gets there on the other side, too, any message that does not
-avoids a leg of that path. So each failure splits the search by what a better message must match or must not match, and the
-shortest message is tried first. Invariant: a message found is a shortest one, and if none is found, there is none.
+sides with it. If the message does not get to the destination, any message that does takes an edge that this one did not
+take, out of an exchange that this one reached. If it gets there on the other side, too, any message that does not
+avoids a leg of that path. So each failure splits the search by what a better message must match or must not match, and
+the shortest message is tried first. Invariant: a message found is a shortest one, and if none is found, there is none.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import Final, NamedTuple
 
 from bindings.analysis.crawl import Deadline
-from bindings.analysis.key_classes import key_classes
+from bindings.analysis.key_classes import find_key_classes
 from bindings.diff.planning.step import State, Step, Unit
 from exchange.entities.entities import Binding
 from exchange.errors import BrokerError, NotFound
@@ -90,7 +90,7 @@ class Rehearsal:
                     patterns.add(pattern.words)
         if len(patterns) > MOST_PATTERNS or len(self._conditions) > MOST_CONDITIONS:
             raise TooMuch("they have many different bindings")
-        keys = key_classes(patterns, MOST_STATES, deadline)
+        keys = find_key_classes(patterns, MOST_STATES, deadline)
         if keys is None:
             self._require_time()
             raise TooMuch("their patterns match keys in too many ways")

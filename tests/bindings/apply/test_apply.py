@@ -19,7 +19,7 @@ from bindings.apply.address import Addresses
 from bindings.apply.amqp import Connection, Lost, Refused
 from bindings.apply.apply import Stopped, apply
 from bindings.apply.broker import Broker
-from bindings.apply.live import Live, name_of_arguments
+from bindings.apply.live import Live, hash_arguments
 from bindings.apply.wire import with_arguments
 from bindings.diff.planning.step import Step
 from bindings.sources.management import Management
@@ -54,7 +54,7 @@ def test_only_methods_that_end_in_an_empty_table_are_given_arguments() -> None:
 )  # fmt: skip
 def test_the_management_api_names_bindings_by_their_typed_arguments(arguments: dict[str, Any], name: str) -> None:
     """As RabbitMQ 4.3 and 3.10 name them; a live test compares all types."""
-    assert name_of_arguments(arguments) == name
+    assert hash_arguments(arguments) == name
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from click.testing import CliRunner
 
 from bindings.apply.amqp import Connection
 from bindings.apply.broker import Broker
-from bindings.apply.live import Live, name_of_arguments
+from bindings.apply.live import Live, hash_arguments
 from bindings.commands import apply as command
 from bindings.diff.planning.plan import make_plan
 from bindings.sources.definitions import Definitions
@@ -144,7 +144,7 @@ def test_arguments_of_all_types_are_what_they_were(place: Place) -> None:
         for binding in manage(place.server, "GET", f"bindings/{place.vhost}")
         if binding["source"]
     }
-    assert named == {(binding.routing_key, name_of_arguments(binding.arguments)) for binding in wanted.bindings}
+    assert named == {(binding.routing_key, hash_arguments(binding.arguments)) for binding in wanted.bindings}
     assert place.run(wanted, "--yes").output.endswith("nothing to do\n")
     result = place.run(bare, "--yes", "--prune")
     assert result.exit_code == 0, result.output

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bindings.analysis.key_classes import key_classes
+from bindings.analysis.key_classes import find_key_classes
 from bindings.diff.planning.plan import Plan, keep_extras, make_plan
 from bindings.diff.planning.step import State, Step
 from exchange import Binding, Exchange, Message, Pattern, Policy, Queue, Router, Topology
@@ -316,7 +316,7 @@ def test_every_key_is_of_the_class_of_one_listed(patterns: list[str]) -> None:
     def matched(key: str) -> tuple[bool, ...]:
         return tuple(Pattern(pattern).matches(key) for pattern in patterns)
 
-    keys = key_classes(words, 10_000)
+    keys = find_key_classes(words, 10_000)
     assert keys is not None
     listed = [matched(key) for key in keys]
     assert len(set(listed)) == len(listed)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from bindings.check.finding import Finding
 from bindings.commands.graph import graph_command
-from bindings.drawing.drawing import around, drawing
-from bindings.drawing.layout import MOST_PLACES, Point, Size, lay_out
-from bindings.drawing.svg import svg
-from bindings.drawing.text import text
+from bindings.drawing.drawing import crop_around, draw
+from bindings.drawing.layout import MOST_SLOTS, Point, Size, lay_out
+from bindings.drawing.svg import to_svg
+from bindings.drawing.text import to_text
 from exchange import Binding, Exchange, Queue, Topology
 from exchange.display import escape_line
 from exchange.partition.partitioning.specification import Partitioning
@@ -128,8 +128,8 @@ def topologies(draw: st.DrawFn) -> Topology:
 @given(topologies())
 def test_everything_is_drawn_whatever_its_name(topology: Topology) -> None:
     """Well-formed XML with a group for each node and edge; a line of text for each node."""
-    drawn = drawing(topology)
-    root = ET.fromstring(svg(drawn, "title"))  # noqa: S314  our own
+    drawn = draw(topology)
+    root = ET.fromstring(to_svg(drawn, "title"))  # noqa: S314  our own
     groups = [
         group.get("class", "").split()[0] for group in root.iter("{http://www.w3.org/2000/svg}g") if group.get("class")
     ]
@@ -138,7 +138,7 @@ def test_everything_is_drawn_whatever_its_name(topology: Topology) -> None:
     ends = {(edge.source, edge.target) for edge in drawn.edges if not edge.alternate}
     assert ends == {(("exchange", binding.source), binding.destination) for binding in topology.bindings}
     for name in topology.queues:
-        assert f"{escape_line(name) or '(the default exchange)'} (queue: classic)" in text(drawn)
+        assert f"{escape_line(name) or '(the default exchange)'} (queue: classic)" in to_text(drawn)
 
 
 def test_cycles_and_long_chains_end() -> None:
@@ -146,10 +146,10 @@ def test_cycles_and_long_chains_end() -> None:
     count = 3000
     exchanges = [Exchange(str(n), "fanout") for n in range(count)]
     chain = [Binding.to_exchange(str(n), str((n + 1) % count)) for n in range(count)]
-    drawn = drawing(Topology(exchanges, bindings=chain))
-    assert text(drawn).count("\n") >= count
-    assert "(above)" in text(drawn)
-    assert svg(drawn, "chain").count('<g class="node ') == count
+    drawn = draw(Topology(exchanges, bindings=chain))
+    assert to_text(drawn).count("\n") >= count
+    assert "(above)" in to_text(drawn)
+    assert to_svg(drawn, "chain").count('<g class="node ') == count
 
 
 def test_findings_partitions_and_missing_ends_are_seen() -> None:
@@ -157,10 +157,10 @@ def test_findings_partitions_and_missing_ends_are_seen() -> None:
     queue = Queue("q", partitioning=Partitioning.parse("kafka.murmur2 over 12"))
     binding = Binding.to_queue("x", "q", "a.#")
     topology = Topology([Exchange("x", "topic")], [queue], [binding, Binding.to_queue("x", "gone", "b")])
-    drawn = drawing(topology, [Finding("HS103", binding, "twice <&>")])
-    picture = svg(drawn, "t")
+    drawn = draw(topology, [Finding("HS103", binding, "twice <&>")])
+    picture = to_svg(drawn, "t")
     assert "kafka.murmur2 over 12 by routing_key" in picture
-    assert "kafka.murmur2 over 12 by routing_key" in text(drawn)
+    assert "kafka.murmur2 over 12 by routing_key" in to_text(drawn)
     assert "HS103: twice &lt;&amp;&gt;" in picture
     assert "no such queue" in picture
     assert "amq.topic" not in picture
@@ -173,7 +173,7 @@ def test_many_parts_beside_a_long_one_and_long_edges_have_room_that_does_not_mul
     pairs = [(1_001 + 2 * number, 1_002 + 2 * number) for number in range(1_000)]
     edges = [*chain_, *fan, *pairs]
     layout = lay_out([Size(10, 10)] * 3_001, edges, [Size(0, 0)] * len(edges))
-    assert sum(map(len, layout.edges)) < 2 * (len(edges) + MOST_PLACES) + 1
+    assert sum(map(len, layout.edges)) < 2 * (len(edges) + MOST_SLOTS) + 1
     for (source, target), points in zip(edges, layout.edges, strict=True):
         assert points[0].x >= layout.nodes[source].x
         assert points[-1].x == layout.nodes[target].x
@@ -187,12 +187,12 @@ def test_the_surroundings_of_a_name_are_drawn_without_what_is_further_away(tmp_p
         [Queue("inbox")],
         [*(Binding.to_exchange(a, b) for a, b in pairwise(names)), Binding.to_queue(names[-1], "inbox")],
     )
-    near = around(drawing(topology), "service-10", 2)
+    near = crop_around(draw(topology), "service-10", 2)
     assert [node.id.name for node in near.nodes] == sorted(names[8:13])
     assert (len(near.edges), near.left_out) == (4, 16)
-    assert text(near).endswith("and 16 exchanges and queues further away")
-    assert "16 more further away" in svg(near, "t")
-    assert around(drawing(topology), "inbox", 100).left_out == 0
+    assert to_text(near).endswith("and 16 exchanges and queues further away")
+    assert "16 more further away" in to_svg(near, "t")
+    assert crop_around(draw(topology), "inbox", 100).left_out == 0
     path = tmp_path / "folder.bindings"
     path.write_text("exchange orders: fanout, alternate orders\nqueue q\norders -> q\n")
     result = CliRunner().invoke(graph_command, [str(path), "--around", "order"])

@@ -25,8 +25,8 @@ from bindings.counts.changes import changes
 from bindings.counts.columnar.comparing import Comparer
 from bindings.counts.columnar.verifying import Verifier
 from bindings.diff.planning.step import describe_part
-from bindings.drawing.drawing import drawing
-from bindings.drawing.text import text as picture
+from bindings.drawing.drawing import draw
+from bindings.drawing.text import to_text as picture
 from bindings.report.build import Sources, build_report
 from bindings.report.figures import format_minute, format_share, format_time
 from bindings.report.forms import terminal
@@ -402,7 +402,7 @@ def test_a_headers_binding_has_one_notation_everywhere() -> None:
     said = [
         to_text(report), "".join(to_markdown(report)), to_junit(report).decode(), explained,
         "".join(f.message for f in found),
-        picture(drawing(topology)), describe_part(binding), str(HeadersKind.condition(binding, LATEST)),
+        picture(draw(topology)), describe_part(binding), str(HeadersKind.condition(binding, LATEST)),
     ]  # fmt: skip
     for each in said[:-1]:
         assert written.removesuffix(" }") in each.replace("&quot;", '"'), each

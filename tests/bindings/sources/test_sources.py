@@ -447,7 +447,7 @@ def test_an_answer_of_another_shape_is_an_error_that_names_the_server(body: str)
             lambda: Live(broker, "/").as_declared(Topology()),
             lambda: Live(broker, "/").clear_policy("x"),
             lambda: Live(broker, "/").unbind(Binding.to_queue("a", "b")),
-            lambda: list(Live(broker, "/")._named(Live(broker, "/")._list("bindings/{}", ()))),
+            lambda: list(Live(broker, "/")._with_names(Live(broker, "/")._list("bindings/{}", ()))),
         ]
         for ask in asks:
             with suppress(InputError):  # which names the server; any other exception fails
