@@ -10,7 +10,7 @@ from bindings.check.finding import RULES, Finding, Part
 from bindings.check.lines import find_lines
 from bindings.check.report import Report, VhostFindings
 from bindings.sources.definitions import Definitions
-from bindings.sources.files import content, decoded
+from bindings.sources.files import decode_text, read_content
 from bindings.sources.import_warnings import FILE_ONLY, SourceWarning
 from bindings.sources.open import Source
 from exchange.entities.entities import Exchange, Policy, Queue
@@ -75,7 +75,7 @@ def _with_lines(source: Source, checked: Sequence[VhostFindings]) -> list[VhostF
     if not isinstance(source.content, Definitions):
         known |= {(vhost, part): source.line_of(vhost, part) for vhost, part in wanted}
     elif wanted and source.path is not None:
-        known |= find_lines(decoded(content(source.path), source.name), wanted, source.content.default_vhost)
+        known |= find_lines(decode_text(read_content(source.path), source.name), wanted, source.content.default_vhost)
 
     def add_line(vhost: str, finding: Finding) -> Finding:
         if finding.part is None or finding.line is not None:

@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from bindings.sources.files import content, decoded, gunzipped, save_lines, whole
-from bindings.sources.language.formatter import formatted
+from bindings.sources.files import decode_text, gunzip, read_content, read_whole, save_lines
+from bindings.sources.language.formatter import format_text
 from exchange.commands.console import echo_error, echo_line
 from exchange.errors import HashstarError
 
@@ -30,9 +30,9 @@ def fmt_command(check: bool, stdout: bool, files: tuple[str, ...]) -> None:
     for file in files:
         name = "standard input" if file == "-" else file
         try:
-            data = gunzipped(whole(sys.stdin.buffer, name), name) if file == "-" else content(file)
-            before = decoded(data, name)
-            after = formatted(before, name)
+            data = gunzip(read_whole(sys.stdin.buffer, name), name) if file == "-" else read_content(file)
+            before = decode_text(data, name)
+            after = format_text(before, name)
             if check:
                 if before != after:
                     unformatted = True

@@ -25,7 +25,7 @@ from bindings.sources.definition_entries import (
     same,
 )
 from bindings.sources.extensions import KEY, Additions
-from bindings.sources.files import content, decoded, save_lines
+from bindings.sources.files import decode_text, read_content, save_lines
 from bindings.sources.import_warnings import (
     RESERVED,
     SourceWarning,
@@ -67,12 +67,12 @@ class Definitions:
     def load(cls, path: str | os.PathLike[str], vhost: str | None = None) -> Definitions:
         """Read a file, gzipped or not. Raises InputError naming the file and the place in it."""
         name = os.fspath(path)
-        return cls._of(_parsed(decoded(content(name), name), name), name, vhost)
+        return cls._of(_parsed(decode_text(read_content(name), name), name), name, vhost)
 
     @classmethod
     def loads(cls, text: str | bytes, name: str = "definitions", vhost: str | None = None) -> Definitions:
         """Read a text, which errors call ``name``. Raises InputError naming the place in it."""
-        return cls._of(_parsed(decoded(text, name) if isinstance(text, bytes) else text, name), name, vhost)
+        return cls._of(_parsed(decode_text(text, name) if isinstance(text, bytes) else text, name), name, vhost)
 
     @classmethod
     def _of(cls, document: Object, name: str, vhost: str | None) -> Definitions:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from bindings.sources.definition_entries import Part
 from bindings.sources.definitions import Definitions
-from bindings.sources.files import content, decoded, save_lines
+from bindings.sources.files import decode_text, read_content, save_lines
 from bindings.sources.import_warnings import SourceWarning, part_warnings
 from bindings.sources.language.expectations import Expectation
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
@@ -63,7 +63,7 @@ class Document:
     def load(cls, path: str | os.PathLike[str]) -> Document:
         """Read a file, gzipped or not. Raises LanguageError, an InputError, that names the file and the place in it."""
         name = os.fspath(path)
-        return cls.loads(decoded(content(name), name), name)
+        return cls.loads(decode_text(read_content(name), name), name)
 
     @classmethod
     def loads(cls, text: str, name: str = "bindings") -> Document:

@@ -7,16 +7,15 @@ from collections.abc import Iterable
 from typing import Final
 
 from bindings.sources.document import Document, Section
-from bindings.sources.extensions import profile_said
-from bindings.sources.language import statements as declare
-from bindings.sources.language.blocks import levels
+from bindings.sources.language import statements
+from bindings.sources.language.blocks import find_levels
 from bindings.sources.language.errors import LanguageError, Mistake
 from bindings.sources.language.expectations import Expectation
 from bindings.sources.language.syntax import Node, Shapes, parse
-from bindings.sources.language.tokens import Statement, Token, rows, statements
+from bindings.sources.language.tokens import Statement, Token, split_rows, split_statements
 from bindings.sources.language.values import Budget, Item, Terms
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
-from exchange.entities.profile import RELEASES, Profile
+from exchange.entities.profile import RELEASES, Profile, profile_by_name
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
@@ -30,7 +29,7 @@ def read(text: str, name: str = "bindings") -> Document:
     lines = text.removeprefix("\ufeff").split("\n")
     reader = _Reader()
     try:
-        reader.run(levels(statements(rows(lines))), {})
+        reader.run(find_levels(split_statements(split_rows(lines))), {})
     except Mistake as mistake:
         line = mistake.first.line
         raise LanguageError(mistake.message, name, line, lines[line - 1], mistake.columns) from None
@@ -127,7 +126,7 @@ class _Reader:
         if len(listed.children) == 1 and first.kind == "NAME" and "{" not in first.text:
             items = terms.variable(first.text, first)
         else:
-            items = declare.items(listed, terms)
+            items = statements.read_items(listed, terms)
         around = self._vhost
         self._loops += 1
         for item in items:
@@ -145,27 +144,27 @@ class _Reader:
         if token.text in named:
             raise Mistake(f"{token.text} has values already, from line {named[token.text]}", token)
         named[token.text] = token.line
-        scope[token.text] = declare.items(node.nodes("items")[0], Terms(tokens, scope, self._budget))
+        scope[token.text] = statements.read_items(node.nodes("items")[0], Terms(tokens, scope, self._budget))
 
     def _declare(self, node: Node, terms: Terms) -> None:
         rule, line = node.rule, terms.tokens[0].line
         if rule == "binding":
             known = self._here.bindings
-            for number, binding in enumerate(declare.bindings(node, terms, self._destinations)):
+            for number, binding in enumerate(statements.read_bindings(node, terms, self._destinations)):
                 if number:
                     self._budget.repeat(terms.tokens[0])
                 first = known.setdefault(binding, line)
                 if first != line:
                     self._again.append((line, f"this binding exists already, from line {first}"))
         elif rule == "expect":
-            self._here.expectations.extend(declare.expectations(node, terms))
+            self._here.expectations.extend(statements.read_expectations(node, terms))
         elif rule == "vhost":
             self._vhost = terms.text(node.children[1])
             self._vhosts.setdefault(self._vhost, _Vhost())
         elif rule == "profile":
             self._set_profile(terms, node.children[1])
         else:
-            part = declare.DECLARED[rule](node, terms)
+            part = statements.DECLARATIONS[rule](node, terms)
             known_part = self._here.parts.get((rule, part.name))
             if known_part is not None:
                 raise Mistake(f"{rule} {part.name!r} is declared already, in line {known_part[1]}", terms.tokens[1])
@@ -181,7 +180,7 @@ class _Reader:
         name, token = terms.text(position), terms.tokens[position]
         if self._profile is not None:
             raise Mistake("the profile is given already; a file has one", token)
-        self._profile = profile_said(name)
+        self._profile = profile_by_name(name)
         if self._profile is None:
             raise Mistake(f"no profile {name!r}; there are {RELEASES}", token)
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from bindings.sources.language.statements import APPLY_TO, QUEUE_TYPES, SAID_BARE
+from bindings.sources.language.statements import APPLY_TO, BARE_ATTRIBUTES, QUEUE_TYPES
 from exchange.entities.entities import PREDECLARED, Binding, Exchange, Policy, Queue
 from exchange.field_json import encode_table
 from exchange.field_values import thaw
@@ -59,7 +59,7 @@ def _statement(head: str, attributes: list[str]) -> str:
 
 
 def _exchange(part: Exchange) -> str:
-    attributes = [write_name(part.type, SAID_BARE)]
+    attributes = [write_name(part.type, BARE_ATTRIBUTES)]
     if not part.durable:
         attributes.append("transient")
     if part.auto_delete:
@@ -131,4 +131,6 @@ def _expectation(expectation: Expectation) -> str:
 
 
 def _arguments(arguments: Mapping[str, Any], *, typed: bool = True) -> list[str]:
-    return [f"{write_name(key, SAID_BARE)} = {write_json(value, typed=typed)}" for key, value in arguments.items()]
+    return [
+        f"{write_name(key, BARE_ATTRIBUTES)} = {write_json(value, typed=typed)}" for key, value in arguments.items()
+    ]

@@ -15,7 +15,7 @@ from exchange.entities.profile import RELEASES, Profile, profile_by_name
 from exchange.errors import HashstarError, InputError
 from exchange.partition.partitioning.specification import Partitioning
 
-__all__ = ["KEY", "Additions", "profile_said"]
+__all__ = ["KEY", "Additions"]
 
 KEY: Final = "hashstar"
 
@@ -34,7 +34,7 @@ class Additions:
         if value is None:
             return cls()
         name = _item(value, dict, KEY).get("profile")
-        profile = profile_said(name) if isinstance(name, str) else None
+        profile = profile_by_name(name) if isinstance(name, str) else None
         if name is not None and profile is None:
             raise InputError(f"{KEY}.profile: no profile {name!r}; there are {RELEASES}")
         partitionings: dict[str, dict[str, Partitioning]] = {}
@@ -81,11 +81,6 @@ class Additions:
     def with_expectations(self, vhost: str, expectations: tuple[Expectation, ...]) -> Additions:
         """Those of a virtual host replaced."""
         return replace(self, expectations=_with(self.expectations, vhost, expectations))
-
-
-def profile_said(name: str) -> Profile | None:
-    """The profile of a name that people write: one of `PROFILES`, or ``rabbitmq-`` and any version."""
-    return profile_by_name(name)
 
 
 def _with(all_of_them: Mapping[str, Any], vhost: str, new: Any) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from exchange.errors import InputError
 from exchange.limits import DOCUMENT_BYTES
 
 __all__ = [
-    "PRIVATE", "PRIVATE_FOLDER", "content", "create_exclusively", "decoded", "gunzipped", "make_folders", "open_file",
-    "replacing", "save_lines", "whole",
+    "PRIVATE", "PRIVATE_FOLDER", "create_exclusively", "decode_text", "gunzip", "make_folders", "open_file",
+    "read_content", "read_whole", "replacing", "save_lines",
 ]  # fmt: skip
 
 GZIP: Final = b"\x1f\x8b"
@@ -32,11 +32,11 @@ GIVEN: Final = re.compile(r"/dev/(?:null|stdin|fd/[0-9]+)|/proc/self/fd/[0-9]+")
 """What is open already, as a shell's ``<(...)``, or is never waited for."""
 
 
-def content(name: str) -> bytes:
+def read_content(name: str) -> bytes:
     """What is in a file, unpacked if it is gzipped, whatever it is called. Raises InputError."""
     try:
         with open_file(name) as file:
-            return gunzipped(whole(file, name), name)
+            return gunzip(read_whole(file, name), name)
     except OSError as error:
         raise InputError(f"{name}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:  # a NUL in the name
@@ -59,7 +59,7 @@ def open_file(name: str | Path) -> BinaryIO:
     return file
 
 
-def whole(file: BinaryIO, name: str) -> bytes:
+def read_whole(file: BinaryIO, name: str) -> bytes:
     """Return what is left of a file or a pipe. Raises InputError beyond the limit of a topology file, and OSError."""
     read = io.BytesIO()
     while chunk := file.read(CHUNK):
@@ -69,20 +69,20 @@ def whole(file: BinaryIO, name: str) -> bytes:
     return read.getvalue()
 
 
-def gunzipped(data: bytes, name: str) -> bytes:
+def gunzip(data: bytes, name: str) -> bytes:
     """The data, unpacked if they are gzipped. Raises InputError, also where they would unpack to too much."""
     if not data.startswith(GZIP):
         return data
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            return whole(file, f"{name}: unpacked")  # type: ignore[arg-type]
+            return read_whole(file, f"{name}: unpacked")  # type: ignore[arg-type]
     except (OSError, EOFError, zlib.error) as error:
         if str(error).startswith("Not a gzipped file"):  # its beginning is one
             raise InputError(f"{name}: something follows the gzipped data that is not gzipped; pack it anew") from None
         raise InputError(f"{name}: cannot be read: {error}") from None
 
 
-def decoded(data: bytes, name: str) -> str:
+def decode_text(data: bytes, name: str) -> str:
     """The text of data in UTF-8, with a byte order mark or not. Raises InputError."""
     try:
         return data.decode("utf-8-sig")

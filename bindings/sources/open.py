@@ -12,7 +12,7 @@ from typing import Final
 from bindings.sources.definition_entries import Part
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
-from bindings.sources.files import content, decoded, gunzipped, whole
+from bindings.sources.files import decode_text, gunzip, read_content, read_whole
 from bindings.sources.import_warnings import SourceWarning
 from bindings.sources.language.expectations import Expectation
 from bindings.sources.management import Management, is_address
@@ -130,8 +130,8 @@ def open_source(where: str, vhost: str | None = None, *, seconds: float = ANSWER
     if separator and scheme.isalpha():  # the rest may have a password
         raise InputError(f"{scheme}://... has no topology; a broker's management API has: http://HOST:15672[/VHOST]")
     name, path = ("standard input", None) if where == STDIN else (where, where)
-    data = gunzipped(whole(sys.stdin.buffer, name), name) if where == STDIN else content(where)
-    text = decoded(data, name)
+    data = gunzip(read_whole(sys.stdin.buffer, name), name) if where == STDIN else read_content(where)
+    text = decode_text(data, name)
     if data.lstrip(BLANK)[:1] in (b"{", b"[") or (where.endswith((".json", ".json.gz")) and _is_json(text)):
         definitions = Definitions.loads(text, name, vhost)
         return Source(name, definitions, definitions.profile, path)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from bindings.analysis.algebra import covers, overlap
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
-from bindings.sources.language.formatter import formatted
+from bindings.sources.language.formatter import format_text
 from exchange.errors import InputError, PatternError, TextError
 from exchange.field_json import decode, encode, json_line, message_from_json, message_from_line, message_to_json
 from exchange.field_values import type_and_value
@@ -88,8 +88,8 @@ def bindings_language(data: bytes) -> None:
     document = Document.loads(text)
     _ = document.warnings
     assert Document.loads(document.dump()) == document
-    tidy = formatted(text)
-    assert formatted(tidy) == tidy
+    tidy = format_text(text)
+    assert format_text(tidy) == tidy
     assert Document.loads(tidy) == document
 
 

@@ -21,7 +21,7 @@ def find(topology: Topology, expectations: Sequence[Expectation]) -> Iterator[Fi
         return
     router = Router(topology)
     for expectation in expectations:
-        failure = expectation.failure(router)
+        failure = expectation.find_failure(router)
         if failure is not None:
             part = topology.exchanges.get(expectation.exchange)
             message = escape_line(f"expected: {expectation}; but {failure}") + _explain(router, expectation)

@@ -1,4 +1,4 @@
-"""How deep each statement stands: those right below a ``for`` that are indented further are what it repeats."""
+"""Find the nesting of statements: those right below a ``for`` that are indented further are what it repeats."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from bindings.sources.language.errors import Mistake
 from bindings.sources.language.tokens import Statement
 
-__all__ = ["levels"]
+__all__ = ["find_levels"]
 
 
-def levels(statements: Iterable[Statement]) -> Iterator[tuple[int, Statement]]:
-    """Each statement with the number of ``for`` around it. Raises Mistake for an indentation that fits nowhere.
+def find_levels(statements: Iterable[Statement]) -> Iterator[tuple[int, Statement]]:
+    """Yield each statement with the number of ``for`` around it. Raises Mistake for an indentation that fits nowhere.
 
-    A comment stands with the statement below it, or in a block above that ends there if it is indented as that is.
+    A comment belongs to the statement below it, or to a block above that ends there if it is indented like that block.
     """
     indents = [0]  # of the blocks that are open
     loop: Statement | None = None  # a ``for`` whose block has not begun

@@ -1,4 +1,4 @@
-"""What is wrong with a text in the language, and where: file, line, column, and a caret under it."""
+"""Errors in a text of the language: file, line, column, and a caret under the mistake."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Final
 from bindings.sources.language.tokens import Token
 from exchange.errors import InputError, TextError
 
-__all__ = ["LanguageError", "Mistake", "nearest"]
+__all__ = ["LanguageError", "Mistake", "suggest"]
 
 WIDEST: Final = 160
-"""Of a longer line only so many characters around the mistake are shown."""
+"""Maximum number of characters of a line that are shown, around the mistake."""
 
 
 class Mistake(Exception):
-    """Something is wrong from the token ``first`` on, up to ``last``; ``within`` narrows one token to a part of it."""
+    """A mistake in the tokens from ``first`` to ``last``; ``within`` is its range in one token, if not all of it."""
 
     def __init__(
         self, message: str, first: Token, last: Token | None = None, *, within: tuple[int, int] | None = None
@@ -29,7 +29,7 @@ class Mistake(Exception):
 
     @property
     def columns(self) -> tuple[int, int]:
-        """Where it is in the line of the first token: a half-open range that counts from 0."""
+        """Columns of the mistake in the line of the first token: a half-open range, from 0."""
         start = self.first.column
         if self.within is not None:
             return start + self.within[0], start + self.within[1]
@@ -38,7 +38,7 @@ class Mistake(Exception):
 
 
 class LanguageError(TextError, InputError):
-    """A text in the language that cannot be read; ``name:line:column`` is its place, both counted from 1."""
+    """A text in the language that cannot be read; ``place`` is ``name:line:column``, both from 1."""
 
     def __init__(self, message: str, name: str, line: int, source: str, span: tuple[int, int]) -> None:
         self.place = f"{name}:{line}:{span[0] + 1}"
@@ -52,8 +52,8 @@ class LanguageError(TextError, InputError):
         return f"{self.place}: {super().__str__()}"
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """``; did you mean ...?`` with the known words that look like this one, or what there is if none does."""
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean ...?`` with known words that look like this one, or else the list of all known words."""
     words = list(known)
     near = get_close_matches(word, words, n=2, cutoff=0.6) or get_close_matches(word.lower(), words, n=1, cutoff=0.6)
     if near:

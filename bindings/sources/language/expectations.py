@@ -1,4 +1,4 @@
-"""What the owner of a topology says must happen to a message, and whether it does."""
+"""Expectations of the owner of a topology: which queues must get a message, and whether they do."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class Expectation:
     relation: Relation = "exactly"
     headers: FieldTable = EMPTY
     line: int | None = field(default=None, compare=False)
-    """Where in its file it stands, if it has been read from one that people write."""
+    """Line in its .bindings file, from 1, if it was read from one."""
 
     @property
     def message(self) -> Message:
         """The message it is about."""
         return Message(self.exchange, self.routing_key, dict(self.headers))
 
-    def failure(self, router: Router) -> str | None:
-        """Why it does not hold, in a sentence; None when it does.
+    def find_failure(self, router: Router) -> str | None:
+        """Return why it does not hold, in a sentence; None when it holds.
 
-        Where an exchange of unknown type may decide otherwise, it does not hold.
+        It does not hold either where an exchange of unknown type decides.
         """
         try:
             route = router.route(self.message)
@@ -61,15 +61,15 @@ class Expectation:
         return " and ".join(reasons) or None
 
     def to_json(self) -> dict[str, Any]:
-        """As an object; `from_json` undoes it."""
-        told: dict[str, Any] = {"exchange": self.exchange, "routing_key": self.routing_key}
+        """Return it as a JSON object, which `from_json` reads."""
+        value: dict[str, Any] = {"exchange": self.exchange, "routing_key": self.routing_key}
         if self.headers:
-            told["headers"] = encode_table(self.headers)
-        return {**told, self.relation: list(self.queues)}
+            value["headers"] = encode_table(self.headers)
+        return {**value, self.relation: list(self.queues)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Expectation:
-        """Read an object that `to_json` wrote. Raises InputError saying what is wrong with it."""
+        """Read an object that `to_json` wrote. Raises InputError, which explains what is wrong."""
         relation = next((name for name in RELATIONS if name in value), None)
         if relation is None:
             raise InputError(f"it has none of {', '.join(RELATIONS)}")
@@ -84,10 +84,10 @@ class Expectation:
 
     def __str__(self) -> str:
         headers = f" with {write_table(self.headers)}" if self.headers else ""
-        told = f"{self.exchange!r} <- {self.routing_key!r}{headers}"
+        text = f"{self.exchange!r} <- {self.routing_key!r}{headers}"
         if self.relation == "exactly" and not self.queues:
-            return f"{told} is unroutable"
-        return f"{told} reaches {RELATION_WORDS[self.relation]} {_listed(self.queues)}"
+            return f"{text} is unroutable"
+        return f"{text} reaches {RELATION_WORDS[self.relation]} {_listed(self.queues)}"
 
 
 RELATION_WORDS: Final[Mapping[Relation, str]] = {

@@ -1,7 +1,7 @@
-"""The text of a file as all should write it: the same lines, comments, ``let`` and ``for``, with even spaces.
+"""Format a .bindings file: the same lines, comments, ``let`` and ``for``, with uniform spaces.
 
-Lines stay lines, as whoever wrote them saw fit; what changes is the indentation, the space between tokens, blank lines
-in a row, and the space before a comment. Invariants: a formatted text is formatted, and means what it meant.
+The line breaks of the author stay. What changes is the indentation, the space between tokens, repeated blank lines, and
+the space before a comment. Invariants: formatting twice changes nothing more, and the meaning stays the same.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from bindings.sources.language.blocks import levels
+from bindings.sources.language.blocks import find_levels
 from bindings.sources.language.errors import LanguageError, Mistake
 from bindings.sources.language.syntax import Shapes, parse
-from bindings.sources.language.tokens import Row, Statement, Token, rows, statements
+from bindings.sources.language.tokens import Row, Statement, Token, split_rows, split_statements
 from exchange.errors import InputError
 
-__all__ = ["formatted"]
+__all__ = ["format_text"]
 
 STEP: Final = 4
 OPENING, CLOSING = ("LBRACE", "LSQB"), ("RBRACE", "RSQB")
 
 
-def formatted(text: str, name: str = "bindings") -> str:
-    """The text, formatted. Raises LanguageError, which calls it ``name``, when it does not follow the grammar."""
+def format_text(text: str, name: str = "bindings") -> str:
+    """Return the text, formatted. Raises LanguageError, which names the file, where it breaks the grammar."""
     lines = text.removeprefix("\ufeff").split("\n")
     try:
-        return "".join(f"{line}\n" for line in _without_extra_blanks(_formatted(lines)))
+        return "".join(f"{line}\n" for line in _without_extra_blanks(_format_lines(lines)))
     except Mistake as mistake:
         line = mistake.first.line
         raise LanguageError(mistake.message, name, line, lines[line - 1], mistake.columns) from None
@@ -33,9 +33,9 @@ def formatted(text: str, name: str = "bindings") -> str:
         raise InputError(f"{name}: nested too deeply") from None
 
 
-def _formatted(lines: Sequence[str]) -> Iterator[str]:
+def _format_lines(lines: Sequence[str]) -> Iterator[str]:
     shapes: Shapes = {}
-    for level, statement in levels(statements(rows(lines))):
+    for level, statement in find_levels(split_statements(split_rows(lines))):
         tokens = statement.tokens
         if tokens:
             parse(tokens, shapes)
@@ -46,7 +46,7 @@ def _formatted(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _statement(base: int, statement: Statement) -> Iterator[str]:
-    opened: list[int] = []  # the indentation of the lines that opened the brackets that are open
+    opened: list[int] = []  # indentation of the lines with the brackets that are open
     for number, row in enumerate(statement.rows):
         if not row.tokens and not row.comment:
             continue
@@ -66,7 +66,7 @@ def _row(row: Row) -> str:
     text = ""
     before: Token | None = None
     for token in row.tokens:
-        if before is not None and _apart(before.kind, token.kind):
+        if before is not None and _has_space_between(before.kind, token.kind):
             text += " "
         text += token.text
         before = token
@@ -75,7 +75,7 @@ def _row(row: Row) -> str:
     return f"{text}  {row.comment}" if text else row.comment
 
 
-def _apart(before: str, after: str) -> bool:
+def _has_space_between(before: str, after: str) -> bool:
     if after in ("COMMA", "COLON", "RSQB") or before == "LSQB":
         return False
     return (before, after) != ("LBRACE", "RBRACE")

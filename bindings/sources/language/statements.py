@@ -1,11 +1,11 @@
-"""What each statement declares: its tree and tokens become exchanges, queues, policies, bindings and expectations."""
+"""Read statements: their trees and tokens become exchanges, queues, policies, bindings and expectations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal, cast
 
-from bindings.sources.language.errors import Mistake, nearest
+from bindings.sources.language.errors import Mistake, suggest
 from bindings.sources.language.expectations import Expectation, Relation
 from bindings.sources.language.syntax import Node
 from bindings.sources.language.tokens import Token
@@ -19,15 +19,17 @@ from exchange.notation import MATCH_MODES, VARIABLE
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.patterns.pattern import AMQP, DIALECTS, Pattern
 
-__all__ = ["APPLY_TO", "QUEUE_TYPES", "SAID_BARE", "bindings", "exchange", "expectations", "items", "policy",
-           "queue"]  # fmt: skip
+__all__ = [
+    "APPLY_TO", "BARE_ATTRIBUTES", "DECLARATIONS", "QUEUE_TYPES", "read_bindings", "read_expectations", "read_items",
+]  # fmt: skip
 
 QUEUE_TYPES: Final = ("classic", "quorum", "stream")
 APPLY_TO: Final = ("all", "exchanges", "queues", "classic_queues", "quorum_queues", "streams")
 DURABILITY: Final = {"durable": True, "transient": False}
 LONGEST_RANGE: Final = 100_000
+"""Maximum number of values of a range."""
 
-SAID_BARE: Final = {
+BARE_ATTRIBUTES: Final = {
     "durable": "durable or transient",
     "transient": "durable or transient",
     "auto-delete": "auto-delete",
@@ -37,11 +39,11 @@ SAID_BARE: Final = {
     "apply-to": "queues, exchanges or all",
     "partitioned": "partitioned kafka.murmur2 over 12",
 }
-"""Attributes that are said without an equals sign -> how; a key of the same name needs quotes."""
+"""Attributes that are written without an equals sign -> how; an argument of the same name needs quotes."""
 
 
 class _Attributes:
-    """The attributes of a statement, sorted into words, phrases, arguments and how it is partitioned."""
+    """The attributes of a statement, sorted into words, phrases, arguments and the partitioning."""
 
     def __init__(self, node: Node, terms: Terms, what: str) -> None:
         self.terms = terms
@@ -55,8 +57,8 @@ class _Attributes:
             position = attribute.children[0]
             token = terms.tokens[position]
             if attribute.rule == "argument":
-                if terms.is_bare(position) and token.text in SAID_BARE:
-                    message = f'write {SAID_BARE[token.text]}; for an argument of this name, "{token.text}" = ...'
+                if terms.is_bare(position) and token.text in BARE_ATTRIBUTES:
+                    message = f'write {BARE_ATTRIBUTES[token.text]}; for an argument of this name, "{token.text}" = ...'
                     raise Mistake(message, token)
                 self.arguments.append(attribute)
             elif attribute.rule == "partitioned":
@@ -72,45 +74,45 @@ class _Attributes:
                 self.quoted.append(position)
 
     def flag(self, word: str) -> bool:
-        """Whether it is said."""
+        """Take a word out, and return whether it was there."""
         return self.words.pop(word, None) is not None
 
     def one_of(self, words: Mapping[str, Any] | tuple[str, ...], default: str) -> str:
-        """The one of these words that is said."""
-        said = {word: self.words.pop(word) for word in words if word in self.words}
-        if len(said) > 1:
-            first, second, *_ = sorted(said, key=lambda word: said[word])
-            raise Mistake(f"{self._what} is {first} or {second}, not both", self.terms.tokens[said[second]])
-        return next(iter(said), default)
+        """Take out the one of these words that is there, and return it. Raises Mistake if there are two."""
+        given = {word: self.words.pop(word) for word in words if word in self.words}
+        if len(given) > 1:
+            first, second, *_ = sorted(given, key=lambda word: given[word])
+            raise Mistake(f"{self._what} is {first} or {second}, not both", self.terms.tokens[given[second]])
+        return next(iter(given), default)
 
     def phrase(self, name: str) -> int | None:
-        """The position of what the phrase says."""
-        found = self.phrases.pop(name, None)
-        return None if found is None else found[1]
+        """Take a phrase out, and return the position of its value; None if it is not there."""
+        positions = self.phrases.pop(name, None)
+        return None if positions is None else positions[1]
 
-    def table(self, said: Mapping[str, str] | None = None) -> FieldTable:
-        """The arguments; ``said`` are those that words have said."""
-        fields = dict(said or {})
+    def table(self, given: Mapping[str, str] | None = None) -> FieldTable:
+        """Return the arguments; ``given`` are those that words or phrases give. Raises Mistake for one given twice."""
+        fields = dict(given or {})
         for key, value in decode_table(self.terms.entries(self.arguments)).items():
             if key in fields:
                 raise Mistake(f"{key!r} is given twice", self._token(key))
             fields[key] = value
         return FieldTable(fields) if fields else EMPTY
 
-    def nothing_else(self, known: tuple[str, ...]) -> None:
-        """Raise Mistake for what nobody has asked for."""
+    def require_no_more(self, known: tuple[str, ...]) -> None:
+        """Raise Mistake for an attribute that was not taken out; ``known`` are those that may be there."""
         for word, position in self.words.items():
-            if word in SAID_BARE and word in known:
-                raise Mistake(f"write {SAID_BARE[word]}", self.terms.tokens[position])
-            raise Mistake(f"{self._what} is not {word!r}{nearest(word, known)}", self.terms.tokens[position])
+            if word in BARE_ATTRIBUTES and word in known:
+                raise Mistake(f"write {BARE_ATTRIBUTES[word]}", self.terms.tokens[position])
+            raise Mistake(f"{self._what} is not {word!r}{suggest(word, known)}", self.terms.tokens[position])
         for position in self.quoted:
             raise Mistake(f"{self._what} has no use for a text here", self.terms.tokens[position])
-        for word, (position, said) in self.phrases.items():
-            token, value = self.terms.tokens[position], self.terms.tokens[said].text
-            if word in SAID_BARE and word not in known:
+        for word, (position, of_value) in self.phrases.items():
+            token, value = self.terms.tokens[position], self.terms.tokens[of_value].text
+            if word in BARE_ATTRIBUTES and word not in known:
                 raise Mistake(f"{self._what} has no {word}", token)
             if word not in known:
-                near = nearest(word, known)
+                near = suggest(word, known)
                 hint = near if "did you mean" in near else f"; an argument has an equals sign: {word} = {value}"
                 raise Mistake(f"{self._what} has no {word}{hint}", token)
             raise Mistake(f"{word} stands alone, without {value!r}", token)
@@ -127,8 +129,8 @@ class _Attributes:
         return self.terms.tokens[position]
 
 
-def exchange(node: Node, terms: Terms) -> Exchange:
-    """``exchange NAME: TYPE, FLAG, alternate NAME, KEY = VALUE ...``."""
+def read_exchange(node: Node, terms: Terms) -> Exchange:
+    """Read ``exchange NAME: TYPE, FLAG, alternate NAME, KEY = VALUE ...``."""
     name = terms.text(node.children[1])
     token = terms.tokens[node.children[1]]
     if any(name == predeclared.name for predeclared in PREDECLARED):
@@ -137,50 +139,50 @@ def exchange(node: Node, terms: Terms) -> Exchange:
     if first is None or first.rule != "word":
         raise Mistake(f"exchange {name!r} has no type; it comes first, as in: exchange {token.text}: topic", token)
     kind = terms.text(first.children[0])
-    if terms.is_bare(first.children[0]) and kind in SAID_BARE:
+    if terms.is_bare(first.children[0]) and kind in BARE_ATTRIBUTES:
         message = f"the type of the exchange comes first, as in: exchange {token.text}: topic, {kind}"
         raise Mistake(message, terms.tokens[first.children[0]])
-    said = _Attributes(_without_first(node), terms, "an exchange")
-    durable = DURABILITY[said.one_of(DURABILITY, "durable")]
-    auto_delete, internal = said.flag("auto-delete"), said.flag("internal")
-    alternate = said.phrase("alternate")
-    said.nothing_else(("durable", "transient", "auto-delete", "internal", "alternate"))
-    arguments = said.table(None if alternate is None else {"alternate-exchange": terms.text(alternate)})
+    attributes = _Attributes(_without_first(node), terms, "an exchange")
+    durable = DURABILITY[attributes.one_of(DURABILITY, "durable")]
+    auto_delete, internal = attributes.flag("auto-delete"), attributes.flag("internal")
+    alternate = attributes.phrase("alternate")
+    attributes.require_no_more(("durable", "transient", "auto-delete", "internal", "alternate"))
+    arguments = attributes.table(None if alternate is None else {"alternate-exchange": terms.text(alternate)})
     return Exchange(name, kind, durable, auto_delete, internal, arguments)
 
 
-def queue(node: Node, terms: Terms) -> Queue:
-    """``queue NAME: TYPE, FLAG, KEY = VALUE, partitioned STRATEGY over PARTITIONS by KEY``."""
-    said = _Attributes(node, terms, "a queue")
-    kind = said.one_of(QUEUE_TYPES, "")
-    durable = DURABILITY[said.one_of(DURABILITY, "durable")]
-    auto_delete = said.flag("auto-delete")
-    quoted = said.phrase("partitioned")
+def read_queue(node: Node, terms: Terms) -> Queue:
+    """Read ``queue NAME: TYPE, FLAG, KEY = VALUE, partitioned STRATEGY over PARTITIONS by KEY``."""
+    attributes = _Attributes(node, terms, "a queue")
+    kind = attributes.one_of(QUEUE_TYPES, "")
+    durable = DURABILITY[attributes.one_of(DURABILITY, "durable")]
+    auto_delete = attributes.flag("auto-delete")
+    quoted = attributes.phrase("partitioned")
     partitioning = None
-    if said.partitioned is not None:
-        partitioning = _partitioning(terms, said.partitioned, bare=True)
-        said.partitioned = None
+    if attributes.partitioned is not None:
+        partitioning = _partitioning(terms, attributes.partitioned, bare=True)
+        attributes.partitioned = None
     elif quoted is not None:
         partitioning = _partitioning(terms, quoted, bare=False)
-    said.nothing_else((*QUEUE_TYPES, *DURABILITY, "auto-delete", "partitioned"))
-    arguments = said.table({"x-queue-type": kind} if kind else None)
+    attributes.require_no_more((*QUEUE_TYPES, *DURABILITY, "auto-delete", "partitioned"))
+    arguments = attributes.table({"x-queue-type": kind} if kind else None)
     return Queue(terms.text(node.children[1]), durable, auto_delete, arguments, partitioning)
 
 
-def policy(node: Node, terms: Terms) -> Policy:
-    """``policy NAME: "PATTERN", queues, priority 5, KEY = VALUE ...``."""
+def read_policy(node: Node, terms: Terms) -> Policy:
+    """Read ``policy NAME: "PATTERN", queues, priority 5, KEY = VALUE ...``."""
     name, token = terms.text(node.children[1]), terms.tokens[node.children[1]]
     first = _first_attribute(node)
     if first is None or first.rule != "word" or terms.is_bare(first.children[0]):
         raise Mistake(f'policy {name!r} has no pattern; it comes first: policy {token.text}: "^orders", queues', token)
-    said = _Attributes(_without_first(node), terms, "a policy")
-    apply_to = said.one_of(APPLY_TO, "all")
-    other, priority = said.phrase("apply-to"), said.phrase("priority")
-    said.nothing_else((*APPLY_TO, "priority"))
+    attributes = _Attributes(_without_first(node), terms, "a policy")
+    apply_to = attributes.one_of(APPLY_TO, "all")
+    other, priority = attributes.phrase("apply-to"), attributes.phrase("priority")
+    attributes.require_no_more((*APPLY_TO, "priority"))
     return Policy(
         name,
         terms.text(first.children[0]),
-        terms.entries(said.arguments, typed=False),
+        terms.entries(attributes.arguments, typed=False),
         apply_to if other is None else terms.text(other),
         0 if priority is None else _number(terms, priority),
     )
@@ -195,8 +197,11 @@ def _number(terms: Terms, position: int) -> int:
     raise Mistake("a priority is a number: priority 5", token)
 
 
-def bindings(node: Node, terms: Terms, shared: dict[tuple[str, str], Destination]) -> Iterator[Binding]:
-    """``SOURCE -> DESTINATIONS: KEYS``: one for each destination and key. Equal destinations are one, in ``shared``."""
+def read_bindings(node: Node, terms: Terms, shared: dict[tuple[str, str], Destination]) -> Iterator[Binding]:
+    """Read ``SOURCE -> DESTINATIONS: KEYS``: yield a binding for each destination and key.
+
+    ``shared`` keeps one `Destination` of each kind and name, since a million bindings may have the same one.
+    """
     children = node.children
     source = terms.text(children[0])
     if not source:
@@ -224,15 +229,15 @@ def _matcher(node: Node, terms: Terms) -> tuple[str, FieldTable]:
         elif len(child.children) == 1:
             key = terms.text(child.children[0])
         else:
-            key = _translated(child, terms)
+            key = _translate(child, terms)
     return key, arguments
 
 
-def _translated(node: Node, terms: Terms) -> str:
+def _translate(node: Node, terms: Terms) -> str:
     dialect, position = node.children
     name, token = terms.tokens[dialect].text, terms.tokens[position]
     if name not in DIALECTS:
-        raise Mistake(f"no dialect {name!r}{nearest(name, DIALECTS)}", terms.tokens[dialect])
+        raise Mistake(f"no dialect {name!r}{suggest(name, DIALECTS)}", terms.tokens[dialect])
     text = terms.text(position)
     try:
         return Pattern(text, name).to(AMQP).text
@@ -244,7 +249,7 @@ def _condition(node: Node, terms: Terms) -> FieldTable:
     position, table = node.children
     word, token = terms.tokens[position].text, terms.tokens[position]
     if word != "with" and word not in MATCH_MODES:
-        raise Mistake(f"no condition {word!r}{nearest(word, (*MATCH_MODES, 'with'))}", token)
+        raise Mistake(f"no condition {word!r}{suggest(word, (*MATCH_MODES, 'with'))}", token)
     fields = terms.fields(table)
     if word != "with":
         if "x-match" in fields:
@@ -253,8 +258,8 @@ def _condition(node: Node, terms: Terms) -> FieldTable:
     return FieldTable(fields) if fields else EMPTY
 
 
-def expectations(node: Node, terms: Terms) -> Iterator[Expectation]:
-    """``expect EXCHANGE KEYS with { ... } OUTCOME``: one for each key."""
+def read_expectations(node: Node, terms: Terms) -> Iterator[Expectation]:
+    """Read ``expect EXCHANGE KEYS with { ... } OUTCOME``: yield an expectation for each key."""
     exchange, keys, outcome = node.children[1], node.nodes("keys")[0], node.nodes("outcome")[0]
     headers = EMPTY
     for condition in node.nodes("condition"):
@@ -268,7 +273,7 @@ def expectations(node: Node, terms: Terms) -> Iterator[Expectation]:
     relation: Relation = "exactly"
     if token.kind == "NAME":
         if token.text not in OUTCOMES:
-            raise Mistake(f"no outcome {token.text!r}{nearest(token.text, ('->', *OUTCOMES))}", token)
+            raise Mistake(f"no outcome {token.text!r}{suggest(token.text, ('->', *OUTCOMES))}", token)
         relation, wants = OUTCOMES[token.text]
         if wants != bool(names):
             raise Mistake(f"{token.text} {'needs the names of queues' if wants else 'stands alone'}", token)
@@ -282,12 +287,12 @@ OUTCOMES: Final[Mapping[str, tuple[Relation, bool]]] = {
     "includes": ("includes", True),
     "excludes": ("excludes", True),
 }
-"""A word -> what it claims of the queues, and whether it names any."""
+"""Word of an outcome -> the relation of the queues, and whether names of queues follow."""
 
 
-def items(node: Node, terms: Terms) -> tuple[Item, ...]:
-    """The values of ``let NAME = ...`` and of ``for NAME in ...``, ranges written out."""
-    found: list[Item] = []
+def read_items(node: Node, terms: Terms) -> tuple[Item, ...]:
+    """Return the values of ``let NAME = ...`` or ``for NAME in ...``, with ranges written out."""
+    values: list[Item] = []
     for position in node.children:
         token = terms.tokens[position]
         text = terms.text(position)
@@ -297,12 +302,12 @@ def items(node: Node, terms: Terms) -> tuple[Item, ...]:
             low, high = map(int, text.split(".."))
             if not low <= high < low + LONGEST_RANGE:
                 raise Mistake(f"a range goes up, by less than {LONGEST_RANGE} steps", token)
-            found += [Item(str(number), number) for number in range(low, high + 1)]
+            values += [Item(str(number), number) for number in range(low, high + 1)]
         elif token.kind == "NUMBER":
-            found.append(Item(text, terms.value(Node("plain", (position,)))))
+            values.append(Item(text, terms.value(Node("plain", (position,)))))
         else:
-            found.append(Item(text, text))
-    return tuple(found)
+            values.append(Item(text, text))
+    return tuple(values)
 
 
 def _partitioning(terms: Terms, position: int, *, bare: bool) -> Partitioning:
@@ -318,7 +323,7 @@ def _partitioning(terms: Terms, position: int, *, bare: bool) -> Partitioning:
 
 
 def _within(token: Token, text: str, error: TextError | None) -> tuple[int, int]:
-    """Where in the token the text's error is; the whole text when the token does not hold it as it is."""
+    """Return where in the token an error in its text is; the whole token if escapes or variables changed the text."""
     start = token.text.find(text)
     if start < 0:
         return 0, len(token.text)
@@ -337,9 +342,9 @@ def _without_first(node: Node) -> Node:
     return Node(node.rule, (Node("attributes", attributes.children[1:]),))
 
 
-DECLARED: Final[Mapping[str, Callable[[Node, Terms], Exchange | Queue | Policy]]] = {
-    "exchange": exchange,
-    "queue": queue,
-    "policy": policy,
+DECLARATIONS: Final[Mapping[str, Callable[[Node, Terms], Exchange | Queue | Policy]]] = {
+    "exchange": read_exchange,
+    "queue": read_queue,
+    "policy": read_policy,
 }
-"""The statements that declare one part, by their rule."""
+"""Rule of the grammar -> the function that reads the exchange, queue or policy it declares."""

@@ -1,7 +1,7 @@
-"""From the tokens of a statement to its tree, by the grammar.
+"""Parse the tokens of a statement into a tree, by the grammar.
 
-Statements of the same kinds of tokens have the same tree but for what the tokens say. So a tree holds the positions of
-tokens in place of tokens, is parsed once for each *shape*, and files with a million statements have some ten of them.
+Statements with the same kinds of tokens have the same tree but for the texts of the tokens. So a tree has positions of
+tokens in place of tokens and is parsed once for each *shape*, of which a file with a million statements has about ten.
 """
 
 from __future__ import annotations
@@ -9,42 +9,43 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from bindings.sources.language.errors import Mistake, nearest
-from bindings.sources.language.tokens import KEYWORD_KINDS, Token, grammar
+from bindings.sources.language.errors import Mistake, suggest
+from bindings.sources.language.tokens import KEYWORD_KINDS, Token, load_grammar
 from exchange.notation import KEYWORDS
 
 __all__ = ["Node", "Shapes", "parse"]
 
 REMEMBERED: Final = 10_000
+"""Maximum number of shapes in the cache."""
 
 
 class Node(NamedTuple):
-    """A rule of the grammar and what it was made of: nodes, and positions of tokens."""
+    """A rule of the grammar and its children: nodes, and positions of tokens."""
 
     rule: str
     children: tuple[Any, ...]
 
     def nodes(self, rule: str) -> list[Node]:
-        """The children of this rule."""
+        """Return the children that are nodes of this rule."""
         return [child for child in self.children if type(child) is Node and child.rule == rule]
 
 
 Shapes: TypeAlias = dict[tuple[str, ...], Node]
-"""The trees that are known, by the kinds of the tokens."""
+"""Cache: kinds of tokens -> tree."""
 
 
 def parse(tokens: Sequence[Token], shapes: Shapes) -> Node:
-    """The tree of a statement. Raises Mistake saying what was expected instead."""
+    """Return the tree of a statement. Raises Mistake, which names what was expected instead."""
     shape = tuple([token[0] for token in tokens])
     known = shapes.get(shape)
     if known is None:
         if len(shapes) >= REMEMBERED:
             shapes.clear()
-        known = shapes[shape] = _parsed(tokens)
+        known = shapes[shape] = _parse_new(tokens)
     return known
 
 
-def _parsed(tokens: Sequence[Token]) -> Node:
+def _parse_new(tokens: Sequence[Token]) -> Node:
     from lark import Token as Leaf
     from lark import Tree, UnexpectedToken
 
@@ -54,7 +55,7 @@ def _parsed(tokens: Sequence[Token]) -> Node:
             tuple([node(child) if isinstance(child, Tree) else child.start_pos for child in tree.children]),
         )
 
-    parser = grammar().parse_interactive("")
+    parser = load_grammar().parse_interactive("")
     position = 0
     try:
         for position, token in enumerate(tokens):
@@ -77,12 +78,12 @@ STATEMENTS: Final = {
     "EXPECT": 'expect orders "order.eu.created" -> billing, audit',
     "ARROW": 'orders -> billing: "order.*.created", "order.*.paid"',
 }
-"""The kind of token that tells a statement -> an example of it."""
+"""Kind of token that marks a statement -> an example of the statement."""
 
 WORDS: Final = {
     "NAME": "a name",
     "STRING": "a text in quotes",
-    "RAW": None,  # said of STRING
+    "RAW": None,  # named as STRING
     "NUMBER": "a number",
     "RANGE": None,
     "TYPE": None,
@@ -98,7 +99,7 @@ WORDS: Final = {
     "IN": "'in'",
     "$END": "the end of the line",
 } | dict.fromkeys(("EXCHANGE", "QUEUE"))
-"""What is expected, in words; None where others say enough."""
+"""Kind of token -> its name in errors; None where another kind has the same name."""
 
 IN_BRACKETS: Final = {"LBRACE": '{ format = "pdf", pages = 2 }', "LSQB": '["pdf", 2]'}
 CLOSING: Final = {"LBRACE": "}", "LSQB": "]"}
@@ -127,12 +128,12 @@ def _mistake(tokens: Sequence[Token], position: int, accepted: Iterable[str]) ->
             return Mistake(
                 "an indented line continues the statement above it, and this one begins a new statement", wrong
             )
-        return Mistake(f"{wrong.text} is a word of the language; as a name it is written {quoted(wrong.text)}", wrong)
+        return Mistake(f"{wrong.text} is a word of the language; as a name it is written {_quote(wrong.text)}", wrong)
     if wrong.line != tokens[0].line and wrong.kind in KEYWORD_KINDS:
         return Mistake("an indented line continues the statement above it, and this one begins a new statement", wrong)
     if _is_key(tokens, position, accepted):
         bare = tokens[position - 1]
-        return Mistake(f"a routing key is written in quotes: {quoted(bare.text)}", bare)
+        return Mistake(f"a routing key is written in quotes: {_quote(bare.text)}", bare)
     kind = next((token.kind for token in tokens if token.kind in STATEMENTS), "")
     example = f", as in: {STATEMENTS[kind]}" if kind else ""
     if opened is not None:
@@ -142,13 +143,13 @@ def _mistake(tokens: Sequence[Token], position: int, accepted: Iterable[str]) ->
     return Mistake(f"expected {_expected(accepted)}{example}", wrong)
 
 
-def quoted(name: str) -> str:
-    """A name in quotes."""
+def _quote(name: str) -> str:
+    """Return a name in quotes."""
     return f'"{name}"'
 
 
 def _is_key(tokens: Sequence[Token], position: int, accepted: set[str]) -> bool:
-    """Whether a name was given where a key or a condition is due."""
+    """Return whether a name stands where a key or a condition is expected."""
     kinds = [token.kind for token in tokens[:position]]
     return "ARROW" in kinds and kinds[-2:] in (["COLON", "NAME"], ["COMMA", "NAME"]) and "LBRACE" in accepted
 
@@ -178,7 +179,7 @@ def _no_statement(tokens: Sequence[Token]) -> str:
     if len(tokens) > 1 and tokens[1].text == "-":
         return f"an arrow is written -> without a space: {STATEMENTS['ARROW']}"
     starts = [keyword for keyword in KEYWORDS if keyword != "in"]
-    near = nearest(word, starts)
+    near = suggest(word, starts)
     if "did you mean" in near:
         return f"no statement begins with {word}{near}"
     return f"a statement begins with {', '.join(starts)}, or it is a binding: {STATEMENTS['ARROW']}"

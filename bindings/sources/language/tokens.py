@@ -1,8 +1,8 @@
-"""From text to statements: lines of tokens, and which lines belong together.
+"""Split a text into statements: lines of tokens, and which lines belong together.
 
-The terminals are those of ``grammar.lark``, tried at each place in the order of their priority; a line is cut up on its
-own, since no token spans lines. A statement is a line and those that continue it: all up to the closing bracket while
-one is open, else the lines right below that are indented deeper, unless it is a ``for``, whose deeper lines are
+The terminals are those of ``grammar.lark``, tried at each position in the order of their priority; each line is split
+by itself, since no token spans lines. A statement is a line and those that continue it: all up to the closing bracket
+while one is open, else the lines right below that are indented deeper, unless it is a ``for``, whose deeper lines are
 statements themselves.
 """
 
@@ -18,16 +18,25 @@ from exchange.notation import KEYWORDS
 if TYPE_CHECKING:
     from lark import Lark
 
-__all__ = ["KEYWORD_KINDS", "Row", "Statement", "Token", "grammar", "rows", "scanner", "statements"]
+__all__ = [
+    "KEYWORD_KINDS",
+    "Row",
+    "Statement",
+    "Token",
+    "load_grammar",
+    "split_rows",
+    "build_scanner",
+    "split_statements",
+]
 
 KEYWORD_KINDS: Final = frozenset(word.upper() for word in KEYWORDS)
 
 TAB: Final = 4
-"""A tab in the indentation goes on to the next multiple of so many columns."""
+"""Width of a tab in the indentation, in columns: it goes on to the next multiple."""
 
 
 class Token(NamedTuple):
-    """A token as it is written; ``kind`` is a terminal of the grammar, or ``BAD`` for what is none."""
+    """A token as it is written; ``kind`` is a terminal of the grammar, or ``BAD`` where none matches."""
 
     kind: str
     text: str
@@ -36,7 +45,7 @@ class Token(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One line of the text; ``opens`` is how many more brackets it opens than it closes."""
+    """One line of the text; ``opens`` is the number of brackets that it opens less those that it closes."""
 
     number: int
     indent: int
@@ -46,7 +55,7 @@ class Row(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """The rows of one statement; or a row that is none, blank or a comment, which has no tokens."""
+    """The rows of one statement; or a single row without tokens, blank or a comment."""
 
     rows: tuple[Row, ...]
 
@@ -59,27 +68,27 @@ class Statement(NamedTuple):
 
     @property
     def indent(self) -> int:
-        """That of the first row."""
+        """Indentation of the first row."""
         return self.rows[0].indent
 
 
 @cache
-def grammar() -> Lark:
-    """The grammar and its tables, made once."""
+def load_grammar() -> Lark:
+    """Return the grammar and its tables, made once."""
     from importlib.resources import files  # not by path: the package may be in a zip, as Spark ships it
 
-    from lark import Lark  # only those who read the language need it
+    from lark import Lark  # only needed to read the language
 
     source = files("bindings.sources.language").joinpath("grammar.lark").read_text("utf-8")
     return Lark(source, parser="lalr", lexer="basic", maybe_placeholders=False, regex=False)
 
 
 @cache
-def scanner() -> Callable[[str, int], tuple[list[Token], str]]:
-    """What cuts a line, given with its number, into its tokens and its comment, which is "" where there is none."""
+def build_scanner() -> Callable[[str, int], tuple[list[Token], str]]:
+    """Return a function that splits a line, given with its number, into tokens and a comment, "" if it has none."""
     # A keyword is a NAME of a certain text: to look that up takes half the time of trying all of them first.
-    elsewhere = {*grammar().ignore_tokens, *KEYWORD_KINDS}
-    terminals = sorted((t for t in grammar().terminals if t.name not in elsewhere), key=lambda t: -t.priority)
+    elsewhere = {*load_grammar().ignore_tokens, *KEYWORD_KINDS}
+    terminals = sorted((t for t in load_grammar().terminals if t.name not in elsewhere), key=lambda t: -t.priority)
     keywords = dict(zip(KEYWORDS, map(str.upper, KEYWORDS), strict=True))
     known = "|".join(f"(?P<{terminal.name}>{terminal.pattern.to_regexp()})" for terminal in terminals)
     find = re.compile(rf"[ \t\r]*(?:{known}|(?P<COMMENT>#.*)|(?P<BAD>[^ \t\r]))").finditer
@@ -93,7 +102,7 @@ def scanner() -> Callable[[str, int], tuple[list[Token], str]]:
                 kind = keywords[text]
             tokens.append(Token(kind, text, number, match.start(match.lastindex or 0)))
             if kind == "BAD":
-                break  # no need to read on: a text that has no end would be looked for from each of its quotes
+                break  # do not go on: a text without an end would be searched again from each quote in it
         if tokens and tokens[-1].kind == "COMMENT":
             return tokens, tokens.pop().text.rstrip()
         return tokens, ""
@@ -101,9 +110,9 @@ def scanner() -> Callable[[str, int], tuple[list[Token], str]]:
     return scan
 
 
-def rows(lines: Iterable[str]) -> Iterator[Row]:
-    """The rows of the lines."""
-    scan = scanner()
+def split_rows(lines: Iterable[str]) -> Iterator[Row]:
+    """Yield a row for each line."""
+    scan = build_scanner()
     for number, line in enumerate(lines, 1):
         tokens, comment = scan(line, number)
         indent = 0
@@ -116,13 +125,13 @@ def rows(lines: Iterable[str]) -> Iterator[Row]:
         yield Row(number, indent, tokens, comment, opens)
 
 
-def statements(lines: Iterable[Row]) -> Iterator[Statement]:
-    """The statements, and each row between them that is none; all rows, in their order."""
+def split_statements(lines: Iterable[Row]) -> Iterator[Statement]:
+    """Yield the statements, and each row between them, in order."""
     current: list[Row] = []
     comments: list[Row] = []  # below the current statement, which they belong to if it goes on after them
     depth = 0
     for row in lines:
-        if current and _goes_on(current[0], depth, row):
+        if current and _continues(current[0], depth, row):
             current += comments
             comments = []
             current.append(row)
@@ -144,8 +153,8 @@ def statements(lines: Iterable[Row]) -> Iterator[Statement]:
     yield from (Statement((comment,)) for comment in comments)
 
 
-def _goes_on(first: Row, depth: int, row: Row) -> bool:
+def _continues(first: Row, depth: int, row: Row) -> bool:
     if depth > 0:
-        # No keyword stands in brackets: whoever forgot to close one hears of it here and not at the end of the file.
+        # No keyword stands in brackets: so a bracket that was not closed is reported here, not at the end of the file.
         return not row.tokens or row.tokens[0].kind not in KEYWORD_KINDS
     return bool(row.tokens) and row.indent > first.indent and first.tokens[0].kind != "FOR"

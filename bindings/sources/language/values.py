@@ -1,4 +1,4 @@
-"""What tokens say: texts with variables in them, and values with an AMQP type or without."""
+"""The meaning of tokens: texts with variables in them, and values with or without an AMQP type."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from bindings.sources.language.errors import Mistake, nearest
+from bindings.sources.language.errors import Mistake, suggest
 from bindings.sources.language.syntax import Node
 from bindings.sources.language.tokens import Token
 from exchange.errors import InputError
@@ -20,7 +20,7 @@ __all__ = ["Budget", "Item", "Scope", "Terms"]
 
 
 class Item(NamedTuple):
-    """One value of a variable: as text, and what it is where a value is wanted."""
+    """One value of a variable: as text, and as a value of an argument."""
 
     text: str
     value: Any
@@ -37,7 +37,7 @@ TYPES: Final = tuple(name[1:] for name in READERS)
 
 
 class Budget:
-    """How much a file may still expand to, in all: products of ``for`` and doublings of ``let`` have no other bound."""
+    """The size to which a file may still expand: nested ``for`` and repeated ``let`` have no other bound."""
 
     __slots__ = ("_characters", "_statements")
 
@@ -52,21 +52,21 @@ class Budget:
             raise Mistake(f"loops and lists expand to more than {STATEMENTS:,} statements; make fewer of them", token)
 
     def insert(self, text: str, token: Token) -> None:
-        """Count what a variable is replaced with. Raises Mistake."""
+        """Count the text that replaces a variable. Raises Mistake."""
         self._characters -= len(text)
         if self._characters < 0:
             raise Mistake(f"variables expand to more than {TEXT_BYTES >> 20} MiB in this file; shorten them", token)
 
 
 class Terms(NamedTuple):
-    """The tokens of a statement, the variables that count there, and what the file may still expand to."""
+    """The tokens of a statement, the variables in scope, and the budget of the file."""
 
     tokens: Sequence[Token]
     scope: Scope
     budget: Budget
 
     def text(self, position: int) -> str:
-        """The text that a token says. Raises Mistake."""
+        """Return the text of a token, with variables and escapes replaced. Raises Mistake."""
         token = self.tokens[position]
         kind, text = token[0], token[1]
         if kind == "STRING":
@@ -77,16 +77,16 @@ class Terms(NamedTuple):
         return text[1:-1] if kind == "RAW" else text
 
     def filled(self, position: int, start: int) -> str:
-        """The token from its character ``start`` on, with variables and without escapes."""
+        """Return the token from character ``start`` on, with variables replaced and escapes left as they are."""
         token = self.tokens[position]
         return VARIABLE.sub(self._special(token, start), token.text[start:])
 
     def is_bare(self, position: int) -> bool:
-        """Whether the token has no quotes, and so may be a word of the language."""
+        """Return whether the token has no quotes, and so may be a word of the language."""
         return self.tokens[position].kind == "NAME"
 
     def value(self, node: Node, *, typed: bool = True) -> Any:
-        """The value as JSON, in which typed values are ``{"!type": value}`` for `exchange.field_json.decode`."""
+        """Return the value as JSON; a typed one is ``{"!type": value}``, for `exchange.field_json.decode`."""
         if node.rule == "plain":
             return self._plain(node.children[0], typed=typed)
         if node.rule == "array":
@@ -100,13 +100,13 @@ class Terms(NamedTuple):
         if not typed:
             raise Mistake("a policy's values have JSON's types only; AMQP's are for arguments and headers", token)
         if kind not in TYPES:
-            raise Mistake(f"no AMQP type {token.text}{nearest(kind, TYPES)}", token)
-        said = self.value(inner)
-        if kind == "decimal" and type(said) in (int, float):
-            said = self.tokens[inner.children[0]].text
-        if kind == "table" and type(said) is dict and list(said) == ["!table"]:
-            said = said["!table"]
-        value = {token.text: said}
+            raise Mistake(f"no AMQP type {token.text}{suggest(kind, TYPES)}", token)
+        bare = self.value(inner)
+        if kind == "decimal" and type(bare) in (int, float):
+            bare = self.tokens[inner.children[0]].text
+        if kind == "table" and type(bare) is dict and list(bare) == ["!table"]:
+            bare = bare["!table"]
+        value = {token.text: bare}
         try:
             decode(value)
         except InputError as error:
@@ -114,11 +114,11 @@ class Terms(NamedTuple):
         return value
 
     def table(self, node: Node, *, typed: bool = True) -> dict[str, Any]:
-        """The entries of a table, each as `value`."""
+        """Return the entries of a table, each as `value`."""
         return self.entries(node.children, typed=typed)
 
     def entries(self, nodes: Sequence[Node], *, typed: bool = True) -> dict[str, Any]:
-        """``key = value`` one by one."""
+        """Return the entries ``key = value``. Raises Mistake for a key that is there twice."""
         entries: dict[str, Any] = {}
         for position, value in (node.children for node in nodes):
             key = self.text(position)
@@ -128,20 +128,20 @@ class Terms(NamedTuple):
         return entries
 
     def fields(self, node: Node) -> dict[str, Any]:
-        """The AMQP field values of a table."""
+        """Return the AMQP field values of a table."""
         return decode_table(self.table(node))
 
     def last(self, node: Node, default: Token) -> Token:
-        """The last token of a node that the tree has."""
+        """Return the last token of a node, or ``default`` if it has none."""
         for child in reversed(node.children):
             return self.last(child, default) if type(child) is Node else self.tokens[child]
         return default
 
     def variable(self, name: str, token: Token, within: tuple[int, int] | None = None) -> tuple[Item, ...]:
-        """The values of a variable. Raises Mistake when there is none."""
+        """Return the values of a variable. Raises Mistake when there is no such variable."""
         if name not in self.scope:
             itself = "" if within is None or token.kind == "NAME" else f"; the text itself is written \\{{{name}}}"
-            raise Mistake(f"no variable {name!r}{nearest(name, self.scope)}{itself}", token, within=within)
+            raise Mistake(f"no variable {name!r}{suggest(name, self.scope)}{itself}", token, within=within)
         return self.scope[name]
 
     def _single(self, name: str, token: Token, within: tuple[int, int]) -> Item:
@@ -152,32 +152,32 @@ class Terms(NamedTuple):
         return items[0]
 
     def _special(self, token: Token, start: int) -> Callable[[re.Match[str]], str]:
-        def replaced(match: re.Match[str]) -> str:
-            said = match[0]
+        def replace(match: re.Match[str]) -> str:
+            written = match[0]
             within = (start + match.start(), start + match.end())
-            if said[0] == "{":
-                inserted = self._single(said[1:-1], token, within).text
+            if written[0] == "{":
+                inserted = self._single(written[1:-1], token, within).text
                 self.budget.insert(inserted, token)
                 return inserted
-            if len(said) > 2:
-                return str(json.loads(f'"{said}"'))
-            if said[1] not in ESCAPES:
+            if len(written) > 2:
+                return str(json.loads(f'"{written}"'))
+            if written[1] not in ESCAPES:
                 message = (
-                    f"{said} is no escape; a backslash is written \\\\ in \"...\", and as it is in '...'"
-                    if said[1] != "u"
+                    f"{written} is no escape; a backslash is written \\\\ in \"...\", and as it is in '...'"
+                    if written[1] != "u"
                     else "\\u has four hexadecimal digits: \\u00e9"
                 )
                 raise Mistake(message, token, within=within)
-            return ESCAPES[said[1]]
+            return ESCAPES[written[1]]
 
-        return replaced
+        return replace
 
     def _plain(self, position: int, *, typed: bool) -> Any:
         token = self.tokens[position]
         if token.kind == "NUMBER":
             if len(token.text) > INTEGER_DIGITS:
                 raise Mistake(f"a number has {INTEGER_DIGITS:,} digits at most", token)
-            number = number_of(token.text)
+            number = read_number(token.text)
             if isinstance(number, float) and not math.isfinite(number):
                 raise Mistake("too large for a number of 64 bits", token)
             if typed and isinstance(number, int) and not -(2**63) <= number < 2**63:
@@ -192,6 +192,6 @@ class Terms(NamedTuple):
         raise Mistake(f'a text is written in quotes: "{token.text}"', token)
 
 
-def number_of(text: str) -> int | float:
-    """The number, an integer if it is written as one."""
+def read_number(text: str) -> int | float:
+    """Return the number, an integer if it is written as one."""
     return float(text) if any(mark in text for mark in ".eE") else int(text)

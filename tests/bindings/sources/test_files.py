@@ -13,14 +13,14 @@ import pytest
 from bindings.sources import files
 from bindings.sources.files import (
     PRIVATE,
-    content,
     create_exclusively,
-    gunzipped,
+    gunzip,
     make_folders,
     open_file,
+    read_content,
+    read_whole,
     replacing,
     save_lines,
-    whole,
 )
 from bindings.sources.open import open_source
 from exchange.errors import InputError
@@ -34,15 +34,15 @@ def mode_of(path: Path) -> int:
 def test_what_unpacks_to_too_much_is_refused_before_it_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "DOCUMENT_BYTES", 3 << 20)
     fits = gzip.compress(b" " * (3 << 20))
-    assert len(gunzipped(fits, "x")) == 3 << 20
+    assert len(gunzip(fits, "x")) == 3 << 20
     with pytest.raises(InputError, match=r"x: unpacked: too large"):
-        gunzipped(gzip.compress(b" " * ((3 << 20) + 1)), "x")
+        gunzip(gzip.compress(b" " * ((3 << 20) + 1)), "x")
 
 
 def test_a_file_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "DOCUMENT_BYTES", 3 << 20)
     with Path("/dev/zero").open("rb") as zeros, pytest.raises(InputError, match=r"x: too large"):
-        whole(zeros, "x")
+        read_whole(zeros, "x")
 
 
 def test_a_pipe_or_a_device_with_a_name_is_no_file(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_pipe_or_a_device_with_a_name_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name in (str(tmp_path / "pipe"), "/dev/zero"):
         with pytest.raises(InputError, match="cannot be read: it is a pipe or a device; save what it gives to a file"):
-            content(name)
+            read_content(name)
         with pytest.raises(OSError, match="pipe or a device"):
             open_file(name)
 
@@ -61,15 +61,15 @@ def test_what_a_shell_gives_is_read_to_its_end() -> None:
     try:
         os.write(writer, b"queue q\n")
         os.close(writer)
-        assert content(f"/dev/fd/{reader}") == b"queue q\n"
+        assert read_content(f"/dev/fd/{reader}") == b"queue q\n"
     finally:
         os.close(reader)
-    assert content("/dev/null") == b""
+    assert read_content("/dev/null") == b""
 
 
 def test_a_name_that_no_file_can_have_is_an_error_that_names_it() -> None:
     with pytest.raises(InputError, match="cannot be read"):
-        content("a\0b")
+        read_content("a\0b")
     with pytest.raises(InputError, match="cannot be read"):
         open_source("x" * 5000)
 
@@ -186,4 +186,4 @@ def test_what_follows_gzipped_data_is_named(tmp_path: Path) -> None:
             f"hashstar: {path}: something follows the gzipped data that is not gzipped; pack it anew\n"
         )
     path.write_bytes(gzip.compress(b"exchange x: topic\n") + gzip.compress(b"queue q\n") + bytes(10))
-    assert content(str(path)) == b"exchange x: topic\nqueue q\n"
+    assert read_content(str(path)) == b"exchange x: topic\nqueue q\n"

@@ -11,7 +11,7 @@ import pytest
 from bindings.sources.document import Document
 from bindings.sources.language.errors import LanguageError
 from bindings.sources.language.expectations import Expectation
-from bindings.sources.language.formatter import formatted
+from bindings.sources.language.formatter import format_text
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology, Typed
 from exchange.entities.profile import LATEST, PROFILES, profile_for
 from exchange.errors import InputError
@@ -216,7 +216,7 @@ e -> q: "b"
 {claim}
 """)
     (expectation,) = document.expectations()
-    assert expectation.failure(Router(document.topology())) == failure
+    assert expectation.find_failure(Router(document.topology())) == failure
     assert Expectation.from_json(expectation.to_json()) == expectation
 
 
@@ -349,7 +349,7 @@ def test_of_a_long_line_the_part_around_the_mistake_is_shown() -> None:
 
 def test_what_is_nested_too_deeply_is_refused() -> None:
     """By the reader and by the formatter, without a traceback."""
-    for function in (Document.loads, formatted):
+    for function in (Document.loads, format_text):
         with pytest.raises(InputError, match="bindings: nested too deeply"):
             function("queue q: x = " + "[" * 5000 + "]" * 5000)
 

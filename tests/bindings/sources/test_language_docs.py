@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bindings.sources.document import Document
-from bindings.sources.language.formatter import formatted
+from bindings.sources.language.formatter import format_text
 from bindings.sources.language.statements import APPLY_TO, QUEUE_TYPES
 from bindings.sources.language.values import TYPES
 from exchange import Router
@@ -26,14 +26,14 @@ BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", TEXT, flags=re.DOTALL | re.MULTILI
 def good(text: str) -> Document:
     """The document of a text that is as it should be."""
     document = Document.loads(text)
-    assert formatted(text) == text
+    assert format_text(text) == text
     assert document.warnings == []
     assert Document.loads(document.dump()) == document
     assert Document.of_definitions(document.definitions()) == document
     for section in document.sections.values():
         router = Router(section.topology)
         assert [
-            expectation.failure(router) for expectation in section.expectations if expectation.failure(router)
+            expectation.find_failure(router) for expectation in section.expectations if expectation.find_failure(router)
         ] == []
     return document
 

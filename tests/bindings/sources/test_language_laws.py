@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document, Section
 from bindings.sources.language.errors import Mistake
-from bindings.sources.language.formatter import formatted
+from bindings.sources.language.formatter import format_text
 from bindings.sources.language.syntax import Node, Shapes, parse
-from bindings.sources.language.tokens import Token, grammar, rows, scanner, statements
+from bindings.sources.language.tokens import Token, build_scanner, load_grammar, split_rows, split_statements
 from bindings.sources.language.values import Budget, Terms
 from exchange.entities.profile import PROFILES
 from exchange.field_values import FieldTable
@@ -41,7 +41,7 @@ def test_reading_undoes_writing(document: Document) -> None:
 @given(documents())
 def test_what_is_written_is_formatted(document: Document) -> None:
     """A converted file is not changed by ``hashstar fmt``."""
-    assert formatted(document.dump()) == document.dump()
+    assert format_text(document.dump()) == document.dump()
 
 
 @given(documents())
@@ -75,7 +75,7 @@ def test_topologies_that_a_broker_accepts_survive(profile: Any, seed: int) -> No
 def test_a_text_in_quotes_means_itself(text: str) -> None:
     """Any text can be said, variables and escapes notwithstanding."""
     quoted = quote(text)
-    (row,) = rows([quoted])
+    (row,) = split_rows([quoted])
     assert Terms(row.tokens, {}, Budget()).text(0) == one_text(text)
     assert [token.kind in ("STRING", "RAW") for token in row.tokens] == [True]
 
@@ -96,9 +96,9 @@ LINES = st.lists(st.sampled_from(PIECES), max_size=9).map("".join) | st.lists(st
 @example("queue-1 -> in.x")
 def test_lines_are_cut_up_as_the_grammar_would(line: str) -> None:
     """The scanner and Lark's own lexer agree on every line that has no bad character."""
-    tokens, _ = scanner()(line, 1)
+    tokens, _ = build_scanner()(line, 1)
     try:
-        expected = [(token.type, str(token), token.start_pos) for token in grammar().lex(line)]
+        expected = [(token.type, str(token), token.start_pos) for token in load_grammar().lex(line)]
     except Exception:  # noqa: BLE001  any character that is none of the language's
         assert "BAD" in [token.kind for token in tokens]
         return
@@ -120,7 +120,7 @@ SHAPES: Shapes = {}
 ))  # fmt: skip
 def test_a_known_shape_gives_the_tree_that_parsing_gives(line: str) -> None:
     """Trees that are remembered by the kinds of tokens are those that Lark makes of the text."""
-    tokens, _ = scanner()(line, 1)
+    tokens, _ = build_scanner()(line, 1)
     if not tokens:
         return
     try:
@@ -133,7 +133,7 @@ def test_a_known_shape_gives_the_tree_that_parsing_gives(line: str) -> None:
     def lists(tree: Any) -> Any:
         return [str(tree.data), *map(lists, tree.children)] if hasattr(tree, "children") else str(tree)
 
-    assert as_lists(tree, tokens) == lists(grammar().parse(line))
+    assert as_lists(tree, tokens) == lists(load_grammar().parse(line))
 
 
 STATEMENTS = (
@@ -187,19 +187,19 @@ def untidy(draw: st.DrawFn) -> str:
 
 def comments(text: str) -> list[str]:
     """The comments of a text, in their order."""
-    return [row.comment for row in rows(text.split("\n")) if row.comment]
+    return [row.comment for row in split_rows(text.split("\n")) if row.comment]
 
 
 @given(untidy())
 def test_formatting_keeps_meaning_and_comments(text: str) -> None:
     """Formatted twice is formatted once; statements, comments and what they mean stay."""
     before = Document.loads(text)
-    after = formatted(text)
-    assert formatted(after) == after
+    after = format_text(text)
+    assert format_text(after) == after
     assert Document.loads(after) == before
     assert comments(after) == comments(text)
-    kinds = [[token[:2] for token in statement.tokens] for statement in statements(rows(text.split("\n")))]
-    again = [[token[:2] for token in statement.tokens] for statement in statements(rows(after.split("\n")))]
+    kinds = [[token[:2] for token in statement.tokens] for statement in split_statements(split_rows(text.split("\n")))]
+    again = [[token[:2] for token in statement.tokens] for statement in split_statements(split_rows(after.split("\n")))]
     assert [tokens for tokens in again if tokens] == [tokens for tokens in kinds if tokens]
 
 
