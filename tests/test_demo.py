@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bindings.report.forms.html import report_in
-from bindings.sources.definitions import topology_from
+from bindings.sources.definitions import load_topology
 from bindings.sources.open import load
 from examples.demo import generate
 from examples.demo.__main__ import main
@@ -75,7 +75,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]
 def test_report_has_the_counts_of_the_slow_router(small: tuple[str, dict[str, Any], list[Message]]) -> None:
     """Each queue, the copies, the unroutable: as when every binding is tried on every message."""
     _, report, messages = small
-    topology = topology_from(SAMPLE)
+    topology = load_topology(SAMPLE)
     routes = [oracle.route(topology, message, lambda _: 0) for message in messages]
     queues = Counter(queue for route in routes for queue in route)
     assert len(messages) == 2_000
@@ -195,7 +195,7 @@ def test_without_java_it_prints_why_and_counts_in_one_process(tmp_path: Path) ->
 
 def test_bindings_of_the_sample_lead_to_what_exists() -> None:
     """Every destination of the sample exists, and all of RabbitMQ's four kinds and three queue types are in it."""
-    topology = topology_from(SAMPLE)
+    topology = load_topology(SAMPLE)
     assert {b.destination.name for b in topology.bindings} <= set(topology.queues) | set(topology.exchanges)
     own = {name: exchange for name, exchange in topology.exchanges.items() if exchange not in PREDECLARED}
     assert {exchange.type for exchange in own.values()} == {"direct", "fanout", "headers", "topic"}

@@ -1,7 +1,7 @@
-"""Addresses of servers, ``SCHEME://[USER[:PASSWORD]@]HOST[:PORT][,HOST ...][/PATH][?QUERY]``: all are parsed here.
+"""Parse addresses of servers, ``SCHEME://[USER[:PASSWORD]@]HOST[:PORT][,HOST ...][/PATH][?QUERY]``: all of them.
 
-An address may hold a password, so no error has any piece of one. Of a password that is not escaped, a part would be
-read as host, port or path, which later messages show; so an address with an ``@`` behind the host is refused.
+An address may have a password, so no error contains any piece of an address. A piece of a password that is not escaped
+would be read as host, port or path, which later messages show; so an address with an ``@`` behind the host is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from exchange.errors import InputError
 __all__ = ["Address", "has_scheme", "parse_address"]
 
 UNSEEN: Final = re.compile(r"[\x00-\x20\x7f-\xa0\ud800-\udfff]")
-"""What no address has, and `urlsplit` removes without a word."""
+"""Characters that no address has, and that `urlsplit` removes silently."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,27 +48,27 @@ class Address:
 
 
 def has_scheme(text: str, schemes: Collection[str]) -> bool:
-    """Return whether the text is to be an address with one of these schemes."""
+    """Return whether a text begins with one of these schemes and ``://``."""
     scheme, separator, _ = text.partition("://")
     return bool(separator) and scheme.lower() in schemes
 
 
 def parse_address(text: str, schemes: Collection[str], example: str) -> Address:
-    """Return the address that a text is. Raises InputError, which has nothing of the text, only how to write one."""
+    """Parse an address. Raises InputError, which has no piece of the text, only an example."""
     try:
-        return _parsed(text, schemes)
+        return _parse(text, schemes)
     except _Wrong as error:
         reason = str(error)
-    except ValueError:  # of urlsplit, whose words have pieces of the text
+    except ValueError:  # of urlsplit, whose message has pieces of the text
         reason = "not an address"
     raise InputError(f"{reason}; write {example}")
 
 
 class _Wrong(Exception):
-    """What is wrong with an address, in words that have nothing of it."""
+    """An error in an address; the message has no piece of it."""
 
 
-def _parsed(text: str, schemes: Collection[str]) -> Address:
+def _parse(text: str, schemes: Collection[str]) -> Address:
     if not has_scheme(text, schemes):
         raise _Wrong("not an address")
     if UNSEEN.search(text):

@@ -1,4 +1,4 @@
-"""The entries of a definitions file: each exchange, queue, policy and binding as a part and as it is written.
+"""The entries of a definitions file: each exchange, queue, policy and binding as a value and as it is written.
 
 Invariant: ``entry.object()`` is the JSON object that the entry was read from, the order of its keys included; where
 its part is replaced, the fields that differ are rewritten and nothing else. Bindings become compact while the text is
@@ -17,7 +17,7 @@ from exchange.field_json import decode_table, encode_table
 from exchange.field_values import EMPTY, FieldTable, thaw
 from exchange.json_text import Refused
 
-__all__ = ["ENCODE", "SECTIONS", "Compactor", "Entry", "Object", "Part", "expanded", "read_section", "same"]
+__all__ = ["ENCODE", "SECTIONS", "Compactor", "Entry", "Object", "Part", "expand", "is_same_json", "read_section"]
 
 Part: TypeAlias = Exchange | Queue | Policy | Binding
 Object: TypeAlias = dict[str, Any]
@@ -27,33 +27,33 @@ BINDING_KEYS: Final = ("vhost", "source", "destination", "destination_type", "ro
 
 
 class Entry(NamedTuple):
-    """What a part means and how it is written.
+    """A part, and the JSON object it was read from.
 
-    A binding that its values alone can reproduce has the order of its keys instead of the object; many share it.
+    A binding that can be written again from its values alone has only the order of its keys, which many bindings share.
     """
 
     part: Any
-    vhost: str | None  # None when it does not say
+    vhost: str | None  # None when it has no such field
     written: Object | tuple[str, ...]
 
     @classmethod
     def new(cls, part: Part, vhost: str | None) -> Entry:
-        """As RabbitMQ would write the part; without the field "vhost" if that is None."""
+        """Return the entry of a new part, as RabbitMQ would write it; without the field "vhost" if that is None."""
         return cls(part, vhost, BINDING_KEYS if isinstance(part, Binding) else _with_vhost(vhost, _fields(part)))
 
     def object(self) -> Object:
-        """What it is written as."""
+        """Return the JSON object as it is written."""
         if isinstance(self.written, dict):
             return self.written
         fields = _with_vhost(self.vhost, _fields(self.part))
         return {key: fields[key] for key in self.written if key in fields}
 
     def with_part(self, part: Part) -> Entry:
-        """The entry for another part of the same kind and name: itself if nothing differs."""
+        """Return the entry for another part of the same kind and name: itself if nothing differs."""
         if part is self.part:
             return self
         before = _fields(self.part)
-        changes = {key: value for key, value in _fields(part).items() if not same(before[key], value)}
+        changes = {key: value for key, value in _fields(part).items() if not is_same_json(before[key], value)}
         if not changes:
             return self
         written = {**self.object(), **changes}
@@ -66,12 +66,12 @@ class Entry(NamedTuple):
 class Compactor:
     """The hook of the parser for objects: makes an entry of each plain binding as soon as it is read.
 
-    It does not see where an object stands: what turns out not to be in "bindings" is turned back by `expanded`. Raises
+    It does not see where an object stands: `expand` turns back what is not under "bindings". Raises
     `exchange.json_text.Refused` when a name is twice in an object.
     """
 
     def __init__(self) -> None:
-        # What many bindings have in common, to be one object each: the order of their keys, destinations, names.
+        # Objects that many bindings share: orders of keys, destinations, names.
         self._orders: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._destinations: dict[tuple[str, str], Destination] = {}
         self._names: dict[str, str] = {}
@@ -101,39 +101,39 @@ class Compactor:
         if table is None:
             return item
         shared = self._names.setdefault
-        said = shared(vhost, vhost) if "vhost" in item else None
-        return Entry(Binding(shared(source, source), destination, routing_key, table), said, order)
+        of_vhost = shared(vhost, vhost) if "vhost" in item else None
+        return Entry(Binding(shared(source, source), destination, routing_key, table), of_vhost, order)
 
 
 def _plain(arguments: Any) -> FieldTable | None:
-    """The table, if writing it gives the same JSON again."""
+    """Return the table, or None if writing it would not give the same JSON again."""
     try:
         table = decode_table(arguments)
     except (InputError, RecursionError):
-        return None  # the error is raised where the place is known
+        return None  # the error is raised where the position is known
     return FieldTable(table) if table == arguments else None
 
 
-def expanded(value: Any) -> Any:
-    """The JSON value in which nothing is compact."""
+def expand(value: Any) -> Any:
+    """Return the JSON value with objects in place of entries."""
     if isinstance(value, Entry):
         return value.object()
     if isinstance(value, dict):
-        return {key: expanded(item) for key, item in value.items()}
+        return {key: expand(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [expanded(item) for item in value]
+        return [expand(item) for item in value]
     return value
 
 
 def read_section(key: str, section: Any) -> Any:
-    """The value of one key of the file: entries for those of SECTIONS, else what it was. Raises InputError."""
+    """Return the value of one key of the file, as entries if it is one of SECTIONS. Raises InputError."""
     if key in SECTIONS:
         _require(isinstance(section, list), key, section, "not an array")
         return [
-            item if key == "bindings" and type(item) is Entry else _entry(expanded(item), key, f"{key}[{index}]")
+            item if key == "bindings" and type(item) is Entry else _entry(expand(item), key, f"{key}[{index}]")
             for index, item in enumerate(section)
         ]
-    section = expanded(section)
+    section = expand(section)
     if key == "vhosts":
         _require(isinstance(section, list), key, section, "not an array")
         for index, item in enumerate(section):
@@ -142,8 +142,8 @@ def read_section(key: str, section: Any) -> Any:
     return section
 
 
-def same(one: Any, another: Any) -> bool:
-    """Equal as JSON, where 1, 1.0 and true differ."""
+def is_same_json(one: Any, another: Any) -> bool:
+    """Return whether both are the same JSON, in which 1, 1.0 and true differ."""
     return ENCODE_SORTED(one) == ENCODE_SORTED(another)
 
 
@@ -193,7 +193,7 @@ SECTIONS: Final[Mapping[str, Callable[[Object, str], Part]]] = {
     "policies": _policy,
     "bindings": _binding,
 }
-"""The sections that make topologies -> what reads an object of theirs; all others are kept as they are."""
+"""Section of a topology -> the function that reads its objects; all other sections are kept as they are."""
 
 
 def _text(item: Object, key: str, place: str) -> str:
@@ -218,7 +218,7 @@ def _arguments(item: Object, place: str) -> FieldTable:
 
 def _require(fits: bool, place: str, value: Any, wrong: str) -> None:
     if not fits:
-        text = ENCODE(expanded(value))
+        text = ENCODE(expand(value))
         raise InputError(f"{place}: {text if len(text) <= 60 else text[:57] + '...'} is {wrong}")
 
 

@@ -20,9 +20,9 @@ from bindings.sources.definition_entries import (
     Entry,
     Object,
     Part,
-    expanded,
+    expand,
+    is_same_json,
     read_section,
-    same,
 )
 from bindings.sources.extensions import KEY, Additions
 from bindings.sources.files import decode_text, read_content, save_lines
@@ -42,14 +42,14 @@ from exchange.errors import InputError
 from exchange.json_text import Refused, find_fault, refuse_constant
 from exchange.topology.topology import Topology
 
-__all__ = ["Definitions", "topology_from"]
+__all__ = ["Definitions", "load_topology"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Definitions:
     """The definitions of a broker or of one virtual host; immutable. ``Definitions()`` has nothing in it.
 
-    Exports of one virtual host leave the field "vhost" out; what does not say its virtual host is in
+    Exports of one virtual host leave the field "vhost" out; an entry without it is in
     ``default_vhost``: the one given when loading, else the export's own "original_vhost_name", else "/". That choice
     is not written back. Equal when they are the same JSON, lists in the same order, and the default is the same.
 
@@ -67,12 +67,12 @@ class Definitions:
     def load(cls, path: str | os.PathLike[str], vhost: str | None = None) -> Definitions:
         """Read a file, gzipped or not. Raises InputError naming the file and the place in it."""
         name = os.fspath(path)
-        return cls._of(_parsed(decode_text(read_content(name), name), name), name, vhost)
+        return cls._of(_parse(decode_text(read_content(name), name), name), name, vhost)
 
     @classmethod
     def loads(cls, text: str | bytes, name: str = "definitions", vhost: str | None = None) -> Definitions:
         """Read a text, which errors call ``name``. Raises InputError naming the place in it."""
-        return cls._of(_parsed(decode_text(text, name) if isinstance(text, bytes) else text, name), name, vhost)
+        return cls._of(_parse(decode_text(text, name) if isinstance(text, bytes) else text, name), name, vhost)
 
     @classmethod
     def _of(cls, document: Object, name: str, vhost: str | None) -> Definitions:
@@ -95,7 +95,7 @@ class Definitions:
 
     @property
     def _unusable_version(self) -> str | None:
-        """What is wrong with the version that would choose the profile, and the profile that holds all the same."""
+        """Why the version of the export chooses no profile, and which profile holds instead; None if it chooses one."""
         given = [key for key in ("rabbitmq_version", "rabbit_version") if key in self._document]
         if not given or self.names_profile or profile_by_name(self.rabbitmq_version or "") is not None:
             return None
@@ -105,7 +105,7 @@ class Definitions:
 
     @property
     def names_profile(self) -> bool:
-        """Whether a profile is kept under the key "hashstar", which goes before the version of the export."""
+        """Whether the key "hashstar" names a profile; it takes precedence over the version of the export."""
         return self._additions.profile is not None
 
     @property
@@ -115,7 +115,7 @@ class Definitions:
 
     @property
     def others(self) -> dict[str, int]:
-        """What there is besides topologies, users and permissions for instance, and how many of each."""
+        """Number of entries in sections that are no part of a topology, such as users and permissions."""
         settings = [{**vhost, "name": None} for vhost in self._document.get("vhosts", ())]
         counts = {
             **{key: len(value) for key, value in self._document.items() if isinstance(value, list)},
@@ -125,14 +125,14 @@ class Definitions:
 
     @property
     def vhosts(self) -> tuple[str, ...]:
-        """The virtual hosts that are listed, then those that are only used; the default one if that makes none."""
+        """The virtual hosts that are listed, then those that are only used; the default one if there are none."""
         listed = (vhost["name"] for vhost in self._document.get("vhosts", ()))
         return tuple(dict.fromkeys([*listed, *self._used()])) or (self.default_vhost,)
 
     def topology(self, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
-        """The topology of a virtual host, under the definitions' `profile` unless one is given, or the newest.
+        """Return the topology of a virtual host, under the definitions' `profile` unless one is given, or the newest.
 
-        Without ``vhost``: the only one with anything in it, else "/", else the only one there is. As in RabbitMQ's
+        Without ``vhost``: of the only one with anything in it, else of "/", else of the only one. As in RabbitMQ's
         import (`rabbit_definitions.erl`), the default exchange, its bindings and attributes that contradict a
         predeclared exchange's are left out, and of exchanges and queues of the same name the first counts, of policies
         the last. Raises InputError when there is no such virtual host, or several to choose from.
@@ -150,11 +150,11 @@ class Definitions:
         )
 
     def expectations(self, vhost: str | None = None) -> tuple[Expectation, ...]:
-        """What a ``.bindings`` file expected of a virtual host; ``vhost`` as for `topology`."""
+        """Return the expectations that a ``.bindings`` file had of a virtual host; ``vhost`` as for `topology`."""
         return self._additions.expectations.get(self._chosen() if vhost is None else vhost, ())
 
     def with_expectations(self, vhost: str, expectations: Iterable[Expectation]) -> Definitions:
-        """The definitions with these expectations of a virtual host in place of others."""
+        """Return definitions with these expectations of a virtual host in place of others."""
         return self._with_additions(self._additions.with_expectations(vhost, tuple(expectations)))
 
     def with_profile(self, profile: Profile) -> Definitions:
@@ -164,26 +164,26 @@ class Definitions:
         return self._with_additions(replace(self._additions, profile=profile))
 
     def with_vhosts(self, names: Iterable[str]) -> Definitions:
-        """The definitions in which these virtual hosts are listed."""
+        """Return definitions that list these virtual hosts, too."""
         vhosts = self._document.get("vhosts", [])
         known = {vhost["name"] for vhost in vhosts}
         new = [{"name": name} for name in dict.fromkeys(names) if name not in known]
         return Definitions(self.default_vhost, {**self._document, "vhosts": [*vhosts, *new]}) if new else self
 
     def with_topology(self, topology: Topology) -> Definitions:
-        """The definitions in which the exchanges, queues, bindings and policies of its virtual host are a topology's.
+        """Return definitions with the exchanges, queues, bindings and policies of a topology in its virtual host.
 
-        What stays the same stays as it is written and where it stands; what changes keeps its other fields; what is
-        new comes last. Predeclared exchanges and bindings from the default exchange are not written, but stay if they
-        are there (those bindings as long as their queue). The virtual host is listed if nothing else would name it.
+        Unchanged entries stay as they are written and where they stand; changed ones keep their other fields; new ones
+        come last. Predeclared exchanges and bindings from the default exchange are not written, but stay if they are
+        there (those bindings as long as their queue). The virtual host is listed if nothing else would name it.
         """
         vhost = topology.vhost
-        said = None if self._of_one_vhost() and vhost == self.default_vhost else vhost
+        field_vhost = None if self._of_one_vhost() and vhost == self.default_vhost else vhost
         edited = {
-            "exchanges": self._edited("exchanges", topology.exchanges, vhost, said),
-            "queues": self._edited("queues", topology.queues, vhost, said),
-            "policies": self._edited("policies", topology.policies, vhost, said),
-            "bindings": self._edited_bindings(topology, said),
+            "exchanges": self._edited("exchanges", topology.exchanges, vhost, field_vhost),
+            "queues": self._edited("queues", topology.queues, vhost, field_vhost),
+            "policies": self._edited("policies", topology.policies, vhost, field_vhost),
+            "bindings": self._edited_bindings(topology, field_vhost),
         }
         document = {**self._document, **{key: edited[key] for key in edited if edited[key] or key in self._document}}
         after = Definitions(self.default_vhost, document)
@@ -215,11 +215,11 @@ class Definitions:
         return list(argument_warnings(self._sections()))
 
     def dump(self) -> str:
-        """The JSON text: every exchange, queue, binding ... on its own line, so that versions compare well."""
+        """Return the JSON text: every exchange, queue, binding ... on its own line, so that versions compare well."""
         return "".join(self._chunks())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to a file, gzipped if its name ends with ".gz"; what was there stays until all is written.
+        """Write to a file, gzipped if its name ends with ".gz"; an old file stays until all is written.
 
         Raises InputError when it cannot be written.
         """
@@ -247,8 +247,8 @@ class Definitions:
         if additions == self._additions:
             return self
         rest = {key: value for key, value in self._document.items() if key != KEY}
-        told = additions.to_json()
-        return Definitions(self.default_vhost, {**self._document, KEY: told} if told else rest)
+        value = additions.to_json()
+        return Definitions(self.default_vhost, {**self._document, KEY: value} if value else rest)
 
     def _partitioned(self, vhost: str, queues: Mapping[str, Queue]) -> Iterable[Queue]:
         partitionings = self._additions.partitionings.get(vhost)
@@ -262,13 +262,13 @@ class Definitions:
     def _sections(self) -> dict[str, list[Entry]]:
         return {key: self._document[key] for key in SECTIONS if key in self._document}
 
-    def _said(self) -> dict[str | None, None]:
-        """The virtual hosts that entries say they are in, in the order they are met; None of those that do not."""
+    def _vhost_fields(self) -> dict[str | None, None]:
+        """Return the values of the field "vhost" of all entries, in order; None for entries without it."""
         return {entry.vhost: None for entries in self._sections().values() for entry in entries}
 
     def _used(self) -> dict[str, None]:
-        """The virtual hosts that anything is in, in the order they are met."""
-        return {self.default_vhost if vhost is None else vhost: None for vhost in self._said()}
+        """Return the virtual hosts of all entries, in order."""
+        return {self.default_vhost if vhost is None else vhost: None for vhost in self._vhost_fields()}
 
     def _chosen(self) -> str:
         used, vhosts = self._used(), self.vhosts
@@ -281,7 +281,7 @@ class Definitions:
         raise InputError(f"which virtual host? There are {_listed(vhosts)}")
 
     def _names(self, vhost: str) -> set[str | None]:
-        """What the entries that are in the virtual host say."""
+        """Return the values of the field "vhost" of entries in the virtual host."""
         return {vhost, None} if vhost == self.default_vhost else {vhost}
 
     def _in(self, key: str, vhost: str) -> list[Entry]:
@@ -289,7 +289,7 @@ class Definitions:
         return [entry for entry in self._document.get(key, ()) if entry.vhost in names]
 
     def _named(self, key: str, vhost: str) -> dict[str, Any]:
-        """The parts in force, by name."""
+        """Return name -> the part that counts."""
         parts: dict[str, Any] = {}
         for entry in self._in(key, vhost):
             if key == "policies" or entry.part.name not in parts:
@@ -299,9 +299,9 @@ class Definitions:
     def _of_one_vhost(self) -> bool:
         if "vhosts" in self._document:
             return False
-        return "original_vhost_name" in self._document or self._said() == {None: None}
+        return "original_vhost_name" in self._document or self._vhost_fields() == {None: None}
 
-    def _edited(self, key: str, parts: Mapping[str, Part], vhost: str, said: str | None) -> list[Entry]:
+    def _edited(self, key: str, parts: Mapping[str, Part], vhost: str, field_vhost: str | None) -> list[Entry]:
         before = self._named(key, vhost)
         skipped = RESERVED if key == "exchanges" else ()
         names = self._names(vhost)
@@ -313,9 +313,9 @@ class Definitions:
             elif name in parts:  # where it is there twice, the one in force changes
                 entries.append(entry.with_part(parts[name]) if entry.part is before[name] else entry)
         new = (part for name, part in parts.items() if name not in before and name not in skipped)
-        return [*entries, *(Entry.new(part, said) for part in new)]
+        return [*entries, *(Entry.new(part, field_vhost) for part in new)]
 
-    def _edited_bindings(self, topology: Topology, said: str | None) -> list[Entry]:
+    def _edited_bindings(self, topology: Topology, field_vhost: str | None) -> list[Entry]:
         wanted, names = topology.bindings, self._names(topology.vhost)
         entries: list[Entry] = []
         there = set()
@@ -326,7 +326,7 @@ class Definitions:
             elif part in wanted if part.source else part.destination.name in topology.queues:
                 entries.append(entry)
                 there.add(part)
-        return [*entries, *(Entry.new(part, said) for part in wanted if part.source and part not in there)]
+        return [*entries, *(Entry.new(part, field_vhost) for part in wanted if part.source and part not in there)]
 
     def _chunks(self) -> Iterator[str]:
         comma = "{"
@@ -335,19 +335,19 @@ class Definitions:
             comma = ","
             if isinstance(section, list) and section:
                 for number, item in enumerate(section):
-                    yield f"{',' if number else '['}\n  {ENCODE(expanded(item))}"
+                    yield f"{',' if number else '['}\n  {ENCODE(expand(item))}"
                 yield "\n ]"
             else:
                 yield ENCODE(section)
         yield "\n}\n" if self._document else "{}\n"
 
 
-def topology_from(
+def load_topology(
     path: str | os.PathLike[str], vhost: str | None = None, profile: Profile | str | None = None
 ) -> Topology:
-    """The topology in a definitions file; ``vhost`` and ``profile`` as in `Definitions.topology`.
+    """Return the topology of a definitions file; ``vhost`` and ``profile`` as in `Definitions.topology`.
 
-    A ``vhost`` given also names the virtual host of an export that does not say. Raises InputError naming the file.
+    ``vhost`` also names the virtual host of an export that does not name it. Raises InputError, which names the file.
     """
     definitions = Definitions.load(path, vhost)
     try:
@@ -356,16 +356,16 @@ def topology_from(
         raise InputError(f"{os.fspath(path)}: {error}") from None
 
 
-def _parsed(text: str, name: str) -> Object:
+def _parse(text: str, name: str) -> Object:
     try:
         document = json.loads(text, object_pairs_hook=Compactor(), parse_float=_finite, parse_constant=refuse_constant)
     except json.JSONDecodeError as error:
-        raise _at(text, error.pos, f"not JSON: {_reason(text, error)}", name) from None
+        raise _error_at(text, error.pos, f"not JSON: {_reason(text, error)}", name) from None
     except (ValueError, Refused, RecursionError) as error:
         fault = find_fault(text)
         if fault is None:
             raise InputError(f"{name}: not JSON: {error}") from None
-        raise _at(text, fault.place, str(fault), name) from None
+        raise _error_at(text, fault.place, str(fault), name) from None
     if not isinstance(document, dict):
         raise InputError(f'{name}: not definitions, which are an object: {{"exchanges": [...], "queues": [...], ...}}')
     return document
@@ -385,17 +385,19 @@ def _reason(text: str, error: json.JSONDecodeError) -> str:
     return error.msg
 
 
-def _at(text: str, place: int, reason: str, name: str) -> LanguageError:
-    start = text.rfind("\n", 0, place) + 1
-    end = text.find("\n", place)
+def _error_at(text: str, position: int, reason: str, name: str) -> LanguageError:
+    start = text.rfind("\n", 0, position) + 1
+    end = text.find("\n", position)
     line = text[start:] if end < 0 else text[start:end]
-    return LanguageError(reason, name, text.count("\n", 0, place) + 1, line, (place - start, place - start + 1))
+    return LanguageError(
+        reason, name, text.count("\n", 0, position) + 1, line, (position - start, position - start + 1)
+    )
 
 
 def _same_section(one: Any, another: Any) -> bool:
     if isinstance(one, list) and isinstance(another, list):
-        return len(one) == len(another) and all(map(same, map(expanded, one), map(expanded, another)))
-    return same(one, another)
+        return len(one) == len(another) and all(map(is_same_json, map(expand, one), map(expand, another)))
+    return is_same_json(one, another)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -1,6 +1,6 @@
-"""What a ``.bindings`` file says: a topology for each virtual host, what is expected of it, and the profile it is for.
+"""The content of a ``.bindings`` file: a topology and expectations for each virtual host, and a profile.
 
-Definitions and documents turn into each other: `Document.of_definitions` and `Document.definitions`.
+Definitions and documents are converted into each other: `Document.of_definitions` and `Document.definitions`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Section(NamedTuple):
     binding_lines: Mapping[Binding, int] = {}
 
     def line_of(self, part: Part) -> int | None:
-        """The line of the file that declares the part, from 1, if it has been read from one."""
+        """Return the line that declares the part, from 1, if it was read from a file."""
         if isinstance(part, Binding):
             return self.binding_lines.get(part)
         return self.lines.get((KINDS[type(part)], part.name))
@@ -44,7 +44,7 @@ KINDS: Mapping[type, str] = {Exchange: "exchange", Queue: "queue", Policy: "poli
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Document:
-    """Virtual hosts with their topologies and expectations; immutable. Equal when they say the same.
+    """Virtual hosts with their topologies and expectations; immutable. Equal when their content is the same.
 
     >>> document = Document.loads("exchange orders: topic")
     >>> print(document.definitions().topology().exchanges["orders"].type)
@@ -54,10 +54,12 @@ class Document:
     sections: Mapping[str, Section]
     """By virtual host, at least one."""
     profile: Profile | None = None
-    """The RabbitMQ that the file says it is for."""
+    """The profile that the file names."""
     name: str = "bindings"
-    """What errors and warnings call it."""
-    _again: tuple[tuple[int, str], ...] = field(default=(), repr=False)  # line, what is there twice
+    """The name in errors and warnings."""
+    _again: tuple[tuple[int, str], ...] = field(
+        default=(), repr=False
+    )  # line, text about a binding that is there twice
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Document:
@@ -74,22 +76,22 @@ class Document:
 
     @classmethod
     def of_definitions(cls, definitions: Definitions, name: str = "definitions") -> Document:
-        """Its topologies, expectations and profile; users, permissions and the like are no part of a document.
+        """Return a document with their topologies, expectations and profile, without users, permissions and the like.
 
-        Exchanges, queues, bindings and their arguments are put in order: a broker exports them in any, and what has
-        not changed between two exports should not differ. Policies keep theirs, which decides between equals.
+        Exchanges, queues, bindings and their arguments are sorted: a broker exports them in any order, and what has
+        not changed between two exports should not differ. Policies keep their order, which decides between equals.
         """
         sections = {
-            vhost: Section(_in_order(definitions.topology(vhost)), definitions.expectations(vhost))
+            vhost: Section(_sort(definitions.topology(vhost)), definitions.expectations(vhost))
             for vhost in definitions.vhosts
         }
         return cls(sections, definitions.profile, name)
 
     def definitions(self, base: Definitions | None = None) -> Definitions:
-        """The definitions that say the same.
+        """Return definitions with the same content.
 
         With a ``base``, everything else in it stays: users, permissions, parameters, and the virtual hosts that the
-        document does not mention.
+        document does not have.
         """
         result = Definitions().with_vhosts(self.vhosts) if base is None else base
         for vhost, section in self.sections.items():
@@ -97,7 +99,7 @@ class Document:
         return result.with_profile(self.profile) if self.profile is not None else result
 
     def with_profile(self, profile: Profile) -> Document:
-        """The same for another RabbitMQ."""
+        """Return the document with another profile."""
         sections = {
             vhost: section._replace(topology=section.topology.with_profile(profile))
             for vhost, section in self.sections.items()
@@ -105,29 +107,29 @@ class Document:
         return replace(self, sections=sections, profile=profile)
 
     def only(self, vhost: str) -> Document:
-        """The document of one virtual host that it has."""
+        """Return the document with one of its virtual hosts alone."""
         return replace(self, sections={vhost: self.sections[vhost]})
 
     @property
     def vhosts(self) -> tuple[str, ...]:
-        """The virtual hosts, in the order they are first mentioned."""
+        """The virtual hosts, in the order in which they first appear."""
         return tuple(self.sections)
 
     def topology(self, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
-        """The topology of a virtual host, under the file's profile unless one is given; the newest if it has none.
+        """Return the topology of a virtual host, under the file's profile unless one is given, or else the newest.
 
-        Without ``vhost``: the only one, else "/". Raises InputError when there is no such one, or several to choose
-        from.
+        Without ``vhost``: of the only one, else of "/". Raises InputError when there is no such virtual host, or
+        several to choose from.
         """
         topology = self.section(vhost).topology
         return topology if profile is None else topology.with_profile(profile)
 
     def expectations(self, vhost: str | None = None) -> tuple[Expectation, ...]:
-        """What is expected of a virtual host; ``vhost`` as for `topology`."""
+        """Return the expectations of a virtual host; ``vhost`` as for `topology`."""
         return self.section(vhost).expectations
 
     def section(self, vhost: str | None = None) -> Section:
-        """One virtual host; ``vhost`` as for `topology`."""
+        """Return one virtual host; ``vhost`` as for `topology`."""
         if vhost is None:
             vhost = self.vhosts[0] if len(self.vhosts) == 1 else "/"
             if vhost not in self.sections:
@@ -154,18 +156,18 @@ class Document:
                             yield SourceWarning(f"line {line}{text}", code, line, vhost, part)
 
     def dump(self) -> str:
-        """The text; reading it gives an equal document."""
+        """Return the text; reading it gives an equal document."""
         return "".join(self._text())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to a file, gzipped if its name ends with ".gz"; what was there stays until all is written.
+        """Write to a file, gzipped if its name ends with ".gz"; an old file stays until all is written.
 
         Raises InputError when it cannot be written.
         """
         save_lines(os.fspath(path), self._text())
 
     def _text(self) -> Iterator[str]:
-        from bindings.sources.document_writer import write  # the language is not needed by those who route
+        from bindings.sources.document_writer import write  # routing does not need the language
 
         return write(self)
 
@@ -180,18 +182,18 @@ class Document:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _in_order(topology: Topology) -> Topology:
-    def place(binding: Binding) -> tuple[Any, ...]:
+def _sort(topology: Topology) -> Topology:
+    def sort_key(binding: Binding) -> tuple[Any, ...]:
         return binding.source, binding.destination, binding.routing_key, repr(binding.arguments.identity)
 
     bindings = [
-        binding._replace(arguments=_sorted(binding.arguments)) if binding.arguments else binding
+        binding._replace(arguments=_sort_table(binding.arguments)) if binding.arguments else binding
         for binding in topology.bindings
     ]
     return Topology(
-        [_with_sorted(part) for _, part in sorted(topology.exchanges.items())],
-        [_with_sorted(part) for _, part in sorted(topology.queues.items())],
-        sorted(bindings, key=place),
+        [_sort_arguments_of(part) for _, part in sorted(topology.exchanges.items())],
+        [_sort_arguments_of(part) for _, part in sorted(topology.queues.items())],
+        sorted(bindings, key=sort_key),
         topology.policies.values(),
         vhost=topology.vhost,
         profile=topology.profile,
@@ -201,9 +203,9 @@ def _in_order(topology: Topology) -> Topology:
 Declared = TypeVar("Declared", Exchange, Queue)
 
 
-def _with_sorted(part: Declared) -> Declared:
-    return replace(part, arguments=_sorted(part.arguments)) if part.arguments else part
+def _sort_arguments_of(part: Declared) -> Declared:
+    return replace(part, arguments=_sort_table(part.arguments)) if part.arguments else part
 
 
-def _sorted(arguments: Mapping[str, Any]) -> FieldTable:
+def _sort_table(arguments: Mapping[str, Any]) -> FieldTable:
     return FieldTable(dict(sorted(arguments.items())))

@@ -1,4 +1,4 @@
-"""From text to a `Document`: statements in their order, ``for`` and ``let`` and ``vhost`` carried out."""
+"""Read a text into a `Document`: carry out its statements in order, with ``for``, ``let`` and ``vhost``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEFAULT_VHOST: Final = "/"
 
 
 def read(text: str, name: str = "bindings") -> Document:
-    """The document that a text describes; errors call it ``name``. Raises LanguageError for the first mistake."""
+    """Return the document that a text describes. Raises LanguageError, with the ``name``, for the first mistake."""
     lines = text.removeprefix("\ufeff").split("\n")
     reader = _Reader()
     try:
@@ -39,7 +39,7 @@ def read(text: str, name: str = "bindings") -> Document:
 
 
 class _Vhost:
-    """What has been declared in one virtual host, and in which lines."""
+    """Everything declared so far in one virtual host, with lines."""
 
     def __init__(self) -> None:
         self.parts: dict[tuple[str, str], tuple[Exchange | Queue | Policy, int]] = {}
@@ -55,7 +55,7 @@ class _Vhost:
             [part for part in parts if isinstance(part, Policy)],
             vhost=vhost,
         )
-        lines = {named: line for named, (_, line) in self.parts.items()}
+        lines = {identity: line for identity, (_, line) in self.parts.items()}
         return Section(
             topology if profile is None else topology.with_profile(profile),
             tuple(self.expectations),
@@ -76,13 +76,13 @@ class _Reader:
         self._loops = 0
 
     def document(self, name: str) -> Document:
-        """All that has been read."""
+        """Return all that has been read."""
         vhosts = self._vhosts or {DEFAULT_VHOST: _Vhost()}
         sections = {vhost: declared.section(vhost, self._profile) for vhost, declared in vhosts.items()}
         return Document(sections, self._profile, name, tuple(self._again))
 
     def run(self, lines: Iterable[tuple[int, Statement]], scope: dict[str, tuple[Item, ...]]) -> None:
-        """Carry out statements of one level; deeper ones are repeated by the ``for`` above them."""
+        """Carry out the statements of one level; deeper ones are carried out by the ``for`` above them."""
         loop: tuple[Node, list[Token]] | None = None
         block: list[tuple[int, Statement]] = []
         named: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""From a `Document` to text: one statement for each part, in the order of the document, formatted.
+"""Write a `Document` as text: one statement for each part, in the order of the document, formatted.
 
 Invariant: reading the text gives the document again, and formatting the text changes nothing.
 """
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["write"]
 
 WIDEST: Final = 100
-"""A statement that would be wider has each of its attributes on a line of its own."""
+"""Maximum width of a statement on one line; a wider one has a line for each attribute."""
 
 PREDECLARED_NAMES: Final = frozenset(exchange.name for exchange in PREDECLARED)
 
 
 def write(document: Document) -> Iterator[str]:
-    """The text, line by line, each with its end."""
+    """Yield the text in pieces: lines with their ends."""
     if document.profile is not None:
         yield f"profile {document.profile.name}\n\n"
     for number, (vhost, section) in enumerate(document.sections.items()):
@@ -90,8 +90,8 @@ def _queue(part: Queue) -> str:
 
 
 def _partitioning(text: str) -> str:
-    as_it_is = text.isprintable() and "#" not in text and not VARIABLE.search(text)
-    return text if as_it_is else quote(text)
+    is_plain = text.isprintable() and "#" not in text and not VARIABLE.search(text)
+    return text if is_plain else quote(text)
 
 
 def _policy(part: Policy) -> str:
@@ -109,7 +109,7 @@ def _bindings(bindings: Iterable[Binding]) -> Iterator[str]:
     ends: dict[tuple[str, Any], str] = {}  # many bindings have the same ones
     for source, destination, key, arguments in bindings:
         if not source:
-            continue  # the broker makes those of the default exchange
+            continue  # the broker makes the bindings of the default exchange
         head = ends.get((source, destination))
         if head is None:
             kind = "exchange " if destination.kind == "exchange" else ""

@@ -1,7 +1,7 @@
-"""What a ``.bindings`` file says that RabbitMQ's definitions have no place for: a key of our own holds it.
+"""What a ``.bindings`` file has and RabbitMQ's definitions have not: it is stored there under a key of our own.
 
 RabbitMQ's import ignores top-level keys that it does not know (seen with 3.10.8, 4.0.5 and 4.3.6, of a cluster and of
-one virtual host), so such a file is imported as any other; the broker's own exports do not have the key.
+one virtual host), so such a file is imported like any other one; exports of the broker do not have the key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEY: Final = "hashstar"
 
 @dataclass(frozen=True, slots=True)
 class Additions:
-    """The profile, and by virtual host how queues are partitioned and what is expected."""
+    """The profile, and for each virtual host the partitioning of queues and the expectations."""
 
     profile: Profile | None = None
     partitionings: Mapping[str, Mapping[str, Partitioning]] = field(default_factory=dict)
@@ -33,22 +33,22 @@ class Additions:
         """Read what `to_json` wrote, or None. Raises InputError naming the place in it."""
         if value is None:
             return cls()
-        name = _item(value, dict, KEY).get("profile")
+        name = _require(value, dict, KEY).get("profile")
         profile = profile_by_name(name) if isinstance(name, str) else None
         if name is not None and profile is None:
             raise InputError(f"{KEY}.profile: no profile {name!r}; there are {RELEASES}")
         partitionings: dict[str, dict[str, Partitioning]] = {}
-        for index, item in enumerate(_item(value.get("partitioned", []), list, f"{KEY}.partitioned")):
+        for index, item in enumerate(_require(value.get("partitioned", []), list, f"{KEY}.partitioned")):
             place = f"{KEY}.partitioned[{index}]"
-            vhost, queue, text = (_text(item, key, place) for key in ("vhost", "queue", "partitioning"))
+            vhost, queue, text = (_read_text(item, key, place) for key in ("vhost", "queue", "partitioning"))
             try:
                 partitionings.setdefault(vhost, {})[queue] = Partitioning.parse(text)
             except HashstarError as error:
                 raise InputError(f"{place}: {error}") from None
         expectations: dict[str, tuple[Expectation, ...]] = {}
-        for index, item in enumerate(_item(value.get("expectations", []), list, f"{KEY}.expectations")):
+        for index, item in enumerate(_require(value.get("expectations", []), list, f"{KEY}.expectations")):
             place = f"{KEY}.expectations[{index}]"
-            vhost = _text(item, "vhost", place)
+            vhost = _read_text(item, "vhost", place)
             try:
                 expectations[vhost] = (*expectations.get(vhost, ()), Expectation.from_json(item))
             except InputError as error:
@@ -56,8 +56,8 @@ class Additions:
         return cls(profile, partitionings, expectations)
 
     def to_json(self) -> dict[str, Any]:
-        """As an object, which has nothing in it when there is nothing to say."""
-        told: dict[str, Any] = {} if self.profile is None else {"profile": self.profile.name}
+        """Return them as a JSON object, empty if there are none."""
+        value: dict[str, Any] = {} if self.profile is None else {"profile": self.profile.name}
         partitioned = [
             {"vhost": vhost, "queue": queue, "partitioning": str(partitioning)}
             for vhost, queues in self.partitionings.items()
@@ -69,34 +69,34 @@ class Additions:
             for expectation in expected
         ]
         if partitioned:
-            told["partitioned"] = partitioned
+            value["partitioned"] = partitioned
         if expectations:
-            told["expectations"] = expectations
-        return told
+            value["expectations"] = expectations
+        return value
 
     def with_partitionings(self, vhost: str, queues: Mapping[str, Partitioning]) -> Additions:
-        """Those of a virtual host replaced."""
+        """Return these additions with other partitionings in one virtual host."""
         return replace(self, partitionings=_with(self.partitionings, vhost, queues))
 
     def with_expectations(self, vhost: str, expectations: tuple[Expectation, ...]) -> Additions:
-        """Those of a virtual host replaced."""
+        """Return these additions with other expectations of one virtual host."""
         return replace(self, expectations=_with(self.expectations, vhost, expectations))
 
 
-def _with(all_of_them: Mapping[str, Any], vhost: str, new: Any) -> dict[str, Any]:
+def _with(by_vhost: Mapping[str, Any], vhost: str, new: Any) -> dict[str, Any]:
     if new:
-        return {**all_of_them, vhost: new}
-    return {name: value for name, value in all_of_them.items() if name != vhost}
+        return {**by_vhost, vhost: new}
+    return {name: value for name, value in by_vhost.items() if name != vhost}
 
 
-def _item(value: Any, kind: type, place: str) -> Any:
+def _require(value: Any, kind: type, place: str) -> Any:
     if not isinstance(value, kind):
         raise InputError(f"{place} is not an {'object' if kind is dict else 'array'}")
     return value
 
 
-def _text(item: Any, key: str, place: str) -> str:
-    text = _item(item, dict, place).get(key)
+def _read_text(item: Any, key: str, place: str) -> str:
+    text = _require(item, dict, place).get(key)
     if not isinstance(text, str):
         raise InputError(f'{place}: "{key}" is not a string')
     return text

@@ -1,4 +1,4 @@
-"""Read and write files whole: gzipped or not, bounded, replaced only when all is written; errors name them."""
+"""Read and write whole files: gzipped or not, bounded, replaced only when all is written; errors name the file."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ PRIVATE: Final = 0o640
 PRIVATE_FOLDER: Final = 0o750
 """Mode of new folders of such files."""
 CHUNK: Final = 1 << 20
+"""Number of bytes read at once."""
 GIVEN: Final = re.compile(r"/dev/(?:null|stdin|fd/[0-9]+)|/proc/self/fd/[0-9]+")
-"""What is open already, as a shell's ``<(...)``, or is never waited for."""
+"""Paths that are open already, as a shell's ``<(...)``, or that never block."""
 
 
 def read_content(name: str) -> bytes:
-    """What is in a file, unpacked if it is gzipped, whatever it is called. Raises InputError."""
+    """Return the content of a file, unpacked if it is gzipped, whatever its name. Raises InputError."""
     try:
         with open_file(name) as file:
             return gunzip(read_whole(file, name), name)
@@ -44,10 +45,10 @@ def read_content(name: str) -> bytes:
 
 
 def open_file(name: str | Path) -> BinaryIO:
-    """Return a file that is to be read whole, open. Raises OSError, also for pipes and devices that have a name.
+    """Open a file to read it whole. Raises OSError, also for named pipes and devices.
 
-    Opening a pipe waits for a writer, for ever if none comes. What the command was given open (``/dev/stdin``, a
-    shell's ``<(...)``) has one.
+    Opening a named pipe waits for a writer, for ever if none comes. What the command was given open (``/dev/stdin``, a
+    shell's ``<(...)``) has a writer.
     """
     path = str(name)
     if GIVEN.fullmatch(path):
@@ -60,7 +61,7 @@ def open_file(name: str | Path) -> BinaryIO:
 
 
 def read_whole(file: BinaryIO, name: str) -> bytes:
-    """Return what is left of a file or a pipe. Raises InputError beyond the limit of a topology file, and OSError."""
+    """Read the rest of a file or a pipe. Raises InputError beyond the limit of a topology file, and OSError."""
     read = io.BytesIO()
     while chunk := file.read(CHUNK):
         read.write(chunk)
@@ -70,20 +71,20 @@ def read_whole(file: BinaryIO, name: str) -> bytes:
 
 
 def gunzip(data: bytes, name: str) -> bytes:
-    """The data, unpacked if they are gzipped. Raises InputError, also where they would unpack to too much."""
+    """Return the data, unpacked if they are gzipped. Raises InputError, also where they would unpack to too much."""
     if not data.startswith(GZIP):
         return data
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
             return read_whole(file, f"{name}: unpacked")  # type: ignore[arg-type]
     except (OSError, EOFError, zlib.error) as error:
-        if str(error).startswith("Not a gzipped file"):  # its beginning is one
+        if str(error).startswith("Not a gzipped file"):  # though it begins with one
             raise InputError(f"{name}: something follows the gzipped data that is not gzipped; pack it anew") from None
         raise InputError(f"{name}: cannot be read: {error}") from None
 
 
 def decode_text(data: bytes, name: str) -> str:
-    """The text of data in UTF-8, with a byte order mark or not. Raises InputError."""
+    """Return the text of data in UTF-8, with or without a byte order mark. Raises InputError."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -91,14 +92,14 @@ def decode_text(data: bytes, name: str) -> str:
 
 
 def save_lines(name: str, lines: Iterable[str]) -> None:
-    """Write a file, gzipped if its name ends with ".gz"; what was there stays until all is written.
+    """Write a file, gzipped if its name ends with ".gz"; an old file stays until all is written.
 
     Raises InputError when it cannot be written.
     """
     try:
         with (
-            replacing(Path(name).resolve()) as raw,  # a link stays one
-            _compressed(raw) if name.endswith(".gz") else nullcontext(raw) as file,
+            replacing(Path(name).resolve()) as raw,  # a link stays a link, and its target is replaced
+            _compress(raw) if name.endswith(".gz") else nullcontext(raw) as file,
         ):
             file.writelines(line.encode() for line in lines)
     except OSError as error:
@@ -107,11 +108,11 @@ def save_lines(name: str, lines: Iterable[str]) -> None:
 
 @contextmanager
 def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
-    """Yield a file that takes the place of ``path`` at the end, whole; after an exception nothing has changed.
+    """Yield a new file that replaces ``path`` at the end as a whole; after an exception nothing has changed.
 
     The file has its final mode before its first byte: that of the file it replaces, `PRIVATE` if there is none. With
-    ``durable``, its bytes are on the disk before it takes the place. A device or a pipe is written to as it is. Raises
-    OSError.
+    ``durable``, its bytes are on the disk before it replaces the old one. A device or a pipe is written to directly.
+    Raises OSError.
     """
     known = None
     with suppress(FileNotFoundError):
@@ -125,7 +126,7 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
     try:
         with open(create_exclusively(partial, mode), "wb") as file:
             if known is not None:
-                os.fchmod(file.fileno(), mode)  # which the umask has narrowed
+                os.fchmod(file.fileno(), mode)  # the umask has narrowed it
             yield file
             if durable:
                 file.flush()
@@ -145,13 +146,13 @@ def make_folders(path: Path) -> None:
 
 
 def create_exclusively(path: Path, mode: int = PRIVATE) -> int:
-    """Return the descriptor of a new file, open for writing; what a run that was killed left there goes first.
+    """Return the descriptor of a new file, open for writing; a file left by a killed run is removed first.
 
-    A link that someone planted is removed and not followed. Raises OSError.
+    So is a link that someone planted: it is not followed. Raises OSError.
     """
     path.unlink(missing_ok=True)
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
 
 
-def _compressed(file: BinaryIO) -> gzip.GzipFile:
-    return gzip.GzipFile("", "wb", fileobj=file, mtime=0)  # no name and no time: equal content, equal files
+def _compress(file: BinaryIO) -> gzip.GzipFile:
+    return gzip.GzipFile("", "wb", fileobj=file, mtime=0)  # no name and no time: equal content gives equal files

@@ -1,4 +1,4 @@
-"""Ask an HTTP server one thing, within seconds and bytes, and with credentials that only it gets."""
+"""Send one request to an HTTP server, within limits of time and size; no other server gets the credentials."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHUNK: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server answered, whatever its status."""
+    """The answer of a server, of whatever status."""
 
     status: int
     reason: str
@@ -29,7 +29,7 @@ class Answer:
 
 
 class Endless(OSError):
-    """An answer of more bytes than are read."""
+    """Raised for an answer with more bytes than allowed."""
 
 
 def read_answer(
@@ -37,11 +37,11 @@ def read_answer(
 ) -> Answer:
     """Return the answer to a request.
 
-    Raise TimeoutError when it is not whole in ``seconds``, however slowly its bytes come; Endless when it has more than
-    ``most_bytes``; OSError, HTTPException or ValueError where there is none.
+    Raises TimeoutError when it is not complete in ``seconds``, however slowly its bytes come; Endless when it has more
+    than ``most_bytes``; OSError, HTTPException or ValueError where there is none.
 
-    A socket's timeout counts from byte to byte, and looking up a name has none; so another thread does the work, and is
-    left behind when it takes too long. Redirects are not followed and proxies are not asked: a proxy of the environment
+    A socket's timeout counts from byte to byte, and looking up a name has none. So another thread does the work, and is
+    abandoned when it takes too long. Redirects are not followed and proxies are not asked: a proxy of the environment
     would get the password, a redirect would send it elsewhere.
     """
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({}), _NoRedirection()]
@@ -69,7 +69,7 @@ def _read(
             left -= len(piece)
             if left < 0:
                 raise Endless(f"the answer has more than {most_bytes} bytes")
-            if time.monotonic() > until:  # nobody waits for it any more
+            if time.monotonic() > until:  # the caller has given up
                 raise TimeoutError
         return Answer(answer.status, answer.reason, answer.headers, b"".join(pieces))
 

@@ -1,7 +1,7 @@
-"""A live broker's management API: the definitions it exports, and requests of one's own.
+"""A live broker's management API: the definitions that it exports, and other requests.
 
-The password comes from the address, else from the environment, else from whoever sits at the terminal; it goes to the
-server that was named and nowhere else: no message has it, redirections are not followed, and proxies are not asked.
+The password comes from the address, else from the environment, else from the user at the terminal. It goes only to the
+server that was named: no message has it, redirects are not followed, and proxies are not used.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ LOGIN: Final = f"{USER} and {PASSWORD}"
 EXAMPLE: Final = "http://HOST:15672 or http://HOST:15672/VHOST"
 
 Ask: TypeAlias = Callable[[str, str | None], tuple[str, str]]
-"""The address and the user, if that is known -> user and password; raises InputError when nobody can be asked."""
+"""The address and the user, if that is known -> user and password; raises InputError without a terminal."""
 
 
 def is_address(where: str) -> bool:
-    """Whether it names a broker and not a file."""
+    """Return whether a source is the address of a broker, and not a file."""
     return has_scheme(where, ("http", "https"))
 
 
 def ask_at_terminal(address: str, user: str | None) -> tuple[str, str]:
-    """Ask whoever sits at the terminal. Raises InputError when nobody does."""
+    """Ask for user and password at the terminal. Raises InputError when there is none."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise InputError(
             f"{address}: it requires a user and a password, and there is no terminal to ask for them: set {LOGIN}"
@@ -84,9 +84,9 @@ class Management:
         ask: Ask = ask_at_terminal,
         seconds: float = ANSWER_SECONDS,
     ) -> Management:
-        """The API at ``http(s)://[USER[:PASSWORD]@]HOST[:PORT][/VHOST]``; "/" as a virtual host is ``%2F``.
+        """Return the API at ``http(s)://[USER[:PASSWORD]@]HOST[:PORT][/VHOST]``; "/" as a virtual host is ``%2F``.
 
-        Raises InputError for an address that is none, or when nobody gives a password.
+        Raises InputError for a text that is no such address, or when no password is given.
         """
         parsed = parse_address(where, ("http", "https"), EXAMPLE)
         if "," in parsed.hosts:
@@ -100,7 +100,7 @@ class Management:
         return cls(address, user, password, vhost, seconds)
 
     def definitions(self, vhost: str | None = None) -> Definitions:
-        """What it exports: of this virtual host, else of the address's, else of all. Raises InputError."""
+        """Return the export of this virtual host, else of the address's, else of all. Raises InputError."""
         if None not in (vhost, self.vhost) and vhost != self.vhost:
             raise InputError(f"{self.address}: virtual host {self.vhost!r} by its address, {vhost!r} by --vhost")
         vhost = self.vhost if vhost is None else vhost
@@ -119,7 +119,7 @@ class Management:
         return Definitions(vhost).with_topology(everything.topology(vhost))
 
     def _with_internal_exchanges(self, definitions: Definitions, vhost: str | None) -> Definitions:
-        """The definitions and the exchanges that RabbitMQ leaves out of its exports although messages pass them."""
+        """Return the definitions with the internal exchanges that RabbitMQ leaves out although messages pass them."""
         path = "/api/exchanges" if vhost is None else f"/api/exchanges/{urllib.parse.quote(vhost, safe='')}"
         listed: dict[str, list[Exchange]] = {}
         exchanges = self.request("GET", path)
@@ -142,20 +142,20 @@ class Management:
         return definitions
 
     def version(self) -> str:
-        """The broker's version, ``"4.0.5"``. Raises InputError."""
+        """Return the broker's version, ``"4.0.5"``. Raises InputError."""
         return self.overview("rabbitmq_version")
 
     def overview(self, key: str) -> str:
-        """Return what the broker says of itself under a key, "" where it does not. Raises InputError."""
+        """Return a value of the broker's overview, "" if it has none. Raises InputError."""
         overview = self.request("GET", "/api/overview")
         if not isinstance(overview, dict):
             raise InputError(f"{self.address}: what answers is no management API: its overview is no object")
         return str(overview.get(key, ""))
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
-        """The JSON answer to a request, None if it is empty; a ``body`` is sent as JSON.
+        """Return the JSON answer to a request, None if it is empty; a ``body`` is sent as JSON.
 
-        Raises InputError that says what is wrong and what to do about it.
+        Raises InputError, which explains what is wrong and what to do about it.
         """
         data = self._bytes(method, path, body)
         try:
@@ -178,7 +178,7 @@ class Management:
         except Endless:
             raise InputError(f"{self.address}: what answers is no management API: its answer does not end") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise InputError(f"{self.address}: {_trouble(error)}") from None
+            raise InputError(f"{self.address}: {_describe(error)}") from None
         if not 200 <= answer.status < 300:
             raise InputError(f"{self.address}: {self._refusal(answer, path)}")
         if answer.body.lstrip()[:1] not in (b"", b"{", b"["):
@@ -216,7 +216,7 @@ def _without_login(url: str) -> str:
     return url.partition("?")[0].rpartition("@")[2]
 
 
-def _trouble(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     reason = error.reason if isinstance(error, URLError) else error
     if isinstance(reason, ConnectionRefusedError):
         return "nothing answers there; is it the management API's port, and is the plugin rabbitmq_management enabled?"

@@ -1,6 +1,6 @@
-"""Where topologies come from: a ``.bindings`` file, definitions of RabbitMQ, standard input or a live broker.
+"""Open a source of topologies: a ``.bindings`` file, definitions of RabbitMQ, standard input or a live broker.
 
-What a file is, its content says, not its name.
+The content of a file decides what it is, not its name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BLANK: Final = b"\xef\xbb\xbf \t\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Topologies and what is expected of them, and what messages call the place they are from."""
+    """Topologies and expectations, with the name of where they come from."""
 
     name: str
     content: Document | Definitions
@@ -42,11 +42,11 @@ class Source:
 
     @property
     def vhosts(self) -> tuple[str, ...]:
-        """The virtual hosts there are."""
+        """The virtual hosts of the source."""
         return self.content.vhosts
 
     def topology(self, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
-        """The topology of a virtual host, under the source's profile unless one is given; the newest if it has none.
+        """Return the topology of a virtual host, under the source's profile unless one is given, or else the newest.
 
         Raises InputError, naming the source, when there is no such virtual host or several to choose from.
         """
@@ -56,7 +56,7 @@ class Source:
             raise InputError(f"{self.name}: {error}; choose with --vhost") from None
 
     def routable(self, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
-        """The same topology, which a router can be made of.
+        """Return the same topology, if a router can be made of it.
 
         Raises InputError also when a topic exchange has a binding with a key longer than AMQP allows. No client can
         make it, but the management API can, and a file can hold it.
@@ -72,11 +72,11 @@ class Source:
         return topology
 
     def expectations(self, vhost: str) -> tuple[Expectation, ...]:
-        """What is expected of a virtual host."""
+        """Return the expectations of a virtual host."""
         return self.content.expectations(vhost)
 
     def line_of(self, vhost: str, part: Part) -> int | None:
-        """The line that declares a part, from 1, where the source is a file that people write."""
+        """Return the line that declares a part, from 1, in a .bindings file; None in definitions."""
         return self.content.section(vhost).line_of(part) if isinstance(self.content, Document) else None
 
     @property
@@ -86,7 +86,7 @@ class Source:
 
     @property
     def chosen_by(self) -> str | None:
-        """Why its topologies have the profile that they have; None where the source names it, or is a broker."""
+        """Why its topologies have their profile; None where the source names it, or is a broker."""
         if is_address(self.name) or (isinstance(self.content, Definitions) and self.content.names_profile):
             return None
         if isinstance(self.content, Document):
@@ -97,7 +97,7 @@ class Source:
 
     @property
     def document(self) -> Document:
-        """All of it as a document: users, permissions and the like are left out."""
+        """The source as a document, without users, permissions and the like."""
         if isinstance(self.content, Document):
             return self.content
         document = Document.of_definitions(self.content, self.name)
@@ -118,16 +118,16 @@ def _is_json(text: str) -> bool:
 def open_source(where: str, vhost: str | None = None, *, seconds: float = ANSWER_SECONDS) -> Source:
     """Read a source: a path, ``-``, or a live broker's ``http(s)://[USER[:PASSWORD]@]HOST[:PORT][/VHOST]``.
 
-    ``vhost`` also names the virtual host of an export that does not say, and is all that is asked of a broker, whose
-    every answer must be whole within ``seconds``. Raises
-    InputError naming the source, without a password in it, and the place in it.
+    ``vhost`` also names the virtual host of an export that does not name it, and of a broker it is the only one read.
+    Each answer of a broker must be complete within ``seconds``. Raises InputError, which names the source, without a
+    password, and the position in it.
     """
     if is_address(where):
         broker = Management.at(where, seconds=seconds)
         definitions = broker.definitions(vhost)
         return Source(broker.address, definitions, closest_profile(definitions.rabbitmq_version or broker.version()))
     scheme, separator, _ = where.partition("://")
-    if separator and scheme.isalpha():  # the rest may have a password
+    if separator and scheme.isalpha():  # the rest is not printed: it may have a password
         raise InputError(f"{scheme}://... has no topology; a broker's management API has: http://HOST:15672[/VHOST]")
     name, path = ("standard input", None) if where == STDIN else (where, where)
     data = gunzip(read_whole(sys.stdin.buffer, name), name) if where == STDIN else read_content(where)

@@ -30,7 +30,7 @@ DIGITS: Final = re.compile(rf"[0-9](?:_?[0-9]){{{INTEGER_DIGITS}}}")
 
 
 def read_toml(path: Path, parse_float: Callable[[str], float | Decimal] = float) -> dict[str, Any]:
-    """Return what a file of TOML holds; `parse_float` reads numbers with a point. Raises InputError."""
+    """Return the content of a file of TOML; ``parse_float`` reads numbers with a point. Raises InputError."""
     try:
         with open_file(path) as file:
             data = file.read(CONFIG_BYTES + 1)
@@ -53,9 +53,9 @@ def read_toml(path: Path, parse_float: Callable[[str], float | Decimal] = float)
     except InvalidOperation:
         raise InputError(f"{path}: a number has an exponent that is out of range; write a smaller one") from None
     except ValueError:  # of int()
-        found = DIGITS.search(text)
-        place = _place(text, found.start()) if found else ""
-        raise InputError(f"{path}: a number has more than {INTEGER_DIGITS:,} digits{place}; shorten it") from None
+        digits = DIGITS.search(text)
+        where = _position(text, digits.start()) if digits else ""
+        raise InputError(f"{path}: a number has more than {INTEGER_DIGITS:,} digits{where}; shorten it") from None
 
 
 def _check_shape(text: str, path: Path) -> None:
@@ -66,15 +66,15 @@ def _check_shape(text: str, path: Path) -> None:
             case ".":
                 dots += 1
                 if dots >= CONFIG_KEY_PARTS:
-                    place = _place(text, token.start())
-                    raise InputError(f"{path}: a key has more than {CONFIG_KEY_PARTS} parts{place}; shorten it")
+                    where = _position(text, token.start())
+                    raise InputError(f"{path}: a key has more than {CONFIG_KEY_PARTS} parts{where}; shorten it")
                 continue
             case "[" | "{":
                 depth += 1
                 if depth > NESTING:
-                    place = _place(text, token.start())
+                    where = _position(text, token.start())
                     raise InputError(
-                        f"{path}: nested too deeply, beyond {NESTING} arrays and tables{place}; flatten it"
+                        f"{path}: nested too deeply, beyond {NESTING} arrays and tables{where}; flatten it"
                     )
             case "]" | "}":
                 depth -= 1
@@ -85,6 +85,6 @@ def _check_shape(text: str, path: Path) -> None:
         dots = 0
 
 
-def _place(text: str, position: int) -> str:
-    line = text.count("\n", 0, position) + 1
-    return f" (at line {line}, column {position - text.rfind(chr(10), 0, position)})"
+def _position(text: str, offset: int) -> str:
+    line = text.count("\n", 0, offset) + 1
+    return f" (at line {line}, column {offset - text.rfind(chr(10), 0, offset)})"

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.sources.definitions import Definitions, topology_from
+from bindings.sources.definitions import Definitions, load_topology
 from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchange, Policy, Queue
 from exchange.entities.profile import PROFILES
 from exchange.errors import InputError
@@ -610,7 +610,7 @@ def test_the_topology_of_a_file_is_that_of_the_virtual_host_in_use(tmp_path: Pat
             "queues": [{"name": "q", "vhost": name} for name in queues],
         }
         loads(file).save(path)
-        return topology_from(path).vhost
+        return load_topology(path).vhost
 
     assert chosen(["shop"], ["/", "shop"]) == "shop"
     assert chosen(["shop", "/"], []) == chosen([], []) == chosen(["a", "b"], ["/"]) == "/"
@@ -618,18 +618,18 @@ def test_the_topology_of_a_file_is_that_of_the_virtual_host_in_use(tmp_path: Pat
     with pytest.raises(InputError, match=r"definitions\.json: which virtual host\? There are 'a', 'b'"):
         chosen(["a", "b"], [])
     with pytest.raises(InputError, match=r"definitions\.json: there is no virtual host '/'; there are 'a', 'b'"):
-        topology_from(path, "/")
-    assert topology_from(path, "b").queues == {"q": Queue("q")}
+        load_topology(path, "/")
+    assert load_topology(path, "b").queues == {"q": Queue("q")}
 
 
 def test_the_profile_is_that_of_the_exporting_release_unless_one_is_given(tmp_path: Path) -> None:
     """Of a file that names no release, it is the newest."""
     path = tmp_path / "definitions.json"
     loads(ONE_VHOST).save(path)
-    assert topology_from(path).profile == PROFILES["rabbitmq-3.10"]
-    assert topology_from(path, profile="rabbitmq-4.0").profile == PROFILES["rabbitmq-4.0"]
+    assert load_topology(path).profile == PROFILES["rabbitmq-3.10"]
+    assert load_topology(path, profile="rabbitmq-4.0").profile == PROFILES["rabbitmq-4.0"]
     assert loads({**ONE_VHOST, "rabbitmq_version": "unknown"}).topology().profile == Topology().profile
-    assert topology_from(path, "prod").vhost == "prod"
+    assert load_topology(path, "prod").vhost == "prod"
     assert Definitions.load(path).rabbitmq_version == "3.10.7"
     assert repr(Definitions.load(path)) == "<Definitions of '/': 1 exchanges, 1 queues, 0 policies, 1 bindings>"
 
