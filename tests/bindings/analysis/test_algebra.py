@@ -113,7 +113,9 @@ def test_a_pattern_covers_and_equals_itself_and_is_not_empty(pattern: Pattern) -
 
 @SETTINGS
 @given(THREE)
-def test_covering_is_an_order_that_overlap_goes_along_with(three: tuple[Pattern, Pattern, Pattern]) -> None:
+def test_covering_is_transitive_and_covered_patterns_overlap_with_what_the_covering_ones_do(
+    three: tuple[Pattern, Pattern, Pattern],
+) -> None:
     """Transitive; antisymmetric but for equivalence; what is covered overlaps what its cover overlaps, and more."""
     one, other, third = three
     if covers(one, other).holds and covers(other, third).holds:
@@ -154,7 +156,7 @@ def matched_tightly(pattern: Pattern) -> frozenset[str]:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(TIGHT_PATTERNS, max_size=2), st.lists(TIGHT_PATTERNS, max_size=5))
-def test_a_key_that_is_too_long_is_none(all_of: list[Pattern], none_of: list[Pattern]) -> None:
+def test_a_key_that_is_too_long_does_not_count(all_of: list[Pattern], none_of: list[Pattern]) -> None:
     """With room for seven bytes all keys can be tried: the answer is theirs, the witness is one of them."""
     keys = frozenset(ALL_TIGHT).intersection(*map(matched_tightly, all_of)).difference(*map(matched_tightly, none_of))
     with keys_of_at_most(TIGHT):
@@ -163,7 +165,7 @@ def test_a_key_that_is_too_long_is_none(all_of: list[Pattern], none_of: list[Pat
     assert answer.witness in keys if keys else answer.witness is None
 
 
-def test_what_255_bytes_leave_no_room_for_is_not_asked() -> None:
+def test_patterns_whose_keys_exceed_255_bytes_match_nothing() -> None:
     """Keys of both would be too long; and what only longer keys would show does not count against a cover."""
     head, tail = "h" * 127, "t" * 127
     assert overlap(Pattern(f"{head}.#"), Pattern(f"#.{tail}")) == (True, f"{head}.{tail}")
@@ -181,7 +183,7 @@ def test_what_255_bytes_leave_no_room_for_is_not_asked() -> None:
     assert not wide.matches(f"a.a.a.a....{last}")
 
 
-def test_witnesses_read_well() -> None:
+def test_witnesses_are_short_and_readable() -> None:
     """A word that does not matter is x, or a letter that no pattern names; an empty word is only where it must be."""
     assert covers(Pattern("order.*"), Pattern("order.#")) == (False, "order")
     assert covers([Pattern("order"), Pattern("order.*")], Pattern("order.#")) == (False, "order.x.x")
@@ -196,7 +198,7 @@ def test_witnesses_read_well() -> None:
     ("one", "other"),
     [("#.#", "#"), ("#.*", "*.#"), ("#.*.#.*", "*.*.#"), ("a.#.*.#", "a.*.#"), ("#.", "*.#."), (".#", ".*.#")],
 )
-def test_wildcards_side_by_side_say_the_same_in_any_order(one: str, other: str) -> None:
+def test_adjacent_wildcards_mean_the_same_in_any_order(one: str, other: str) -> None:
     """And no AMQP key is one empty word, so that what ends or begins with one has two."""
     assert equivalent(Pattern(one), Pattern(other)).holds
 
@@ -217,7 +219,7 @@ def test_a_key_of_a_direct_exchange_has_no_wildcards() -> None:
         Key("k" * 256)
 
 
-def test_many_words_in_any_order_are_no_trap() -> None:
+def test_many_words_in_any_order_are_decided_in_few_steps() -> None:
     """``#.wN.#`` for 14 words are 2**14 states to an eager automaton."""
     traps = [Pattern(f"#.w{number}.#") for number in range(14)]
     assert exhaustive(traps) == (False, "")
@@ -241,14 +243,14 @@ def test_what_costs_too_much_is_undecided() -> None:
 
 @SETTINGS
 @given(MANY, st.integers(0, 60))
-def test_fewer_steps_leave_undecided_and_decide_nothing_else(case: tuple[Pattern, list[Pattern]], steps: int) -> None:
+def test_fewer_steps_only_turn_answers_into_undecided(case: tuple[Pattern, list[Pattern]], steps: int) -> None:
     """Never a guess."""
     pattern, others = case
     answer = covers(others, pattern, steps=steps)
     assert answer.holds is None or answer == covers(others, pattern)
 
 
-def test_the_examples_in_the_docstrings_are_so() -> None:
+def test_the_examples_in_the_docstrings_are_true() -> None:
     """All of them."""
     assert doctest.testmod(algebra) == (0, 5)
 

@@ -22,7 +22,7 @@ def test_where_a_word_of_one_byte_might_do_and_none_is_left_the_question_is_unde
         shortest_key(AMQP, [one], [empty], Budget(10_000), taken=set(ascii_letters))
 
 
-def test_a_fresh_word_is_named_by_nobody_with_a_dollar_either() -> None:
+def test_a_fresh_word_is_in_no_pattern_even_with_a_dollar() -> None:
     assert fresh_word() == "x"
     assert fresh_word({"x"}, {"y"}) == "z"
     assert fresh_word({"$x"}) == "y"

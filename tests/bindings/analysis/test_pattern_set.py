@@ -42,7 +42,7 @@ def test_a_set_covers_what_its_patterns_together_cover(case: tuple[Pattern, list
 
 @SETTINGS
 @given(MANY)
-def test_a_cover_is_some_of_the_others_and_none_of_them_is_needless(case: tuple[Pattern, list[Pattern]]) -> None:
+def test_a_cover_consists_of_other_patterns_that_are_all_needed(case: tuple[Pattern, list[Pattern]]) -> None:
     """There is one exactly if all others together cover the pattern, and it is a single one where a single one can."""
     pattern, given_patterns = case
     others = [other for other in given_patterns if other != pattern]
@@ -68,7 +68,7 @@ def test_a_set_finds_those_that_overlap(case: tuple[Pattern, list[Pattern]]) -> 
 
 @SETTINGS
 @given(MANY)
-def test_the_redundant_can_all_go_and_none_that_stays_can(case: tuple[Pattern, list[Pattern]]) -> None:
+def test_all_redundant_patterns_can_be_removed_and_no_other_one(case: tuple[Pattern, list[Pattern]]) -> None:
     """Each is named once, with patterns that do cover it; a pattern given twice is no reason."""
     pattern, others = case
     given_patterns = [pattern, *others, pattern]
@@ -86,7 +86,7 @@ def test_the_redundant_can_all_go_and_none_that_stays_can(case: tuple[Pattern, l
 
 @SETTINGS
 @given(TWO_LISTS)
-def test_the_difference_is_all_keys_of_the_one_and_not_of_the_other(
+def test_the_difference_has_exactly_the_keys_of_one_set_and_not_of_the_other(
     case: tuple[str, list[Pattern], list[Pattern]],
 ) -> None:
     """Its remainders have those keys, no others; each has a witness of its own, and none of them is needless."""

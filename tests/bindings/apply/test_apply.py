@@ -87,7 +87,7 @@ def test_the_virtual_host_is_in_either_address() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["host", "ftp://host", "amqp://", "http://u:p@host:x", "amqp://u:secret@host:x"])
-def test_what_is_no_address_is_told_without_its_password(wrong: str) -> None:
+def test_a_wrong_address_is_reported_without_its_password(wrong: str) -> None:
     """As bad input."""
     with pytest.raises(InputError) as error:
         Addresses.of(wrong)
@@ -169,7 +169,7 @@ def test_a_queue_in_use_is_deleted_by_force_only(
     assert len(script.calls) == calls
 
 
-def test_nobody_to_talk_to_is_told() -> None:
+def test_a_connection_that_is_refused_is_reported() -> None:
     """In words, at once."""
     with pytest.raises(Lost, match="Connection refused"):
         Connection("amqp://127.0.0.1:1/", "u", "p", "/")
@@ -179,7 +179,7 @@ NAME = st.text(max_size=5)
 
 
 @given(NAME)
-def test_names_are_those_that_a_broker_makes_of_them(name: str) -> None:
+def test_names_are_those_that_a_broker_stores(name: str) -> None:
     """Line ends go; and a queue of a virtual host with a default type has that type."""
 
     class Answers(Live):
@@ -232,7 +232,7 @@ def test_pika_is_not_imported_before_it_is_needed() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT, timeout=60).returncode == 0
 
 
-def test_a_step_tells_what_it_does() -> None:
+def test_the_text_of_a_step_describes_it() -> None:
     """In the words of the broker's own tools."""
     policy = Policy("p", ".*")
     binding = Binding.to_exchange("x", "y", "a", {"h": 1})

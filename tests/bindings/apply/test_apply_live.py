@@ -173,7 +173,7 @@ def in_between(monkeypatch: pytest.MonkeyPatch, what: Callable[[], None]) -> Non
 
 
 @pytest.mark.live
-def test_it_stops_where_somebody_else_declared_something_else(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_stops_where_another_client_declared_another_queue(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the broker's words, what is done and what is not; the next run sees it and says what to do."""
     wanted = some()
 
@@ -200,7 +200,7 @@ def test_it_stops_where_somebody_else_declared_something_else(place: Place, monk
 
 
 @pytest.mark.live
-def test_what_somebody_else_did_already_is_done(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_another_client_has_done_is_done(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same queue, declared by two; the deletion of what is gone."""
     wanted = some()
 
@@ -311,7 +311,7 @@ def test_it_stops_when_the_connection_is_gone_and_the_next_run_finishes(
 
 
 @pytest.mark.live
-def test_it_does_not_start_on_another_broker_than_was_planned_for(
+def test_it_does_not_start_where_the_broker_changed_after_the_plan(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What changes while somebody reads the plan makes it void."""
@@ -356,7 +356,7 @@ def test_names_that_a_broker_changes_are_no_trouble(place: Place) -> None:
 
 
 @pytest.mark.live
-def test_a_dry_run_changes_nothing_and_nobody_is_asked_without_a_terminal(place: Place) -> None:
+def test_a_dry_run_changes_nothing_and_without_a_terminal_there_is_no_question(place: Place) -> None:
     """Exit code 2 says that it cannot be used so."""
     assert place.run(some(), "--dry-run").exit_code == 0
     result = place.run(some())
@@ -402,7 +402,7 @@ def test_two_addresses_of_two_brokers_are_refused(place: Place, monkeypatch: pyt
 
 
 @pytest.mark.live
-def test_a_broker_refuses_what_is_in_a_virtual_host_that_it_has_not(rabbitmq_servers: list[Server]) -> None:
+def test_a_broker_refuses_parts_of_a_virtual_host_that_it_lacks(rabbitmq_servers: list[Server]) -> None:
     """The import ends there; `check` warns of the same files, and of no others."""
     declared, part = {"vhosts": [{"name": "hashstar-there"}]}, {"vhost": "hashstar-nowhere", "durable": True}
     queue: dict[str, Any] = {**part, "name": "q", "auto_delete": False, "arguments": {}}

@@ -80,7 +80,7 @@ def test_an_exchange_is_deleted_if_it_is_unused_unless_it_is_replaced(in_use: bo
     assert carried_out(Step(False, Exchange("x"), in_use=in_use)) == [("exchange_delete", "x", not in_use)]
 
 
-def test_what_has_arguments_is_unbound_by_the_management_api_where_that_can() -> None:
+def test_a_binding_with_arguments_is_unbound_by_the_management_api_where_it_can() -> None:
     """It names a binding by arguments that AMQP cannot write as they are."""
     plain, argued = Binding.to_queue("x", "q", "k"), Binding.to_queue("x", "q", "k", {"a": 1})
     live = Live(unbinds=True)

@@ -122,7 +122,7 @@ def test_every_rule_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("code", WRITTEN)
-def test_a_rule_finds_what_it_says(code: str) -> None:
+def test_a_rule_finds_its_example(code: str) -> None:
     """Once, with the shortest key that shows it."""
     text, witness = WRITTEN[code]
     document = Document.loads(text)
@@ -132,7 +132,7 @@ def test_a_rule_finds_what_it_says(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", MADE)
-def test_a_rule_finds_what_nobody_would_write(code: str) -> None:
+def test_a_rule_finds_what_only_a_program_would_write(code: str) -> None:
     """Once, however many bindings name what is missing."""
     assert [finding.code for finding in check(MADE[code])].count(code) == 1
 
@@ -182,7 +182,7 @@ def test_an_expectation_that_fails_is_explained() -> None:
     assert "one too many" in finding.message
 
 
-def test_very_many_findings_of_a_kind_are_told_as_a_number() -> None:
+def test_very_many_findings_of_a_kind_are_counted() -> None:
     """So many of each code and exchange, and one that counts the rest."""
     bindings = [Binding.to_queue("t", "q", f"a.{number}") for number in range(1000)]
     found = check(Topology([TOPIC], [Q], [*bindings, Binding.to_queue("t", "q", "#")]))
@@ -213,7 +213,7 @@ def definitions(topology: Topology) -> str:
     return Definitions().with_topology(topology).dump()
 
 
-def test_the_exit_code_tells_whether_something_grave_was_found(tmp_path: Path) -> None:
+def test_the_exit_code_is_1_for_a_finding_as_severe_as_asked(tmp_path: Path) -> None:
     """0 fine, 1 findings at or above --fail-on, 2 bad input."""
     covered = written(tmp_path / "covered.bindings", WRITTEN["HS104"][0].replace("queue r\n", ""))
     missing = written(tmp_path / "missing.json", definitions(MADE["HS102"]))
@@ -226,7 +226,7 @@ def test_the_exit_code_tells_whether_something_grave_was_found(tmp_path: Path) -
     assert run(written(tmp_path / "bad.bindings", "exchange")).exit_code == 2
 
 
-def test_the_longer_beginning_of_a_code_counts(tmp_path: Path) -> None:
+def test_the_longer_prefix_of_a_code_counts(tmp_path: Path) -> None:
     """--select and --ignore take codes and their beginnings; optional rules must be named in full."""
     path = written(tmp_path / "t.bindings", WRITTEN["HS104"][0])
 
@@ -313,7 +313,7 @@ def test_a_code_is_explained(tmp_path: Path) -> None:
     assert run("--explain", "HS000").exit_code == 2
 
 
-def test_what_reading_the_file_warns_of_is_a_note_unless_a_rule_says_it(tmp_path: Path) -> None:
+def test_a_warning_about_the_file_is_a_note_unless_a_rule_covers_it(tmp_path: Path) -> None:
     """A part that is there twice is HS901; an unknown type is HS601 and not both."""
     twice: dict[str, Any] = json.loads(definitions(replace_kind("x-plugin")))
     twice["queues"] *= 2
@@ -340,7 +340,7 @@ def chain(length: int) -> Topology:
     )
 
 
-def test_a_long_chain_of_exchanges_is_looked_at_to_its_end() -> None:
+def test_a_long_chain_of_exchanges_is_followed_to_its_end() -> None:
     """A way of 300 exchanges is followed, and what comes after the last one counts."""
     assert check(chain(300)) == []
     broken = chain(300).delete_queue("q").declare_queue(Queue("other")).bind(Binding.to_queue("x298", "other", "b"))
@@ -367,7 +367,7 @@ def test_a_mesh_of_exchanges_ends_with_a_note(monkeypatch: pytest.MonkeyPatch) -
     assert [finding.part for finding in found if finding.code == "HS190"] == [None]
 
 
-def test_a_key_that_many_ways_save_is_looked_for_beyond_the_stack() -> None:
+def test_a_key_that_many_paths_save_is_found_beyond_the_depth_of_the_stack() -> None:
     """As many ways as fresh words, each of which saves one key more."""
     words = [*"xyzabcdefghijklmnopqrstuvwABCDEFGHIJKLMNOPQRSTUVWXYZ", *(f"x{number}" for number in range(1, 1_100))]
     bindings = [Binding.to_exchange("t", "u", "*"), Binding.to_queue("u", "q", "*.*")]
@@ -414,13 +414,15 @@ def test_a_version_without_a_profile_is_named_with_the_profile_that_holds(
         ("d.json", '{"hashstar": {"profile": "rabbitmq-4.0"}, "rabbitmq_version": "3.12.1"}', None),
     ],
 )
-def test_a_profile_that_nobody_named_is_named_by_check(tmp_path: Path, name: str, text: str, line: str | None) -> None:
+def test_check_names_the_profile_where_neither_user_nor_file_does(
+    tmp_path: Path, name: str, text: str, line: str | None
+) -> None:
     """With the reason; a profile that the file names needs none."""
     found = re.findall(r"by the rules of (.*)", run(written(tmp_path / name, text)).stdout)
     assert found == ([] if line is None else [line])
 
 
-def test_a_pattern_that_is_not_understood_is_shown_in_short_with_names_that_people_chose() -> None:
+def test_a_pattern_that_is_not_understood_is_clipped_and_shown_with_the_names_it_may_match() -> None:
     """The policy may be for any exchange: those that every broker has are no help."""
     topology = Topology([TOPIC], [Q], policies=[Policy("p", "a{" + "1" * 5_000 + "}", apply_to="exchanges")])
     (found,) = [finding for finding in check(topology) if finding.code == "HS706"]
@@ -440,7 +442,7 @@ def test_a_warning_shows_a_pattern_as_it_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("release", ["2.0", "3.9.29", "rabbitmq-3.8", "banana", "4"])
-def test_a_release_that_no_profile_covers_is_refused_with_those_there_are(tmp_path: Path, release: str) -> None:
+def test_an_unknown_release_is_refused_with_the_list_of_profiles(tmp_path: Path, release: str) -> None:
     """On the command line and in a file."""
     file = str(written(tmp_path / "d.bindings", f"profile {release}\nqueue q\n"))
     fine = str(written(tmp_path / "fine.bindings", "queue q\n"))

@@ -125,7 +125,7 @@ def test_needless_bindings_decide_nothing_for_odd_messages(seed: int, profile: P
 
 @SETTINGS
 @given(st.integers(0, 2**32), st.sampled_from(list(PROFILES.values())))
-def test_what_a_broker_accepts_is_not_called_refused(seed: int, profile: Profile) -> None:
+def test_no_finding_claims_that_a_broker_refuses_what_it_accepts(seed: int, profile: Profile) -> None:
     """Topologies that come about by the broker's rules have none of the findings that say it would refuse them."""
     topology = topologies.topology(Random(seed), profile)
     refused = {"HS101", "HS102", "HS404", "HS405", "HS601", "HS602", "HS603"}
@@ -163,7 +163,7 @@ def test_every_exchange_with_unroutable_keys_has_a_shortest_one(topology: Topolo
 
 @SETTINGS
 @given(small(alternates=True))
-def test_what_is_said_of_alternates_comes_true(topology: Topology) -> None:
+def test_findings_about_alternates_are_true(topology: Topology) -> None:
     """Leaky ones get a key and lose it, bypassed ones never see a key that is lost, and others are never taken."""
     router = open_to_all(topology)
     for finding in check(topology):
@@ -250,7 +250,7 @@ def test_a_starved_binding_is_never_taken(topology: Topology) -> None:
 
 @SETTINGS
 @given(st.integers(0, 2**32))
-def test_what_is_said_of_conditions_comes_true(seed: int) -> None:
+def test_findings_about_conditions_are_true(seed: int) -> None:
     """Bindings that match everything or nothing do."""
     rng = Random(seed)
     topology = topologies.topology(rng, LATEST, topologies.Kinds(types=("headers",)))

@@ -49,7 +49,7 @@ def check(code: str, path: Path, form: str) -> Result:
     return result
 
 
-def test_text_tells_the_finding_with_its_line(case: tuple[str, Path]) -> None:
+def test_the_text_has_the_finding_with_its_line(case: tuple[str, Path]) -> None:
     """Under the rule's heading, with its way out."""
     code, path = case
     lines = check(code, path, "text").stdout.splitlines()

@@ -68,7 +68,7 @@ def asked(path: PathConditions) -> frozenset[object]:
 
 
 @given(st.lists(ways, max_size=12))
-def test_the_widest_ways_are_those_no_other_way_asks_less_than(several: list[PathConditions]) -> None:
+def test_the_widest_paths_are_those_of_which_no_other_one_requires_less(several: list[PathConditions]) -> None:
     """Compared with each other one by one; of equal ones the first, and all in their order."""
     expected = [
         way
@@ -95,7 +95,7 @@ class Counted:
         return isinstance(other, Counted) and self.number == other.number
 
 
-def test_finding_the_widest_of_many_ways_compares_each_with_few() -> None:
+def test_finding_the_widest_of_many_paths_compares_each_with_few() -> None:
     """As many ways as a queue has bindings, all with one condition in common: what was quadratic."""
     common = Counted(-1)
     several = [PathConditions((common, Counted(number))) for number in range(5_000)]  # type: ignore[arg-type]

@@ -43,7 +43,7 @@ def changed(tmp_path: Path, old: str, new: str) -> str:
     return str(path)
 
 
-def test_no_difference_is_said_to_be_proved(before: str, tmp_path: Path) -> None:
+def test_the_text_reports_that_no_difference_is_proved(before: str, tmp_path: Path) -> None:
     """Exit 0; a binding that is written otherwise and matches the same changes no message, but is a step."""
     result = run(before, before)
     assert result.exit_code == 0
@@ -53,7 +53,7 @@ def test_no_difference_is_said_to_be_proved(before: str, tmp_path: Path) -> None
     assert again.exit_code == 1
 
 
-def test_what_is_gained_and_lost_has_patterns_and_a_witness(before: str, tmp_path: Path) -> None:
+def test_gained_and_lost_messages_have_patterns_and_a_witness(before: str, tmp_path: Path) -> None:
     """From the queue that gains, and from the one behind the alternate exchange that loses."""
     result = run(before, changed(tmp_path, '"order.*.paid"', '"order.*.paid", "invoice.#"'))
     assert result.exit_code == 1
@@ -65,7 +65,7 @@ def test_what_is_gained_and_lost_has_patterns_and_a_witness(before: str, tmp_pat
         assert line in result.output
 
 
-def test_unroutable_messages_and_partitions_are_told(before: str, tmp_path: Path) -> None:
+def test_unroutable_messages_and_partitions_are_reported(before: str, tmp_path: Path) -> None:
     """A queue that goes, and a partition count that changes."""
     gone = run(before, changed(tmp_path, "unrouted -> lost\n", ""))
     assert "! published to exchange 'orders', '' goes nowhere now" in gone.output
@@ -102,7 +102,7 @@ def test_json_has_the_same(before: str, tmp_path: Path) -> None:
     assert told["plan"]["steps"][0]["verb"] == "bind"
 
 
-def test_bad_input_is_2(before: str, tmp_path: Path) -> None:
+def test_bad_input_ends_with_2(before: str, tmp_path: Path) -> None:
     """A file that is not there, and one that is wrong."""
     assert run(before, str(tmp_path / "none.bindings")).exit_code == 2
     wrong = tmp_path / "wrong.bindings"
@@ -122,7 +122,7 @@ def test_bad_input_is_2(before: str, tmp_path: Path) -> None:
         ("queue lost\n", "queue lost: x-expires = 1000\n", 1, 1, 0),  # its messages go
     ],
 )
-def test_what_fails_is_the_users_choice(
+def test_the_user_chooses_which_differences_fail(
     before: str, tmp_path: Path, old: str, new: str, any_: int, lost: int, gained: int
 ) -> None:
     """Any difference, or only one by which messages may be lost, or be more."""
@@ -134,7 +134,7 @@ def test_what_fails_is_the_users_choice(
         assert run(before, after, "--fail-on", "lost" if lost else "gained", "--budget", "0").exit_code == 1
 
 
-def test_a_message_that_moves_is_told_by_what_it_loses_and_gains(tmp_path: Path) -> None:
+def test_a_moved_message_is_reported_with_the_queues_it_loses_and_gains(tmp_path: Path) -> None:
     """Not by two lists of queues that are nearly alike."""
     names = "abcd"
     text = "".join(f"queue {name}\n" for name in names)

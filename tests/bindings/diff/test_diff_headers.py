@@ -118,7 +118,7 @@ def test_a_condition_that_no_message_meets_changes_nothing() -> None:
     assert [witness.headers for witness in headers_change({"CC": None})] == [{"CC": []}]
 
 
-def test_a_timestamp_is_asked_for_by_what_equals_it() -> None:
+def test_a_condition_on_a_timestamp_is_met_by_an_equal_value() -> None:
     """A message's own is multiplied by 1000 since 3.13, so the number does; one beyond 63 bits only a timestamp can."""
     for profile in PROFILES:
         assert len(headers_change({"h": Typed("timestamp", 5)}, profile)) == 1

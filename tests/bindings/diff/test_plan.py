@@ -38,7 +38,7 @@ def shown(result: Plan) -> list[str]:
 @KINDS
 @settings(max_examples=120, deadline=None)
 @given(SEED)
-def test_no_step_loses_or_misleads_a_message_unless_it_says_so(types: tuple[str, ...], seed: int) -> None:
+def test_no_step_loses_or_misleads_a_message_unless_it_is_marked(types: tuple[str, ...], seed: int) -> None:
     """For every key of up to three words, with a header and without, after every step."""
     before, after = pairs.pair(Random(seed), types)
     pairs.carry_out(before, after)
@@ -72,7 +72,7 @@ def test_keeping_deletes_nothing(seed: int) -> None:
         assert all(step.added for step in result.steps)
 
 
-def test_hardly_any_change_is_called_dangerous_that_is_not() -> None:
+def test_hardly_any_harmless_change_is_marked_as_dangerous() -> None:
     """Of many random changes, some of them wild; those apart that a broker cannot make in place."""
     steps = needless = 0
     for seed in range(600):
@@ -94,7 +94,7 @@ def test_hardly_any_change_is_called_dangerous_that_is_not() -> None:
     assert needless <= 10
 
 
-def test_new_ways_open_from_their_end_and_old_ones_close_from_their_beginning() -> None:
+def test_new_paths_open_from_their_end_and_old_ones_close_from_their_beginning() -> None:
     """A way through two exchanges is replaced by another through two others."""
     entry, queue = Exchange("in", "topic"), Queue("q")
     old: list[Exchange | Binding] = [
@@ -134,7 +134,7 @@ def test_what_is_tangled_gets_an_order_of_its_own() -> None:
     ]
 
 
-def test_where_no_order_is_safe_the_plan_says_what_happens_to_which_message() -> None:
+def test_where_no_order_is_safe_the_plan_names_a_message_and_its_fate() -> None:
     """An alternate exchange that did not exist has an alternate itself, and no bindings when it is declared."""
     before = with_parts(
         Topology(),
@@ -203,7 +203,7 @@ def test_an_auto_delete_exchange_that_should_stay_comes_back() -> None:
     ]
 
 
-def test_what_goes_along_with_what_is_replaced_comes_back() -> None:
+def test_parts_that_go_along_with_a_replaced_one_come_back() -> None:
     """Two auto-delete exchanges, one after the other, of which one is to be replaced itself."""
     bindings = Binding.to_exchange("y", "x", "a"), Binding.to_exchange("x", "z", "a")
     upper = Exchange("y", "fanout", auto_delete=True)
@@ -252,7 +252,7 @@ def test_bindings_of_exclusive_queues_are_left_alone() -> None:
         assert len(result.left_alone) == 1
 
 
-def test_what_makes_no_difference_to_a_broker_is_no_step() -> None:
+def test_a_change_that_no_broker_sees_is_no_step() -> None:
     """x-queue-type classic is as none, an integer's width does not matter, and partitions are no broker's business."""
     quorum = Queue("quorum", arguments={"x-queue-type": "quorum"})
     before = with_parts(
@@ -270,7 +270,7 @@ def test_what_makes_no_difference_to_a_broker_is_no_step() -> None:
     assert make_plan(before, with_parts(after, Queue("q", arguments={"x-max-length": 6}))).replaced
 
 
-def test_what_a_broker_would_refuse_is_no_step_but_told() -> None:
+def test_a_step_that_a_broker_would_refuse_is_reported_and_not_planned() -> None:
     """With its own words."""
     binding = Binding.to_queue("x", "nowhere", "a")
     result = make_plan(Topology(), with_parts(Topology(), Exchange("x", "topic"), binding))
@@ -280,7 +280,7 @@ def test_what_a_broker_would_refuse_is_no_step_but_told() -> None:
     ]
 
 
-def test_keys_that_move_between_queues_are_told() -> None:
+def test_steps_that_move_keys_between_queues_are_marked() -> None:
     """A hash exchange gives keys elsewhere whenever a binding comes or goes; a single change is what is asked for."""
     before = with_parts(
         Topology(),
@@ -294,7 +294,7 @@ def test_keys_that_move_between_queues_are_told() -> None:
     assert all("keys move" in str(step.danger) for step in make_plan(before, two).steps)
 
 
-def test_too_much_to_look_at_is_called_dangerous_and_told() -> None:
+def test_steps_that_are_too_many_to_look_at_are_marked_as_dangerous() -> None:
     """A change on both sides of an exchange of a type whose routes chance decides."""
     common = with_parts(Topology(), Exchange("in", "topic"), Exchange("r", "x-random"), Queue("a"), Queue("b"))
     before = with_parts(common, Binding.to_exchange("in", "r", "x"), Binding.to_queue("r", "a"))
@@ -345,7 +345,7 @@ def hashing(rng: Random, type_: str) -> Topology:
 @pytest.mark.parametrize("type_", ["x-consistent-hash", "x-jms-topic"])
 @settings(max_examples=80, deadline=None)
 @given(SEED)
-def test_what_is_bound_in_the_place_of_another_binding_has_effect_in_the_end(type_: str, seed: int) -> None:
+def test_a_binding_that_replaces_another_one_has_effect_in_the_end(type_: str, seed: int) -> None:
     """A broker keeps one binding of such a place, and forgets that one with any of them: a router shows it."""
     rng = Random(seed)
     before, after = hashing(rng, type_), hashing(rng, type_)
@@ -363,7 +363,7 @@ def test_what_is_bound_in_the_place_of_another_binding_has_effect_in_the_end(typ
         ]
 
 
-def test_a_binding_that_replaces_another_says_that_messages_miss_it_meanwhile() -> None:
+def test_a_binding_that_replaces_another_one_is_marked_as_missed_by_messages_meanwhile() -> None:
     """And of an exchange that goes with its last binding, that the new one has no effect."""
 
     def bound(selector: str, *, auto_delete: bool) -> Topology:

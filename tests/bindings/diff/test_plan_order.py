@@ -121,7 +121,7 @@ def graph(*ways: tuple[str, str]) -> Graph:
     ],
 )
 @pytest.mark.parametrize("between", [[], ["m"], ["m", "n"]])
-def test_changes_of_different_kinds_on_one_way_are_looked_at_together(
+def test_changes_of_different_kinds_on_one_path_are_looked_at_together(
     above: Change, below: Change, together: bool, between: list[str]
 ) -> None:
     """However many exchanges that do not change are between."""

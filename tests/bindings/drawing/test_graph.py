@@ -166,7 +166,7 @@ def test_findings_partitions_and_missing_ends_are_seen() -> None:
     assert "amq.topic" not in picture
 
 
-def test_many_parts_beside_a_long_one_and_long_edges_have_room_that_does_not_multiply() -> None:
+def test_many_components_and_long_edges_need_room_in_proportion() -> None:
     """Parts times columns, and edges times columns, were the square and the cube of the topology."""
     chain_ = [(number, number + 1) for number in range(1_000)]
     fan = [(number, 1_000) for number in range(999)]  # each passes all columns in between

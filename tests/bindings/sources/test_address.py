@@ -48,7 +48,7 @@ def test_the_first_host_and_its_port(text: str, host: str, port: int | None) -> 
         "http://\u2100hunter2/", "http://::1/hunter2", "http://h:-1/hunter2", "http://h:٣/hunter2",
     ],
 )  # fmt: skip
-def test_what_is_no_address_is_refused_with_how_to_write_one_and_nothing_of_it(text: str) -> None:
+def test_a_wrong_address_is_refused_with_an_example_and_without_its_text(text: str) -> None:
     with pytest.raises(InputError, match=re.escape(f"write {EXAMPLE}")) as caught:
         parse_address(text, SCHEMES, EXAMPLE)
     assert "hunter2" not in str(caught.value)
@@ -56,7 +56,7 @@ def test_what_is_no_address_is_refused_with_how_to_write_one_and_nothing_of_it(t
 
 
 @given(st.text(), st.text())
-def test_any_text_is_an_address_or_refused_without_being_shown(before: str, after: str) -> None:
+def test_any_text_is_an_address_or_is_refused_without_being_shown(before: str, after: str) -> None:
     shown = ""
     try:
         address = parse_address(f"http://{before}hunter2{after}@h:1", SCHEMES, EXAMPLE)

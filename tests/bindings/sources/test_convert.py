@@ -51,7 +51,7 @@ def test_definitions_come_back_unchanged_in_meaning(path: Path, tmp_path: Path) 
     assert Definitions.load(into) == Definitions.load(path)
 
 
-def test_both_ways_are_guessed_from_what_is_there(tmp_path: Path) -> None:
+def test_the_direction_of_a_conversion_follows_from_the_file_names(tmp_path: Path) -> None:
     """The extension of OUT says, else it is the other format; --to says it against both."""
     path, definitions = tmp_path / "shop.bindings", tmp_path / "shop.json"
     path.write_text(TEXT)
@@ -65,7 +65,7 @@ def test_both_ways_are_guessed_from_what_is_there(tmp_path: Path) -> None:
     assert hashstar("convert", "-", "-", given=definitions.read_text()).stdout == TEXT
 
 
-def test_what_a_bindings_file_says_beyond_rabbitmq_is_under_a_key_of_its_own() -> None:
+def test_what_only_a_bindings_file_has_is_kept_under_a_key_of_its_own() -> None:
     """RabbitMQ's import ignores it."""
     assert json.loads(Document.loads(TEXT).definitions().dump())["hashstar"] == {
         "profile": "rabbitmq-4.0",
@@ -76,7 +76,7 @@ def test_what_a_bindings_file_says_beyond_rabbitmq_is_under_a_key_of_its_own() -
     }
 
 
-def test_what_has_no_place_in_the_language_is_told_and_can_be_kept(tmp_path: Path) -> None:
+def test_what_the_language_cannot_express_is_reported_and_can_be_kept(tmp_path: Path) -> None:
     """Users, permissions and parameters: how many, and what keeps them."""
     base, middle = tmp_path / "base.json", tmp_path / "m.bindings"
     loads(BROKER).save(base)
@@ -92,7 +92,7 @@ def test_what_has_no_place_in_the_language_is_told_and_can_be_kept(tmp_path: Pat
     assert json.loads(hashstar("convert", "--into", str(base), str(middle)).stdout) == expected
 
 
-def test_one_virtual_host_can_be_taken(tmp_path: Path) -> None:
+def test_one_virtual_host_can_be_converted_alone(tmp_path: Path) -> None:
     """Of either kind of file."""
     base = tmp_path / "base.json"
     loads(BROKER).save(base)
@@ -105,7 +105,7 @@ def test_one_virtual_host_can_be_taken(tmp_path: Path) -> None:
     assert one["vhosts"] == [{"name": "b"}]
 
 
-def test_types_that_json_has_not_are_told_with_their_place() -> None:
+def test_types_that_json_lacks_are_reported_with_their_position() -> None:
     """RabbitMQ's import would make tables of them."""
     result = hashstar("convert", "-", given="exchange h: headers\nqueue q\nh -> q: all { n = !short 1 }")
     assert result.returncode == 0
@@ -129,7 +129,7 @@ def test_types_that_json_has_not_are_told_with_their_place() -> None:
         (["fmt"], "", "Missing argument 'FILE...'"),
     ],
 )
-def test_bad_input_is_told_without_a_traceback(arguments: list[str], given: str, words: str) -> None:
+def test_bad_input_ends_without_a_traceback(arguments: list[str], given: str, words: str) -> None:
     """Exit code 2, the place, and the way out."""
     result = hashstar(*arguments, given=given)
     assert result.returncode == 2
@@ -144,7 +144,7 @@ def test_every_command_takes_a_bindings_file() -> None:
     assert "routed to 2 queues: audit, billing" in result.stdout
 
 
-def test_fmt_writes_files_as_all_should(tmp_path: Path) -> None:
+def test_fmt_formats_files_in_place(tmp_path: Path) -> None:
     """In place and only where something changes, with the file's mode; links stay links."""
     untidy, tidy, link = tmp_path / "untidy.bindings", tmp_path / "tidy.bindings", tmp_path / "link"
     untidy.write_text("# so\n\n\nqueue   a:quorum # c\n\n")

@@ -219,7 +219,7 @@ def test_putting_back_a_topology_changes_nothing(file: dict[str, Any]) -> None:
 
 
 @given(FILES, FILES)
-def test_a_topology_that_is_put_in_comes_out(file: dict[str, Any], other: dict[str, Any]) -> None:
+def test_definitions_return_the_topology_that_was_put_in(file: dict[str, Any], other: dict[str, Any]) -> None:
     """Whatever was there before, the virtual host has the new topology, in the file as well, and the others theirs."""
     definitions, donor = loads(file), loads(other)
     vhost = donor.vhosts[0]
@@ -234,7 +234,7 @@ def test_a_topology_that_is_put_in_comes_out(file: dict[str, Any], other: dict[s
 
 
 @given(FILES)
-def test_warnings_are_said_of_any_file_that_loads(file: dict[str, Any]) -> None:
+def test_every_warning_names_a_position_in_the_file(file: dict[str, Any]) -> None:
     """Every finding names a place in the file."""
     assert all(str(warning).split("[")[0] in file for warning in loads(file).warnings)
 
@@ -294,7 +294,7 @@ def test_an_edit_rewrites_what_it_changes_and_nothing_else() -> None:
     assert dumped(definitions) == BROKER
 
 
-def test_of_what_is_there_twice_an_edit_rewrites_the_one_that_counts() -> None:
+def test_of_two_entries_with_one_name_an_edit_rewrites_the_one_that_counts() -> None:
     """The other one stays as it is until both go."""
     first, last = ({"name": "p", "vhost": "/", "pattern": text, "definition": {"max-length": 1}} for text in "ab")
     definitions = loads({"policies": [first, last]})
@@ -347,7 +347,7 @@ def test_definitions_are_made_of_a_topology() -> None:
     assert definitions.topology() == topology
 
 
-def test_an_export_of_one_virtual_host_does_not_say_which() -> None:
+def test_an_export_of_one_virtual_host_need_not_name_it() -> None:
     """It is "/" unless told, by the caller or by a newer RabbitMQ's file, and that is not written back."""
     assert loads(ONE_VHOST).vhosts == ("/",)
     assert loads(ONE_VHOST, "prod").topology() == Topology(
@@ -461,7 +461,7 @@ def test_predeclared_exchanges_in_a_file_do_not_change_them() -> None:
     assert topology.exchanges["amq.topic"].type == "topic"
 
 
-def test_what_is_there_twice_counts_as_in_rabbitmqs_import() -> None:
+def test_of_two_entries_with_one_name_the_same_counts_as_in_rabbitmqs_import() -> None:
     """An exchange that exists is not declared again, a policy is set again."""
     file = {
         "exchanges": [{"name": "e", "type": "topic"}, {"name": "e", "type": "fanout"}],
@@ -522,7 +522,7 @@ def test_what_is_there_twice_counts_as_in_rabbitmqs_import() -> None:
         ('{"vhosts": [{"name": null}]}', "vhosts[0].name: null is not a string"),
     ],
 )
-def test_a_wrong_file_is_refused_with_its_name_and_the_place(text: str | bytes, words: str) -> None:
+def test_a_wrong_file_is_refused_with_its_name_and_the_position(text: str | bytes, words: str) -> None:
     """Errors name the file and what is wrong where."""
     with pytest.raises(InputError) as caught:
         Definitions.loads(text, "test.json")
@@ -634,7 +634,7 @@ def test_the_profile_is_that_of_the_exporting_release_unless_one_is_given(tmp_pa
     assert repr(Definitions.load(path)) == "<Definitions of '/': 1 exchanges, 1 queues, 0 policies, 1 bindings>"
 
 
-def test_a_virtual_host_that_is_not_declared_is_warned_of_once() -> None:
+def test_a_virtual_host_that_is_not_declared_gives_one_warning() -> None:
     """RabbitMQ refuses such a file: "Please create virtual host "nowhere" prior to importing definitions."."""
     queues = [{"name": name, "vhost": "nowhere"} for name in ("q", "r")]
     (warning,) = map(str, loads({"vhosts": [{"name": "/"}], "queues": queues}).warnings)

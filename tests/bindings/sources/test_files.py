@@ -55,7 +55,7 @@ def test_a_pipe_or_a_device_with_a_name_is_no_file(tmp_path: Path) -> None:
             open_file(name)
 
 
-def test_what_a_shell_gives_is_read_to_its_end() -> None:
+def test_a_process_substitution_of_the_shell_is_read_to_its_end() -> None:
     """``<(...)`` is a pipe that is open already, also when its writer has ended."""
     reader, writer = os.pipe()
     try:
@@ -100,7 +100,7 @@ def test_a_file_has_its_final_mode_before_its_first_byte(tmp_path: Path, mode: i
     assert (target.read_text(), mode_of(target)) == ("new", mode)
 
 
-def test_a_new_file_is_not_for_everybody(tmp_path: Path) -> None:
+def test_a_new_file_is_not_readable_by_everybody(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         save_lines(str(tmp_path / "out.json.gz"), ["{}"])
@@ -136,7 +136,7 @@ def test_a_link_to_a_file_stays_a_link_and_a_device_a_device(tmp_path: Path) -> 
         save_lines("/dev/full", ["x"])
 
 
-def test_folders_that_are_made_are_for_owner_and_group(tmp_path: Path) -> None:
+def test_new_folders_are_for_owner_and_group_only(tmp_path: Path) -> None:
     """Those above, too; what is there keeps its mode."""
     tmp_path.chmod(0o755)
     make_folders(tmp_path / "a" / "b" / "c")
@@ -147,7 +147,7 @@ def test_folders_that_are_made_are_for_owner_and_group(tmp_path: Path) -> None:
         make_folders(tmp_path / "file" / "d")
 
 
-def test_whatever_a_command_writes_of_messages_is_not_for_everybody(tmp_path: Path) -> None:
+def test_files_with_messages_are_not_readable_by_everybody(tmp_path: Path) -> None:
     """Every file and folder that is new, under the usual umask."""
     archive, topology = tmp_path / "m.jsonl", tmp_path / "t.bindings"
     archive.write_text("".join([
@@ -176,7 +176,7 @@ def test_whatever_a_command_writes_of_messages_is_not_for_everybody(tmp_path: Pa
     assert wrong == []
 
 
-def test_what_follows_gzipped_data_is_named(tmp_path: Path) -> None:
+def test_data_behind_gzipped_data_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "t.bindings.gz"
     path.write_bytes(gzip.compress(b"exchange x: topic\n") + b"trailing")
     for arguments in (("check", str(path)), ("explain", "-t", str(path), "x")):

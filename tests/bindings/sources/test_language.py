@@ -76,7 +76,7 @@ def test_a_queue(text: str, queue: Queue) -> None:
         ("!long 5", 5), ("!array [1]", [1]), ("[!short 1, { a = !short 2 }]", [Typed("short", 1), {"a": Typed("short", 2)}]),
     ],
 )  # fmt: skip
-def test_a_value_has_the_type_it_says(said: str, value: Any) -> None:
+def test_a_value_has_the_type_that_is_written(said: str, value: Any) -> None:
     """All of AMQP's can be said, nested in each other."""
     assert topology(f"queue q: x = {said}").queues["q"].arguments == FieldTable({"x": value})
 
@@ -204,7 +204,7 @@ expect e "x" excludes q, r
         ('expect odd "a" includes p', "'p' does not get it"),
     ],
 )
-def test_an_expectation_holds_or_says_why_not(claim: str, failure: str | None) -> None:
+def test_an_expectation_holds_or_explains_why_not(claim: str, failure: str | None) -> None:
     """Exactly these queues, at least these, none of these."""
     document = Document.loads(f"""
 exchange e: topic
@@ -326,7 +326,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("text", "line", "column", "words"), MISTAKES, ids=[text for text, *_ in MISTAKES])
-def test_a_mistake_is_told_with_its_place_and_a_way_out(text: str, line: int, column: int, words: str) -> None:
+def test_a_mistake_is_reported_with_its_position_and_a_way_out(text: str, line: int, column: int, words: str) -> None:
     """File, line and column, the line itself, and a caret under what is wrong."""
     with pytest.raises(LanguageError) as caught:
         Document.loads(text, "shop.bindings")
@@ -337,7 +337,7 @@ def test_a_mistake_is_told_with_its_place_and_a_way_out(text: str, line: int, co
     assert told[2].index("^") == 4 + column - 1
 
 
-def test_of_a_long_line_the_part_around_the_mistake_is_shown() -> None:
+def test_a_long_line_is_shown_only_around_the_mistake() -> None:
     """An error is read at a terminal."""
     with pytest.raises(LanguageError) as caught:
         Document.loads(f'a -> b: "{"x" * 5000}", c, "{"y" * 5000}"')

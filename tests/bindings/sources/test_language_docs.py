@@ -62,7 +62,7 @@ def test_a_command_prints_what_is_shown(block: str) -> None:
     assert (result.stdout, result.stderr) == (output, "")
 
 
-def test_every_word_of_the_language_is_told() -> None:
+def test_every_word_of_the_language_is_documented() -> None:
     """Keywords, types of queues and of values, modes and outcomes."""
     words = (*KEYWORDS, *QUEUE_TYPES, *MATCH_MODES, *APPLY_TO, *(f"!{kind}" for kind in TYPES))
     told = (*words, "transient", "auto-delete", "internal", "alternate", "partitioned", "priority", "mqtt", "nats")

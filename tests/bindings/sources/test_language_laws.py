@@ -45,14 +45,14 @@ def test_what_is_written_is_formatted(document: Document) -> None:
 
 
 @given(documents())
-def test_definitions_hold_all_that_a_document_says(document: Document) -> None:
+def test_definitions_hold_the_whole_content_of_a_document(document: Document) -> None:
     """Lossless into definitions, expectations and partitions included."""
     definitions = Definitions.loads(document.definitions().dump())
     assert Document.of_definitions(definitions) == document
 
 
 @given(FILES)
-def test_definitions_survive_the_way_through_the_language(file: dict[str, Any]) -> None:
+def test_definitions_survive_conversion_to_the_language_and_back(file: dict[str, Any]) -> None:
     """Definitions -> text -> definitions: every virtual host means the same, and put back nothing has changed."""
     definitions = loads(file)
     document = Document.loads(Document.of_definitions(definitions).dump())
@@ -94,7 +94,7 @@ LINES = st.lists(st.sampled_from(PIECES), max_size=9).map("".join) | st.lists(st
 @given(LINES)
 @example("5->x")
 @example("queue-1 -> in.x")
-def test_lines_are_cut_up_as_the_grammar_would(line: str) -> None:
+def test_lines_are_split_into_the_tokens_of_the_grammar(line: str) -> None:
     """The scanner and Lark's own lexer agree on every line that has no bad character."""
     tokens, _ = build_scanner()(line, 1)
     try:
@@ -203,7 +203,7 @@ def test_formatting_keeps_meaning_and_comments(text: str) -> None:
     assert [tokens for tokens in again if tokens] == [tokens for tokens in kinds if tokens]
 
 
-def test_the_odd_texts_are_tried_at_every_place() -> None:
+def test_the_odd_texts_are_tried_at_every_position() -> None:
     """Each alone, as name, key, argument, value and pattern: what random documents may miss."""
     from exchange import Binding, Exchange, Policy, Queue, Topology
 

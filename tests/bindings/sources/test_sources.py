@@ -52,7 +52,7 @@ DEFINITIONS = Document.loads(TEXT).definitions().dump()
 
 @pytest.mark.parametrize("name", ["shop.bindings", "shop.json", "shop", "shop.json.gz"])
 @pytest.mark.parametrize("text", [TEXT, DEFINITIONS, "\ufeff" + TEXT, "\ufeff\n" + DEFINITIONS])
-def test_what_a_file_is_its_content_says(tmp_path: Path, name: str, text: str) -> None:
+def test_the_content_of_a_file_decides_what_it_is(tmp_path: Path, name: str, text: str) -> None:
     """Whatever it is called, and gzipped or not."""
     path = tmp_path / name
     path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
@@ -66,7 +66,7 @@ def test_what_a_file_is_its_content_says(tmp_path: Path, name: str, text: str) -
     assert load(str(path), "/shop", "rabbitmq-3.10").profile == PROFILES["rabbitmq-3.10"]
 
 
-def test_a_file_that_people_write_knows_its_lines(tmp_path: Path) -> None:
+def test_a_bindings_file_knows_the_lines_of_its_parts(tmp_path: Path) -> None:
     """Of parts of either kind, for findings that name a place; definitions have none."""
     path = tmp_path / "shop.bindings"
     path.write_text(TEXT)
@@ -79,7 +79,7 @@ def test_a_file_that_people_write_knows_its_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [TEXT, DEFINITIONS])
-def test_a_virtual_host_that_is_not_there_is_told_with_the_ones_that_are(tmp_path: Path, text: str) -> None:
+def test_an_unknown_virtual_host_is_an_error_that_lists_the_others(tmp_path: Path, text: str) -> None:
     """Sources of all kinds speak alike."""
     path = tmp_path / "shop"
     path.write_text(text)
@@ -106,7 +106,7 @@ def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch, given: str, v
         ("a.gz", b"\x1f\x8b", "a.gz: cannot be read"),
     ],
 )
-def test_what_is_wrong_names_the_file(tmp_path: Path, name: str, data: bytes, words: str) -> None:
+def test_every_error_names_the_file(tmp_path: Path, name: str, data: bytes, words: str) -> None:
     """And the place in it."""
     path = tmp_path / name
     path.write_bytes(data)
@@ -121,7 +121,7 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
         load(str(tmp_path / "nowhere"))
 
 
-def test_a_missing_standard_input_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_standard_input_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty pipe is a mistake of the one who built it."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     with pytest.raises(InputError, match="standard input: there is nothing"):
@@ -209,7 +209,7 @@ def test_one_virtual_host_is_asked_for_if_one_is_named(path: str, vhost: str | N
         assert source.profile == PROFILES["rabbitmq-4.0"]
 
 
-def test_credentials_come_from_the_address_then_the_environment_then_the_one_who_is_asked() -> None:
+def test_credentials_come_from_the_address_or_the_environment_or_the_terminal() -> None:
     """Each half from the first that has it."""
     environ = {USER: "env", PASSWORD: "env's"}
 
@@ -229,7 +229,7 @@ def test_credentials_come_from_the_address_then_the_environment_then_the_one_who
     assert login("http://h:15672", {}) == ("asked", "asked's")
 
 
-def test_nobody_is_asked_where_nobody_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_missing_credentials_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipe cannot answer; the error says what can."""
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     with pytest.raises(InputError) as caught:
@@ -264,7 +264,7 @@ def test_a_password_is_shown_nowhere() -> None:
         (200, "{", "", "not JSON"),
     ],
 )  # fmt: skip
-def test_a_refusal_says_what_to_do(code: int, body: str, path: str, words: str) -> None:
+def test_the_error_of_a_refusal_names_the_way_out(code: int, body: str, path: str, words: str) -> None:
     """Whatever a server answers, it is named and no traceback comes of it."""
     with answering(code, body) as (address, _), pytest.raises(InputError) as caught:
         open_source(f"http://ann:s3cret@{address}{path}")
@@ -273,7 +273,7 @@ def test_a_refusal_says_what_to_do(code: int, body: str, path: str, words: str) 
     assert "s3cret" not in str(caught.value)
 
 
-def test_the_password_is_not_sent_to_where_a_server_points() -> None:
+def test_the_password_is_not_sent_to_the_target_of_a_redirect() -> None:
     """A redirection is told and not followed."""
     with answering(200, "{}") as (other, got):
         headers = {"Location": f"http://x:y@{other}/api/definitions?token=1"}
@@ -283,7 +283,7 @@ def test_the_password_is_not_sent_to_where_a_server_points() -> None:
         assert got == []
 
 
-def test_a_port_that_speaks_something_else_is_told() -> None:
+def test_a_port_of_another_protocol_is_an_error_that_names_the_usual_ports() -> None:
     """AMQP's, for one, which answers with its own header."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -302,7 +302,7 @@ def test_a_port_that_speaks_something_else_is_told() -> None:
 
 
 @pytest.mark.parametrize("where", ["http://", "http://h:99999", "https://[::1"])
-def test_an_address_that_is_none_is_refused(where: str) -> None:
+def test_a_text_that_is_no_address_is_refused(where: str) -> None:
     """With how one is written."""
     with pytest.raises(InputError, match="write http://HOST:15672 or http://HOST:15672/VHOST"):
         open_source(where)
@@ -390,7 +390,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 
 @pytest.mark.parametrize("pieces", [(HEAD + b"\r\n[", b" "), (HEAD, b"X-Drip: 1\r\n"), (b"HTTP/1.1 2", b"0")])
-def test_an_answer_that_drips_is_given_up_after_its_seconds_in_all(pieces: tuple[bytes, bytes]) -> None:
+def test_an_answer_that_comes_byte_by_byte_ends_with_the_time_limit(pieces: tuple[bytes, bytes]) -> None:
     """A byte now and then never lets a socket's own timeout come."""
     with Dripping(pieces, 0.02) as server:
         began = time.monotonic()
@@ -399,7 +399,7 @@ def test_an_answer_that_drips_is_given_up_after_its_seconds_in_all(pieces: tuple
         assert time.monotonic() - began < 5
 
 
-def test_an_answer_without_an_end_is_given_up_after_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_without_an_end_ends_with_the_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(management, "ANSWER_BYTES", 1 << 20)
     with (
         Dripping((HEAD + b"\r\n[", b" " * (1 << 16)), 0) as server,
@@ -454,7 +454,7 @@ def test_an_answer_of_another_shape_is_an_error_that_names_the_server(body: str)
                 ask()
 
 
-def test_a_server_may_send_elsewhere_in_words_that_are_no_address() -> None:
+def test_a_redirect_may_have_a_location_that_is_no_address() -> None:
     with answering(302, "", {"Location": "http://[::1"}) as (address, _), pytest.raises(InputError, match="elsewhere"):
         open_source(f"http://ann:s3cret@{address}")
 
@@ -476,7 +476,7 @@ def test_the_release_that_exported_a_file_chooses_the_profile(tmp_path: Path, ve
 
 
 @pytest.mark.parametrize("text", ["null", "5", '"x"', " true\n", "[]", "NaN"])
-def test_a_json_file_that_is_no_object_is_told_as_that(tmp_path: Path, text: str) -> None:
+def test_a_json_file_that_is_no_object_is_an_error_that_explains_it(tmp_path: Path, text: str) -> None:
     """And not in the words of the language, which it is not written in."""
     path = tmp_path / "d.json"
     path.write_text(text)

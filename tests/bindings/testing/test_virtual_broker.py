@@ -48,7 +48,7 @@ def test_a_published_message_is_in_the_queues_it_is_routed_to() -> None:
     }
 
 
-def test_messages_keep_what_was_published() -> None:
+def test_messages_keep_their_content() -> None:
     """A dict that the publisher changes later does not change the message."""
     broker, headers = VirtualBroker(ORDERS), {"n": 1}
     broker.publish("", "billing", headers=headers)
@@ -112,7 +112,7 @@ def test_a_queue_that_does_not_exist_is_not_found() -> None:
         broker.queues["bilings"]
 
 
-def test_it_can_be_declared_and_deleted_in() -> None:
+def test_parts_can_be_declared_and_deleted() -> None:
     """Code under test may declare its own topology; the queues follow."""
     broker = VirtualBroker()
     broker.declare_exchange(Exchange("events", "fanout"))
@@ -153,7 +153,7 @@ def test_expect_fails_with_the_queues_that_differ_and_the_route_explained() -> N
     assert "'order.#' -> queue 'audit'" in text
 
 
-def test_expect_says_what_keeps_a_message_from_the_queue_that_is_missing() -> None:
+def test_expect_explains_why_a_message_misses_a_queue() -> None:
     """When a queue is only missing, the explanation is about that queue."""
     broker = VirtualBroker(ORDERS)
     with pytest.raises(AssertionError) as raised:

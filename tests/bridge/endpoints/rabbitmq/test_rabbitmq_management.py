@@ -25,7 +25,7 @@ def test_a_slow_answer_is_given_up_after_its_seconds_in_all(monkeypatch: pytest.
         assert time.monotonic() - began < 5
 
 
-def test_an_answer_without_an_end_is_given_up_after_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_without_an_end_ends_with_the_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(management, "CHECK_BYTES", 1 << 20)
     with (
         Dripping((HEAD + b"\r\n[", b" " * (1 << 16)), 0) as server,
