@@ -75,7 +75,7 @@ def test_a_brokers_log_is_read_as_rocketmq_decodes_it(recording: dict[str, Any],
     assert list(result.skipped.values()) == [sum(map(is_own, recording["held"]))]
 
 
-def test_each_message_that_was_stored_is_read_once_but_those_that_were_never_published(
+def test_each_message_that_was_sent_is_read_once_but_those_that_were_never_published(
     recording: dict[str, Any], log: Path
 ) -> None:
     """Rolled back, never ended, or still delayed: they are in the log, and are no publishings.

@@ -204,7 +204,7 @@ def told_by_java(server: Server) -> list[dict[str, Any]]:
     return told
 
 
-def test_each_message_that_was_stored_is_read_once(rocketmq_servers: list[Server], tmp_path: Path) -> None:
+def test_each_message_that_was_sent_is_read_once(rocketmq_servers: list[Server], tmp_path: Path) -> None:
     for server in rocketmq_servers:
         sent = Counter(name for told in told_by_java(server) for name in told["id"].split(","))
         log = containers.copied(server, f"{DATA}/commitlog", tmp_path)

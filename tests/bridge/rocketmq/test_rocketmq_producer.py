@@ -167,7 +167,7 @@ def test_that_a_disk_or_a_replica_is_late_is_a_status() -> None:
     run(test)
 
 
-def test_no_answer_to_what_was_stored_asynchronously_is_another_try() -> None:
+def test_no_answer_to_what_was_sent_asynchronously_is_another_try() -> None:
     async def test(client: Client, producer: Producer, a: Broker, b: Broker) -> None:
         a.script = [CUT]
         result = await (await producer.send_async(MESSAGE))
