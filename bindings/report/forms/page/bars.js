@@ -2,7 +2,7 @@
 
 const STATES = [
   ['hit', 'hit', 'messages matched it'],
-  ['possible', 'possible', 'only chance can tell whether it was taken; counts as hit'],
+  ['possible', 'possible', 'hit or not depending on a random choice; counts as hit'],
   ['stale', 'stale', 'hit, but not lately'],
   ['dead', 'dead', 'nothing matched it that could have'],
   ['ignored', 'ignored', 'on the ignore list, with a reason and an end'],
@@ -10,18 +10,18 @@ const STATES = [
 ];
 
 function stateTag(state) {
-  const [, word, says] = STATES.find(([id]) => id === state) || [state, state, ''];
-  return el('span', { class: 'tag', title: says }, el('span', { class: 'swatch ' + state }), word);
+  const [, word, meaning] = STATES.find(([id]) => id === state) || [state, state, ''];
+  return el('span', { class: 'tag', title: meaning }, el('span', { class: 'swatch ' + state }), word);
 }
 
-/** parts: [class, figure, word]; `limit` is where the bar should reach, as a share. */
+/** parts: [class, figure, word]; `limit` is the minimum of the first part, as a share. */
 function meter(parts, words, limit) {
   const all = parts.reduce((sum, part) => sum + part[1], 0);
-  const told = parts
+  const shares = parts
     .filter((part) => part[1])
     .map((part) => count(part[1]) + ' ' + part[2])
     .join(', ');
-  const label = words + ': ' + (told || 'none');
+  const label = words + ': ' + (shares || 'none');
   return el(
     'div',
     { class: 'meter', role: 'img', 'aria-label': label, title: label },
@@ -82,7 +82,7 @@ function pairs(list) {
   );
 }
 
-/** A little table of frequent keys, with how far its counts may be too low. */
+/** A small table of frequent keys, with the error of their counts. */
 function hotKeys(hot, all) {
   if (!hot || !hot.keys.length) return el('p', { class: 'none' }, 'No key stands out.');
   const partitions = hot.keys.some((key) => key.partition !== null && key.partition !== undefined);

@@ -1,9 +1,9 @@
-/* What if: the same messages in another topology. */
+/* The same messages in another topology. */
 
 function comparisonSection(report) {
-  const found = report.comparison;
-  if (!found) return null;
-  const totals = found.totals;
+  const comparison = report.comparison;
+  if (!comparison) return null;
+  const totals = comparison.totals;
   const parts = [
     ['hit', totals.messages - totals.elsewhere, 'go where they went'],
     ['lost', totals.lose, 'lose a queue'],
@@ -15,7 +15,7 @@ function comparisonSection(report) {
       'p',
       {},
       'In ',
-      el('bdi', { class: 'name' }, shortened(found.topology.source, 80)),
+      el('bdi', { class: 'name' }, shortened(comparison.topology.source, 80)),
       ', ',
       el('b', {}, count(totals.elsewhere)),
       ' of ',
@@ -30,10 +30,10 @@ function comparisonSection(report) {
     ),
     meter(parts, 'Messages'),
     legend(parts),
-    changedQueues(found.queues),
-    reroutedKeys(found.rerouted),
-    changedBindings(found.bindings),
-    movedPartitions(found.partitions),
+    changedQueues(comparison.queues),
+    reroutedKeys(comparison.rerouted),
+    changedBindings(comparison.bindings),
+    movedPartitions(comparison.partitions),
   ];
 }
 
@@ -88,7 +88,7 @@ function changedQueues(all) {
   ];
 }
 
-/* What loses and gains the same queues, shape by shape: of those without a shape, as a whole. */
+/* Messages that lose and gain the same queues: a row for each shape of key, or one row if there are no shapes. */
 function reroutedKeys(changes) {
   const rows = changes.flatMap((change) =>
     change.shapes.length
@@ -170,7 +170,7 @@ function changeOf(change) {
     change.lost.length ? el('div', {}, el('span', { class: 'fail' }, 'no more to '), listed(change.lost)) : null,
     change.gained.length ? el('div', {}, el('span', { class: 'pass' }, 'now to '), listed(change.gained)) : null,
     names(change.unsure).length
-      ? el('div', {}, el('span', { class: 'soft' }, 'perhaps otherwise to '), listed(change.unsure))
+      ? el('div', {}, el('span', { class: 'soft' }, 'perhaps elsewhere to '), listed(change.unsure))
       : null,
     change.before === change.after || !change.after
       ? null

@@ -125,10 +125,10 @@ function bindingsSection(report, begin) {
     for (const number of finding.bindings) findings.set(number, [...(findings.get(number) || []), finding]);
   const filters = ['dead', 'stale', 'possible', 'hit', 'ignored', 'not_eligible']
     .map((id) => STATES.find((state) => state[0] === id))
-    .map(([id, word, says]) => ({
+    .map(([id, word, meaning]) => ({
       id,
       label: word,
-      title: says,
+      title: meaning,
       test: is(id),
       all: leftOut.bindings ? report.totals.bindings.states[id] : 0,
     }))
@@ -167,7 +167,7 @@ function bindingsSection(report, begin) {
       column.figure('share', 'Share', { title: 'Of all that its destination got', cell: shareBar }),
       column.keys(error),
       column.figure('exposure', 'Exposure', {
-        title: 'Messages that went through its source, and so had the chance to match',
+        title: 'Messages that went through its source, and so could have matched it',
       }),
       {
         id: 'bound',
@@ -184,7 +184,7 @@ function bindingsSection(report, begin) {
   });
 }
 
-/* Bounds are small, so percent() would hide how small. */
+/* Bounds are small: percent() would round them away. */
 function bounded(share) {
   return share >= 0.001 ? percent(share) : THREE.format(share * 100) + ' %';
 }
@@ -194,7 +194,7 @@ function bindingDetail(row, findings, error) {
     row.state === 'dead'
       ? row.exposure
         ? `None of ${plural(row.exposure, 'message')} that went through its source matched it. With 95 % confidence it takes at most ${bounded(row.bound)} of them, if traffic goes on as it was; what comes seldom, as a monthly job does, may still need it.`
-        : 'No message went through its source, so this archive says nothing about it.'
+        : 'No message went through its source, so this archive shows nothing about it.'
       : null;
   return [
     sentence ? el('p', {}, sentence) : null,

@@ -74,7 +74,7 @@ function nameText(name, longest) {
   return name === '' ? '(default)' : shortened(name, longest);
 }
 
-/** A routing key; the empty one has to be seen too. */
+/** A routing key; the empty one is shown as quotes. */
 function keyed(key, longest) {
   if (key === '') return el('bdi', { class: 'key unnamed', title: 'the empty key' }, '""');
   const shown = shortened(key, longest);
@@ -108,7 +108,7 @@ function about(value) {
   return value === null || value === undefined ? '–' : value ? '≈ ' + WHOLE.format(value) : '0';
 }
 
-/** Figures of a summary, where there is room for three digits. */
+/** A figure of a summary, with three digits. */
 function brief(value) {
   if (value < 10_000) return count(value);
   for (const [unit, name] of [
@@ -136,11 +136,11 @@ function plural(number, one, more) {
   return count(number) + ' ' + (number === 1 ? one : more || one + 's');
 }
 
-/** Milliseconds since 1970 of what the report has for a time: microseconds, or text. */
+/** Milliseconds since 1970 of a time of the report, which is a number of microseconds or a text. */
 function instant(time) {
   if (time === null || time === undefined) return null;
-  const found = typeof time === 'number' ? time / 1000 : Date.parse(time);
-  return Number.isFinite(found) && Math.abs(found) <= 8.64e15 ? found : null;
+  const instant = typeof time === 'number' ? time / 1000 : Date.parse(time);
+  return Number.isFinite(instant) && Math.abs(instant) <= 8.64e15 ? instant : null;
 }
 
 function utc(ms, length) {
@@ -150,7 +150,7 @@ function utc(ms, length) {
     .replace('T', ' ');
 }
 
-/** A time in UTC; what the reader's clock said then is in its title. */
+/** A time in UTC, with the reader's local time in the title. */
 function when(time, length) {
   const ms = instant(time);
   if (ms === null) return el('span', { class: 'none', title: 'unknown' }, '–');

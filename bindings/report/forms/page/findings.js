@@ -1,8 +1,8 @@
-/* What `hashstar check` finds in the topology, beside what the traffic says of it. */
+/* The findings of `hashstar check`, with the evidence of the traffic. */
 
 const EVIDENCE = {
   proved: ['proved', 'The traffic shows it', 'lost'],
-  belied: ['belied', 'The traffic speaks against it', 'hit'],
+  belied: ['belied', 'The traffic contradicts it', 'hit'],
   no_traffic: ['no traffic', 'No message could show it', 'ignored'],
 };
 const SEVERITIES = ['note', 'warning', 'error'];
@@ -12,10 +12,10 @@ function findingsSection(report) {
   if (!rows.length) return el('p', { class: 'none' }, 'The check of the topology found nothing.');
   const column = columnsOf(rows);
   const filters = [
-    ...Object.entries(EVIDENCE).map(([id, [word, says]]) => ({
+    ...Object.entries(EVIDENCE).map(([id, [word, meaning]]) => ({
       id,
       label: word,
-      title: says,
+      title: meaning,
       test: (at) => rows[at].evidence === id,
     })),
     ...['error', 'warning', 'note'].map((severity) => ({
@@ -30,7 +30,7 @@ function findingsSection(report) {
     length: rows.length,
     filters,
     prompt: 'Search findings',
-    foremost: 'the gravest before others',
+    foremost: 'the most severe before others',
     begin: { sort: 'severity' },
     text: (at) => rows[at].code + ' ' + rows[at].name + ' ' + rows[at].message,
     columns: [
@@ -81,7 +81,7 @@ function evidenceOf(row) {
   return [
     known
       ? el('span', { class: 'tag', title: known[1] }, el('span', { class: 'swatch ' + known[2] }), known[0])
-      : el('span', { class: 'none' }, 'traffic cannot tell'),
+      : el('span', { class: 'none' }, 'no evidence'),
     row.traffic ? el('div', { class: 'soft' }, visible(row.traffic)) : null,
   ];
 }

@@ -53,7 +53,7 @@ function flowOf(report) {
   const layerOf = (id) => layers.get(id) || 0; // 0 too for what is published to and leads nowhere
   const lump = lumpsOf([...kept].filter((id) => id[0] === 'x').map(layerOf));
   const others = new Map();
-  const place = (id) => {
+  const groupOf = (id) => {
     if (kept.has(id)) return id;
     const all = 'others ' + id[0] + (id[0] === 'x' ? lump(layerOf(id)) : '');
     if (!others.has(all)) others.set(all, new Set());
@@ -62,7 +62,7 @@ function flowOf(report) {
   };
   const links = new Map();
   for (const flow of flows) {
-    const [from, to] = [place(flow.from), place(flow.to)];
+    const [from, to] = [groupOf(flow.from), groupOf(flow.to)];
     if (from === to && others.has(from)) continue; // what the others pass among themselves
     const id = from + '\n' + to + '\n' + flow.kind;
     const link = links.get(id) || { from, to, kind: flow.kind, messages: 0 };
@@ -98,7 +98,7 @@ function flowOf(report) {
     node(link.from);
     node(link.to);
   }
-  for (const [name, messages] of published) if (messages) node(place('x' + name));
+  for (const [name, messages] of published) if (messages) node(groupOf('x' + name));
   return { nodes: [...nodes.values()], links: [...links.values()], idle: drawsIdle ? 0 : idle.size, drawsIdle };
 }
 
@@ -149,7 +149,7 @@ function flowPicture(report) {
 
 function drawFlow(flow, width) {
   const { nodes, links } = connect(flow);
-  const longest = (some) => Math.min(width * 0.28, Math.max(40, ...some.map((node) => node.label.length * 7 + 12)));
+  const longest = (nodes) => Math.min(width * 0.28, Math.max(40, ...nodes.map((node) => node.label.length * 7 + 12)));
   const starts = nodes.filter((node) => !node.last);
   const size = {
     width,
@@ -246,7 +246,7 @@ function drawFlow(flow, width) {
   return picture;
 }
 
-/* A label within so many characters. Names often differ at their ends, so the middle goes. */
+/* A label of limited length. Names often differ at their ends, so the middle is left out. */
 function fitted(node, most) {
   const label = node.label;
   if (label.length <= most) return label;
@@ -265,7 +265,7 @@ function follow(shape, tell, leave) {
   shape.addEventListener('blur', leave);
 }
 
-/* All that lies on a way to the node, and from it. */
+/* All nodes and links on a way to the node or from it. */
 function waysOf(node) {
   return new Set([node, ...reach([node], 'into', 'source'), ...reach([node], 'out', 'target')]);
 }

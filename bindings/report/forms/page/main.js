@@ -76,8 +76,8 @@ function trafficSection(report) {
 /* The address: #section, and for the bindings what is searched, so that a view can be sent to someone. */
 function addressed() {
   const [id, query] = location.hash.slice(1).split('?');
-  const found = new URLSearchParams(query || '');
-  return { id, show: found.get('show') || 'all', find: found.get('find') || '' };
+  const parameters = new URLSearchParams(query || '');
+  return { id, show: parameters.get('show') || 'all', find: parameters.get('find') || '' };
 }
 
 let settled = false;

@@ -151,9 +151,9 @@ function skewCard(row) {
 function drawPartitions(row, partitions, width) {
   const high = 110;
   const room = width - 54;
-  const group = Math.ceil(partitions.length / Math.max(1, Math.floor(room / 3)));
+  const size = Math.ceil(partitions.length / Math.max(1, Math.floor(room / 3)));
   const bars = [];
-  for (let at = 0; at < partitions.length; at += group) bars.push(partitions.slice(at, at + group));
+  for (let at = 0; at < partitions.length; at += size) bars.push(partitions.slice(at, at + size));
   const most = Math.max(1, ...partitions.map((each) => each.messages));
   const mean = sumBy(partitions, 'messages') / Math.max(1, partitions.length);
   const pitch = Math.min(48, room / Math.max(1, bars.length));
@@ -166,14 +166,14 @@ function drawPartitions(row, partitions, width) {
   });
   picture.append(draw('text', { class: 'tick', x: 44, y: 14, 'text-anchor': 'end' }, brief(most)));
   let free = 0;
-  bars.forEach((some, at) => {
-    const top = Math.max(...some.map((each) => each.messages));
+  bars.forEach((group, at) => {
+    const top = Math.max(...group.map((each) => each.messages));
     const x = 50 + at * pitch;
     const height = (top / most) * high;
     const label =
-      some.length === 1
-        ? nameText(some[0].name || String(some[0].partition), 24)
-        : some[0].partition + '–' + some[some.length - 1].partition;
+      group.length === 1
+        ? nameText(group[0].name || String(group[0].partition), 24)
+        : group[0].partition + '–' + group[group.length - 1].partition;
     const bar = draw('rect', {
       class: top > 2 * mean ? 'lost' : 'routed',
       x,
@@ -187,7 +187,7 @@ function drawPartitions(row, partitions, width) {
         [
           el('p', { class: 'tip-head' }, 'partition ' + label),
           tipRows([
-            [null, some.length === 1 ? 'messages' : 'messages in the fullest', count(top)],
+            [null, group.length === 1 ? 'messages' : 'messages in the fullest', count(top)],
             [null, 'to the mean', mean ? THREE.format(top / mean) + ' ×' : '–'],
           ]),
         ],
@@ -197,7 +197,7 @@ function drawPartitions(row, partitions, width) {
     );
     catcher.addEventListener('pointerleave', hideTip);
     picture.append(bar, catcher);
-    const number = String(some[0].partition);
+    const number = String(group[0].partition);
     if (x >= free) {
       picture.append(draw('text', { class: 'tick', x: x + pitch / 2, y: high + 24, 'text-anchor': 'middle' }, number));
       free = x + number.length * 7 + 8;

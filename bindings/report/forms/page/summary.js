@@ -49,7 +49,7 @@ function summary(report) {
       ? el(
           'ul',
           { class: 'caveats', 'aria-label': 'Before you read the figures' },
-          report.caveats.map((says) => el('li', {}, visible(says))),
+          report.caveats.map((caveat) => el('li', {}, visible(caveat))),
         )
       : null,
   ];

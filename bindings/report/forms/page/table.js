@@ -94,9 +94,9 @@ function makeTable(options) {
   );
 
   function tallyOf(filter) {
-    let found = 0;
-    for (let row = 0; row < length; row += 1) if (filter.test(row)) found += 1;
-    return filter.all > found ? count(found) + ' of ' + count(filter.all) : count(found);
+    let matches = 0;
+    for (let row = 0; row < length; row += 1) if (filter.test(row)) matches += 1;
+    return filter.all > matches ? count(matches) + ' of ' + count(filter.all) : count(matches);
   }
 
   function sortBy(column) {
@@ -127,24 +127,24 @@ function makeTable(options) {
       haystack = new Array(length);
       for (let row = 0; row < length; row += 1) haystack[row] = options.text(row).toLowerCase();
     }
-    const found = [];
+    const rows = [];
     for (let row = 0; row < length; row += 1) {
       if (filter && !filter.test(row)) continue;
       if (words.length && !words.every((word) => haystack[row].includes(word))) continue;
-      found.push(row);
+      rows.push(row);
     }
-    order = sorted(found);
+    order = sort(rows);
     fill();
     if (options.changed) options.changed(state);
   }
 
-  function sorted(found) {
+  function sort(rows) {
     const column = columns.find((each) => each.id === state.sort);
-    if (!column) return found;
+    if (!column) return rows;
     const values = new Array(length);
-    for (const row of found) values[row] = column.value(row);
+    for (const row of rows) values[row] = column.value(row);
     const way = state.down ? -1 : 1;
-    return found.sort((one, other) => {
+    return rows.sort((one, other) => {
       const a = values[one];
       const b = values[other];
       if (a === b) return one - other;

@@ -147,7 +147,7 @@ function samplesOf(bad) {
       el(
         'li',
         {},
-        place(sample.source, sample.offset),
+        positionOf(sample.source, sample.offset),
         ' ',
         el('span', { class: 'sample' }, shortened(sample.sample, 200)),
       ),

@@ -1,4 +1,4 @@
-/* What no queue got, by what its keys look like, beside the binding that almost took it. */
+/* Messages that no queue got, by the shape of their keys, with the binding that almost matched. */
 
 const MOST_SHAPES = 400;
 

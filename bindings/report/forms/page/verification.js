@@ -1,27 +1,27 @@
-/* Where the archive knows what the broker really did: what agrees with the topology, and each sort of difference. */
+/* What the broker did, where the archive has recorded it: what agrees with the topology, and the differences. */
 
 function verificationSection(report) {
-  const found = report.verification;
-  if (!found) return null;
-  const rows = found.differences || [];
+  const verification = report.verification;
+  if (!verification) return null;
+  const rows = verification.differences || [];
   const column = columnsOf(rows);
-  if (!found.compared) {
+  if (!verification.compared) {
     return [el('p', {}, 'Nothing could be compared: of no message does the archive know where the broker put it.')];
   }
   const parts = [
-    ['hit', found.agreed, 'as predicted'],
-    ['possible', found.possible, 'as chance may have had it'],
-    ['undecided', found.undecided, 'undecided'],
-    ['lost', found.different, 'went elsewhere'],
+    ['hit', verification.agreed, 'as predicted'],
+    ['possible', verification.possible, 'possible, depending on a random choice'],
+    ['undecided', verification.undecided, 'undecided'],
+    ['lost', verification.different, 'went elsewhere'],
   ];
   return [
     meter(parts, 'Messages compared'),
     legend(parts),
-    found.unknown
+    verification.unknown
       ? el(
           'p',
           { class: 'note' },
-          'Of ' + plural(found.unknown, 'more message') + ' the archive does not know where the broker put them.',
+          'Of ' + plural(verification.unknown, 'more message') + ' the archive does not know where the broker put them.',
         )
       : null,
     rows.length
@@ -57,17 +57,17 @@ function verificationSection(report) {
           detail: (at) => witnesses(rows[at].witnesses),
         })
       : el('p', {}, 'The broker did what the topology says.'),
-    found.more
+    verification.more
       ? el(
           'p',
           { class: 'note' },
-          plural(found.more, 'message') +
+          plural(verification.more, 'message') +
             ' more differ in other ways, of which there are about ' +
-            count(found.sorts) +
+            count(verification.sorts) +
             ' in all; those listed have exact counts.',
         )
       : null,
-    strangers(found.strangers.queues, found.strangers.error),
+    strangers(verification.strangers.queues, verification.strangers.error),
   ];
 }
 
@@ -103,12 +103,12 @@ function witnesses(list) {
       keyed(each.message.routing_key),
       el('code', {}, each.message.headers ? shortened(JSON.stringify(each.message.headers), 200) : ''),
       each.routed_queues ? listed(each.routed_queues, 4) : '',
-      place(each.source, each.offset),
+      positionOf(each.source, each.offset),
     ]),
   );
 }
 
-function place(source, offset) {
+function positionOf(source, offset) {
   return [
     el('bdi', { class: 'name' }, shortened(source || '', 120)),
     offset === null || offset === undefined ? null : [el('span', { class: 'soft' }, ' at '), count(offset)],
