@@ -1,6 +1,6 @@
-"""Where a message goes: RabbitMQ's routing, inside your process.
+"""RabbitMQ's routing inside your process: where a message goes, and why.
 
-Pure: no I/O, no clock, no thread. ``import exchange`` needs lark installed and does not even import it.
+Pure: no I/O, no clock, no threads. ``import exchange`` does not import lark, which only some functions need.
 """
 
 from exchange.dispatch.dispatcher import Dispatcher, NoHandler

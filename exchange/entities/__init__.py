@@ -1,1 +1,1 @@
-"""What a broker declares: exchanges, queues, bindings and policies, their arguments and their release profiles."""
+"""The entities of a broker: exchanges, queues, bindings and policies, their arguments and their release profiles."""

@@ -186,19 +186,19 @@ class Matcher(Generic[V]):
             return ()
         length = len(words) if len(words) <= LONGEST else None
         index = self._indexes.get(length) or self._build(length)
-        found = index.search(words)
+        matching = index.search(words)
         if self.dialect is MQTT and words[0][:1] == "$":
-            found = tuple([wild for wild in found if wild.words[0] is not ONE_PLAIN])
-        values = self._answers.get(found)
+            matching = tuple([wild for wild in matching if wild.words[0] is not ONE_PLAIN])
+        values = self._answers.get(matching)
         if values is None:
             if self._distinct:
-                values = tuple(chain.from_iterable(dict.fromkeys(found)))
+                values = tuple(chain.from_iterable(dict.fromkeys(matching)))
             else:
-                values = tuple(dict.fromkeys(chain.from_iterable(found)))
+                values = tuple(dict.fromkeys(chain.from_iterable(matching)))
             if self._cache_size:
                 if len(self._answers) >= self._cache_size:
                     self._answers.clear()
-                self._answers[found] = values
+                self._answers[matching] = values
         return values
 
     def _build(self, length: int | None) -> WildIndex[V]:

@@ -156,13 +156,13 @@ class WildIndex(Generic[V]):
         length = len(words)
         if self._length is None:
             features = chain(enumerate(words), enumerate(words, -length), [("length", length)])
-            found = self._conjunctions.search(length, features)
+            matching = self._conjunctions.search(length, features)
         else:
-            found = self._conjunctions.search(None, enumerate(words))
+            matching = self._conjunctions.search(None, enumerate(words))
         if self._compared:
             for word in self._compared.keys() & words:
-                found += tuple([wild for wild in self._compared[word] if wild.matches(words)])
-        return found
+                matching += tuple([wild for wild in self._compared[word] if wild.matches(words)])
+        return matching
 
     def _list_conjunctions(self, wild: Wild[V]) -> list[Conditions] | None:
         return wild.conjunctions_when_longer() if self._length is None else wild.conjunctions(self._length)

@@ -1,1 +1,1 @@
-"""Where a topology routes a message, and why."""
+"""Route messages through a topology, and explain the routes."""

@@ -25,7 +25,7 @@ class Placement(NamedTuple):
     key: Any
     hash: int | None
     rule: str
-    """As in `exchange.partition.Choice`."""
+    """How the partition follows from the hash: see `exchange.partition.Choice`."""
     partitioning: Partitioning
 
 

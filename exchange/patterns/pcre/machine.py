@@ -150,46 +150,46 @@ class _Run:
         self.is_cut = False
         """Whether a loop came back to a state without having moved: PCRE's cost of that is not counted."""
 
-    def end_from(self, place: int, at: int) -> int:
+    def end_from(self, index: int, at: int) -> int:
         """Return the end of the first match of the program at a position, -1 if there is none."""
         # A stack of states to try (cost PENDING), and of marks: a state with the cost before it was tried. When a mark
         # is popped, all that its state led to has failed, and the difference of costs is what the failure costs.
-        waiting: list[tuple[int, int, int]] = [(place, at, PENDING)]
+        waiting: list[tuple[int, int, int]] = [(index, at, PENDING)]
         while waiting:
-            place, at, cost_before = waiting.pop()
+            index, at, cost_before = waiting.pop()
             if cost_before != PENDING:
-                self._failed[place, at] = self.cost - cost_before
+                self._failed[index, at] = self.cost - cost_before
                 continue
-            end = self._advance(place, at, waiting)
+            end = self._advance(index, at, waiting)
             if end >= 0:
-                for place, at, cost_before in waiting:
+                for index, at, cost_before in waiting:
                     if cost_before != PENDING:
-                        del self._failed[place, at]
+                        del self._failed[index, at]
                 return end
         return -1
 
-    def _advance(self, place: int, at: int, waiting: list[tuple[int, int, int]]) -> int:
+    def _advance(self, index: int, at: int, waiting: list[tuple[int, int, int]]) -> int:
         """Run from a state until it matches or fails; return the end, or -1."""
         while True:
             self._steps += 1
             self.cost += 1
             if self._steps > STEPS:
                 raise _GaveUp
-            operation, to, other, mask, sign, widths, bodies = self._program[place]
+            operation, to, other, mask, sign, widths, bodies = self._program[index]
             if operation == "byte":
                 if at == len(self._data) or not mask >> self._data[at] & 1:
                     return -1
                 at += 1
             elif operation == "split":
-                known = self._failed.get((place, at))
+                known = self._failed.get((index, at))
                 if known is not None:
                     if known == PENDING:
                         self.is_cut = True
                     else:
                         self.cost += known
                     return -1
-                self._failed[place, at] = PENDING
-                waiting.append((place, at, self.cost))
+                self._failed[index, at] = PENDING
+                waiting.append((index, at, self.cost))
                 waiting.append((other, at, PENDING))
             elif operation == "assert":
                 if not _holds(sign, self._data, at, mask):
@@ -205,7 +205,7 @@ class _Run:
                     return -1
             else:
                 return at
-            place = to
+            index = to
 
 
 def _holds(sign: str, data: bytes, at: int, word: int) -> bool:

@@ -75,12 +75,12 @@ class _Parser:
 
     def branches(self, flags: Flags, depth: int) -> tuple[Branches, Flags]:
         """Read alternatives up to a closing parenthesis or the end. Flags set in one hold in those that follow."""
-        found: list[Node] = []
+        branches: list[Node] = []
         while True:
             node, flags = self._sequence(flags, depth)
-            found.append(node)
+            branches.append(node)
             if not self._take(b"|"):
-                return Branches(tuple(found)), flags
+                return Branches(tuple(branches)), flags
 
     def _sequence(self, flags: Flags, depth: int) -> tuple[Sequence, Flags]:
         parts: list[Node] = []
@@ -300,10 +300,10 @@ class _Parser:
             raise Unknown("it has a property that is not understood")
         self.at = name.end()
         known = (name[2] or name[3]).decode()
-        found = with_property(known)
-        if found is None or (caseless and known in ("Lu", "Ll", "Lt")):  # PCRE2 takes these three for L& then
+        mask = with_property(known)
+        if mask is None or (caseless and known in ("Lu", "Ll", "Lt")):  # PCRE2 takes these three for L& then
             raise Unknown("it has a property that is not understood")
-        return ALL & ~found if negative != bool(name[1]) else found
+        return ALL & ~mask if negative != bool(name[1]) else mask
 
     def _class(self, flags: Flags) -> Node:
         """Read a class; its opening bracket is read already."""
@@ -366,11 +366,11 @@ class _Parser:
         if posix[1] != b":":
             raise Invalid("POSIX collating elements are not supported")
         name = posix[3].decode("latin-1")
-        found = shorthand(name, self.dialect) if len(name) > 1 else None
-        if found is None:
+        mask = shorthand(name, self.dialect) if len(name) > 1 else None
+        if mask is None:
             raise Invalid("unknown POSIX class name")
         self.at = posix.end()
-        return ALL & ~found if posix[2] else found
+        return ALL & ~mask if posix[2] else mask
 
     def _peek(self) -> bytes:
         return self.pattern[self.at : self.at + 1]
