@@ -13,7 +13,7 @@ import pkgutil
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -26,7 +26,9 @@ import bindings
 import bridge
 import exchange
 from bindings.analysis.algebra import Answer, Key, covers
+from bindings.archive.inspection import Inspection
 from bindings.check.finding import Finding
+from bindings.diff.planning.step import Step
 from bindings.sources.language.expectations import Expectation
 from exchange import (
     LATEST,
@@ -323,8 +325,20 @@ def error_classes() -> list[type[HashstarError]]:
     return list(found)
 
 
+class Cause(Exception):
+    """An exception that equals its copies, as the cause of an error."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cause) and self.args == other.args
+
+    __hash__ = Exception.__hash__
+
+
 CLASSES = error_classes()
 EXAMPLES: dict[Any, Any] = {
+    Exception: Cause("text"),
+    Sequence[Step]: (),
+    Inspection: Inspection(),
     Fault: Fault(1, "reason", "shown"),
     str: "text",
     int: 7,
