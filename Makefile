@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Processes that share the tests of `make test`: auto is one per processor; 0 runs them all in one process.
+WORKERS ?= auto
 
 .PHONY: help demo test lint live chaos soak damage mutants fuzz bench clean
 
@@ -12,7 +14,7 @@ demo: $(VENV)/.demo  ## audit a million generated messages against a sample topo
 	$(BIN)/python -m examples.demo $(ARGS)
 
 test: $(VENV)/.test  ## the tests; those that need a server skip where none is to be had
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4 $(ARGS)
 
 lint: $(VENV)/.lint  ## types, style and the direction of imports
 	$(BIN)/ruff check

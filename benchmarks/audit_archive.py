@@ -48,7 +48,7 @@ VERSION: Final = 1
 
 
 def keys_topology() -> Topology:
-    """A thousand bindings of topic exchanges."""
+    """Return a thousand bindings of topic exchanges."""
     chance = random.Random(SEED)
     sorts = chance.choices(list(SHARES), list(SHARES.values()), k=PATTERNS)
     bindings = [
@@ -60,7 +60,7 @@ def keys_topology() -> Topology:
 
 
 def headers_topology() -> Topology:
-    """A thousand bindings of headers exchanges, each of which asks for one or two of the headers with few values."""
+    """Return a thousand bindings of headers exchanges, each with one or two of the headers that have few values."""
     chance = random.Random(SEED)
     bindings = []
     for number in range(PATTERNS):
@@ -89,7 +89,7 @@ def _pattern(chance: random.Random, sort: str) -> str:
 
 
 def written(folder: Path, which: str, messages: int) -> Path:
-    """The archive ``few`` or ``many`` of so many messages, in a folder of its own; made if it is not there yet."""
+    """Return the folder of the archive ``few`` or ``many`` of this many messages; make it if it is missing."""
     place = folder / f"{which}-{messages}-v{VERSION}"
     done = place / "complete"
     if not done.exists():

@@ -32,7 +32,7 @@ class Load(NamedTuple):
 
 
 def million(quick: bool) -> None:
-    """A million literal bindings over ten queues."""
+    """Measure a million literal bindings over ten queues."""
     number = 100_000 if quick else 1_000_000
     print(f"\nmillion: {number:,} bindings test.qN.M over ten queues")
     print(f"  {'':<12}{'load s':>10}{'RSS +MB':>10}{'bind':>10}{'unbind':>11}{'bind *':>11}{'unbind *':>13}")
@@ -47,7 +47,7 @@ MORE_WILD: Final = [f"test.*.more{number}" for number in range(SAMPLE)]
 
 
 def load_dict(number: int) -> Load:
-    """The floor: what Python needs to hold the bindings at all."""
+    """Load the bindings into a dict: the floor of time and memory."""
     before = resident_mb()
     table: dict[str, set[str]] = {}
 
@@ -106,7 +106,7 @@ def load_router(number: int) -> Load:
 def _changes(
     bind: Callable[[Any], object], unbind: Callable[[Any], object], literal: Sequence[Any], wild: Sequence[Any]
 ) -> list[float]:
-    """What it costs to bind and unbind each of these, in microseconds."""
+    """Measure how long it takes to bind and unbind each of these, in microseconds."""
     rows = [
         Contestant("bind", lambda: microseconds_per(bind, literal)),
         Contestant("unbind", lambda: microseconds_per(unbind, literal)),

@@ -123,7 +123,7 @@ def _process(container: str) -> int:
 
 @contextmanager
 def channel(url: str) -> Iterator[BlockingChannel]:
-    """A channel of pika's, for what is rare."""
+    """Open a channel of pika, for what is not measured."""
     connection = pika.BlockingConnection(pika.URLParameters(f"{url}?heartbeat=0"))
     try:
         yield connection.channel()
@@ -192,7 +192,7 @@ def shovelling(of: Broker, uri: str, window: int) -> Iterator[None]:
 
 
 def make_topic(url: str, name: str, partitions: int) -> str:
-    """A new topic."""
+    """Create a new topic and return its name."""
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     admin = AdminClient({"bootstrap.servers": url})

@@ -121,7 +121,7 @@ class Counting:
 
 
 def pump_of(source: Source, target: Target, counting: Counting, window: int) -> Pump:
-    """A pump of one source and one target, in a process as the daemon's."""
+    """Build a pump of one source and one target, as the daemon does."""
     calm_collector()
     topology = Topology().declare_exchange(Exchange("bench", "topic")).declare_queue(Queue(TO))
     topology = topology.bind(Binding.to_queue("bench", TO, "#"))
@@ -129,17 +129,17 @@ def pump_of(source: Source, target: Target, counting: Counting, window: int) -> 
 
 
 def from_queue(url: str) -> RabbitmqSource:
-    """The queue that is filled, as a source."""
+    """Return the queue that is filled, as a source."""
     return RabbitmqSource("bench", [parse_broker(url)], FROM, prefetch=WINDOW)
 
 
 def to_queue(url: str) -> RabbitmqTarget:
-    """The other queue, as a target."""
+    """Return the other queue, as a target."""
     return RabbitmqTarget("bench", [parse_broker(url)], {TO: Address.queue(TO)})
 
 
 def from_topic(url: str, topic: str) -> Source:
-    """A topic from its beginning, read by a group of its own."""
+    """Return a topic from its beginning, read by a new group, as a source."""
     from bridge.endpoints.kafka.config import KafkaSource
 
     settings = {"bootstrap.servers": url, "group.id": unique("bench")}
@@ -147,12 +147,12 @@ def from_topic(url: str, topic: str) -> Source:
 
 
 def to_topic(url: str) -> Target:
-    """The topic that is written."""
+    """Return the topic that is written, as a target."""
     from bridge.endpoints.kafka.config import Destination, KafkaTarget
 
     return KafkaTarget("bench", {"bootstrap.servers": url}, {TO: Destination(TO)})
 
 
 def unique(name: str) -> str:
-    """A name that nothing has yet."""
+    """Return a unique name."""
     return f"{name}-{time.time_ns()}"

@@ -47,7 +47,7 @@ class Timing(NamedTuple):
 
 
 def images() -> list[str]:
-    """The images to compare with, as the environment names them."""
+    """Return the images to compare with, as named by the environment."""
     return [name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip()]
 
 
@@ -84,7 +84,7 @@ lists:flatten(io_lib:format("~w", [[Version, Rounds, Queues]])).
 
 
 def bound(patterns: Sequence[str]) -> dict[str, int]:
-    """The patterns that every broker accepts, and the queue each is bound to: since 4.3.5, at most two ``#`` in one."""
+    """Return pattern -> queue for patterns that every broker accepts: since 4.3.5 a pattern has at most two ``#``."""
     accepted = [pattern for pattern in patterns if pattern.split(".").count("#") <= 2]
     return {pattern: number % QUEUES for number, pattern in enumerate(accepted)}
 
@@ -131,7 +131,7 @@ def _connected(parameters: pika.ConnectionParameters) -> pika.BlockingConnection
 
 
 def _eval(container: str, expression: str) -> str:
-    """What the expression, a string of numbers and brackets, gives: the tool breaks long ones into several."""
+    """Return the value of an Erlang expression, a string that the tool may break into several."""
     return re.sub(r"[^-+.,e\d\[\]]", "", _docker("exec", container, "rabbitmqctl", "eval", expression))
 
 

@@ -104,7 +104,7 @@ def _seen(call: Callable[[Any], object], arguments: Sequence[Any]) -> float:
 
 
 def _kombu(patterns: Sequence[str], keys: Sequence[str], ours: Matcher[str]) -> tuple[Callable[[str], set[str]], int]:
-    """The lookup of kombu among these patterns, and on how many keys it errs."""
+    """Return kombu's lookup among these patterns, and the number of keys for which it is wrong."""
     topic: Any = TopicExchange(channel=None)  # type: ignore[no-untyped-call]
     table = [topic.prepare_bind(pattern, EXCHANGE, pattern, {}) for pattern in patterns]
 

@@ -59,7 +59,7 @@ class Contestant:
 
 
 def microseconds_per(call: Callable[[Any], object], arguments: Sequence[Any]) -> float:
-    """What one call costs, over all arguments."""
+    """Return the mean duration of a call over all arguments, in microseconds."""
     start = process_time()
     deque(map(call, arguments), maxlen=0)
     return (process_time() - start) / len(arguments) * 1e6
@@ -86,13 +86,13 @@ def run_rounds(contestants: Iterable[Contestant], rounds: int) -> list[Contestan
 
 
 def in_child(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What the work gives in a process of its own, where the memory that others left behind does not count."""
+    """Return the result of the work in a new process, whose memory nothing else has used."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as child:
         return child.submit(work, *args, **kwargs).result()
 
 
 def resident_mb() -> float:
-    """The memory of this process in MB: resident now where the system tells, else the most it ever was."""
+    """Return the memory of this process in MB: resident now where the system states it, else the maximum so far."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except OSError:
@@ -102,7 +102,7 @@ def resident_mb() -> float:
 
 
 def processor_seconds(*roots: int) -> float:
-    """What these processes and all below them have had of the processors, with those below that ended."""
+    """Return the processor time of these processes and all their descendants, ended ones too, in seconds."""
     below: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}
     for file in Path("/proc").glob("[0-9]*/stat"):

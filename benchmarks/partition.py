@@ -116,7 +116,7 @@ def _librdkafka(keys: list[bytes]) -> float:
 
 
 def _alone(name: str, keys: list[str], rounds: int) -> None:
-    """The call that confluent_kafka offers takes the key's bytes and gives a partition; ours is put beside it so."""
+    """Compare single calls: confluent_kafka's function and ours take the bytes of a key."""
     written = [key.encode() for key in keys]
     partitioner, partitions = parse_partitioner("kafka.murmur2"), Partitions.of(COUNT)
     rows = [

@@ -108,7 +108,7 @@ async def _ours(namesrv: str, mode: str, count: int) -> float:
 
 @contextmanager
 def _java(namesrv: str) -> Iterator[Callable[[str, int], float]]:
-    """What has the Java client send so many messages in a way, and gives the seconds it took."""
+    """Yield a function that has the Java client send messages in one way, and returns the seconds that took."""
     jars = classpath(f"org.apache.rocketmq:rocketmq-client:{VERSION}")
     running = [*command(SOURCE, jars, "--add-opens", "java.base/java.nio=ALL-UNNAMED"), namesrv, TOPIC, str(len(BODY))]
     with subprocess.Popen(running, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as java:  # noqa: S603

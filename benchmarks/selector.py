@@ -45,7 +45,7 @@ FILTERS: Final[Mapping[str, tuple[str, Callable[[dict[str, str]], bool]]]] = {
 
 
 def selector(quick: bool) -> None:
-    """Filters of two sizes, each over messages of which some match."""
+    """Measure filters of two sizes, each over messages of which some match."""
     rounds = 5 if quick else 9
     messages = _messages(random.Random(SEED))
     for name, (text, by_hand) in FILTERS.items():

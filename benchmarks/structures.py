@@ -112,13 +112,13 @@ class Trie:
         return [text for node in nodes for text in node.here]
 
     def start(self) -> dict[Node, bool]:
-        """The nodes reached by no word; True for those that any further word leads back to."""
+        """Return the nodes reached by no word; True for those that any further word leads back to."""
         reached: dict[Node, bool] = {}
         self._reach(reached, self.root)
         return reached
 
     def step(self, nodes: dict[Node, bool], word: str) -> dict[Node, bool]:
-        """The nodes reached by one more word."""
+        """Return the nodes reached by one more word."""
         reached: dict[Node, bool] = {}
         for node, loops in nodes.items():
             if loops:

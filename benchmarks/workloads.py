@@ -104,7 +104,7 @@ def device_keys() -> Iterator[str]:
 
 
 def million_keys(bindings: int) -> Iterator[tuple[str, str]]:
-    """The queue and key of literal bindings, spread over ten queues."""
+    """Yield queue and key of literal bindings, spread over ten queues."""
     for number in range(bindings):
         queue = f"q{number % 10}"
         yield queue, f"test.{queue}.{number // 10}"
@@ -123,7 +123,7 @@ def headers_bindings(bindings: int) -> list[Binding]:
 
 
 def headers_messages(messages: int) -> list[Mapping[str, Any]]:
-    """The headers of messages: four of the ones that the bindings ask for."""
+    """Return the headers of messages: four of those in the bindings."""
     chance = random.Random(SEED + 1)
     return [{name: _header(chance, name) for name in chance.sample(HEADERS, 4)} for _ in range(messages)]
 

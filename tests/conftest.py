@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -23,29 +25,50 @@ settings.register_profile(
 settings.load_profile("untimed")
 
 
+def pytest_collection_finish() -> None:
+    """Exclude from garbage collections what was imported and collected: it lives as long as this process."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each test module to one process, and all modules that share Spark, or servers, to the same one."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByShared(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+        def _split_scope(self, nodeid: str) -> str:
+            module = nodeid.partition("::")[0]
+            if module.startswith("tests/bindings/audit/"):
+                return "spark"
+            return "servers" if module.endswith("_live.py") else module
+
+    return ByShared(config, log)
+
+
 @pytest.fixture(scope="session")
 def rabbitmq_servers() -> Iterator[list[Server]]:
-    """All RabbitMQ servers of this run, at least one."""
+    """Yield all RabbitMQ servers of this run, at least one."""
     with running(SERVERS["rabbitmq"]) as servers:
         yield servers
 
 
 @pytest.fixture(scope="session")
 def rabbitmq(rabbitmq_servers: list[Server]) -> Server:
-    """The RabbitMQ server for tests that need only one."""
+    """Return the RabbitMQ server for tests that need only one."""
     return rabbitmq_servers[0]
 
 
 @pytest.fixture(scope="session")
 def kafka_servers() -> Iterator[list[Server]]:
-    """All Kafka servers of this run, at least one; each is one cluster, at the one address that its url is."""
+    """Yield all Kafka servers of this run, at least one; each is a cluster of one broker, at the address in its url."""
     with running(SERVERS["kafka"]) as servers:
         yield servers
 
 
 @pytest.fixture(scope="module")
 def rocketmq_servers() -> Iterator[list[Server]]:
-    """All RocketMQ name servers of this run, at least one; each has one broker.
+    """Yield all RocketMQ name servers of this run, at least one; each has one broker.
 
     For one module: few have use for them, and they are large.
     """
@@ -55,12 +78,12 @@ def rocketmq_servers() -> Iterator[list[Server]]:
 
 @pytest.fixture(scope="module")
 def rocketmq_cluster(rocketmq_servers: list[Server]) -> Iterator[Cluster]:
-    """The first RocketMQ server with a second broker, which can be slowed and killed."""
+    """Yield the first RocketMQ server with a second broker, which can be slowed and killed."""
     with cluster_with(rocketmq_servers[0]) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def kafka(kafka_servers: list[Server]) -> Server:
-    """The Kafka server for tests that need only one."""
+    """Return the Kafka server for tests that need only one."""
     return kafka_servers[0]

@@ -143,7 +143,7 @@ def seal_messages(data: bytearray) -> None:
 
 
 def _settled(form: Format, path: str, whole: Read) -> None:
-    """What is settled of a file that may grow is a beginning of what the whole gives."""
+    """Check that the complete part of a growing file has a beginning of the records of the whole file."""
     found = form.plan_complete(path, 0, SPLIT_BYTES)
     count = len(read(form, found.splits).records)
     assert count <= len(whole.records)

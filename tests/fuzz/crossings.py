@@ -24,7 +24,7 @@ HEADER: Final = struct.Struct(">hh")
 
 
 def amqp_abroad(data: bytes) -> None:
-    """An AMQP message crosses to Kafka and to RocketMQ, and comes home with the same bytes."""
+    """Check that an AMQP message crosses to Kafka and to RocketMQ, and comes back with the same bytes."""
     raw, body, names = cut(data, 3)
     exchange, _, key = text_of(names[:400]).partition("\n")
     header = ContentHeader(raw)
@@ -39,7 +39,7 @@ def amqp_abroad(data: bytes) -> None:
 
 
 def kafka_abroad(data: bytes) -> None:
-    """A record of Kafka crosses to AMQP, and from there to RocketMQ, and comes home as it was."""
+    """Check that a record of Kafka crosses to AMQP, and from there to RocketMQ, and comes back unchanged."""
     record = _record(data)
     with suppress(Unmappable):
         message = to_amqp(record)
@@ -54,7 +54,7 @@ def kafka_abroad(data: bytes) -> None:
 
 
 def rocketmq_abroad(data: bytes) -> None:
-    """A message of RocketMQ crosses to AMQP, and from there to Kafka, and comes home with its own properties."""
+    """Check that a message of RocketMQ crosses to AMQP and then to Kafka, and comes back with its own properties."""
     raw, body = cut(data, 2)
     message = StoredMessage(
         "orders", body or b"\0", decode_properties(raw), 3, "broker-a", 1, 2, 7, 0, 1_700_000_000_000, bytes(8), 5,
@@ -77,7 +77,7 @@ def rocketmq_abroad(data: bytes) -> None:
 
 
 def archived(data: bytes) -> None:
-    """A content header becomes a row of an archive, whatever it is, and a row becomes a message that can be sent."""
+    """Check that any content header becomes a row of an archive, and that row a message that can be sent."""
     raw, body = cut(data, 2)
     columns = {
         "content": pa.array([raw], pa.binary()), "identity": pa.array([None], pa.string()),

@@ -134,7 +134,7 @@ def _stale(mutants: Sequence[Mutant]) -> Iterator[str]:
 
 @contextmanager
 def _copies(count: int) -> Iterator[list[Path]]:
-    """Copies of what is tested, to be broken."""
+    """Yield folders with copies of the code, to be mutated."""
     with TemporaryDirectory(prefix="mutants-") as folder:
         copies = [Path(folder) / str(number) for number in range(count)]
         for copy in copies:

@@ -21,7 +21,7 @@ IMAGES: Final = Path(__file__).parent.parent.parent / ".ci" / "images.d"
 
 @contextmanager
 def installed(name: str, version: str) -> Iterator[Path]:
-    """A folder with a version of a server: its jars in ``libs``, and what starts it."""
+    """Yield a folder with a version of a server: its jars in ``libs``, and its scripts."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / name
         shutil.copytree(IMAGES / name, home)
@@ -40,7 +40,7 @@ def free_ports(count: int) -> list[str]:
 
 @contextmanager
 def running(command: list[str], environment: Mapping[str, str], log: Path, ready: bytes) -> Iterator[None]:
-    """A server from when its log says that it is ready until it has ended. Raises TimeoutError."""
+    """Run a server, from the line of its log that shows that it is ready until it has ended. Raises TimeoutError."""
     with log.open("wb") as output:
         server = subprocess.Popen(command, env=os.environ | environment, stdout=output, stderr=output)
     try:

@@ -41,7 +41,7 @@ BUCKETS: Final = (*range(1, 40), 100, 1000, 10_000, 1_000_000, 10**9)
 
 
 def source(term: Any) -> str:
-    """The term as Erlang's source has it."""
+    """Return the term as Erlang source."""
     if isinstance(term, bytes):
         return f"<<{','.join(map(str, term))}>>"
     if isinstance(term, Atom):
@@ -80,7 +80,7 @@ def record() -> None:
 
 
 def _ask(questions: list[str]) -> tuple[list[str], str]:
-    """The answers, and the version of Erlang/OTP."""
+    """Return the answers, and the version of Erlang/OTP."""
     command = [*(sys.argv[1:] or ["escript"]), str(Path(__file__).parent / "erlang_hashes.escript")]
     text = "\n".join(questions)
     done = subprocess.run(command, input=text, stdout=subprocess.PIPE, encoding="utf-8", check=True, timeout=120)

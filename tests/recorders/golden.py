@@ -20,11 +20,11 @@ def write(name: str, client: str, version: str, answers: dict[str, Any]) -> None
 
 
 def read(name: str) -> dict[str, Any]:
-    """What was recorded under this name."""
+    """Return the recording of this name."""
     answers: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
     return answers
 
 
 def names(prefix: str) -> list[str]:
-    """The recordings whose names begin so."""
+    """Return the names of recordings that begin with a prefix."""
     return sorted(path.stem for path in GOLDEN.glob(f"{prefix}*.json"))

@@ -32,7 +32,7 @@ POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion
 
 @cache
 def classpath(*coordinates: str) -> str:
-    """The class path with these artifacts (``group:artifact:version``) and what they depend on."""
+    """Return the class path with these artifacts (``group:artifact:version``) and their dependencies."""
     kept = _kept() / f"{_digest(coordinates)}.classpath"
     if kept.exists():
         found = kept.read_text(encoding="utf-8")
@@ -56,7 +56,7 @@ def classpath(*coordinates: str) -> str:
 
 
 def command(source: Path, jars: str, *options: str) -> list[str]:
-    """What runs a Java source file of one public class; the arguments of its ``main`` may be added."""
+    """Return the command that runs a Java source file of one public class; arguments of ``main`` may be appended."""
     return ["java", "-Xmx512m", *options, "-cp", f"{_compiled(source, jars)}{os.pathsep}{jars}", source.stem]
 
 
@@ -69,7 +69,7 @@ def ask(source: Path, jars: str, question: Any, *options: str) -> Any:
 
 
 def _compiled(source: Path, jars: str) -> Path:
-    """The folder of the classes of a source file."""
+    """Return the folder with the classes of a source file, compiled if they are not there."""
     compiler = Path(shutil.which("javac") or "javac").resolve()
     made_from = [str(compiler), source.name, source.read_text(encoding="utf-8"), *_files(jars)]
     kept = _kept() / f"{source.stem}-{_digest(made_from)}"
@@ -87,7 +87,7 @@ def _compiled(source: Path, jars: str) -> Path:
 
 
 def _files(jars: str) -> list[str]:
-    """The jars of a class path, which may have folders of them, each with its size and time."""
+    """Return the jars of a class path, which may name folders of them, each with its size and time."""
     found: list[Path] = []
     for entry in map(Path, jars.split(os.pathsep)):
         found += sorted(entry.parent.glob("*.jar")) if entry.name == "*" else [entry]

@@ -62,7 +62,7 @@ ACCUMULATORS: Final = ("3.9.2", "4.4.0")
 
 
 def partitions(random: Random, racks: int = 0) -> str:
-    """Some partitions in some order, as the Java sources read them: ``2!,0,1@rack@host``."""
+    """Return random partitions in random order, in the form that the Java sources read: ``2!,0,1@rack@host``."""
     count = random.choice((1, 2, 3, 3, 4, 7, 12))
     lost = random.choice((0, 0, 0.3, 0.7, 1))
     ids = random.sample(range(count), count)
@@ -177,7 +177,7 @@ def unanswered(random: Random, racks: int) -> Iterator[str]:
 
 
 def scala(random: Random) -> Iterator[str]:
-    """The Scala producer: which partition it keeps, until its metadata is refreshed."""
+    """Yield questions to the Scala producer: which partition it keeps until its metadata is refreshed."""
     for _ in range(300):
         ids = random.sample(range(7), 7)
         leaders = ["", *(random.choice(("", "!")) for _ in ids[1:])]  # without any it throws
@@ -226,7 +226,7 @@ def record(version: str) -> None:
 
 
 def record_scala() -> None:
-    """The Scala producer."""
+    """Record the Scala producer."""
     jars = classpath(f"org.apache.kafka:kafka_2.10:{SCALA}")
     answers = {
         "keys": ask(JAVA / "ScalaProducer.java", jars, _keys(KEYS + LONE)),

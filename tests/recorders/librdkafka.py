@@ -92,7 +92,7 @@ def _producer(bootstrap: str, **properties: Any) -> Iterator[confluent_kafka.Pro
 
 
 def partitions_of(bootstrap: str, topic: str, keys: Iterable[bytes | None], **properties: Any) -> list[int]:
-    """The partitions, by the delivery reports, that a producer with these properties sends the keys to, in order.
+    """Return the partitions that a producer with these properties sends the keys to, by the delivery reports, in order.
 
     The value of each record is its place.
     """
@@ -117,7 +117,7 @@ def partitions_of(bootstrap: str, topic: str, keys: Iterable[bytes | None], **pr
 
 
 def _sticky_window(bootstrap: str, topic: str, linger: int) -> dict[str, Any]:
-    """Records without a key, sent every few milliseconds: when, and where to; and what librdkafka says it drew."""
+    """Send records without a key every few milliseconds; return times, partitions and librdkafka's logged draws."""
     said: list[str] = []
 
     class Log:

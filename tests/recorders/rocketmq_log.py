@@ -47,12 +47,12 @@ WAIT: Final = 8_000
 
 
 def message(topic: str, body: bytes = b"", **told: Any) -> dict[str, Any]:
-    """A message as `RocketmqLog.java` takes it: tags, keys, properties, level (of delay), delay (in milliseconds)."""
+    """Return a message for `RocketmqLog.java`: tags, keys, properties, level (of delay), delay (in milliseconds)."""
     return {"topic": topic, "body": b64encode(body).decode(), "properties": {}, **told}
 
 
 def sends(version: str, broker: str = "") -> list[dict[str, Any]]:
-    """What is sent to a broker, whose address is needed since 5.0."""
+    """Return the messages that are sent to a broker, whose address is needed since 5.0."""
     random = Random(0)
     is_new = not version.startswith("4.")
     words = ("order.created", "order.paid", "größe", "a|b", "x" * 60)
@@ -103,7 +103,7 @@ def sends(version: str, broker: str = "") -> list[dict[str, Any]]:
 
 @contextmanager
 def broker(home: Path, data: Path, version: str) -> Iterator[tuple[str, str]]:
-    """The addresses of a name server and of its broker."""
+    """Yield the addresses of a name server and of its broker."""
     namesrv, port = free_ports(2)
     told = SMALL | EXTENDED.get(version, {}) | {"listenPort": port}
     settings = {"NAMESRV_PORT": namesrv, "ROCKETMQ_DATA": str(data)}
@@ -113,7 +113,7 @@ def broker(home: Path, data: Path, version: str) -> Iterator[tuple[str, str]]:
 
 
 def asks(data: Path, version: str) -> list[dict[str, Any]]:
-    """What the broker is asked: the ends of all queues that have a folder, and the messages with each key."""
+    """Return the questions to the broker: the ends of all queues that have a folder, and the messages with each key."""
     folders = [*data.glob("consumequeue/*/*"), *data.glob("batchconsumequeue/*/*")]
     queues = [{"topic": folder.parent.name, "queue": int(folder.name)} for folder in sorted(folders)]
     keys = {

@@ -43,7 +43,7 @@ WORDS: Final = ("", "x", "größe", "\U0001f600", "a b", "1", "true", "x" * 300)
 
 
 def message(random: Random) -> dict[str, Any]:
-    """A message of any body, flag and properties."""
+    """Return a message with a random body, flag and properties."""
     names = ("TAGS", "KEYS", "WAIT", "UNIQ_KEY", "region", "größe", "a b", "DELAY")
     properties = {name: random.choice(WORDS) for name in random.sample(names, random.randrange(5))}
     if "DELAY" in properties:

@@ -53,7 +53,7 @@ COMMANDS: Final = _commands()
 
 
 def told(command: Command) -> dict[str, Any]:
-    """A command as the Java side takes and gives it."""
+    """Return a command in the form of the Java program."""
     fields: dict[str, Any] = {**command._asdict(), "fields": dict(command.fields)}
     return fields | {"body": b64encode(command.body).decode()}
 

@@ -362,7 +362,7 @@ def test_what_a_body_holds_is_no_record_though_the_body_is_damaged(log: Path) ->
 
 
 def with_checksum(place: int, topic: str, value: str) -> bytes:
-    """A record as a broker writes it with ``enabledAppendPropCRC``."""
+    """Return a record as a broker writes it with ``enabledAppendPropCRC``."""
     record = message(place, topic, {"own": value, "__CRC32#": "0" * 10}, b"body")
     digits = str(zlib.crc32(record[:-20]) & 0x7FFFFFFF)[::-1].ljust(10, "0")
     return record[:-11] + digits.encode() + b"\x02"

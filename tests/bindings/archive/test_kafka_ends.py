@@ -20,7 +20,7 @@ CRC_PLACE = 17
 
 
 def of_producer(producer: int, data: bytes) -> bytes:
-    """A batch as another producer's, whole again."""
+    """Return a batch as that of another producer, with the right checksum."""
     made = bytearray(data)
     PRODUCER.pack_into(made, PRODUCER_PLACE, producer)
     struct.pack_into(">I", made, CRC_PLACE, google_crc32c.value(bytes(made[21:])))
@@ -28,18 +28,18 @@ def of_producer(producer: int, data: bytes) -> bytes:
 
 
 def data(producer: int, offset: int) -> bytes:
-    """A record of a transaction."""
+    """Return a batch with a record of a transaction."""
     return of_producer(producer, batch(offset, [KafkaRecord(0, key=b"k", value=b"v")], flags=TRANSACTION))
 
 
 def end(producer: int, offset: int, *, commit: bool) -> bytes:
-    """A marker."""
+    """Return a batch with a marker."""
     key = struct.pack(">hh", 0, 1 if commit else 0)
     return of_producer(producer, batch(offset, [KafkaRecord(0, key=key)], flags=TRANSACTION | CONTROL))
 
 
 def committed(folder: Path, *batches: bytes) -> list[int]:
-    """The offsets of the records that a reader takes of a segment: those of transactions that were committed."""
+    """Return the offsets of the records that are read of a segment: those of committed transactions."""
     path = folder / "orders-0" / f"{0:020}.log"
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(b"".join(batches))
@@ -83,7 +83,7 @@ def test_a_marker_is_looked_for_in_the_segments_that_follow(tmp_path: Path) -> N
 
 
 def raw_batch(body: bytes) -> tuple[bytes, Header]:
-    """A batch with one record, of these bytes behind its length."""
+    """Return a batch with one record, which has these bytes behind its length."""
     record = varint(len(body)) + body
     rest = struct.pack(">hiqqqhii", 0, 0, 0, 0, -1, -1, -1, 1) + record
     made = struct.pack(">qiibI", 0, len(rest) + 9, 0, 2, google_crc32c.value(rest)) + rest

@@ -35,7 +35,7 @@ def recording(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 @pytest.fixture
 def logs(recording: dict[str, Any], tmp_path: Path) -> Path:
-    """The folder with those of the topics, as the broker left them."""
+    """Return the folder with the logs of the topics, as the broker left them."""
     with tarfile.open(golden.GOLDEN / f"{recording['name']}.tar.gz") as kept:
         kept.extractall(tmp_path, filter="data")
     return tmp_path

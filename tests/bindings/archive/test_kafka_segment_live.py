@@ -38,7 +38,7 @@ def _messages(codec: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(params=CODECS)
 def topic(kafka: Server, request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
-    """A topic of one partition that holds the messages of a codec."""
+    """Yield a topic of one partition, and the codec of its messages."""
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 

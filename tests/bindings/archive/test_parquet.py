@@ -83,7 +83,7 @@ def test_an_interrupted_writer_leaves_no_half_file(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file of several row groups."""
+    """Return a file of several row groups."""
     path = tmp_path_factory.mktemp("sound") / "sound.parquet"
     schema = SCHEMA.with_metadata({parquet.FORMAT_KEY: parquet.VERSION})
     with pq.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True) as writer:

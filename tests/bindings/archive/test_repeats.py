@@ -16,7 +16,7 @@ LINE = '{"exchange": "e", "routing_key": "a"}\n'
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A topology, and an archive of two files with five messages."""
+    """Return a folder with a topology, and an archive of two files with five messages."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.bindings").write_text("exchange e: fanout\nqueue q\ne -> q\n")
     (tmp_path / "in").mkdir()

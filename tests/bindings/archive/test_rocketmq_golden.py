@@ -31,7 +31,7 @@ def recording(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 @pytest.fixture
 def log(recording: dict[str, Any], tmp_path: Path) -> Path:
-    """The log's folder, as the broker left it."""
+    """Return the folder of the log, as the broker left it."""
     return recorded_store(recording["name"], tmp_path) / "commitlog"
 
 

@@ -52,7 +52,7 @@ Sent = list[tuple[RocketMessage, SendResult]]
 
 
 def copied(name: str, folder: Path) -> Store:
-    """The store of a broker's container, its log copied last: what is in a queue then is in the log."""
+    """Copy the store of a broker's container, its log last, so that messages in its queues are in the log."""
     folder.mkdir()
     for each in ("checkpoint", "abort", "config", "index", "consumequeue", "commitlog"):
         command = ["docker", "cp", "-q", f"{name}:{DATA}/{each}", str(folder)]
@@ -80,7 +80,7 @@ async def send(producer: Producer, topic: str, count: int, sent: Sent) -> None:
 
 
 async def confirmed(sent: Sent, more: int = 100) -> Sent:
-    """What the broker has confirmed, as soon as that are so many more."""
+    """Return a copy of the confirmed messages, as soon as there are ``more`` of them than now."""
 
     async def look(wanted: int) -> None:
         while len(sent) < wanted:  # noqa: ASYNC110  others write it
@@ -190,7 +190,7 @@ def test_a_broker_that_writes_has_all_that_it_has_confirmed(rocketmq_servers: li
 
 
 def told_by_java(server: Server) -> list[dict[str, Any]]:
-    """What the Java producer tells of the messages that it sent, in every plain way."""
+    """Return what the Java producer reports of messages that it sent in every simple way."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             missing(f"there is no {program} to run RocketMQ's own producer with")

@@ -51,7 +51,7 @@ ROUTED = [{"archive-a"}, set(), {"archive-a"}, {"archive-a", "archive-b"}, set()
 
 @contextmanager
 def publishing(server: Server, vhost: str) -> Iterator[Any]:
-    """A channel to a new virtual host with tracing on, an exchange and two queues."""
+    """Yield a channel to a new virtual host with tracing on, an exchange and two queues."""
     with traced(server, vhost) as connection:
         channel = connection.channel()
         channel.exchange_declare(EXCHANGE, "topic")
@@ -141,7 +141,7 @@ def _trace(server: Server, vhost: str, name: str, form: str) -> None:
 
 
 def _log(server: Server, name: str, into: Path) -> Path:
-    """The log once the delivery is in it, which is told last, and it does not grow any more."""
+    """Return a copy of the log once the delivery is in it, which is logged last, and the log does not grow any more."""
     before = b""
     for _ in range(100):
         time.sleep(0.5)

@@ -14,7 +14,7 @@ __all__ = ["container", "copied", "inside"]
 
 
 def container(server: Server) -> str:
-    """The id of the server's container; a test whose server has none is skipped."""
+    """Return the id of the server's container; skip the test if it has none."""
     port = urlsplit(server.url if "://" in server.url else f"//{server.url}").port
     try:
         listed = subprocess.run(
@@ -29,7 +29,7 @@ def container(server: Server) -> str:
 
 
 def inside(server: Server, *command: str) -> str:
-    """What a command prints in the server's container."""
+    """Run a command in the server's container and return what it prints."""
     done = subprocess.run(
         ["docker", "exec", container(server), *command], capture_output=True, text=True, check=True, timeout=120
     )
@@ -37,7 +37,7 @@ def inside(server: Server, *command: str) -> str:
 
 
 def copied(server: Server, path: str, into: Path) -> Path:
-    """A file or folder of the server's container, copied into a folder."""
+    """Copy a file or folder of the server's container into a folder."""
     subprocess.run(
         ["docker", "cp", "-q", f"{container(server)}:{path}", str(into)], check=True, timeout=120, capture_output=True
     )

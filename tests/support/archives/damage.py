@@ -94,7 +94,7 @@ def content(record: Record) -> str:
 
 
 def damaged(original: Original, chance: random.Random) -> Copy:
-    """A copy of a file, damaged at random."""
+    """Return a copy of a file with random damage."""
     data, kind = original.data, chance.choice(KINDS)
     size = len(data)
     start = _near_an_edge(original, chance) if chance.random() < 0.3 else chance.randrange(size)
@@ -147,7 +147,7 @@ def _kept(units: Sequence[Unit], pieces: Sequence[tuple[int, int]]) -> list[tupl
 
 
 def read(folder: Path, split_bytes: int) -> Outcome:
-    """What is read of the archive in a folder, split by split; one that is none has one bad record."""
+    """Read the archive in a folder, split by split; a folder without an archive has one bad record."""
     try:
         archive = detect(str(folder), PLACES)
     except InputError as error:
@@ -186,7 +186,7 @@ def _changed(original: Original, copy: Copy) -> int:
 
 
 def _strange(original: Original, copy: Copy, outcome: Outcome) -> int:
-    """Records that were never there, or more often than they stand in the copy."""
+    """Return the number of records that were never in the file, or are read more often than they are in the copy."""
     times = 2 if copy.kind == "doubled" else 1
     return (outcome.contents - Counter({text: times * count for text, count in original.contents.items()})).total()
 
@@ -238,7 +238,7 @@ def _is_offset(original: Original, copy: Copy) -> bool:
 
 
 def law_of_places(original: Original, copy: Copy, outcome: Outcome) -> None:
-    """Records of RocketMQ that stand unchanged where they say they do are read; something is told of all others.
+    """Check that unchanged records of RocketMQ at the place that they state are read, and that others are reported.
 
     Nothing can be told of a file that ends in zeros, or in a blank that fills it, where a record ended: a log that has
     not come further, and one that goes on in the next file, look so.
@@ -267,7 +267,7 @@ BEGIN: Final = re.compile(rb"\n={80}\n[0-9][^\n]{0,40}: Message (?:published|rec
 
 
 def originals() -> list[Original]:
-    """Logs of real brokers, what the project's own writers make of their records, and logs of the tracing plugin."""
+    """Return logs of real brokers, archives of their records by our own writers, and logs of the tracing plugin."""
     found: list[Original] = []
     for name in (*golden.names("kafka-log-"), *golden.names("rocketmq-log-")):
         with tarfile.open(golden.GOLDEN / f"{name}.tar.gz") as kept:

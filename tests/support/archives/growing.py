@@ -52,7 +52,7 @@ class GrowingFile(NamedTuple):
     """What is complete of the content, if that is not all of it."""
 
     def write(self, end: int) -> None:
-        """What is there when so many bytes are written."""
+        """Write the file as it is after ``end`` bytes."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.size:
             with self.path.open("r+b" if self.path.exists() else "w+b") as file:
@@ -74,7 +74,7 @@ def archive(rng: Random, folder: Path, records: int) -> list[GrowingFile]:
 
 
 def counted_at_once(files: list[GrowingFile], folder: Path) -> Pass:
-    """A pass over a copy of the whole archive, but for the records that nobody knows to be complete."""
+    """Count a copy of the whole archive, without the records that cannot be known to be complete."""
     for file in files:
         path = folder.joinpath(*file.path.parts[-3:])
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ class KafkaRecord(NamedTuple):
 
 
 def varint(value: int) -> bytes:
-    """A zigzag varint."""
+    """Return a zigzag varint."""
     value = (value << 1) ^ (value >> 63)
     out = bytearray()
     while value > 127:
@@ -61,7 +61,7 @@ def _packed(codec: int, data: bytes) -> bytes:
 
 
 def batch(base: int, records: Sequence[KafkaRecord], *, time: int = 1000, codec: int = 0, flags: int = 0) -> bytes:
-    """A batch; ``flags`` are attributes beside the compression."""
+    """Return a batch; ``flags`` are attributes beside the compression."""
     data = _packed(codec, b"".join(map(_record, records)))
     last = max([record.offset for record in records], default=0)
     latest = time + max([record.time for record in records], default=0)
@@ -70,7 +70,7 @@ def batch(base: int, records: Sequence[KafkaRecord], *, time: int = 1000, codec:
 
 
 def unmarked(record: Record) -> tuple[bytes | None, bytes | None, dict[str, bytes | None]]:
-    """The key, value and headers of a record whose key is elsewhere than in its routing key, by its marks."""
+    """Return key, value and headers of a record by its ``x-kafka`` headers, if its key is not its routing key."""
     headers = {name: type_and_value(value)[1] for name, value in record.message.headers.items()}
     assert headers.pop("x-kafka-topic") == record.message.exchange.encode()
     key, is_tombstone = headers.pop("x-kafka-key"), headers.pop("x-kafka-tombstone", False)
@@ -79,5 +79,5 @@ def unmarked(record: Record) -> tuple[bytes | None, bytes | None, dict[str, byte
 
 
 def facts(base: int, record: KafkaRecord, *, time: int = 1000) -> tuple[Any, ...]:
-    """What a reader must find of a record: offset, time in µs, key, value, headers, of which the last of a name."""
+    """Return what must be read of a record: offset, time in µs, key, value, headers (of one name the last)."""
     return base + record.offset, (time + record.time) * 1000, record.key, record.value, dict(record.headers)

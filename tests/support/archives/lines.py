@@ -27,7 +27,7 @@ VHOSTS = (None, None, "/", "other")
 
 
 def topology_for(rng: Random, profile: Profile, *, by_key: bool = False) -> Topology:
-    """A random topology, some of whose queues are partitioned; by_key asks for nothing but keys."""
+    """Return a random topology with some partitioned queues; with ``by_key`` only keys decide."""
     kinds = topologies.Kinds(types=("direct", "fanout", "topic", "topic", "x-modulus-hash")) if by_key else None
     made = topologies.topology(rng, profile, kinds)
     ways = PARTITIONINGS[:2] if by_key else PARTITIONINGS
@@ -40,7 +40,7 @@ def topology_for(rng: Random, profile: Profile, *, by_key: bool = False) -> Topo
 
 
 def records_for(rng: Random, topology: Topology, number: int) -> list[Record]:
-    """Records, some of them twice; with and without time, virtual host, and what the broker did.
+    """Return records, some of them twice, with and without time, virtual host and routed queues.
 
     They are of minutes, hours or decades.
     """
@@ -101,5 +101,5 @@ class Stumbling(Format):
 
     @staticmethod
     def over(archive: Archive, folder: Path) -> Archive:
-        """An archive that stumbles."""
+        """Return an archive whose reading fails."""
         return Archive(archive.path, tuple([(path, Stumbling(form, str(folder))) for path, form in archive.files]))

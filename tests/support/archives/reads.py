@@ -51,7 +51,7 @@ def read(form: Format, path: Path | str, split_bytes: int = SPLIT_BYTES) -> Read
 
 
 def facts(record: Record, *, origin: bool = True) -> tuple[Any, ...]:
-    """What is compared of a record: types of headers too, their order not."""
+    """Return what is compared of a record: types of headers too, but not their order."""
     message = record.message
     place = (record.source, record.offset) if origin else ()
     return (
@@ -61,7 +61,7 @@ def facts(record: Record, *, origin: bool = True) -> tuple[Any, ...]:
 
 
 def table(fields: Mapping[str, Any]) -> str:
-    """The meaning of a table, comparable."""
+    """Return a text that is equal for equal tables."""
     return repr(FieldTable(fields).identity)
 
 

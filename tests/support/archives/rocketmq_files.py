@@ -41,7 +41,7 @@ def message(
     queue: int = 3,
     offset: int = 7,
 ) -> bytes:
-    """A record that stands at a byte of the log; it is stored a millisecond after it was born."""
+    """Return a record at a byte of the log; it is stored a millisecond after it was born."""
     hosts = [struct.pack(">16si" if flag & bit else ">4si", b"\x7f" * (16 if flag & bit else 4), 9) for bit in (16, 32)]
     tail = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()]).encode("utf-8", "surrogateescape")
     name = topic.encode("utf-8", "surrogateescape")
@@ -55,29 +55,29 @@ def message(
 
 
 def part(body: bytes, properties: str) -> bytes:
-    """A message in a batch that is kept in one record, as `MessageDecoder.encodeMessage` lays it out."""
+    """Return a message of a batch in one record, in the form of `MessageDecoder.encodeMessage`."""
     tail = properties.encode()
     rest = struct.pack(">IIii", 0, 0, 0, len(body)) + body + struct.pack(">h", len(tail)) + tail
     return struct.pack(">i", 4 + len(rest)) + rest
 
 
 def blank(size: int) -> bytes:
-    """What fills a file up to its end."""
+    """Return a blank that fills a file up to its end."""
     return struct.pack(">iI", size, 0xCBD43194) + bytes(size - 8)
 
 
 def unit(place: int, size: int, code: int = 0) -> bytes:
-    """A unit of a queue."""
+    """Return a unit of a queue."""
     return struct.pack(">qiq", place, size, code)
 
 
 def batch_unit(place: int, size: int, offset: int, count: int, code: int = 0) -> bytes:
-    """A unit of a queue of batches, stored at 1000."""
+    """Return a unit of a queue of batches, stored at 1000."""
     return struct.pack(">qiqqqhii", place, size, code, 1000, offset, count, -1, 0)
 
 
 def index(slots: int, units: int, keys: Sequence[tuple[str, int, int]]) -> bytes:
-    """A file of an index with so many slots and room for units; of keys ``topic#key``, places and store timestamps.
+    """Return an index file with ``slots`` slots and room for ``units`` units; keys are (``topic#key``, place, time).
 
     Key by key as `IndexFile.putKey` writes it.
     """
@@ -98,7 +98,7 @@ def index(slots: int, units: int, keys: Sequence[tuple[str, int, int]]) -> bytes
 
 
 def store(folder: Path, sent: Sequence[Sent], units_a_file: int = 4, base: int = 0) -> list[int]:
-    """A store in a folder, its log in one file, all else as a broker writes it; the places of the messages."""
+    """Write a store into a folder, with its log in one file; return the places of the messages."""
     log = bytearray()
     queues: dict[tuple[str, int], list[bytes]] = defaultdict(list)
     keys: list[tuple[str, int, int]] = []
@@ -137,7 +137,7 @@ def store(folder: Path, sent: Sequence[Sent], units_a_file: int = 4, base: int =
 
 
 def recorded_store(name: str, folder: Path) -> Path:
-    """The store of a recording, as the broker left it, in a folder."""
+    """Unpack the store of a recording into a folder, as the broker left it."""
     with tarfile.open(golden.GOLDEN / f"{name}.tar.gz") as kept:
         kept.extractall(folder, filter="data")
     return folder

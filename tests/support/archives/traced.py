@@ -15,7 +15,7 @@ __all__ = ["traced"]
 
 @contextmanager
 def traced(server: Server, vhost: str) -> Iterator[Any]:
-    """A connection to a new virtual host with tracing on; both go at the end.
+    """Yield a connection to a new virtual host with tracing on; remove both at the end.
 
     By the management API: each ``rabbitmqctl`` starts an Erlang of its own, which takes seconds.
     """
