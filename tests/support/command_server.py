@@ -8,6 +8,7 @@ processor; a fork takes some milliseconds. Requests and answers are lines of JSO
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import json
 import os
@@ -82,6 +83,8 @@ def serve() -> None:
         for module in pkgutil.walk_packages([str(ROOT / package)], f"{package}."):
             if module.name.rpartition(".")[2] not in {"pytest_plugin", "__main__"} and "spark" not in module.name:
                 importlib.import_module(module.name)
+    gc.collect()
+    gc.freeze()  # else each child's first collection copies the pages of all that was imported
     for line in sys.stdin:
         arguments, *rest = json.loads(line)
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
