@@ -150,9 +150,9 @@ class Form(NamedTuple):
     def metadata(self, table: pa.Table, required: Sequence[str], source: str) -> dict[str, str]:
         """Return the metadata of a table without ``hashstar.``. Raises InputError if it is not of this form."""
         names = table.schema.metadata or {}
-        found = {name.decode(errors="replace"): text.decode(errors="replace") for name, text in names.items()}
-        version = found.get(self.version_key.decode())
-        if version is None or any(f"hashstar.{name}" not in found for name in required):
+        texts = {name.decode(errors="replace"): text.decode(errors="replace") for name, text in names.items()}
+        version = texts.get(self.version_key.decode())
+        if version is None or any(f"hashstar.{name}" not in texts for name in required):
             raise InputError(f"{source}: not a {self.what} of hashstar")
         if version != self.version.decode():
             raise InputError(
@@ -160,7 +160,7 @@ class Form(NamedTuple):
             )
         if not table.schema.equals(self.schema):
             raise self.damage(source, f"its columns are not those of version {version}")
-        return {name.removeprefix("hashstar."): text for name, text in found.items()}
+        return {name.removeprefix("hashstar."): text for name, text in texts.items()}
 
     def counts(self, table: pa.Table, source: str) -> dict[str, dict[Any, Any]]:
         """Return the items of each kind. Raises InputError for rows that ``table`` never writes."""

@@ -140,12 +140,12 @@ class Growth:
         self.first = number
 
     def _folded(self) -> tuple[int, dict[str, Taken]]:
-        found = sorted(self._folder.glob("taken=*.json"))
-        if not found:
+        files = sorted(self._folder.glob("taken=*.json"))
+        if not files:
             return 0, {}
-        number = int(found[-1].stem.removeprefix("taken="))
+        number = int(files[-1].stem.removeprefix("taken="))
         self._tidy(number)
-        return number, _read(found[-1], _taken_of)
+        return number, _read(files[-1], _taken_of)
 
     def _tidy(self, number: int) -> None:
         """Remove the files whose content is folded into the file of this step."""
@@ -314,7 +314,7 @@ def _taken_of(files: dict[str, Any]) -> dict[str, Taken]:
 
 def _read(path: Path, of: Callable[[dict[str, Any]], T]) -> T:
     """Read a file of the state, and return what ``of`` makes of it. Raises InputError for a damaged file."""
-    lost = "and without it nobody knows what was counted"
+    lost = "and without it what was counted is not known"
     try:
         return of(json.loads(path.read_bytes()))
     except (OSError, ValueError, RecursionError) as error:

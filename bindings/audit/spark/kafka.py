@@ -143,9 +143,9 @@ def _records(batch: pa.RecordBatch) -> Records:
     pieces: list[np.ndarray[Any, Any]] = []
     size = 0
     for column in columns:
-        data, places = _bytes_of(column)
-        lengths = np.where(np.asarray(column.is_valid()), np.diff(places), -1)
-        spans.append(Spans(places[:-1] + size, lengths))
+        data, bounds = _bytes_of(column)
+        lengths = np.where(np.asarray(column.is_valid()), np.diff(bounds), -1)
+        spans.append(Spans(bounds[:-1] + size, lengths))
         pieces.append(data)
         size += len(data)
     times = np.asarray(pc.fill_null(batch.column("timestamp").cast(pa.int64()), -1000)) // 1000
@@ -157,7 +157,7 @@ def _bytes_of(column: pa.BinaryArray) -> tuple[np.ndarray[Any, Any], Places]:
     """Return the bytes of a column, and the places in them between its values, with both ends."""
     column = column.cast(pa.large_binary())
     _, ends, data = column.buffers()
-    places = (
+    bounds = (
         np.frombuffer(ends, np.int64, len(column) + 1, column.offset * 8) if ends is not None else np.zeros(1, np.int64)
     )
-    return np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8), places
+    return np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8), bounds

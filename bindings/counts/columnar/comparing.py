@@ -141,22 +141,24 @@ class Comparer:
         A key of a table must not be 0, nor a value, so classes of the one topology and numbers have 1 added there.
         """
         keys = pack_pairs(before + np.int32(1), after)
-        found = self._pair_numbers.find(keys)
-        if not found.all():
-            new = np.unique(keys[found == 0])
+        numbers = self._pair_numbers.find(keys)
+        if not numbers.all():
+            new = np.unique(keys[numbers == 0])
             first, second = (classifier.outcomes for classifier in self._classifiers)
             new_pairs = [Pair(first[(key >> 32) - 1], second[key & 0xFFFFFFFF]) for key in new.tolist()]
             begin = len(self._pairs) + 1
             self._pair_numbers.put(new, np.arange(begin, begin + len(new), dtype=np.int32))
             self._pairs.extend(new_pairs)
             changes = [change_of(*pair) for pair in new_pairs]
-            numbers = [SAME if each is None else self._changes.setdefault(each, len(self._changes)) for each in changes]
-            self._changes_of = np.append(self._changes_of, np.array(numbers, np.int32))
+            change_numbers = [
+                SAME if each is None else self._changes.setdefault(each, len(self._changes)) for each in changes
+            ]
+            self._changes_of = np.append(self._changes_of, np.array(change_numbers, np.int32))
             for queue, gets in self._gets.items():
                 gets_new = [queue in old.queues and queue in new.queues for old, new in new_pairs]
                 self._gets[queue] = np.append(gets, gets_new)
-            found = self._pair_numbers.find(keys)
-        return found - np.int32(1)
+            numbers = self._pair_numbers.find(keys)
+        return numbers - np.int32(1)
 
     def _count_moves(
         self,

@@ -56,9 +56,9 @@ class QueueLists:
         ascending = counts[order[::-1]]
         starts = offsets[:-1][order] - begin
         now = np.zeros(len(counts), np.int32)
-        for place in range(int(ascending[-1]) if len(counts) else 0):
-            size = len(counts) - int(np.searchsorted(ascending, place, "right"))
-            now[:size] = self._step(now[:size], codes[starts[:size] + place])
+        for position in range(int(ascending[-1]) if len(counts) else 0):
+            size = len(counts) - int(np.searchsorted(ascending, position, "right"))
+            now[:size] = self._step(now[:size], codes[starts[:size] + position])
         result = np.empty_like(now)
         result[order] = now
         return result
@@ -86,26 +86,26 @@ class QueueLists:
 
     def _codes(self, names: pa.StringArray) -> IntArray:
         """Return the number of each name, or of its heading, from 1."""
-        found = pc.index_in(names, self._known)
-        if not found.null_count:
-            return np.asarray(found) + np.int32(1)
-        codes: IntArray = np.asarray(pc.fill_null(found, 0)) + np.int32(1)
-        rows = np.flatnonzero(np.asarray(pc.is_null(found)))
+        indices = pc.index_in(names, self._known)
+        if not indices.null_count:
+            return np.asarray(indices) + np.int32(1)
+        codes: IntArray = np.asarray(pc.fill_null(indices, 0)) + np.int32(1)
+        rows = np.flatnonzero(np.asarray(pc.is_null(indices)))
         unknown = names.take(pa.array(rows))
         headings = np.full(len(rows), len(self._headings) - 1, np.int32)
-        for place, start in enumerate(HEADINGS):
-            headings[np.asarray(pc.starts_with(unknown, start))] = place
+        for number, start in enumerate(HEADINGS):
+            headings[np.asarray(pc.starts_with(unknown, start))] = number
         codes[rows] = headings + np.int32(len(self._names) + 1)
         return codes
 
     def _step(self, nodes: IntArray, codes: IntArray) -> IntArray:
         """Return the nodes that the codes lead to; new ones are added."""
         keys = pack_pairs(nodes, codes)
-        found = self._nodes.find(keys)
-        if not found.all():
-            new = np.unique(keys[found == 0])
+        following = self._nodes.find(keys)
+        if not following.all():
+            new = np.unique(keys[following == 0])
             self._nodes.put(new, np.arange(len(self._parents), len(self._parents) + len(new), dtype=np.int32))
             self._parents += (new >> np.uint64(32)).tolist()
             self._last += (new & np.uint64(0xFFFFFFFF)).tolist()
-            found = self._nodes.find(keys)
-        return found
+            following = self._nodes.find(keys)
+        return following

@@ -147,10 +147,10 @@ class Verifier:
     def _judge(self, classes: IntArray, lists: IntArray) -> IntArray:
         """Return the number of the verdict on each row. In the table, classes and numbers are greater by 1."""
         keys = pack_pairs(classes + np.int32(1), lists)
-        found = self._verdict_of.find(keys)
-        if not found.all():
-            new = np.unique(keys[found == 0])
-            numbers = []
+        numbers = self._verdict_of.find(keys)
+        if not numbers.all():
+            new = np.unique(keys[numbers == 0])
+            new_numbers = []
             for key in new.tolist():
                 known, unknown = self._lists.names(key & 0xFFFFFFFF)
                 verdict: Verdict | str = verdict_for(self._classifier.outcomes[(key >> 32) - 1], known, unknown)
@@ -159,10 +159,10 @@ class Verifier:
                 number = self._numbers.setdefault(verdict, len(self._verdicts))
                 if number == len(self._verdicts):
                     self._verdicts.append(verdict)
-                numbers.append(number + 1)
-            self._verdict_of.put(new, np.array(numbers, np.int32))
-            found = self._verdict_of.find(keys)
-        return found - np.int32(1)
+                new_numbers.append(number + 1)
+            self._verdict_of.put(new, np.array(new_numbers, np.int32))
+            numbers = self._verdict_of.find(keys)
+        return numbers - np.int32(1)
 
     def _note_strangers(self, batch: pa.RecordBatch, rows: npt.NDArray[np.intp], groups: IntArray) -> None:
         """Count the unknown queues of rows that differ; ``groups`` are the numbers of their verdicts."""

@@ -53,25 +53,25 @@ class Witnesses:
         missing = int(groups.max()) + 1 - len(self._limits)
         if missing > 0:
             self._limits = np.append(self._limits, np.full(missing, ~np.uint64(0)))
-        some = np.flatnonzero(hashes <= self._limits[groups])
-        if not len(some):
+        kept = np.flatnonzero(hashes <= self._limits[groups])
+        if not len(kept):
             return
-        some = some[np.lexsort((hashes[some], groups[some]))]
+        kept = kept[np.lexsort((hashes[kept], groups[kept]))]
         # Of each group the rows with the smallest hashes: ``rank`` numbers the distinct hashes of a group from 0.
-        new_group = np.diff(groups[some], prepend=-1) != 0
+        new_group = np.diff(groups[kept], prepend=-1) != 0
         new_key = new_group.copy()
-        new_key[1:] |= hashes[some[1:]] != hashes[some[:-1]]
+        new_key[1:] |= hashes[kept[1:]] != hashes[kept[:-1]]
         rank = np.cumsum(new_key)
-        rank -= np.repeat(rank[new_group], np.diff(np.flatnonzero(new_group), append=len(some)))
-        some = some[rank < MOST]
+        rank -= np.repeat(rank[new_group], np.diff(np.flatnonzero(new_group), append=len(kept)))
+        kept = kept[rank < MOST]
         # Of rows with one key, the one with the smallest hash of its content: costly, so only of those that are left.
-        ties = _hashes(batch.take(pa.array(rows[some])))
-        order = np.lexsort((ties, hashes[some], groups[some]))
-        some, ties = some[order], ties[order]
-        first = np.ones(len(some), np.bool_)
-        first[1:] = (np.diff(groups[some]) != 0) | (hashes[some[1:]] != hashes[some[:-1]])
-        some, ties = some[first], ties[first]
-        self._keep(batch, rows[some], groups[some].tolist(), hashes[some].tolist(), ties.tolist())
+        ties = _hashes(batch.take(pa.array(rows[kept])))
+        order = np.lexsort((ties, hashes[kept], groups[kept]))
+        kept, ties = kept[order], ties[order]
+        first = np.ones(len(kept), np.bool_)
+        first[1:] = (np.diff(groups[kept]) != 0) | (hashes[kept[1:]] != hashes[kept[:-1]])
+        kept, ties = kept[first], ties[first]
+        self._keep(batch, rows[kept], groups[kept].tolist(), hashes[kept].tolist(), ties.tolist())
 
     def _keep(
         self,

@@ -62,7 +62,7 @@ def report(*arguments: object) -> dict[str, Any]:
 RUN = ("-t", "orders.bindings", "--no-spark")
 
 
-def test_it_says_what_was_hit_and_what_went_nowhere(folder: Path) -> None:
+def test_the_report_lists_dead_bindings_and_unroutable_messages(folder: Path) -> None:
     result = audit(*RUN, "archive.jsonl")
     assert result.exit_code == 0, result.output
     assert "binding coverage" in result.stdout
@@ -73,11 +73,11 @@ def test_it_says_what_was_hit_and_what_went_nowhere(folder: Path) -> None:
     assert result.stdout.splitlines()[-1].startswith("bindings hit: 2 of 4 (50.0 %)")
 
 
-def test_run_may_be_named(folder: Path) -> None:
+def test_run_is_the_default_command(folder: Path) -> None:
     assert report("run", *RUN, "archive.jsonl")["totals"] == report(*RUN, "archive.jsonl")["totals"]
 
 
-def test_help_lists_the_commands_and_those_tell_their_options(folder: Path) -> None:
+def test_help_lists_the_commands_and_their_options(folder: Path) -> None:
     assert {"run", "merge"} <= set(audit("--help").output.split())
     assert "--compare" in audit("run", "--help").output
 
@@ -96,7 +96,7 @@ def test_all_forms_are_written_at_once(folder: Path) -> None:
     assert sum(pq.read_metadata(path).num_rows for path in tables) > 0
 
 
-def test_a_missed_threshold_ends_with_1_and_is_told(folder: Path) -> None:
+def test_a_missed_threshold_ends_with_1_and_is_named(folder: Path) -> None:
     assert audit(*RUN, "archive.jsonl", "--fail-under", "50").exit_code == 0
     result = audit(*RUN, "archive.jsonl", "--fail-under", "51")
     assert result.exit_code == 1
@@ -140,7 +140,7 @@ def test_several_archives_are_audited_as_one(folder: Path) -> None:
     assert report(*RUN, "archive.jsonl", "more.jsonl")["totals"]["messages"]["all"] == 15
 
 
-def test_what_if_tells_what_goes_elsewhere(folder: Path) -> None:
+def test_compare_lists_the_messages_that_are_routed_otherwise(folder: Path) -> None:
     (folder / "next.bindings").write_text(TOPOLOGY.replace('"order.*.created"', '"*.*.created"'))
     result = audit(*RUN, "archive.jsonl", "--compare", "next.bindings")
     assert result.exit_code == 0, result.output
@@ -149,7 +149,7 @@ def test_what_if_tells_what_goes_elsewhere(folder: Path) -> None:
     assert "gain billing" in told
 
 
-def test_verify_finds_what_the_broker_did_otherwise(folder: Path) -> None:
+def test_verify_finds_the_messages_that_the_broker_routed_otherwise(folder: Path) -> None:
     right = {"exchange": "orders", "routing_key": "order.eu.created", "routed_queues": ["audit", "billing"]}
     wrong = {**right, "routed_queues": ["audit"]}
     (folder / "trace.jsonl").write_text(f"{json.dumps(right)}\n{json.dumps(wrong)}\n")
@@ -176,7 +176,7 @@ def test_messages_of_another_virtual_host_are_left_out_unless_asked_for(folder: 
         assert report(*RUN, "other.jsonl", "--archive-vhost", name)["totals"]["messages"]["all"] == 14
 
 
-def test_bad_records_are_counted_kept_and_may_stop_it(folder: Path) -> None:
+def test_bad_records_are_counted_and_kept_and_too_many_end_the_audit(folder: Path) -> None:
     with (folder / "archive.jsonl").open("a") as file:
         file.write("no json\n" * 3)
     result = audit(*RUN, "archive.jsonl", "--keep-bad", "bad")
@@ -201,7 +201,9 @@ def test_bad_records_are_counted_kept_and_may_stop_it(folder: Path) -> None:
         (("-t", "orders.bindings", "--no-spark", "orders.bindings"), "orders.bindings: the file is"),
     ],
 )
-def test_what_cannot_be_read_ends_with_2_and_says_why(folder: Path, arguments: tuple[str, ...], told: str) -> None:
+def test_input_that_cannot_be_read_ends_with_2_and_the_reason(
+    folder: Path, arguments: tuple[str, ...], told: str
+) -> None:
     (folder / "empty.jsonl").write_text("")
     result = audit(*arguments)
     assert result.exit_code == 2, result.output

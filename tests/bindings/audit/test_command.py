@@ -59,7 +59,7 @@ def test_spark_and_one_process_report_the_same(spark: SparkSession, folder: Path
     assert report(*there) == report(*there, "--no-spark")
 
 
-def test_what_is_followed_is_counted_once(spark: SparkSession, folder: Path) -> None:
+def test_a_followed_archive_is_counted_once(spark: SparkSession, folder: Path) -> None:
     follow = ("follow", "-t", "orders.bindings", "--state", "state", "archive")
     assert report(*follow)["totals"]["messages"]["all"] == 100
     assert report(*follow)["totals"]["messages"]["all"] == 100
@@ -70,7 +70,7 @@ def test_what_is_followed_is_counted_once(spark: SparkSession, folder: Path) -> 
         assert found[part] == whole[part], part
 
 
-def test_slots_of_what_is_followed_become_wider_as_it_grows(spark: SparkSession, folder: Path) -> None:
+def test_slots_of_a_followed_archive_become_wider_as_it_grows(spark: SparkSession, folder: Path) -> None:
     """From seconds to those of a day, of ten days, and no narrower again; always those of the whole archive."""
     follow = ("follow", "-t", "orders.bindings", "--state", "state", "archive")
     widths = [report(*follow)["timeline"]["slot_seconds"]]

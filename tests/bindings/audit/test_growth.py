@@ -154,7 +154,7 @@ def test_a_kill_at_any_moment_neither_loses_nor_doubles(tmp_path: Path, monkeypa
     assert number > 60
 
 
-def test_what_is_torn_waits_and_is_told(tmp_path: Path) -> None:
+def test_a_record_without_its_end_waits_and_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     file = tmp_path / "a" / "m.jsonl"
     file.write_text(LINE % 1 + (LINE % 2)[:20])
@@ -182,7 +182,7 @@ def test_a_rotated_log_is_read_on_under_its_new_name(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_that_lost_its_end_is_told_and_goes_on(tmp_path: Path) -> None:
+def test_a_file_that_lost_its_end_is_reported_and_read_on(tmp_path: Path) -> None:
     folder = tmp_path / "a"
     folder.mkdir()
     stream = Stream(folder, tmp_path / "state")
@@ -196,7 +196,7 @@ def test_a_file_that_lost_its_end_is_told_and_goes_on(tmp_path: Path) -> None:
     assert stream.run().account.records == 101
 
 
-def test_a_file_that_is_read_as_a_whole_and_changes_is_told_once(tmp_path: Path) -> None:
+def test_a_changed_file_that_is_read_as_a_whole_is_reported_once(tmp_path: Path) -> None:
     file = next(f for seed in range(99) for f in archive(Random(seed), tmp_path / "a", 3) if f.path.suffix == ".gz")
     file.write(len(file.content))
     stream = Stream(tmp_path / "a", tmp_path / "state")
@@ -221,13 +221,13 @@ def test_files_that_go_and_come_back_are_counted_once(tmp_path: Path) -> None:
     assert stream.run().account.records == 3
 
 
-def test_an_archive_that_is_not_there_is_no_empty_one(tmp_path: Path) -> None:
+def test_a_missing_archive_is_an_error(tmp_path: Path) -> None:
     growth = Growth(str(tmp_path / "a"), tmp_path / "state")
     with pytest.raises(InputError, match="no such file or folder"):
         growth.look()
 
 
-def test_two_that_follow_with_one_state_are_told(tmp_path: Path) -> None:
+def test_two_processes_cannot_follow_with_one_state(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     growths = [Growth(str(tmp_path / "a"), tmp_path / "state") for _ in range(2)]
     (tmp_path / "a" / "m.jsonl").write_text(LINE % 1)
@@ -240,7 +240,7 @@ def entry(records: int) -> Entry:
     return Entry({"coverage": STUDY.zero()}, Account(Span(records)))
 
 
-def test_a_batch_that_comes_again_takes_its_own_place(tmp_path: Path) -> None:
+def test_a_batch_that_comes_again_replaces_its_counts(tmp_path: Path) -> None:
     for ledger in (Ledger(tmp_path, {"coverage": STUDY}), Ledger(tmp_path, {"coverage": STUDY})):
         ledger.put(0, entry(1))
         assert ledger.put(1, entry(2)).account.records == 3
@@ -256,9 +256,7 @@ def test_a_batch_that_comes_again_takes_its_own_place(tmp_path: Path) -> None:
         (range(5), 2, "counted and folded"),
     ],
 )
-def test_a_ledger_that_is_not_the_streams_is_not_written(
-    batches: range, then: int, message: str, tmp_path: Path
-) -> None:
+def test_the_ledger_of_another_stream_is_not_written(batches: range, then: int, message: str, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path, {"coverage": STUDY}, folded=4)
     for batch in batches:
         ledger.put(batch, entry(1))
@@ -268,7 +266,7 @@ def test_a_ledger_that_is_not_the_streams_is_not_written(
     assert ledger.total()[1].account.records == len(batches)
 
 
-def test_an_account_is_at_rest_what_it_was(tmp_path: Path) -> None:
+def test_an_account_survives_json(tmp_path: Path) -> None:
     (tmp_path / "m.jsonl").write_text(LINE % 1 + "{\udcff}\n".encode("utf-8", "surrogateescape").decode("latin-1"))
     passed = count_tasks(
         [Task(0, ((JsonLines(), JsonLines().plan(str(tmp_path / "m.jsonl"))[0]),), 0)], order_for([STUDY], EVERYTHING)

@@ -47,7 +47,7 @@ def batches() -> Iterator[bytes]:
         yield batch(offset, [KafkaRecord(0, key=b"k", value=bytes(100_000))])
 
 
-def test_what_is_written_behind_a_cut_is_read_from_there(followed: Followed) -> None:
+def test_records_written_behind_a_cut_are_read_from_there(followed: Followed) -> None:
     """A log of Kafka that lost its last batches and grew by others: those begin where it was cut."""
     path = followed.folder / "orders-0" / f"{0:020}.log"
     path.parent.mkdir()
@@ -66,7 +66,7 @@ def test_what_is_written_behind_a_cut_is_read_from_there(followed: Followed) -> 
     assert followed.look() == ([(3 * size, 6 * size)], [])
 
 
-def test_what_was_said_of_a_file_is_not_said_again(followed: Followed) -> None:
+def test_a_notice_about_a_file_comes_once(followed: Followed) -> None:
     path = followed.folder / "a.jsonl.gz"
     path.write_bytes(gzip.compress(LINE))
     assert followed.look()[1] == []
@@ -79,7 +79,7 @@ def test_what_was_said_of_a_file_is_not_said_again(followed: Followed) -> None:
 
 
 @pytest.mark.parametrize("exact", [True, False])
-def test_splits_side_by_side_are_read_as_one_only_if_they_end_alike(exact: bool) -> None:
+def test_neighbouring_splits_are_joined_only_if_both_are_exact_or_neither(exact: bool) -> None:
     """Where a record begins at one's start and the other's may begin before it, they are no one split."""
     form = JsonLines()
     first, second = Split("f", 0, 10, exact=True), Split("f", 10, 20, exact=exact)

@@ -71,7 +71,7 @@ def in_parts(task_bytes: int, last: int = 2) -> Iterator[None]:
 
 @SOME
 @given(SEED, PROFILE)
-def test_spark_finds_what_each_message_does(spark: SparkSession, seed: int, profile: Any) -> None:
+def test_spark_counts_what_each_message_does(spark: SparkSession, seed: int, profile: Any) -> None:
     """Three studies in one pass, two formats in one archive, one task or many."""
     rng = Random(seed)
     topology = topology_for(rng, profile)
@@ -118,7 +118,9 @@ def test_records_that_spark_reads_are_counted_alike(spark: SparkSession, seed: i
 
 
 @pytest.mark.parametrize(("seconds", "width"), [(180, 1), (86_400, 300), (40 * 86_400, 3_600)])
-def test_what_is_counted_first_has_the_slots_of_the_window(spark: SparkSession, seconds: int, width: int) -> None:
+def test_messages_that_spark_counts_first_have_the_slots_of_the_window(
+    spark: SparkSession, seconds: int, width: int
+) -> None:
     """Not those of a fixed width, nor of records that are left out: of no key, of another virtual host or time."""
     messages = [Message("amq.topic", f"a.{number % 3}") for number in range(1_111)]
     step = seconds * 1_000_000 // len(messages)
@@ -135,7 +137,7 @@ def test_what_is_counted_first_has_the_slots_of_the_window(spark: SparkSession, 
                 assert alone.values[0].timeline.width == width * 1_000_000
 
 
-def test_counting_first_is_chosen_where_keys_repeat(spark: SparkSession) -> None:
+def test_spark_counts_first_where_keys_repeat(spark: SparkSession) -> None:
     from bindings.audit.spark.frames import _repeats
 
     same = spark.range(1000).selectExpr("'amq.topic' as exchange", "concat('a.', id % 7) as routing_key")
@@ -146,7 +148,7 @@ def test_counting_first_is_chosen_where_keys_repeat(spark: SparkSession) -> None
     assert [tally.messages for tally in tallies] == [1000, 1000]
 
 
-def test_frames_of_others_need_an_exchange_and_a_key(spark: SparkSession) -> None:
+def test_a_frame_without_exchange_or_key_is_refused(spark: SparkSession) -> None:
     rows = spark.range(3).selectExpr("'amq.topic' as exchange", "id")
     with pytest.raises(InputError, match="no column routing_key; their columns are exchange, id"):
         run_on(rows, [COVERAGE])
@@ -165,13 +167,13 @@ def test_rows_without_a_key_are_bad(spark: SparkSession, count_first: bool) -> N
         run_on(rows, [COVERAGE], count_first=count_first, max_bad=2)
 
 
-def test_there_may_be_no_rows(spark: SparkSession) -> None:
+def test_a_frame_without_rows_gives_zero(spark: SparkSession) -> None:
     rows = spark.range(0).selectExpr("'amq.topic' as exchange", "'a' as routing_key")
     for count_first in (True, False):
         assert run_on(rows, [COVERAGE], count_first=count_first) == Pass((COVERAGE.zero(),), Account())
 
 
-def test_headers_of_others_are_texts(spark: SparkSession) -> None:
+def test_headers_may_be_maps_of_texts(spark: SparkSession) -> None:
     arguments = {"x-match": "all", "h": "1"}
     topology = Topology((), [Queue("q")], [Binding.to_queue("amq.headers", "q", "", arguments)])
     rows = spark.range(4).selectExpr(
@@ -181,7 +183,7 @@ def test_headers_of_others_are_texts(spark: SparkSession) -> None:
     assert sorted((outcome.queues, facts.messages) for outcome, facts in tally.facts.items()) == [((), 3), (("q",), 1)]
 
 
-def test_a_task_that_is_done_again_counts_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_task_that_runs_again_counts_once(spark: SparkSession, tmp_path: Path) -> None:
     """Each task fails when it has counted all, in a worker that goes on working."""
     rng = Random(1)
     topology = topology_for(rng, LATEST)
@@ -202,7 +204,7 @@ def test_a_task_that_is_done_again_counts_once(spark: SparkSession, tmp_path: Pa
     assert all(path.name.startswith("part-") for path in aside.iterdir())
 
 
-def test_a_failure_leaves_nothing_to_the_next_task(tmp_path: Path) -> None:
+def test_the_next_task_counts_nothing_of_a_failed_one(tmp_path: Path) -> None:
     write_lines(tmp_path / "a.jsonl", [Record(Message("amq.topic", "a"))])
     order = tasks.order_for([COVERAGE], Selection())
     (task,) = planning.plan_tasks(detect(str(tmp_path)), 1)
@@ -222,7 +224,7 @@ def spoilt(tmp_path: Path) -> Path:
     return path
 
 
-def test_bad_records_are_counted_and_kept_aside(spark: SparkSession, spoilt: Path, tmp_path: Path) -> None:
+def test_bad_records_are_counted_and_written_to_a_folder(spark: SparkSession, spoilt: Path, tmp_path: Path) -> None:
     archive = detect(str(spoilt))
     aside = tmp_path / "aside"
     with in_parts(400):
@@ -250,7 +252,7 @@ def test_too_many_bad_records_stop_the_job(spark: SparkSession, spoilt: Path, ta
             run_here(archive, [COVERAGE], max_bad=3)
 
 
-def test_a_file_that_is_gone_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_missing_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_lines(tmp_path / f"{name}.jsonl", [Record(Message("amq.topic", "a"))])
     archive = detect(str(tmp_path))
@@ -277,7 +279,7 @@ def test_an_archive_without_records_cannot_be_audited(spark: SparkSession, tmp_p
             run_here(archive, [COVERAGE], max_bad=max_bad)
 
 
-def test_what_is_not_selected_is_counted(spark: SparkSession, tmp_path: Path) -> None:
+def test_records_that_are_not_selected_are_counted_as_skipped(spark: SparkSession, tmp_path: Path) -> None:
     times = [None, 5, 10, 19, 20, 25]
     records = [Record(Message("amq.topic", "a"), time, vhost) for time in times for vhost in (None, "/", "other")]
     write_lines(tmp_path / "a.jsonl", records)

@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[3]
 SCRIPT = """
 import json, os, sys
 from pathlib import Path
-from bindings.archive.mapping import Mapping
+from bindings.archive.mapping import FieldMapping
 from bindings.audit.spark.kafka import run_on_topic, topic_at
 from bindings.audit.spark.session import session
 from bindings.audit.spark.streaming import follow
@@ -44,7 +44,7 @@ from tests.support.archives.growing import STUDY
 url, state, jars, packages = sys.argv[1:]
 conf = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 conf |= {"spark.jars": ",".join(map(str, Path(jars).glob("*.jar")))} if jars else {"spark.jars.packages": packages}
-mapping = Mapping("header:exchange", "key")
+mapping = FieldMapping("header:exchange", "key")
 with session("local[2]", conf=conf) as spark:
     for line in sys.stdin:
         if line.strip() == "batch":
@@ -195,7 +195,7 @@ def test_rows_of_the_connector_are_records_as_in_a_segment(start: int) -> None:
     assert [(each.source, each.offset) for each in bad] == [("kafka:orders-2", 3)]
 
 
-def test_a_header_can_be_the_exchange_and_is_read_without_the_others() -> None:
+def test_a_header_can_be_the_exchange_without_reading_the_others() -> None:
     batch = rows({"key": b"k", "headers": [header("e", b"orders")]}, {"key": b"k"})
     bad, records = read(batch, ["exchange", "routing_key"], FieldMapping("header:e"))
     assert isinstance(bad, Bad)
@@ -204,12 +204,12 @@ def test_a_header_can_be_the_exchange_and_is_read_without_the_others() -> None:
 
 
 @pytest.mark.parametrize("url", ["kafka://host:1", "kafka:///t", "http://h/t", "kafka://h/a/b"])
-def test_what_is_no_topic_is_refused(url: str) -> None:
+def test_a_url_without_a_topic_is_refused(url: str) -> None:
     with pytest.raises(InputError, match="kafka://localhost:9092/orders"):
         topic_at(url)
 
 
-def test_a_missing_connector_is_told_with_the_way_to_get_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_missing_connector_is_named_with_the_way_to_get_it(spark: SparkSession, tmp_path: Path) -> None:
     package = f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}"
     with pytest.raises(InputError, match=package):
         run_on_topic(spark, topic_at("kafka://localhost:1/orders"), [STUDY])
@@ -217,7 +217,7 @@ def test_a_missing_connector_is_told_with_the_way_to_get_it(spark: SparkSession,
         follow(spark, "kafka://localhost:1/orders", [STUDY], str(tmp_path))
 
 
-def test_a_url_says_brokers_topic_and_options() -> None:
+def test_a_url_has_brokers_topic_and_options() -> None:
     assert topic_at("kafka://a:1,b:2/orders?startingOffsets=latest") == Topic(
         "a:1,b:2", "orders", (("startingOffsets", "latest"),)
     )

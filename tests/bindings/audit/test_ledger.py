@@ -38,7 +38,7 @@ def test_a_batch_that_comes_again_replaces_itself(tmp_path: Path, again: bool) -
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["the same ledger", "another one"])
-def test_the_batch_that_was_folded_last_does_not_come_again(tmp_path: Path, again: bool) -> None:
+def test_a_batch_that_is_folded_is_refused(tmp_path: Path, again: bool) -> None:
     """It would be counted twice: what it added is in the sum and cannot be taken out."""
     ledger = ledger_in(tmp_path)
     for batch in range(3):

@@ -29,7 +29,7 @@ SIZES = st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 5)), min_size=
 
 @SOME
 @given(SIZES, st.integers(1, 20_000))
-def test_tasks_have_each_byte_once_and_about_the_size_that_is_wanted(files: list[tuple[int, int]], size: int) -> None:
+def test_tasks_have_each_byte_once_and_about_the_wanted_size(files: list[tuple[int, int]], size: int) -> None:
     made = []
     for number, (length, parts) in enumerate(files):
         path = f"f{number}"
@@ -47,7 +47,7 @@ def test_tasks_have_each_byte_once_and_about_the_size_that_is_wanted(files: list
         assert sum((end or 0) - start for start, end in stretches) == length
 
 
-def test_many_small_files_are_few_tasks_and_are_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_small_files_are_few_tasks_and_are_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(planning.FEW + 1):
         write_lines(tmp_path / f"{number}.jsonl", [Record(Message("amq.topic", "a"))])
     archive = detect(str(tmp_path))
@@ -56,7 +56,7 @@ def test_many_small_files_are_few_tasks_and_are_not_looked_at(tmp_path: Path, mo
     assert [split for _, split in task.splits] == [Split(path) for path, _ in archive.files]
 
 
-def test_what_takes_long_to_plan_is_left_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_plan_what_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
         write_lines(tmp_path / f"{number}.jsonl", [Record(Message("amq.topic", "a" * 200))] * 50)
     archive = detect(str(tmp_path))
@@ -80,7 +80,7 @@ ROWS = st.lists(st.tuples(TIMES, st.sampled_from([None, "/", "o\0"])), min_size=
 
 @SOME
 @given(ROWS, st.sampled_from([None, "/", "o\0"]), TIMES, TIMES)
-def test_a_selection_takes_what_it_says(
+def test_a_selection_takes_its_virtual_host_and_window(
     rows: list[tuple[int | None, str | None]], vhost: str | None, since: int | None, until: int | None
 ) -> None:
     selection = Selection(vhost, since, until)
@@ -131,10 +131,30 @@ def test_accounts_add(seed: int) -> None:
     assert total.window == (None if total.span.first is None else (total.span.first, total.span.last))
 
 
-def test_reasons_do_not_become_more_and_more() -> None:
+def test_the_number_of_reasons_is_bounded() -> None:
     account = Account()
     for number in range(REASONS + 5):
         account.add(Bad("f", number, f"reason {number}"))
     bad = (account + account).unread.bad
     assert len(bad) == REASONS + 1
     assert bad[OTHER] == 10
+
+
+@SOME
+@given(st.lists(st.integers(0, REASONS + 30), max_size=400), st.integers(0, 400), st.integers(0, 400))
+def test_accounts_with_too_many_reasons_add(reasons: list[int], first: int, second: int) -> None:
+    """Those that come first in the alphabet are kept, however an archive is divided."""
+    bad = [Bad("f", place, f"reason {number:03}") for place, number in enumerate(reasons)]
+    first, second = sorted((first, second))
+    whole, *parts = (
+        sum_of(listed) for listed in (bad, bad[second:], bad[:first], bad[first:second])
+    )  # in another order than in the archive
+    assert parts[0] + parts[1] + parts[2] == parts[0] + (parts[1] + parts[2]) == whole
+    assert whole.unread.bad_records == len(bad)
+
+
+def sum_of(listed: list[Bad]) -> Account:
+    account = Account()
+    for each in listed:
+        account.add(each)
+    return account

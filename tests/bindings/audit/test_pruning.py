@@ -49,7 +49,7 @@ def test_a_row_group_that_begins_or_ends_at_a_bound_is_read(
     assert kept(archive, Wanted(None, first, last)) == groups
 
 
-def test_of_several_bounds_the_narrowest_counts() -> None:
+def test_the_narrowest_of_several_bounds_counts() -> None:
     wanted = Wanted().since(5).since(9).since(7).until(50).until(30).until(40)
     assert wanted == Wanted(None, 9, 30)
     assert wanted.with_exchanges(["a", "b"]).with_exchanges(["b", "c"]).exchanges == frozenset({"b"})

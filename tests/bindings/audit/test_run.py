@@ -58,6 +58,6 @@ def test_a_topology_may_be_a_value_and_archives_may_be_paths(files: tuple[str, s
     assert {row.use.queue: row.use.messages for row in report.queues} == {"all": 2, "eu": 1}
 
 
-def test_topics_ask_for_a_session_of_spark(files: tuple[str, str, str]) -> None:
+def test_topics_need_a_session_of_spark(files: tuple[str, str, str]) -> None:
     with pytest.raises(InputError, match="a topic can be read by Spark only"):
         audit(files[0], "kafka://127.0.0.1:1/orders")

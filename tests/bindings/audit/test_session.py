@@ -43,13 +43,13 @@ def test_java_is_found_in_its_home_and_in_the_path(tmp_path: Path, said: str, re
     assert java_version({"PATH": str(java.parent)}) == release
 
 
-def test_a_java_that_is_too_old_is_told(tmp_path: Path) -> None:
+def test_a_java_that_is_too_old_is_named(tmp_path: Path) -> None:
     a_java(tmp_path, 'openjdk version "1.8.0_302"')
     with pytest.raises(InputError, match=r"needs Java 17 or later, and .*/bin/java is Java 8; install .* --no-spark"):
         java_version({"JAVA_HOME": str(tmp_path)})
 
 
-def test_a_java_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_java_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="JAVA_HOME is not set, and there is none in PATH; install Java 17"):
         java_version({"PATH": str(tmp_path)})
     a_java(tmp_path / "other", 'openjdk version "17.0.1"')
@@ -57,13 +57,13 @@ def test_a_java_that_is_not_there_is_told(tmp_path: Path) -> None:
         java_version({"JAVA_HOME": str(tmp_path), "PATH": str(tmp_path / "other" / "bin")})
 
 
-def test_what_is_called_java_and_is_none_is_told(tmp_path: Path) -> None:
+def test_a_program_called_java_that_is_none_is_named(tmp_path: Path) -> None:
     a_java(tmp_path, "No Java runtime present")
     with pytest.raises(InputError, match=r"is none that works \(it said: No Java runtime present\)"):
         java_version({"JAVA_HOME": str(tmp_path)})
 
 
-def test_a_spark_that_is_too_old_or_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spark_that_is_too_old_or_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     pyspark = pytest.importorskip("pyspark")
     assert spark_version() == pyspark.__version__
     monkeypatch.setattr(pyspark, "__version__", "3.5.6")
@@ -74,7 +74,7 @@ def test_a_spark_that_is_too_old_or_missing_is_told(monkeypatch: pytest.MonkeyPa
         pass
 
 
-def test_a_session_that_is_there_is_taken_and_left(spark: SparkSession) -> None:
+def test_an_active_session_is_used_and_stays_active(spark: SparkSession) -> None:
     with session() as found:
         assert found is spark
     assert spark.range(3).count() == 3
@@ -82,7 +82,7 @@ def test_a_session_that_is_there_is_taken_and_left(spark: SparkSession) -> None:
         pass
 
 
-def test_progress_is_told_until_the_end(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_until_the_end(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_module, "POLL_SECONDS", 0.01)
     seen: list[tuple[int, int]] = []
     with watch_progress(spark, lambda done, of: seen.append((done, of))):
@@ -109,14 +109,14 @@ print(os.environ.get("PYSPARK_PYTHON"), os.listdir())
 """
 
 
-def test_an_embedded_spark_says_nothing_and_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_embedded_spark_prints_nothing_and_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
     script = f"import os; os.chdir({str(tmp_path)!r}){EMBEDDED}"
     done = python(script, TMPDIR=str(tmp_path / ".."))
     assert done.stderr == ""
     assert done.stdout == "3 false\nNone []\n"
 
 
-def test_a_spark_that_does_not_start_says_why(spark: SparkSession) -> None:
+def test_a_spark_that_does_not_start_is_an_error_with_the_reason(spark: SparkSession) -> None:
     script = "from bindings.audit.spark.session import session\nwith session('nowhere'): pass"
     done = python(script)
     assert "InputError: Spark does not start with master nowhere: " in done.stderr
@@ -127,16 +127,19 @@ CONNECTED = """
 import sys
 from random import Random
 from bindings.archive.formats.detect import detect
-from bindings.audit.spark.job import here, run, run_on
+from bindings.audit.local import run_here
+from bindings.audit.spark.frames import run_on
+from bindings.audit.spark.job import run
 from bindings.audit.spark.session import is_connect, session, watch_progress
 from bindings.audit.studies import CoverageStudy
 from exchange import LATEST
 from tests.support.archives.lines import topology_for
-from tests.bindings.audit.test_job import exact, in_parts
+from tests.bindings.audit.test_job import in_parts
+from tests.support.bindings.exact import exact
 
 archive = detect(sys.argv[1])
 studies = [CoverageStudy(topology_for(Random(5), LATEST, by_key=True))]
-alone = exact(here(archive, studies))
+alone = exact(run_here(archive, studies))
 steps = []
 with session(remote="local[2]") as spark, watch_progress(spark, lambda done, of: steps.append((done, of))):
     assert is_connect(spark)
@@ -150,7 +153,7 @@ print("equal", bool(steps))
 
 
 @pytest.mark.live
-def test_spark_connect_finds_the_same(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_connect_gives_the_same_counts(spark: SparkSession, tmp_path: Path) -> None:
     """In a process of its own, as a process has one kind of session."""
     for name in ("grpc", "grpc_status", "zstandard"):
         try:

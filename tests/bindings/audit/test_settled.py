@@ -52,7 +52,7 @@ def batches(count: int) -> list[bytes]:
     return [kafka_files.batch(n, [kafka_files.KafkaRecord(0, 0, b"k")]) for n in range(count)]
 
 
-def test_a_batch_that_is_damaged_at_the_end_is_told_when_another_follows(tmp_path: Path) -> None:
+def test_a_damaged_last_batch_is_bad_once_another_follows(tmp_path: Path) -> None:
     first, second, third = batches(3)
     damaged = second[:-1] + bytes([second[-1] ^ 1])
     folder = tmp_path / "t-0"
@@ -64,7 +64,7 @@ def test_a_batch_that_is_damaged_at_the_end_is_told_when_another_follows(tmp_pat
     assert [each.offset for each in bad] == [len(first)]
 
 
-def test_a_commit_log_is_complete_up_to_the_last_record_that_is_written(tmp_path: Path) -> None:
+def test_a_commit_log_is_complete_up_to_its_last_whole_record(tmp_path: Path) -> None:
     records: list[bytes] = []
     for _ in range(3):
         records.append(rocketmq_files.message(len(b"".join(records)), "t", {"KEYS": "k"}, b"body"))
@@ -112,7 +112,7 @@ def test_files_that_are_read_as_a_whole_wait_for_their_end(torn: int, tmp_path: 
                 form.plan_complete(str(path), settled.end)
 
 
-def test_parquet_goes_on_with_the_row_groups_that_are_left(tmp_path: Path) -> None:
+def test_parquet_continues_with_the_remaining_row_groups(tmp_path: Path) -> None:
     path = tmp_path / "p.parquet"
     path.write_bytes(growing._parquet(Random(1), tmp_path, 9).content)
     splits = Parquet().plan_complete(str(path), 0, 1).splits

@@ -56,7 +56,7 @@ def test_all_columns_have_what_the_archive_has(spark: SparkSession, parquet: Pat
     assert source(spark).load(str(parquet)).where("headers['n'].value = '1'").count() == 1
 
 
-def test_an_archive_of_all_formats_is_read_whole(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_archive_of_all_formats_is_read_completely(spark: SparkSession, tmp_path: Path) -> None:
     for file in archive(Random(8), tmp_path / "a", 30):
         file.write(len(file.content))
     columns = ["exchange", "routing_key", "source", "offset"]
@@ -74,7 +74,7 @@ def broken(tmp_path: Path) -> Path:
     return file
 
 
-def test_bad_records_become_what_the_mode_says(spark: SparkSession, broken: Path) -> None:
+def test_the_mode_decides_what_becomes_of_bad_records(spark: SparkSession, broken: Path) -> None:
     (bad,) = source(spark).load(str(broken)).where("exchange is null").collect()
     assert (bad.source, bad.offset) == (str(broken), 38)
     assert bad._corrupt_record.startswith("not JSON: ")
@@ -94,12 +94,12 @@ def test_bad_records_become_what_the_mode_says(spark: SparkSession, broken: Path
         ({"exchange": "nowhere"}, "is no place for an exchange"),
     ],
 )
-def test_wrong_options_are_told(options: dict[str, str], message: str, spark: SparkSession, broken: Path) -> None:
+def test_wrong_options_are_refused(options: dict[str, str], message: str, spark: SparkSession, broken: Path) -> None:
     with pytest.raises(Exception, match=message):
         source(spark, **options).load(str(broken)).collect()
 
 
-def test_filters_that_are_pushed_change_nothing_but_the_work(spark: SparkSession, parquet: Path) -> None:
+def test_pushed_filters_do_not_change_the_result(spark: SparkSession, parquet: Path) -> None:
     conf = "spark.sql.python.filterPushdown.enabled"
     if spark.version < "4.1":
         pytest.skip("Spark pushes filters to Python since 4.1")

@@ -32,7 +32,7 @@ def followed(spark: SparkSession, folder: Path, state: str = "state", **options:
 
 
 @pytest.mark.parametrize("seed", range(1))
-def test_the_running_sum_is_that_of_the_whole_archive(seed: int, spark: SparkSession, tmp_path: Path) -> None:
+def test_the_running_sum_equals_that_of_the_whole_archive(seed: int, spark: SparkSession, tmp_path: Path) -> None:
     rng = Random(seed)
     files = archive(rng, tmp_path / "archive", 40)
     updates: list[Update] = []
@@ -100,7 +100,7 @@ def test_a_kill_between_store_and_checkpoint_counts_nothing_twice(spark: SparkSe
         assert total.account.records == total.values[0].messages == 6
 
 
-def test_another_topology_begins_another_epoch_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
+def test_another_topology_begins_another_epoch_with_a_notice(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "archive").mkdir()
     (tmp_path / "archive" / "m.jsonl").write_text(LINE % 1)
     places = str(tmp_path / "archive"), str(tmp_path / "state")
@@ -125,7 +125,7 @@ def test_a_state_of_another_archive_is_refused(spark: SparkSession, tmp_path: Pa
         follow(spark, str(tmp_path / "b"), [STUDY], str(tmp_path / "state"))
 
 
-def test_it_goes_on_while_the_archive_grows(spark: SparkSession, tmp_path: Path) -> None:
+def test_following_goes_on_while_the_archive_grows(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "archive").mkdir()
     file = tmp_path / "archive" / "m.jsonl"
     updates: list[Update] = []
@@ -153,7 +153,7 @@ def until(happens: object, following: Following) -> None:
         assert time.monotonic() < end
 
 
-def test_a_failure_is_told_and_what_was_not_stored_comes_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_failure_is_raised_and_its_batch_comes_again(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "archive").mkdir()
     (tmp_path / "archive" / "m.jsonl").write_text(LINE % 1)
 

@@ -125,7 +125,7 @@ def test_the_class_of_a_row_is_what_the_router_explains(seed: int, profile: Prof
 
 @settings(max_examples=100, deadline=None)
 @given(SEED, PROFILE)
-def test_the_columns_it_asks_for_are_enough(seed: int, profile: Profile) -> None:
+def test_the_columns_of_a_classifier_are_enough_to_classify(seed: int, profile: Profile) -> None:
     rng = Random(seed)
     topology = topologies.topology(rng, profile)
     classifier = Classifier(topology)
@@ -137,7 +137,7 @@ def test_the_columns_it_asks_for_are_enough(seed: int, profile: Profile) -> None
 
 @settings(max_examples=200, deadline=None)
 @given(SEED, st.sampled_from([0, 3, 40, 1 << 17]), st.sampled_from([0, 60, 1 << 24]))
-def test_topic_keys_are_told_apart_as_the_router_does(seed: int, states: int, cells: int) -> None:
+def test_keys_have_one_class_only_if_the_router_matches_the_same_bindings(seed: int, states: int, cells: int) -> None:
     """Dense patterns, keys of few words, a slice of an array; steps in a grid, in a table, or in one then the other."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(automaton, "CELLS", cells)
@@ -169,7 +169,7 @@ def compare_topics(seed: int, states: int) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(TEXTS, st.integers(0, 3))
-def test_words_are_those_between_dots(texts: list[str], cut: int) -> None:
+def test_keys_are_split_at_dots(texts: list[str], cut: int) -> None:
     """And the empty key has none; in any part of a column."""
     column = build_column([key.encode() for key in texts])
     assert column is not None
@@ -187,7 +187,7 @@ def test_words_are_those_between_dots(texts: list[str], cut: int) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(TEXTS, st.sets(st.text("ab\0é日", max_size=12) | st.text("abcdefgh", max_size=14)))
-def test_equal_words_have_equal_numbers_and_unnamed_ones_none(texts: list[str], named: set[str]) -> None:
+def test_equal_words_have_equal_numbers_and_unnamed_words_none(texts: list[str], named: set[str]) -> None:
     vocabulary = Vocabulary()
     vocabulary.add_each([word.encode() for word in sorted(named)])
     column = build_column([key.encode() for key in texts])
@@ -205,7 +205,7 @@ def test_equal_words_have_equal_numbers_and_unnamed_ones_none(texts: list[str], 
 @given(
     st.lists(st.dictionaries(st.integers(1, 50) | st.integers(1, 2**64 - 1), st.integers(1, 2**31 - 1), max_size=2000))
 )
-def test_a_table_is_a_dict(steps: list[dict[int, int]]) -> None:
+def test_a_hash_table_finds_what_a_dict_finds(steps: list[dict[int, int]]) -> None:
     table, model = IntTable(), dict[int, int]()
     for step in steps:
         new = {key: value for key, value in step.items() if key not in model}
@@ -216,7 +216,7 @@ def test_a_table_is_a_dict(steps: list[dict[int, int]]) -> None:
         assert len(table) == len(model)
 
 
-def test_patterns_that_blow_up_an_automaton_do_not_take_more_states_than_allowed() -> None:
+def test_no_patterns_take_more_states_than_allowed() -> None:
     queue = Queue("q")
     bindings = [Binding.to_queue("amq.topic", "q", f"#.w{n}.#") for n in range(16)]
     topology = Topology((), [queue], bindings)
@@ -230,7 +230,7 @@ def test_patterns_that_blow_up_an_automaton_do_not_take_more_states_than_allowed
         assert classifier.outcomes[number] == explorer.outcome(Message("amq.topic", key))
 
 
-def test_literal_bindings_take_no_states() -> None:
+def test_literal_bindings_need_no_states() -> None:
     bindings = [Binding.to_queue("amq.direct", "q", f"device.{n}.created") for n in range(20_000)]
     bindings += [Binding.to_queue("amq.topic", "q", f"device.{n}.paid") for n in range(20_000)]
     classifier = Classifier(Topology((), [Queue("q")], bindings))
@@ -268,7 +268,7 @@ def test_a_shape_keeps_the_words_that_bindings_name() -> None:
     assert len(set(shapes)) == 5
 
 
-def test_words_that_look_like_parts_of_longer_ones_are_told_apart() -> None:
+def test_words_that_begin_alike_have_different_numbers() -> None:
     """With so many long words that the numbers of their parts fill the bytes beside them."""
     named = [f"{n:08d}-abcdef" for n in range(30_000)]
     odd = [chr(size) + "".join(map(chr, rest)) for size in range(6) for rest in itertools.product(range(4), repeat=5)]

@@ -131,7 +131,7 @@ def bare(comparison: Comparison) -> Comparison:
 
 @settings(max_examples=60, deadline=None)
 @given(SEED, PROFILE, st.integers(1, 60), st.sampled_from([3, 1 << 17]), st.sampled_from([7, 1 << 17]))
-def test_a_comparison_of_batches_is_the_one_message_by_message(
+def test_batches_are_compared_as_single_messages_are(
     seed: int, profile: Profile, chunk: int, states: int, window: int
 ) -> None:
     rng = Random(seed)
@@ -203,7 +203,7 @@ def routed(router: Router, message: Message) -> frozenset[str]:
 
 @settings(max_examples=60, deadline=None)
 @given(SEED, PROFILE)
-def test_what_is_lost_and_gained_is_what_two_routers_say(seed: int, profile: Profile) -> None:
+def test_lost_and_gained_messages_are_those_of_two_routers(seed: int, profile: Profile) -> None:
     rng = Random(seed)
     before, after = two(rng, profile, CERTAIN)
     records = records_for(rng, before, 25)
@@ -280,7 +280,7 @@ def counted_first(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 @settings(max_examples=40, deadline=None)
 @given(SEED)
-def test_messages_that_were_counted_first_have_the_same_comparison(seed: int) -> None:
+def test_messages_counted_beforehand_give_the_same_comparison(seed: int) -> None:
     """But for the places of witnesses, which grouped messages have none of."""
     rng = Random(seed)
     kinds = topologies.Kinds(types=("direct", "fanout", "topic", "x-modulus-hash"))
@@ -296,7 +296,7 @@ def test_messages_that_were_counted_first_have_the_same_comparison(seed: int) ->
     assert all(sum(i.count for i in facts.shapes.items) == facts.messages for facts in found.changes.values())
 
 
-def test_a_message_that_comes_to_the_same_queues_by_another_way_stays_the_same() -> None:
+def test_other_bindings_to_the_same_queues_are_no_change() -> None:
     exchanges = [Exchange("t", "topic"), Exchange("f", "fanout")]
     parts = (exchanges, [Queue("q")])
     before = Topology(*parts, [Binding.to_queue("t", "q", "a.#"), Binding.to_queue("t", "q", "a.*")])
@@ -310,7 +310,7 @@ def test_a_message_that_comes_to_the_same_queues_by_another_way_stays_the_same()
     }  # fmt: skip
 
 
-def test_the_last_line_says_what_goes_elsewhere() -> None:
+def test_the_summary_names_how_many_messages_are_routed_otherwise() -> None:
     partitioning = [Partitioning.parse(f"kafka.murmur2 over {count}") for count in (2, 3)]
     queues = [[Queue("q"), Queue("p"), Queue("k", partitioning=each)] for each in partitioning]
     common = [Binding.to_queue("amq.topic", "k", "k.#")]
@@ -334,7 +334,7 @@ def test_the_last_line_says_what_goes_elsewhere() -> None:
     ]  # fmt: skip
 
 
-def test_what_chance_decides_is_unsure() -> None:
+def test_changes_that_depend_on_chance_are_unsure() -> None:
     exchanges, queues = [Exchange("r", "x-random")], [Queue("q"), Queue("p")]
     before = Topology(exchanges, queues, [Binding.to_queue("r", "q")])
     after = before.bind(Binding.to_queue("r", "p"))

@@ -48,7 +48,7 @@ def covered(topology: Topology, *keys: tuple[str, str]) -> Coverage:
 
 @settings(max_examples=60, deadline=None)
 @given(SEED)
-def test_the_tables_are_what_the_explanations_say(seed: int) -> None:
+def test_the_tables_agree_with_the_router_s_explanations(seed: int) -> None:
     rng = Random(seed)
     topology = topologies.topology(rng, LATEST, CERTAIN)
     messages = rng.choices([topologies.message(rng, topology) for _ in range(20)], k=40)
@@ -123,7 +123,7 @@ def test_chance_counts_as_possible_and_hits_a_binding(seed: int) -> None:
     assert found.totals.binding_coverage == found.totals.message_coverage == 1.0
 
 
-def test_two_totals_are_two_numbers() -> None:
+def test_binding_coverage_and_message_coverage_are_independent() -> None:
     bindings = [Binding.to_queue("amq.topic", "q", key) for key in ("a.#", "b.#", "c.#", "d.#")]
     found = covered(
         Topology((), [Queue("q")], bindings), ("amq.topic", "a.b"), ("amq.topic", "a.c"), ("amq.topic", "x")
@@ -132,7 +132,7 @@ def test_two_totals_are_two_numbers() -> None:
     assert found.totals.message_coverage == 2 / 3
 
 
-def test_totals_of_nothing_have_no_ratios() -> None:
+def test_totals_of_no_messages_have_no_shares() -> None:
     topology = Topology()
     nothing = totals(Tally(fingerprint(topology)), topology)
     assert nothing.binding_coverage is nothing.message_coverage is None
@@ -146,7 +146,7 @@ def test_a_dead_binding_comes_with_its_exposure() -> None:
     assert (used.dead, used.bound, used.share) == (False, None, 1.0)
 
 
-def test_a_binding_to_nowhere_is_not_eligible() -> None:
+def test_a_binding_to_a_missing_queue_is_not_eligible() -> None:
     bindings = [Binding.to_queue("amq.topic", "gone", "a"), Binding.to_queue("gone", "q"), Binding.to_queue("?", "q")]
     topology = Topology([Exchange("?", "x-unheard-of")], [Queue("q")], bindings)
     found = covered(topology, ("amq.topic", "a"), ("?", "a"))
@@ -154,7 +154,7 @@ def test_a_binding_to_nowhere_is_not_eligible() -> None:
     assert found.totals.undecided == 1
 
 
-def test_a_binding_provides_alone_what_no_other_binding_does() -> None:
+def test_messages_that_one_binding_alone_brings_are_counted() -> None:
     bindings = [Binding.to_queue("amq.topic", "q", key) for key in ("a.#", "a.b")]
     topology = Topology((), [Queue("q")], bindings)
     found = covered(topology, ("amq.topic", "a.b"), ("amq.topic", "a.c"))
@@ -162,7 +162,7 @@ def test_a_binding_provides_alone_what_no_other_binding_does() -> None:
     assert found.totals.duplicates_avoided == found.queues[0].duplicates_avoided == 1
 
 
-def test_what_an_alternate_exchange_caught_is_told_by_shape() -> None:
+def test_messages_of_an_alternate_exchange_are_listed_by_shape() -> None:
     exchange = Exchange("x", "topic", arguments={"alternate-exchange": "amq.fanout"})
     bindings = [Binding.to_queue("x", "q", "order.*"), Binding.to_queue("amq.fanout", "lost")]
     topology = Topology([exchange], [Queue("q"), Queue("lost")], bindings)
@@ -171,7 +171,7 @@ def test_what_an_alternate_exchange_caught_is_told_by_shape() -> None:
     assert [(item.text, item.count, item.example) for item in use.shapes.items] == [("order.*.*", 2, "order.2.x")]
 
 
-def test_a_stale_binding_was_hit_long_ago() -> None:
+def test_a_stale_binding_was_hit_but_not_lately() -> None:
     bindings = [Binding.to_queue("amq.topic", "q", key) for key in ("a", "b", "c")]
     topology = Topology((), [Queue("q")], bindings)
     tally = tally_for(topology, [Message("amq.topic", "a"), Message("amq.topic", "b")], [10 * DAY, 20 * DAY])
@@ -192,7 +192,7 @@ def test_the_tally_of_another_topology_is_refused() -> None:
         coverage(Tally("other"), Topology())
 
 
-def test_bindings_have_their_number_in_any_order() -> None:
+def test_the_order_of_declarations_does_not_change_binding_numbers() -> None:
     bindings = [Binding.to_queue("amq.topic", "q", key) for key in "cab"]
     topology = Topology((), [Queue("q")], bindings)
     assert [binding.routing_key for binding in ordered_bindings(topology)] == ["a", "b", "c"]

@@ -26,12 +26,12 @@ def use(**fields: Any) -> BindingUse:
 @pytest.mark.parametrize(
     ("exposure", "bound"), [(0, 1.0), (1, 1.0), (2, 1.0), (3, 1.0), (4, 0.75), (6, 0.5), (3_000, 0.001)]
 )
-def test_no_more_than_all_messages_may_match_what_nothing_matched(exposure: int, bound: float) -> None:
+def test_the_bound_of_an_unmatched_binding_is_at_most_all_messages(exposure: int, bound: float) -> None:
     assert use(exposure=exposure).bound == pytest.approx(bound)
     assert use(exposure=exposure, messages=1).bound is None
 
 
-def test_what_was_hit_exactly_so_many_days_ago_is_not_stale() -> None:
+def test_a_binding_hit_exactly_at_the_limit_is_not_stale() -> None:
     now = 100 * DAY
     uses = [use(last=last, messages=1) for last in (70 * DAY - 1, 70 * DAY, 70 * DAY + 1, now)]
     assert stale_bindings([*uses, use()], now, 30) == (uses[0],)
@@ -52,5 +52,5 @@ BINDINGS = (A("x", "q", "a"), A("x", "q", "b"), B("x", "y"), B("y", "x"), A("y",
         (Outcome("x", (), (0,), ("x",)), []),  # to a queue that does not exist
     ],
 )
-def test_a_binding_is_the_only_way_if_no_other_leads_there(outcome: Outcome, only: list[int]) -> None:
+def test_a_binding_is_the_only_way_if_no_other_leads_to_its_destination(outcome: Outcome, only: list[int]) -> None:
     assert _only(outcome, BINDINGS) == only

@@ -87,7 +87,7 @@ def tally_in_parts(counter: Counter, records: Sequence[Record], chunk: int) -> T
 
 @settings(max_examples=60, deadline=None)
 @given(SEED, st.integers(1, 60), st.sampled_from([3, 1 << 17]), st.sampled_from([7, 1 << 17]))
-def test_a_tally_of_batches_is_the_tally_message_by_message(seed: int, chunk: int, states: int, window: int) -> None:
+def test_batches_are_counted_as_single_messages_are(seed: int, chunk: int, states: int, window: int) -> None:
     rng = Random(seed)
     topology = topologies.topology(rng, LATEST)
     records = records_for(rng, topology, 15)
@@ -102,7 +102,7 @@ def test_a_tally_of_batches_is_the_tally_message_by_message(seed: int, chunk: in
 
 @settings(max_examples=60, deadline=None)
 @given(SEED, SEED)
-def test_the_tally_of_two_archives_is_the_sum_of_their_tallies(seed: int, cut: int) -> None:
+def test_the_tally_of_several_archives_is_the_sum_of_their_tallies(seed: int, cut: int) -> None:
     """Counted by one counter, or by three that never met; in this order or another."""
     rng = Random(seed)
     topology = topologies.topology(rng, LATEST)
@@ -121,7 +121,7 @@ def test_the_tally_of_two_archives_is_the_sum_of_their_tallies(seed: int, cut: i
 
 @settings(max_examples=60, deadline=None)
 @given(SEED, REASONS, REASONS)
-def test_a_tally_that_was_saved_comes_back(seed: int, skipped: dict[str, int], bad: dict[str, int]) -> None:
+def test_a_tally_survives_a_table(seed: int, skipped: dict[str, int], bad: dict[str, int]) -> None:
     rng = Random(seed)
     topology = topologies.topology(rng, LATEST)
     tally = tally_in_parts(Counter(topology), records_for(rng, topology, 10), 100)
@@ -130,7 +130,7 @@ def test_a_tally_that_was_saved_comes_back(seed: int, skipped: dict[str, int], b
     assert tally.read == tally.messages + sum(skipped.values()) + sum(bad.values())
 
 
-def test_a_tally_in_a_file_comes_back(tmp_path: Path) -> None:
+def test_a_tally_survives_a_file(tmp_path: Path) -> None:
     topology = Topology((), [Queue("q")], [Binding.to_queue("amq.topic", "q", "#")])
     tally = tally_in_parts(Counter(topology), [Record(Message("amq.topic", "a"), 5)], 1)
     save_tally(tally, tmp_path / "tally.parquet")
@@ -138,7 +138,7 @@ def test_a_tally_in_a_file_comes_back(tmp_path: Path) -> None:
     assert tally.window == (5, 5)
 
 
-def test_what_is_no_tally_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_tally_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "tally.parquet"
     with pytest.raises(InputError, match=r"tally\.parquet"):
         load_tally(path)
@@ -210,7 +210,7 @@ def grouped(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 @settings(max_examples=40, deadline=None)
 @given(SEED)
-def test_messages_that_were_counted_before_have_the_same_tally(seed: int) -> None:
+def test_messages_counted_beforehand_give_the_same_tally(seed: int) -> None:
     """Also where a part of them is counted by itself, whose own window asks for narrower slots."""
     rng = Random(seed)
     topology = topologies.topology(rng, LATEST, topologies.Kinds(types=("direct", "fanout", "topic", "x-modulus-hash")))
@@ -243,7 +243,7 @@ def coded(column: pa.Array) -> pa.Array:
 
 @settings(max_examples=60, deadline=None)
 @given(SEED, st.sampled_from([0.0, 0.8, 1.0]), st.sampled_from([0, 1, 8]), st.sampled_from([7, 1 << 17]))
-def test_keys_are_counted_first_or_not_with_the_same_tally(seed: int, worth: float, sparse: int, window: int) -> None:
+def test_grouping_by_key_does_not_change_the_tally(seed: int, worth: float, sparse: int, window: int) -> None:
     """Whether grouping is thought to be worth it, whether texts are coded, whatever else decides; all of the tally."""
     rng = Random(seed)
     topology = topologies.topology(rng, LATEST)
@@ -273,7 +273,7 @@ def named(batch: pa.RecordBatch) -> tuple[list[str], list[pa.Array]]:
     return batch.schema.names, batch.columns
 
 
-def test_messages_that_no_slot_holds_are_not_counted_together() -> None:
+def test_messages_of_different_slots_may_not_be_counted_together() -> None:
     batch = build_batch([Record(Message("amq.topic", "a"), -1)]).append_column("count", pa.array([2]))
     counter = Counter(Topology())
     counter.add(batch.append_column("last", pa.array([1], pa.timestamp("us", "UTC"))))
@@ -283,7 +283,7 @@ def test_messages_that_no_slot_holds_are_not_counted_together() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.text("ab.é\0", max_size=40), max_size=40))
-def test_a_column_is_hashed_as_its_keys_are(keys: list[str]) -> None:
+def test_a_column_has_the_hashes_of_its_keys(keys: list[str]) -> None:
     assert hashes_of(pa.array(keys, pa.string())).tolist() == [hash_of(key.encode()) for key in keys]
 
 
@@ -300,14 +300,14 @@ def test_registers_and_samples_are_of_the_union(sets: list[set[int]]) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, 5, 100, 1_000, 20_000])
-def test_the_number_of_different_keys_is_about_right(number: int) -> None:
+def test_the_number_of_distinct_keys_is_within_the_error(number: int) -> None:
     registers = registers_of(hash_of(f"order.{n}".encode()) for n in range(number))
     assert abs(count_distinct(registers) - number) <= 4 * ERROR * number
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.dictionaries(st.integers(0, 300), st.integers(1, 100), max_size=200), max_size=6))
-def test_frequent_counts_are_too_low_by_no_more_than_they_say(parts: list[dict[int, int]]) -> None:
+def test_counts_of_heavy_hitters_are_too_low_by_no_more_than_the_error(parts: list[dict[int, int]]) -> None:
     truth = Multiset[str]()
     summary = Frequent()
     for part in parts:
@@ -325,7 +325,7 @@ def test_frequent_counts_are_too_low_by_no_more_than_they_say(parts: list[dict[i
 
 @settings(max_examples=30, deadline=None)
 @given(SEED, st.sampled_from([50, 1 << 17]))
-def test_hot_keys_of_batches_keep_their_promise(seed: int, window: int) -> None:
+def test_hot_keys_of_batches_are_within_the_error(seed: int, window: int) -> None:
     rng = Random(seed)
     topology = Topology((), [Queue("q")], [Binding.to_queue("amq.topic", "q", "a.#")])
     keys = [f"{rng.choice('ab')}.{int(rng.paretovariate(0.7)) % 500}" for _ in range(600)]

@@ -70,7 +70,7 @@ def verified(verifier: Verifier, records: Sequence[Record], chunk: int = 1_000) 
 
 @settings(max_examples=50, deadline=None)
 @given(SEED, PROFILE, st.integers(1, 60))
-def test_a_broker_that_routes_as_its_topology_says_agrees(seed: int, profile: Profile, chunk: int) -> None:
+def test_a_broker_that_routes_as_its_topology_agrees(seed: int, profile: Profile, chunk: int) -> None:
     rng = Random(seed)
     topology = topologies.topology(rng, profile)
     records = traced(rng, topology, 20)
@@ -136,7 +136,7 @@ def with_faults(rng: Random, topology: Topology) -> tuple[list[Record], list[Dif
 
 @settings(max_examples=60, deadline=None)
 @given(SEED, PROFILE, st.integers(1, 60), st.sampled_from([7, 1 << 17]), st.sampled_from([2, 1 << 18]))
-def test_the_differences_found_are_those_that_were_made(
+def test_every_fault_of_a_broker_is_a_difference(
     seed: int, profile: Profile, chunk: int, window: int, room: int
 ) -> None:
     rng = Random(seed)
@@ -210,7 +210,7 @@ def test_queues_with_names_that_the_broker_made_are_one_difference() -> None:
     assert [(item.text, item.count) for item in found.strangers.items] == [("new", 3)]
 
 
-def test_that_the_default_exchange_names_a_key_does_not_tell_of_a_queue() -> None:
+def test_an_unknown_queue_of_the_default_exchange_proves_nothing() -> None:
     topology = Topology((), [Queue("q")])
     observed: list[tuple[str, tuple[str, ...]]] = [("q", ("q",)), ("z", ("z",)), ("amq.gen-1", ("amq.gen-1",))]
     records = [Record(Message("", key), routed_queues=queues) for key, queues in observed]
@@ -220,7 +220,7 @@ def test_that_the_default_exchange_names_a_key_does_not_tell_of_a_queue() -> Non
     assert list(found.differences) == [Difference("", missing=("q",))]
 
 
-def test_lists_of_queues_are_numbered_apart() -> None:
+def test_different_lists_of_queues_have_different_numbers() -> None:
     lists = QueueLists(["a", "b", "c\0"])
     rows = [["a"], ["b", "a"], [], ["a", "b"], ["a"], ["amq.gen-1", "a"], ["amq.gen-2", "a"], ["z"], ["c\00000"]]
     array = pa.array([["z"], *rows, ["b"]], pa.list_(pa.string())).slice(1, len(rows))
@@ -235,7 +235,7 @@ def test_lists_of_queues_are_numbered_apart() -> None:
     ]  # fmt: skip
 
 
-def test_an_archive_that_does_not_know_where_messages_went_is_not_compared() -> None:
+def test_messages_whose_queues_are_unknown_are_not_compared() -> None:
     batch = build_batch([Record(Message("amq.fanout"))] * 3)
     verifier = Verifier(Topology())
     verifier.add(batch)
@@ -253,7 +253,7 @@ def test_a_message_that_a_random_exchange_put_nowhere_is_a_difference() -> None:
     assert list(found.differences) == [Difference("r", none_of=("p", "q"))]
 
 
-def test_what_follows_an_exchange_of_unknown_type_is_undecided() -> None:
+def test_queues_behind_an_exchange_of_unknown_type_are_undecided() -> None:
     topology = Topology([Exchange("f", "fanout"), Exchange("x", "x-own")], [Queue("q"), Queue("p")])
     topology = topology.bind(Binding.to_queue("f", "q")).bind(Binding.to_exchange("f", "x"))
     observed: list[tuple[str, ...]] = [("q",), ("p", "q"), ("p",)]

@@ -47,6 +47,6 @@ def rows_with_copies(batch: pa.RecordBatch) -> npt.NDArray[np.bool_] | None:
         if name in batch.schema.names and batch.num_rows:
             offsets = np.asarray(batch.column(name).offsets)
             if offsets[0] != offsets[-1]:
-                some = np.diff(offsets) > 0
-                result = some if result is None else result | some
+                has_keys = np.diff(offsets) > 0
+                result = has_keys if result is None else result | has_keys
     return result

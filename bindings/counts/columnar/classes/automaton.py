@@ -109,17 +109,17 @@ class Automaton:
             cells = states.astype(np.int64)
             cells *= len(self._columns) + 1
             cells += columns
-            found: IntArray = self._grid.take(cells)
+            following: IntArray = self._grid.take(cells)
         else:
-            found = self._steps.find(pack_pairs(states, columns))
-        if found.all():
-            return found
-        missing = np.flatnonzero(found == 0)
+            following = self._steps.find(pack_pairs(states, columns))
+        if following.all():
+            return following
+        missing = np.flatnonzero(following == 0)
         new, which = np.unique(pack_pairs(states[missing], columns[missing]), return_inverse=True)
         ends = np.array([self._next(key >> 32, key & 0xFFFFFFFF) for key in new.tolist()], np.int32)
         self._remember(new, ends)
-        found[missing] = ends[which]
-        return found
+        following[missing] = ends[which]
+        return following
 
     def _remember(self, steps: KeyArray, ends: IntArray) -> None:
         """Store computed steps in the grid, which grows to twice the states; if it gets too large, in the table."""

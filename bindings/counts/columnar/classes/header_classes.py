@@ -36,18 +36,18 @@ class HeaderClasses:
 
     def of(self, key_classes: IntArray, headers: pa.MapArray | None) -> IntArray:
         """Return the number of each row by its key class, which is not 0, and its headers; None if no row has any."""
-        found = self._find(key_classes.astype(np.uint64))
+        numbers = self._find(key_classes.astype(np.uint64))
         if headers is not None:
             fields = HeaderFields(headers)
             for codes in self._codes.values():
-                found = self._find(pack_pairs(found, codes.of(fields)))
-        return found
+                numbers = self._find(pack_pairs(numbers, codes.of(fields)))
+        return numbers
 
     def _find(self, keys: KeyArray) -> IntArray:
-        found = self._numbers.find(keys)
-        if not found.all():
-            new = np.unique(keys[found == 0])
+        numbers = self._numbers.find(keys)
+        if not numbers.all():
+            new = np.unique(keys[numbers == 0])
             begin = len(self)
             self._numbers.put(new, np.arange(begin, begin + len(new), dtype=np.int32))
-            found = self._numbers.find(keys)
-        return found
+            numbers = self._numbers.find(keys)
+        return numbers

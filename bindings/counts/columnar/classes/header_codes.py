@@ -68,9 +68,9 @@ class HeaderFields:
         names = self._names
         if not isinstance(names, pa.DictionaryArray):
             return np.flatnonzero(np.asarray(pc.fill_null(pc.equal(names, name), False)))
-        found = np.asarray(pc.fill_null(pc.equal(names.dictionary, name), False))
+        matches = np.asarray(pc.fill_null(pc.equal(names.dictionary, name), False))
         codes = np.asarray(names.indices)
-        numbers = np.flatnonzero(found).tolist()
+        numbers = np.flatnonzero(matches).tolist()
         return np.flatnonzero(codes == numbers[0] if len(numbers) == 1 else np.isin(codes, numbers))
 
 

@@ -84,11 +84,11 @@ def _distinct(codes: npt.NDArray[np.int64], limit: int) -> tuple[npt.NDArray[np.
     if limit <= SPARSE * len(codes):
         occurs = np.zeros(limit, np.bool_)
         occurs[codes] = True
-        found = np.flatnonzero(occurs)
+        distinct = np.flatnonzero(occurs)
         indices = np.empty(limit, np.int32)
-        indices[found] = np.arange(len(found), dtype=np.int32)
+        indices[distinct] = np.arange(len(distinct), dtype=np.int32)
         of = indices.take(codes)
     else:
-        found, inverse = np.unique(codes, return_inverse=True)
+        distinct, inverse = np.unique(codes, return_inverse=True)
         of = inverse.astype(np.int32)
-    return None if len(found) > WORTH * len(codes) else (found, of)
+    return None if len(distinct) > WORTH * len(codes) else (distinct, of)

@@ -31,18 +31,18 @@ class Literals:
 
         The hashes are those of `bindings.counts.columnar.classes.shapes`.
         """
-        found = self._table.find(hashes)
-        rows = np.flatnonzero(found)
+        literals = self._table.find(hashes)
+        rows = np.flatnonzero(literals)
         if not len(rows):
-            return found
-        which = found[rows]
+            return literals
+        which = literals[rows]
         counts = self._counts[which]
         same = counts == words.counts[rows]
-        for place in range(int(counts.max(initial=0))):
-            left = np.flatnonzero(same & (counts > place))
-            given = numbers[words.first[rows[left]] + place]
-            same[left] = given == self._numbers[self._first[which[left]] + place]
-        found[rows[~same]] = 0
+        for position in range(int(counts.max(initial=0))):
+            left = np.flatnonzero(same & (counts > position))
+            given = numbers[words.first[rows[left]] + position]
+            same[left] = given == self._numbers[self._first[which[left]] + position]
+        literals[rows[~same]] = 0
         if len(self._ambiguous):
-            found[np.isin(hashes, self._ambiguous)] = -1
-        return found
+            literals[np.isin(hashes, self._ambiguous)] = -1
+        return literals

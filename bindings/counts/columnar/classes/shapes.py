@@ -23,18 +23,18 @@ def walk_keys(
     first: npt.NDArray[np.int64],
     counts: npt.NDArray[np.int64],
 ) -> KeyArray:
-    """Move each state through the words of its key, in place, and return the hashes of the words' numbers.
+    """Move each state through the words of its key, in position, and return the hashes of the words' numbers.
 
     The keys with the most words come first, so those that have a word at some position are the first ``size`` ones.
     """
     order = np.argsort(counts.astype(np.min_scalar_type(int(counts.max(initial=0)))), kind="stable")[::-1]
     ascending = counts[order[::-1]]
-    places, now = first[order], states[order]
+    starts, now = first[order], states[order]
     hashes = np.zeros(len(counts), np.uint64)
     moves = automaton.patterns > 0
-    for place in range(int(ascending[-1]) if len(ascending) else 0):
-        size = len(counts) - int(np.searchsorted(ascending, place, "right"))
-        at = places[:size] + place
+    for position in range(int(ascending[-1]) if len(ascending) else 0):
+        size = len(counts) - int(np.searchsorted(ascending, position, "right"))
+        at = starts[:size] + position
         if moves:
             now[:size] = automaton.step(now[:size], columns[at])
         part = hashes[:size]
@@ -50,9 +50,9 @@ def walk_keys(
 def hash_words(numbers: IntArray, first: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> KeyArray:
     """Return the same hashes, without an automaton."""
     hashes = np.zeros(len(counts), np.uint64)
-    for place in range(int(counts.max(initial=0))):
-        left = np.flatnonzero(counts > place)
-        part = hashes[left] ^ numbers[first[left] + place].astype(np.uint64)
+    for position in range(int(counts.max(initial=0))):
+        left = np.flatnonzero(counts > position)
+        part = hashes[left] ^ numbers[first[left] + position].astype(np.uint64)
         part *= MULTIPLIER
         hashes[left] = part ^ (part >> np.uint64(29))
     return _finish_hashes(hashes, counts)

@@ -141,20 +141,20 @@ class Vocabulary:
             units <<= np.uint64(8)
             units |= sizes.astype(np.uint64)
             units |= (nodes[rows].astype(np.uint64) << np.uint64(32)) | LATER
-            found = self._find(units, add=add)
-            nodes[rows] = found
-            rows = rows[(left > NEXT) & (found > 0)]
+            following = self._find(units, add=add)
+            nodes[rows] = following
+            rows = rows[(left > NEXT) & (following > 0)]
             done += NEXT
         return nodes
 
     def _find(self, keys: KeyArray, *, add: bool) -> IntArray:
-        found = self._units.find(keys)
-        if add and not found.all():
-            new = np.unique(keys[found == 0])
+        nodes = self._units.find(keys)
+        if add and not nodes.all():
+            new = np.unique(keys[nodes == 0])
             self._units.put(new, np.arange(self._nodes + 1, self._nodes + 1 + len(new), dtype=np.int32))
             self._nodes += len(new)
-            found = self._units.find(keys)
-        return found
+            nodes = self._units.find(keys)
+        return nodes
 
 
 def _read(data: Bytes, starts: Offsets, unit: str) -> KeyArray:

@@ -24,13 +24,13 @@ class Registers:
         more = int(groups.max()) + 1 - len(self._registers)
         if more > 0:
             self._registers = np.concatenate([self._registers, np.zeros((more, REGISTERS), np.uint8)])
-        places = (groups.astype(np.int64) << REGISTER_BITS) + (hashes >> np.uint64(64 - REGISTER_BITS)).view(np.int64)
+        indices = (groups.astype(np.int64) << REGISTER_BITS) + (hashes >> np.uint64(64 - REGISTER_BITS)).view(np.int64)
         rest = (hashes & np.uint64((1 << RANK_BITS) - 1)).astype(np.float64)  # exact, as a float64 has 53 bits
         ranks = (RANK_BITS + 1 - np.frexp(rest)[1]).astype(np.uint8)
         # np.maximum.at is slow, and only few ranks are higher than those that are known.
         flat = self._registers.reshape(-1)
-        higher = np.flatnonzero(flat.take(places) < ranks)
-        np.maximum.at(flat, places[higher], ranks[higher])
+        higher = np.flatnonzero(flat.take(indices) < ranks)
+        np.maximum.at(flat, indices[higher], ranks[higher])
 
     def of(self, group: int) -> bytes:
         """Return the registers that `bindings.counts.sketch.registers_of` makes of the group's hashes."""
