@@ -22,8 +22,7 @@ METADATA_WITHIN: Final = 6.0
 
 FIRST_WAIT: Final = 0.25
 LONGEST_WAIT: Final = 2.0
-"""Seconds until it is looked whether an answer can still come: at first, and at most. All brokers may be down for the
-latter, too."""
+"""Seconds of a try to get the metadata: at first, and at most. If all brokers are down, tries end after the latter."""
 
 ANSWER: Final = 5.0
 """Seconds that a coordinator may take to answer."""
@@ -45,7 +44,7 @@ def make_admin(settings: Mapping[str, Any], reasons: Reasons) -> AdminClient:
 def fetch_metadata(client: Any, reasons: Reasons) -> Any:
     """Return a cluster's metadata, by any client; wait for `METADATA_WITHIN` at most. Raises KafkaException.
 
-    Brokers that refuse or end connections are not waited for: the pump opens the endpoint again.
+    Brokers that refuse or close connections are not waited for here: the pump opens the endpoint again.
     """
     began = monotonic()
     wait = FIRST_WAIT

@@ -15,9 +15,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from bridge.endpoints.kafka.asking import fetch_committed, make_asking_consumer
 
-__all__ = ["PATIENCE", "Fetching", "Joining", "explain_idle", "lag_of"]
+__all__ = ["LONGEST_IDLE", "Fetching", "Joining", "explain_idle", "lag_of"]
 
-PATIENCE: Final = 30.0
+LONGEST_IDLE: Final = 30.0
 """Seconds after which a partition that is not fetched from ends the connection. An open transaction may still move the
 offset to begin with, and is waited for: that of a bridge that was killed ends after 10 s by default."""
 
@@ -46,17 +46,17 @@ class Fetching:
     def __init__(self) -> None:
         self._since: dict[tuple[str, int], float] = {}
 
-    def idle_for_long(
+    def find_idle(
         self, statistics: Mapping[str, Any], assigned: Iterable[tuple[str, int]], now: float
     ) -> tuple[str, int] | None:
-        """Return an assigned partition that was idle at all looks for `PATIENCE` seconds; None: there is none.
+        """Return an assigned partition that was idle at all looks for `LONGEST_IDLE` seconds; None: there is none.
 
         ``statistics`` are librdkafka's, decoded; ``now`` is in seconds.
         """
         topics: Mapping[str, Any] = statistics["topics"]
-        idle = [each for each in assigned if _state(topics, *each) in IDLE]
+        idle = [each for each in assigned if _fetch_state(topics, *each) in IDLE]
         self._since = {each: self._since.get(each, now) for each in idle}
-        return next((each for each, since in self._since.items() if now - since >= PATIENCE), None)
+        return next((each for each, since in self._since.items() if now - since >= LONGEST_IDLE), None)
 
 
 class Joining:
@@ -101,11 +101,11 @@ def explain_idle(settings: Mapping[str, Any], topic: str, partition: int) -> str
     if _is_in_transaction(settings, topic, partition):
         return (
             f"the offset of group {group!r} for {topic}-{partition} is in a transaction that has not ended for "
-            f"{PATIENCE:.0f} s; kafka-transactions.sh find-hanging finds those that never will, of which Kafka 4.3 and "
-            "4.4 leave some behind when brokers are restarted (KAFKA-20734)"
+            f"{LONGEST_IDLE:.0f} s; kafka-transactions.sh find-hanging finds those that never will, of which Kafka 4.3 "
+            "and 4.4 leave some behind when brokers are restarted (KAFKA-20734)"
         )
     return (
-        f"librdkafka has not begun to fetch from {topic}-{partition} in {PATIENCE:.0f} s: it has forgotten to ask "
+        f"librdkafka has not begun to fetch from {topic}-{partition} in {LONGEST_IDLE:.0f} s: it has forgotten to ask "
         "where to begin"
     )
 
@@ -128,7 +128,7 @@ def _is_in_transaction(settings: Mapping[str, Any], topic: str, partition: int) 
     return False
 
 
-def _state(topics: Mapping[str, Any], topic: str, partition: int) -> str:
+def _fetch_state(topics: Mapping[str, Any], topic: str, partition: int) -> str:
     """Return the state of a partition; librdkafka does not fetch from one that it does not mention."""
     known = _partition(topics, topic, partition)
     return "none" if known is None else str(known["fetch_state"])

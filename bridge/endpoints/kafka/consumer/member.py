@@ -261,7 +261,7 @@ class Member:
         if self._joining.is_stuck:
             assignment.fail("librdkafka does not come back from giving up its partitions")
         self._remade.end_if_unanswered(now, healthy=self.health.trouble is None)
-        idle = self._fetching.idle_for_long(statistics, assignment.lanes, now)
+        idle = self._fetching.find_idle(statistics, assignment.lanes, now)
         if idle is not None and not self._explains_idle:
             self._explains_idle = True
             self._start(self._end_idle(*idle))

@@ -45,7 +45,7 @@ class RemadeTopics:
         self._asking_since: float | None = None
         """Since when the ids of some partitions' topics are unknown, by the monotonic clock, in seconds."""
         self._unanswered_since = monotonic()
-        """Since when the brokers are healthy and still do not tell them."""
+        """Since when the brokers have been healthy, without an answer."""
 
     def look_now(self) -> None:
         """Look at once: there is a new lane."""
@@ -58,7 +58,7 @@ class RemadeTopics:
         return UNANSWERED if since is not None and monotonic() - since >= PATIENCE else None
 
     def end_if_unanswered(self, now: float, *, healthy: bool) -> None:
-        """End the connection when healthy brokers have not told the ids for long."""
+        """End the connection when healthy brokers have not answered with the ids for long."""
         if not healthy or self._asking_since is None:
             self._unanswered_since = now
         elif now - max(self._asking_since, self._unanswered_since) >= UNANSWERED_FOR:
@@ -117,7 +117,7 @@ class RemadeTopics:
 
     def _begin_anew(self, lane: Lane, before: str, now: str) -> None:
         """Read a partition of a topic that was made anew from its beginning."""
-        if lane.checked or not lane.begins_anew:  # else this lane has begun anew already, and only seeks once more
+        if lane.checked or not lane.begins_anew:  # else it has begun anew already, and the seek is tried again
             reason = f"the topic was deleted and made anew: its id is {now}, and was {before}"
             LOG.warning("%s: %s-%d is read anew: %s", self._assignment.name, lane.topic, lane.partition, reason)
             lane = self._assignment.replace(lane, before)
@@ -131,7 +131,7 @@ class RemadeTopics:
             self._assignment.consumer.seek(TopicPartition(lane.topic, lane.partition, OFFSET_BEGINNING))
         except KafkaException:  # it has not begun to fetch: once more, soon
             return
-        # What was read before the seek is of unknown offsets: only what comes from now on counts.
+        # Only what is read after the seek is of the new topic's beginning: the lane that has read before it goes.
         new = self._assignment.replace(lane, now)
         new.checked = True
         new.mark = mark_of(now)

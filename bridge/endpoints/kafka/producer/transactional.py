@@ -5,7 +5,8 @@ written elsewhere, or that waits to become a dead letter, is waited for. Only th
 
 An error in a transaction aborts it, and its messages go into the next one; except for those of partitions that were
 taken away meanwhile, which the next owner reads again, from the offsets that were committed. When it is unknown
-whether a transaction was committed, the source is read again from the offsets that the group has: they tell.
+whether a transaction was committed, the source is read again from the offsets that the group has: they are right in
+either case.
 
 Offsets are committed with the member's generation in its group, so a process that was thought dead cannot commit any
 more (KIP-447): the transactional id needs to be unique, and need not be the same after a restart.

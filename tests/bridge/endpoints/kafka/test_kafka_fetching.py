@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bridge.endpoints.kafka.consumer.fetching import LONG, PATIENCE, STUCK, Fetching, Joining, lag_of
+from bridge.endpoints.kafka.consumer.fetching import LONG, LONGEST_IDLE, STUCK, Fetching, Joining, lag_of
 
 OURS = [("orders", 0), ("orders", 1)]
 
@@ -24,32 +24,32 @@ def statistics(states: Mapping[str, Mapping[int, str]]) -> Mapping[str, Any]:
 def test_a_partition_that_is_idle_at_every_look_is_reported_after_a_while() -> None:
     fetching = Fetching()
     idle = statistics({"orders": {-1: "none", 0: "active", 1: "none"}})
-    assert fetching.idle_for_long(idle, OURS, 100.0) is None
-    assert fetching.idle_for_long(idle, OURS, 100.0 + PATIENCE - 0.1) is None
-    assert fetching.idle_for_long(idle, OURS, 100.0 + PATIENCE) == ("orders", 1)
+    assert fetching.find_idle(idle, OURS, 100.0) is None
+    assert fetching.find_idle(idle, OURS, 100.0 + LONGEST_IDLE - 0.1) is None
+    assert fetching.find_idle(idle, OURS, 100.0 + LONGEST_IDLE) == ("orders", 1)
 
 
 def test_a_partition_that_was_fetched_from_or_asked_about_meanwhile_is_not_reported() -> None:
     for state in ("active", "offset-query", "offset-wait", "validate-epoch-wait", "stopping"):
         fetching = Fetching()
-        assert fetching.idle_for_long(statistics({"orders": {0: "active", 1: "stopped"}}), OURS, 0.0) is None
-        assert fetching.idle_for_long(statistics({"orders": {0: "active", 1: state}}), OURS, PATIENCE / 2) is None
-        assert fetching.idle_for_long(statistics({"orders": {0: "active", 1: "none"}}), OURS, PATIENCE) is None
+        assert fetching.find_idle(statistics({"orders": {0: "active", 1: "stopped"}}), OURS, 0.0) is None
+        assert fetching.find_idle(statistics({"orders": {0: "active", 1: state}}), OURS, LONGEST_IDLE / 2) is None
+        assert fetching.find_idle(statistics({"orders": {0: "active", 1: "none"}}), OURS, LONGEST_IDLE) is None
 
 
 def test_a_partition_that_was_taken_away_meanwhile_is_not_reported() -> None:
     fetching, idle = Fetching(), statistics({"orders": {0: "active", 1: "none"}})
-    assert fetching.idle_for_long(idle, OURS, 0.0) is None
-    assert fetching.idle_for_long(idle, OURS[:1], PATIENCE / 2) is None
-    assert fetching.idle_for_long(idle, OURS, PATIENCE) is None
-    assert fetching.idle_for_long(idle, [], 3 * PATIENCE) is None
+    assert fetching.find_idle(idle, OURS, 0.0) is None
+    assert fetching.find_idle(idle, OURS[:1], LONGEST_IDLE / 2) is None
+    assert fetching.find_idle(idle, OURS, LONGEST_IDLE) is None
+    assert fetching.find_idle(idle, [], 3 * LONGEST_IDLE) is None
 
 
 def test_a_partition_that_librdkafka_does_not_mention_is_idle() -> None:
     for incomplete in (statistics({}), statistics({"orders": {0: "active"}})):
         fetching = Fetching()
-        assert fetching.idle_for_long(incomplete, OURS, 0.0) is None
-        assert fetching.idle_for_long(incomplete, OURS, PATIENCE) in OURS
+        assert fetching.find_idle(incomplete, OURS, 0.0) is None
+        assert fetching.find_idle(incomplete, OURS, LONGEST_IDLE) in OURS
 
 
 def test_the_lag_is_the_sum_over_the_partitions_that_are_known() -> None:

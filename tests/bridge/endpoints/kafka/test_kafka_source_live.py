@@ -282,7 +282,7 @@ async def test_a_partition_taken_away_while_paused_is_read_when_it_comes_back(to
 async def test_a_partition_that_librdkafka_has_forgotten_ends_the_connection_and_an_empty_one_does_not(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bridge.endpoints.kafka.consumer.fetching.PATIENCE", 1.0)
+    monkeypatch.setattr("bridge.endpoints.kafka.consumer.fetching.LONGEST_IDLE", 1.0)
     topic = topics.make(3)  # two of them empty
     topics.put(topic, [(b"k", b"v")] * 40)
     source = make_source(topics, topic, window=10, settings={"statistics.interval.ms": 100})
@@ -306,7 +306,7 @@ async def test_a_partition_that_librdkafka_has_forgotten_ends_the_connection_and
 async def test_a_transaction_that_keeps_a_partition_from_being_read_is_reported(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bridge.endpoints.kafka.consumer.fetching.PATIENCE", 1.0)
+    monkeypatch.setattr("bridge.endpoints.kafka.consumer.fetching.LONGEST_IDLE", 1.0)
     topic = topics.make(2)
     topics.put(topic, [(b"k", b"v")] * 40)
     writer = Producer({**topics.settings, "transactional.id": topic})
