@@ -26,7 +26,7 @@ SECONDS = 20.0
 
 @contextmanager
 def busy(*work: Callable[[int], object]) -> Iterator[None]:
-    """Threads that do each of these without end; that they hold a lock when another thread runs is what they are for."""
+    """Run each of these in a thread without end, so that locks are held while the process forks."""
     stop = Event()
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
@@ -50,7 +50,7 @@ def busy(*work: Callable[[int], object]) -> Iterator[None]:
 
 
 def answers_in_a_child(question: Callable[[], bool]) -> bool:
-    """Whether a forked child answers the question, with yes; it is killed when it does not answer in time."""
+    """Return whether a forked child answers yes; it is killed if it does not answer in time."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:

@@ -156,7 +156,7 @@ def test_values_cannot_be_changed() -> None:
 
 
 def mutable_in(value: Any) -> Iterator[Any]:
-    """Each list, dict, set or buffer that a value holds, at any depth; but for what a message was given, which it keeps."""
+    """Yield each list, dict, set or buffer in a value, at any depth; but not the mappings that a message keeps."""
     if isinstance(value, (list, dict, set, bytearray, memoryview)):
         yield value
     elif isinstance(value, Message):
@@ -310,7 +310,7 @@ def test_a_message_takes_mappings_and_bytes_only(part: str, value: Any) -> None:
 
 
 def error_classes() -> list[type[HashstarError]]:
-    """Every class of the family in the three packages, of those modules that can be imported here."""
+    """Return every class of errors in the three packages, of the modules that can be imported here."""
     for package in (exchange, bindings, bridge):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.endswith("__main__"):
@@ -391,7 +391,7 @@ def test_an_error_can_be_copied_and_sent(kind: type[HashstarError]) -> None:
 
 
 def fail(text: str) -> None:
-    """Raise in a worker what a user's pattern would."""
+    """Raise an error in a worker, as a user's pattern would."""
     raise PatternError("it is wrong", text, (1, 2))
 
 

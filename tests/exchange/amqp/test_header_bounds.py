@@ -1,4 +1,4 @@
-"""Bytes of a content header: what is looked for in them is refused where what is decoded of them is."""
+"""Bounds in a content header: searching in its bytes refuses the same bytes as decoding them."""
 
 from __future__ import annotations
 

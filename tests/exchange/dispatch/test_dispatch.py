@@ -1,4 +1,4 @@
-"""The dispatcher calls the right handlers in the right order, and no message passes in silence."""
+"""The dispatcher calls the right handlers in the right order, and no message is lost silently."""
 
 from __future__ import annotations
 
@@ -334,7 +334,7 @@ class Delivery(NamedTuple):
 
 
 class Channel:
-    """A channel of pika's that notes what is asked of it."""
+    """A channel of pika that records the calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -501,7 +501,7 @@ def test_a_handler_that_only_returns_what_nobody_runs_has_failed(
 
 
 class _Channel:
-    """What a consumer needs of pika's channel, noting what becomes of a delivery."""
+    """The part of pika's channel that a consumer needs; it records what is done with deliveries."""
 
     def __init__(self) -> None:
         self.answers: list[str] = []

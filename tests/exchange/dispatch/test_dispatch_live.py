@@ -1,4 +1,4 @@
-"""A dispatcher on a real queue: what is handled is gone, what fails goes where its owner chose."""
+"""A dispatcher on a real queue: handled messages are gone, failed ones go where the owner chose."""
 
 from __future__ import annotations
 

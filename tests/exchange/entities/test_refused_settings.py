@@ -1,4 +1,4 @@
-"""Queues and policies: the engine refuses those that RabbitMQ refused when it was asked, with its words."""
+"""Queues and policies: the engine refuses those that recorded brokers refused, with their texts."""
 
 from __future__ import annotations
 

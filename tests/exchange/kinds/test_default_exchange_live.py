@@ -1,4 +1,4 @@
-"""A policy that gives the default exchange an alternate exchange: what a live broker makes of it, the router does."""
+"""A policy that gives the default exchange an alternate exchange: the router routes as a live broker does."""
 
 from __future__ import annotations
 

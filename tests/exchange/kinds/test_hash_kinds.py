@@ -41,12 +41,12 @@ def went(kind: Kind, message: Message) -> list[str]:
 
 
 def spread(kind: Kind) -> dict[str, str]:
-    """Where each key goes."""
+    """Return the destination of each key."""
     return {key: went(kind, Message("x", key))[0] for key in KEYS}
 
 
 class SlowRing:
-    """The ring as the broker has it: a list with a place for each bucket."""
+    """The ring as the broker has it: a list with an item for each bucket."""
 
     def __init__(self) -> None:
         self.buckets: list[str] = []

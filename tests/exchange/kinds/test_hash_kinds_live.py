@@ -67,7 +67,7 @@ def rings(rng: Random, profile: Profile) -> Topology:
 
 
 def messages(rng: Random, profile: Profile) -> list[Message]:
-    """All keys to each exchange by key; and to the others, headers of all types, the same keys, and nothing."""
+    """Yield messages: all keys for exchanges by key; for the others headers of all types, the same keys, and none."""
     sent = [Message(f"hashstar-{kind}-{count}", key) for kind in ("ring", "list") for count in COUNTS
             for key in ROUTING_KEYS]  # fmt: skip
     sent += [

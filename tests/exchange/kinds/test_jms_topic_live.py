@@ -67,7 +67,7 @@ def test_a_live_broker_evaluates_random_selectors_alike(
 
 
 def knows_the_type(server: Server) -> bool:
-    """Whether the broker has the plugin."""
+    """Return whether the broker has the plugin."""
     connection = pika.BlockingConnection(pika.URLParameters(server.url))
     try:
         connection.channel().exchange_declare(EXCHANGE, "x-jms-topic", auto_delete=True)
@@ -110,7 +110,7 @@ def condition(rng: Random, depth: int) -> str:
 
 
 def messages(rng: Random, topology: Topology) -> list[Message]:
-    """Messages whose route is decided, and that crash no channel."""
+    """Draw messages whose route is decided and which crash no channel."""
     router = Router(topology)
     found: list[Message] = []
     while len(found) < 150:

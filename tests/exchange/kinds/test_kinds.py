@@ -1,4 +1,4 @@
-"""What kinds say of themselves: laws that hold for each of them, delayed or not."""
+"""Laws that hold for each kind of exchange, delayed or not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def exchange_of(name: str, type_: str, arguments: dict[str, object], *, delayed:
 
 
 def bindings_of(rng: Random, type_: str) -> list[Binding]:
-    """Bindings of which the type has a use."""
+    """Draw bindings that mean something to the type."""
     found = []
     for _ in range(rng.randint(1, 6)):
         key = rng.choice(topologies.WEIGHTS) if type_ == "x-consistent-hash" else rng.choice(KEYS)
@@ -116,7 +116,7 @@ def test_a_message_takes_the_bindings_whose_condition_it_meets(type_: str, seed:
 
 
 def filled(kind: type[Kind], bindings: Sequence[Binding], choose: Callable[[int], int] = lambda _: 0) -> Kind:
-    """One of the kind that has the bindings."""
+    """Build an instance of the kind with the bindings."""
     made = kind(Exchange("x", kind.routes_as), LATEST, choose)
     for binding in dict.fromkeys(bindings):
         made.bind(binding)
@@ -124,7 +124,7 @@ def filled(kind: type[Kind], bindings: Sequence[Binding], choose: Callable[[int]
 
 
 def met(condition: Condition | None, message: Message) -> bool:
-    """Whether a message meets a condition, which is there."""
+    """Return whether a message meets a condition."""
     assert condition is not None
     if isinstance(condition, Headers):
         return condition.holds(comparable_headers(message, LATEST))

@@ -57,7 +57,7 @@ WIDE = st.text(st.characters(min_codepoint=0x7E, max_codepoint=0x10FFFF, exclude
 
 @st.composite
 def columns_of_bytes(draw: st.DrawFn) -> list[bytes]:
-    """Enough keys of like length for blocks, and some that are alone with theirs."""
+    """Draw enough keys of similar length for blocks, and some of other lengths."""
     random = Random(draw(st.integers(0, 2**32)))
     lengths = draw(st.lists(st.integers(0, 90), min_size=1, max_size=5))
     number = draw(st.sampled_from([1, FEW - 1, FEW, 3 * FEW, 200]))

@@ -1,4 +1,4 @@
-"""What is written about partitions by others is refused in words, or costs next to nothing."""
+"""Texts about partitions from outside are refused with an error, or cost next to nothing."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_a_body_that_is_no_json_has_no_key() -> None:
 
 
 def partitioned(text: str) -> Topology:
-    """Orders -> (topic) billing, which is partitioned so, and audit, which is not."""
+    """Build a topology: orders (topic) to billing, which has this partitioning, and to audit, which has none."""
     topology = Topology().declare_exchange(Exchange("orders", "topic"))
     topology = topology.declare_queue(Queue("billing", partitioning=Partitioning.parse(text)))
     topology = topology.declare_queue(Queue("audit")).bind(Binding.to_queue("orders", "billing", "order.#"))

@@ -24,7 +24,7 @@ SEED = st.integers(0, 2**32)
 
 
 def random_words(rng: Random, pool: list[str]) -> list[str]:
-    """Mostly short, sometimes longer than the indexes that are kept for one length."""
+    """Draw words, mostly few, sometimes more than the longest keys that have an index of their own."""
     return [rng.choice(pool) for _ in range(rng.choice([0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 14]))]
 
 
@@ -115,7 +115,7 @@ def test_unbinding_frees_what_binding_took(seed: int, width: int) -> None:
 
 
 def size_of(thing: object, seen: set[int] | None = None) -> int:
-    """How many entries there are in all containers under a thing."""
+    """Return the number of entries in all containers that an object contains."""
     seen = set() if seen is None else seen
     if id(thing) in seen or isinstance(thing, (str, int, type)):
         return 0
@@ -128,7 +128,7 @@ def size_of(thing: object, seen: set[int] | None = None) -> int:
 
 
 def operations(run: Callable[[], object], limit: int) -> int:
-    """How many lines of Python a call executes, up to a limit: a count, not a time."""
+    """Return the number of lines of Python that a call executes, up to a limit: a count, not a time."""
     count = 0
 
     def trace(frame: object, event: str, argument: object) -> object:

@@ -1,4 +1,4 @@
-"""What the matcher remembers and gives back: keys made from patterns, asked again; bounds of all its caches."""
+"""The caches of the matcher and its memory: keys made from patterns, matched again; bounds of all caches."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_words_of_compared_patterns_are_forgotten_with_the_patterns() -> None:
 
 
 def blocks(node: Any) -> list[Any]:
-    """All leaves of a tree of conjunctions."""
+    """Return all leaves of a tree of conjunctions."""
     return (
         [block for child in node.children.values() for block in blocks(child)] if hasattr(node, "children") else [node]
     )

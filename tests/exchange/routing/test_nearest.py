@@ -1,4 +1,4 @@
-"""Why a queue got nothing: the nearest of several ways, its obstacles in the order in which a message meets them."""
+"""Why a queue got nothing: the nearest of several paths, with its obstacles in the order of the message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def topology(*bindings: Binding, **types: str) -> Topology:
 
 
 def obstacles(topology: Topology, key: str) -> list[tuple[str, str | None]]:
-    """Exchange and binding key of what stands between a message and the queue."""
+    """Return exchange and binding key of each obstacle between a message and the queue."""
     found = Router(topology).explain(Message("start", key), "q").obstacles
     return [(each.exchange, each.binding.routing_key if each.binding else None) for each in found]
 

@@ -13,7 +13,7 @@ BLANKS = "".join(map(chr, range(0x21)))
 
 
 def java_tags(text: str) -> set[str] | None:
-    """``FilterAPI.buildSubscriptionData`` step by step; None where it throws."""
+    """Split tags as ``FilterAPI.buildSubscriptionData`` does, step by step; None where it throws."""
     parts = text.split("||")
     while parts and not parts[-1]:  # String.split leaves empty texts at the end out
         parts.pop()

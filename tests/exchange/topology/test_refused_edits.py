@@ -1,4 +1,4 @@
-"""An edit happens or it does not: what a topology refuses, a router refuses alike, and neither has changed."""
+"""Edits that are refused or interrupted: router and topology refuse alike, and neither changes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Edit = tuple[str, Any]
 
 
 def bad_edits(topology: Topology) -> list[Edit]:
-    """Edits that no broker of any release takes, for each kind of exchange and each sort of part."""
+    """Yield edits that brokers of all releases refuse, for each kind of exchange and each sort of part."""
     edits: list[Edit] = []
     for name in topology.exchanges:
         for destination in (TO_QUEUE, TO_EXCHANGE):

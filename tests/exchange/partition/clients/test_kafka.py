@@ -39,7 +39,7 @@ KEYLESS: list[Partitioner] = [Counter(), RoundRobin(), Sticky(), Random(), Built
 
 
 def read(text: str) -> Partitions:
-    """Partitions as recordings write them: ``2!,0,1@rack@host``."""
+    """Parse partitions as recordings write them: ``2!,0,1@rack@host``."""
     partitions = []
     for item in text.split(","):
         name, *place = item.split("@")
@@ -51,7 +51,7 @@ def read(text: str) -> Partitions:
 
 
 class Draws:
-    """Chance as it was recorded; asks for no more and no less."""
+    """The recorded random numbers, of which exactly these must be drawn."""
 
     def __init__(self, numbers: Iterable[int], bits: int = 31) -> None:
         self.numbers, self.bits = list(numbers), bits
@@ -84,7 +84,7 @@ def test_a_string_goes_where_the_scala_producer_sends_it() -> None:
 
 
 def replay(partitioner: Partitioner, steps: list[list[Any]], before: Any = lambda start: start) -> Tally[str]:
-    """Do as a recording of `tests.recorders.kafka` did; how often what was done."""
+    """Replay a recording of `tests.recorders.kafka`; return the number of steps of each kind."""
     producers: dict[str, Any] = {}
     last: dict[str, int | None] = {}
     done: Tally[str] = Tally()
@@ -171,7 +171,7 @@ def test_the_scala_producer_refreshes_when_more_than_its_interval_has_passed() -
 
 
 def partitions(count: int, lost: Iterable[int] = ()) -> Partitions:
-    """So many, those lost without a leader, in the opposite order of their numbers."""
+    """Build partitions in descending order; those in ``lost`` have no leader."""
     lost = set(lost)
     return Partitions([Partition(id_, None if id_ in lost else Broker(str(id_))) for id_ in reversed(range(count))])
 

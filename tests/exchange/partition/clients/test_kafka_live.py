@@ -74,7 +74,7 @@ def topics(server: Server, *counts: int) -> Iterator[list[str]]:
 
 
 def consumed(server: Server, topic: str, count: int) -> list[tuple[bytes | None, int]]:
-    """Key and partition of the records, which are so many, by the place that each has in its value."""
+    """Return key and partition of each record, by the number in its value."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": server.url, "group.id": topic, "enable.auto.commit": False})

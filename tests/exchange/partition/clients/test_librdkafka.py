@@ -35,7 +35,7 @@ def no_draw(_: int) -> int:
 
 
 def only(*leaderless: int, of: int) -> Partitions:
-    """So many partitions, these of them without a leader."""
+    """Build partitions, some of them without a leader."""
     return Partitions([Partition(at, None) if at in leaderless else Partition(at) for at in range(of)])
 
 

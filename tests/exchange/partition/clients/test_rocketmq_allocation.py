@@ -1,4 +1,4 @@
-"""Who reads which queue: recorded from the real strategies, and that each queue is read once."""
+"""The client that reads each queue: as recorded from the real strategies, and each queue is read once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def room_of_client(client: str) -> str:
 
 
 def strategies(queues: list[Partition], version: str, rooms: list[str], virtual_nodes: int) -> tuple[Allocation, ...]:
-    """As `RocketmqAllocation.java` makes them."""
+    """Build the strategies that `RocketmqAllocation.java` builds."""
     return (
         Averagely(),
         AveragelyByCircle(),

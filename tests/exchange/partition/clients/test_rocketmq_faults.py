@@ -52,7 +52,7 @@ def partitions_of(queues: list[list[Any]]) -> Partitions:
 
 
 def written(route: list[list[Any]], version: str) -> dict[str, int]:
-    """Broker -> write queues, as that version looks them up in the route."""
+    """Return broker -> number of write queues, as that version finds them in the route."""
     return {name: count for name, count, perm in route if perm & 2 or version != "4.9.8"}
 
 
@@ -103,7 +103,7 @@ def play(version: str, script: Mapping[str, Any], drawn: list[int]) -> dict[str,
 
 
 def comparable(end: dict[str, Any]) -> dict[str, Any]:
-    """Brokers are probed in any order; a pick that fails is none; fastjson leaves null out."""
+    """Normalise a result: brokers are probed in any order, a failed pick is None, and fastjson leaves null out."""
     results = [sorted(result) if isinstance(result, list) else result for result in end["results"]]
     none = [
         None if result in ("!IndexOutOfBoundsException", "!ArrayIndexOutOfBoundsException") else result

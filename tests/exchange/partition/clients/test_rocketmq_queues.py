@@ -170,7 +170,7 @@ def first_of_each(items: list[Any]) -> tuple[Any, ...]:
 
 
 def java_order(one: str, other: str) -> int:
-    """String.compareTo, written out."""
+    """Compare as String.compareTo does, step by step."""
     left, right = one.encode("utf-16-be"), other.encode("utf-16-be")
     for at in range(0, min(len(left), len(right)), 2):
         if left[at : at + 2] != right[at : at + 2]:

@@ -84,7 +84,7 @@ class Cluster:
         return {queue for queue, end in self.end.items() if any(self.consumed[group][queue] < end for group in GROUPS)}
 
     def stranded(self) -> set[MessageQueue]:
-        """Queues with unread messages that no consumer is given."""
+        """Return the queues with unread messages that no consumer gets."""
         return {queue for queue in self.unread() if not self.counts[queue.broker].accepts_pull(queue.queue_id)}
 
     def situation(self, **how: Any) -> Situation:
@@ -195,7 +195,7 @@ TestScaling.settings = settings(max_examples=100, stateful_step_count=30, deadli
 
 
 def loss_after(cluster: Cluster, step: Step) -> set[MessageQueue]:
-    """Queues whose messages are not read any more when one takes the step, whatever happens in the next minute."""
+    """Return the queues whose messages are never read if the step is taken, whatever happens in the next minute."""
     cluster.take(step)
     for producer in range(len(cluster.route)):
         for number in range(12):

@@ -42,7 +42,7 @@ LEAST, GREATEST = -(2**31), 2**31 - 1
 
 
 def draw_of(number: int) -> Callable[[int], int]:
-    """Chance that only ever draws this one integer of 32 bits."""
+    """Return a draw that always returns this integer of 32 bits."""
 
     def draw(count: int) -> int:
         assert count == 2**32
