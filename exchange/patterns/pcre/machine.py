@@ -11,7 +11,17 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-from exchange.patterns.pcre.nodes import Assertion, Atomic, Branches, Bytes, Node, Repeat, Sequence, Unknown
+from exchange.patterns.pcre.nodes import (
+    Assertion,
+    Atomic,
+    Branches,
+    Bytes,
+    Node,
+    Repeat,
+    Sequence,
+    Unknown,
+    can_be_empty,
+)
 
 __all__ = ["COST", "Machine"]
 
@@ -58,7 +68,7 @@ class Machine:
             found = any(run.end_from(self._start, at) >= 0 for at in range(len(data) + 1))
         except _GaveUp:
             return None
-        # When PCRE gives up the name does not match, so that "no" needs no cost.
+        # A name for which PCRE gives up does not match: so the answer "no" is right whatever it costs.
         return None if found and (run.is_cut or run.cost > COST) else found
 
 
@@ -107,9 +117,9 @@ class _Compiler:
 
     def _repeat(self, node: Repeat, then: int) -> int:
         if node.most is None:
-            # PCRE leaves a loop that matched nothing, the machine fails there and leaves it one round before. That
-            # makes no difference but to which match comes first, and only an atomic group asks for that.
-            if self._atomic and _can_be_empty(node.part):
+            # After a round that matched nothing PCRE leaves the loop; the machine fails there and leaves it one round
+            # before. That changes only which match is first, which matters in atomic groups only.
+            if self._atomic and can_be_empty(node.part):
                 raise Unknown("an atomic group repeats what can be empty")
             loop = self.add(Instruction("split"))
             body = self.compile(node.part, loop)
@@ -124,18 +134,6 @@ class _Compiler:
         for _ in range(node.least):
             start = self.compile(node.part, start)
         return start
-
-
-def _can_be_empty(node: Node) -> bool:
-    if isinstance(node, Bytes):
-        return False
-    if isinstance(node, Sequence):
-        return all(map(_can_be_empty, node.parts))
-    if isinstance(node, Branches):
-        return any(map(_can_be_empty, node.branches))
-    if isinstance(node, Repeat):
-        return node.least == 0 or _can_be_empty(node.part)
-    return _can_be_empty(node.part) if isinstance(node, Atomic) else True
 
 
 class _Run:

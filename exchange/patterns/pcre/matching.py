@@ -11,7 +11,19 @@ from typing import Final
 
 from exchange.limits import SHORTSTR_BYTES
 from exchange.patterns.pcre.machine import COST, Machine
-from exchange.patterns.pcre.nodes import ALL, ASCII, Assertion, Atomic, Branches, Bytes, Node, Repeat, Sequence, Unknown
+from exchange.patterns.pcre.nodes import (
+    ALL,
+    ASCII,
+    Assertion,
+    Atomic,
+    Branches,
+    Bytes,
+    Node,
+    Repeat,
+    Sequence,
+    Unknown,
+    can_be_empty,
+)
 
 __all__ = ["Matcher"]
 
@@ -70,19 +82,8 @@ def _ways(node: Node, length: int) -> float:
         inner = _ways(node.part, length)
         if inner > 1:
             return inner**most * 2 if most <= 4 else float("inf")
-        return 1 + most if _is_never_empty(node.part) else float("inf")
+        return float("inf") if can_be_empty(node.part) else 1 + most
     return _ways(node.part, length)
-
-
-def _is_never_empty(node: Node) -> bool:
-    """Return whether the node is known never to match an empty text."""
-    if isinstance(node, Sequence):
-        return any(map(_is_never_empty, node.parts))
-    if isinstance(node, Branches):
-        return all(map(_is_never_empty, node.branches))
-    if isinstance(node, Repeat):
-        return node.least > 0 and _is_never_empty(node.part)
-    return _is_never_empty(node.part) if isinstance(node, Atomic) else isinstance(node, Bytes)
 
 
 def _is_anchored(node: Node) -> bool:

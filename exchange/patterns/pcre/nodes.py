@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 __all__ = [
     "ALL", "ASCII", "NEWLINE", "Assertion", "Atomic", "Branches", "Bytes", "Dialect", "Invalid", "Look", "Node",
-    "Repeat", "Sequence", "Unknown", "of", "shorthand", "with_property", "with_both_cases",
+    "Repeat", "Sequence", "Unknown", "can_be_empty", "of", "shorthand", "with_property", "with_both_cases",
 ]  # fmt: skip
 
 Dialect = Literal["pcre8", "pcre2"]
@@ -158,3 +158,16 @@ def with_both_cases(mask: int, dialect: Dialect) -> int:
     pairs = _UPPER & ASCII if dialect == "pcre2" else _UPPER
     lower = pairs << 32
     return mask | (mask & pairs) << 32 | (mask & lower) >> 32
+
+
+def can_be_empty(node: Node) -> bool:
+    """Return whether the node may match an empty text."""
+    if isinstance(node, Bytes):
+        return False
+    if isinstance(node, Sequence):
+        return all(map(can_be_empty, node.parts))
+    if isinstance(node, Branches):
+        return any(map(can_be_empty, node.branches))
+    if isinstance(node, Repeat):
+        return node.least == 0 or can_be_empty(node.part)
+    return can_be_empty(node.part) if isinstance(node, Atomic) else True
