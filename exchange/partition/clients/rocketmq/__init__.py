@@ -1,5 +1,5 @@
-"""RocketMQ: which queue its clients choose, what they do when that fails, and how queues come, go and are shared out.
+"""RocketMQ: which queue its clients choose, what they do when sending fails, and how consumers divide the queues.
 
-`selectors` holds the strategies one can name; `queues` makes the list they choose from. `round_robin`, `faults` and
-`send` are what the Java client does without a selector; `allocation` is its consumers' side, `scaling` the operator's.
+`selectors` has the strategies by name; `queues` makes the list that they choose from. `round_robin`, `faults` and
+`send` are what the Java client does without a selector; `allocation` is for consumers, `scaling` for operators.
 """

@@ -1,7 +1,8 @@
-"""Which queues each consumer of a RocketMQ group reads: the allocation that every one of them computes for itself.
+"""Which queues each consumer of a RocketMQ group reads: the allocation that each of them computes for itself.
 
-There is no coordinator. Each consumer sorts the queues and the client ids it knows of and applies the same strategy, so
-that queues are read once when all know the same and have the same strategy, and are not or twice while they do not.
+There is no coordinator. Each consumer sorts the queues and the client ids that it knows, and applies the same strategy.
+So each queue is read by one consumer as long as all know the same lists and have the same strategy; else it may be read
+by none or two.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ Item = TypeVar("Item")
 def rebalance(
     allocation: Allocation, topic: str, queues: Iterable[Partition], clients: Iterable[str]
 ) -> dict[str, tuple[Partition, ...]]:
-    """What each client of the group reads when all of them know these queues and clients.
+    """Return the queues that each client of the group reads when all of them know these queues and clients.
 
-    Sorted first, as `RebalanceImpl.rebalanceByTopic` does it: queues by broker name and queueId, names by UTF-16 code
-    units. Raises InputError where the strategy throws; the Java consumer logs that and keeps the queues it has.
+    Both are sorted first, as by `RebalanceImpl.rebalanceByTopic`: queues by broker name and queueId, names by UTF-16
+    code units. Raises InputError where the strategy throws; the Java consumer logs that, and keeps its queues.
     """
     in_order = sorted(queues, key=lambda queue: MessageQueue.of(queue).order)
     ids = sorted(clients, key=code_units)
@@ -45,15 +46,15 @@ class Allocation:
     """A strategy (`org.apache.rocketmq.client.consumer.AllocateMessageQueueStrategy`); subclasses are frozen."""
 
     name: ClassVar[str]
-    """``getName()``."""
+    """Name of the strategy (``getName()``)."""
 
     def allocate(
         self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]
     ) -> tuple[Partition, ...]:
-        """The queues of one client, both lists in the order given; ids may be there twice, as brokers tell them.
+        """Return the queues of one client. Both lists are taken as they are; brokers may list an id twice.
 
-        A client that is not in the list gets none. Raises InputError, with Java's words, where there is no client id,
-        no queue or no client.
+        A client that is not in the list gets none. Raises InputError, with Java's message, without a client id, queue
+        or client.
         """
         if not client:
             raise InputError("currentCID is empty")
@@ -71,7 +72,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Averagely(Allocation):
-    """`AllocateMessageQueueAveragely`, the default: neighbouring queues; the first clients have one more."""
+    """`AllocateMessageQueueAveragely`, the default: consecutive queues; the first clients may have one more."""
 
     name = "AVG"
 
@@ -86,7 +87,7 @@ class Averagely(Allocation):
 
 @dataclass(frozen=True, slots=True)
 class AveragelyByCircle(Allocation):
-    """`AllocateMessageQueueAveragelyByCircle`: as cards are dealt."""
+    """`AllocateMessageQueueAveragelyByCircle`: one queue after the other, clients in turn."""
 
     name = "AVG_BY_CIRCLE"
 
@@ -100,14 +101,14 @@ class AveragelyByCircle(Allocation):
 class ConsistentHash(Allocation):
     """`AllocateMessageQueueConsistentHash` with its own hash, the first 32 bits of MD5.
 
-    When a client comes or goes only the queues next to its points on the ring change hands. 4.x hashes the bytes of the
-    platform's charset, here UTF-8 as of 5.0.
+    When a client comes or goes, only the queues next to its points on the ring move. 4.x hashes the bytes of the
+    platform's charset, here UTF-8 as in 5.0.
     """
 
     name = "CONSISTENT_HASH"
 
     virtual_nodes: int = 10
-    """Points of each client on the ring; with 0 no queue is read."""
+    """Number of points of each client on the ring; with 0 no queue is read."""
 
     def __post_init__(self) -> None:
         if self.virtual_nodes < 0:
@@ -128,12 +129,14 @@ class ConsistentHash(Allocation):
 
 @lru_cache(maxsize=16)
 def _ring(clients: tuple[str, ...], virtual_nodes: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """The points in order and whose each is; of two clients on one point the later (`ConsistentHashRouter`)."""
+    """Return the points in order, and the client of each; of two clients at one point the later
+    (`ConsistentHashRouter`).
+    """
     ring: dict[int, str] = {}
-    for place, client in enumerate(clients):
-        # A client listed again has more points.
-        there = sum(owner == client for owner in ring.values()) if client in clients[:place] else 0
-        ring |= {_hash(f"{client}-{number}"): client for number in range(there, there + virtual_nodes)}
+    for index, client in enumerate(clients):
+        # A client that is listed again gets further points.
+        first = sum(owner == client for owner in ring.values()) if client in clients[:index] else 0
+        ring |= {_hash(f"{client}-{number}"): client for number in range(first, first + virtual_nodes)}
     points = sorted(ring)
     return tuple(points), tuple([ring[point] for point in points])
 
@@ -144,9 +147,9 @@ def _hash(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ByMachineRoom(Allocation):
-    """`AllocateMessageQueueByMachineRoom`: the queues of brokers called ``room@...`` of these rooms, averagely.
+    """`AllocateMessageQueueByMachineRoom`: the queues of brokers ``room@...`` in these rooms, in equal shares.
 
-    Its extra queues are dealt from the end of the list.
+    The remaining queues, at the end of the list, go to the first clients.
     """
 
     name = "MACHINE_ROOM"
@@ -154,9 +157,9 @@ class ByMachineRoom(Allocation):
     rooms: frozenset[str]
     """``consumeridcs``."""
     version: str = "5.0"
-    """The client's; up to 4.9.3 empty lists and ids are no error, but give no queue."""
+    """Version of the client; up to 4.9.3 empty lists and ids are no error, but result in no queue."""
     faithful: bool = False
-    """With the bug of 4.0-4.7.1 (apache/rocketmq#2477): whole shares are taken from the queues of all rooms."""
+    """Whether it has the bug of 4.0-4.7.1 (apache/rocketmq#2477): the shares are taken from the queues of all rooms."""
 
     def __post_init__(self) -> None:
         era_of(self.version)
@@ -182,13 +185,13 @@ class ByMachineRoom(Allocation):
         return tuple(map(int, self.version.split("."))) < version
 
     def _is_near(self, broker: str) -> bool:
-        room, *rest = broker.rstrip("@").split("@")  # Java's split leaves empty texts at the end out
+        room, *rest = broker.rstrip("@").split("@")  # Java's split drops empty texts at the end
         return len(rest) == 1 and room in self.rooms
 
 
 @dataclass(frozen=True, slots=True)
 class ByConfig(Allocation):
-    """`AllocateMessageQueueByConfig`: the queues that were configured, whatever there is."""
+    """`AllocateMessageQueueByConfig`: the queues that are configured, whether they exist or not."""
 
     name = "CONFIG"
 
@@ -202,10 +205,10 @@ class ByConfig(Allocation):
 
 @dataclass(frozen=True, slots=True)
 class MachineRoomNearby(Allocation):
-    """`AllocateMachineRoomNearby`: queues go to clients of their room, to all where it has none."""
+    """`AllocateMachineRoomNearby`: queues go to the clients in their room, or to all clients if the room has none."""
 
     allocation: Allocation
-    """Of the queues among those clients."""
+    """Strategy for the queues of a room among these clients."""
     room_of_queue: Callable[[Partition], str | None]
     """``MachineRoomResolver.brokerDeployIn``."""
     room_of_client: Callable[[str], str | None]
@@ -213,7 +216,7 @@ class MachineRoomNearby(Allocation):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """``MACHINE_ROOM_NEARBY-`` and the name of the other strategy."""
+        """Name ``MACHINE_ROOM_NEARBY-`` with that of the other strategy."""
         return f"MACHINE_ROOM_NEARBY-{self.allocation.name}"
 
     def _share(
@@ -221,8 +224,8 @@ class MachineRoomNearby(Allocation):
     ) -> tuple[Partition, ...]:
         queues_in = _by_room(queues, self.room_of_queue, lambda queue: f"mq {MessageQueue.of(queue).text(topic)}")
         clients_in = _by_room(clients, self.room_of_client, lambda other: f"consumer id {other}")
-        here = self.room_of_client(client) or ""
-        rooms = [here] if here in queues_in else []
+        own_room = self.room_of_client(client) or ""
+        rooms = [own_room] if own_room in queues_in else []
         rooms += [room for room in sorted(queues_in, key=code_units) if room not in clients_in]
         shares = [
             self.allocation.allocate(topic, client, queues_in[room], clients_in.get(room, clients)) for room in rooms
@@ -231,12 +234,12 @@ class MachineRoomNearby(Allocation):
 
 
 def _by_room(
-    items: Iterable[Item], room_of: Callable[[Item], str | None], shown: Callable[[Item], str]
+    items: Iterable[Item], room_of: Callable[[Item], str | None], describe: Callable[[Item], str]
 ) -> Mapping[str, list[Item]]:
     rooms: dict[str, list[Item]] = {}
     for item in items:
         room = room_of(item)
         if not room:
-            raise InputError(f"Machine room is null for {shown(item)}")
+            raise InputError(f"Machine room is null for {describe(item)}")
         rooms.setdefault(room, []).append(item)
     return rooms

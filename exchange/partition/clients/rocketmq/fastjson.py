@@ -1,4 +1,4 @@
-"""The JSON that RocketMQ's servers write with fastjson: numbers may be names in it, ``{0:"10.0.0.1:10911"}``."""
+"""The JSON that RocketMQ's servers write with fastjson: names may be bare numbers, ``{0:"10.0.0.1:10911"}``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, Final
 
 __all__ = ["parse_json"]
 
-# Each match takes all that it looked at, strings without an end included, so that no text makes this quadratic.
+# Each match consumes all that it has looked at, even an unterminated string, so that no text takes quadratic time.
 BARE_NAME: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?+|([{,]\s*+)(-?\d++)(?=\s*+:)', re.DOTALL)
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of a text, bare numbers that are names being strings.
+    """Return the value of a text; names that are bare numbers become strings.
 
-    Raises ValueError for what is no JSON, is nested too deeply or has a number beyond a double.
+    Raises ValueError for a text that is not JSON, is nested too deeply, or has a number beyond a double.
     """
     try:
         try:
@@ -38,5 +38,5 @@ def _finite(text: str) -> float:
     return number
 
 
-def _quote(found: re.Match[str]) -> str:
-    return found[0] if found[2] is None else f'{found[1]}"{found[2]}"'
+def _quote(match: re.Match[str]) -> str:
+    return match[0] if match[2] is None else f'{match[1]}"{match[2]}"'

@@ -1,8 +1,8 @@
-"""How RocketMQ's Java producer keeps away from slow and broken brokers: `MQFaultStrategy` with its table of faults.
+"""How RocketMQ's Java producer avoids slow and broken brokers: `MQFaultStrategy` with its table of faults.
 
-Each send leaves a row in its producer's table, and the latency there says how long the broker is not available. With
-``sendLatencyFaultEnable``, off by default, the next queue is one of an available broker; what happens where there is
-none differs between versions, a row each in ``ERAS``. Table and memory are values: time and chance come from outside.
+Each send updates a row of its producer's table, and the latency there decides how long the broker is not available.
+With ``sendLatencyFaultEnable``, off by default, the next queue is one of an available broker; versions differ in what
+happens where there is none, a row each in ``ERAS``. Table and memory are values; time and chance are arguments.
 """
 
 from __future__ import annotations
@@ -30,61 +30,61 @@ __all__ = [
 DETECTOR_PERIOD: Final = 3000
 """Milliseconds between two rounds of the detector (`LatencyFaultToleranceImpl.startDetector`)."""
 DETECT_INTERVAL: Final = 2000
-"""``detectInterval``: so many milliseconds a broker is not probed again."""
+"""``detectInterval``: milliseconds until a broker is probed again."""
 
 BUCKETS: Final = 32
-"""Of a ``new ConcurrentHashMap(16)``."""
+"""Number of buckets of a ``new ConcurrentHashMap(16)``."""
 
 
 class FaultItem(NamedTuple):
-    """What the table says of one broker (`LatencyFaultToleranceImpl.FaultItem`)."""
+    """The row of one broker in the table (`LatencyFaultToleranceImpl.FaultItem`)."""
 
     latency: int
     """Milliseconds that the last send to it took."""
     available_from: int = 0
-    """``startTimestamp``: milliseconds since 1970."""
+    """``startTimestamp``: time from which on it is available, in milliseconds since 1970."""
     reachable: bool = True
-    """Since 5.1.4."""
+    """Whether it answered, since 5.1.4."""
     probe_from: int = 0
-    """``checkStamp``: from when on, in milliseconds since 1970, the detector probes it."""
+    """``checkStamp``: time from which on the detector probes it, in milliseconds since 1970."""
 
     def is_available(self, now: int) -> bool:
-        """Whether it is to be used again."""
+        """Return whether it may be used again."""
         return now >= self.available_from
 
 
 Faults = Mapping[str, FaultItem]
-"""Broker name -> what is known of it, in the order in which they came; no row is a broker without a fault."""
+"""The broker's name -> its row, in the order in which they were added; a broker without a row has no fault."""
 
 
 class Durations(NamedTuple):
-    """How long a broker is not available."""
+    """The times for which a broker is not available."""
 
     steps: tuple[tuple[int, int], ...]
-    """From so many milliseconds of latency on, so many (`latencyMax`, `notAvailableDuration`)."""
+    """Minimum latency -> duration, both in milliseconds (`latencyMax`, `notAvailableDuration`)."""
     isolation: int
-    """The latency that an isolated broker is taken to have."""
+    """Latency that is assumed for an isolated broker."""
 
     def after(self, latency: int, *, isolated: bool = False) -> int:
-        """Milliseconds (`computeNotAvailableDuration`)."""
-        counted = self.isolation if isolated else latency
-        return max([duration for least, duration in self.steps if counted >= least], default=0)
+        """Return for how many milliseconds the broker is not available (`computeNotAvailableDuration`)."""
+        assumed = self.isolation if isolated else latency
+        return max([duration for least, duration in self.steps if assumed >= least], default=0)
 
 
 class FaultEra(NamedTuple):
-    """What a range of versions does."""
+    """The rules of a range of versions."""
 
     durations: Durations
     takes: Callable[[str, str | None], bool]
-    """Whether an available broker is taken, given it and the last one."""
+    """Function of an available broker and the last one: whether the former is taken."""
     shuffles: bool = False
     """Whether `pickOneAtLeast` shuffles the brokers first."""
     renames: bool = False
-    """Whether the queue in the list itself becomes that of the broker picked: the bug apache/rocketmq#7779."""
+    """Whether the queue in the list itself is replaced by that of the broker picked: the bug apache/rocketmq#7779."""
     wraps: bool = True
-    """Whether the search goes on when the index passes Integer.MAX_VALUE; else it fails there, and takes turns."""
+    """Whether the search goes on when the index passes Integer.MAX_VALUE; else it ends there, with the next queue."""
     filters: bool = False
-    """Whether reachable brokers are second best and the time of a fault is only ever extended; else one is picked."""
+    """Whether reachable brokers are second best, and the time of a fault can only be extended; else one is picked."""
 
 
 SLOW: Final = Durations(
@@ -116,21 +116,21 @@ ERAS: Final[Mapping[tuple[int, ...], FaultEra]] = MappingProxyType({
     (5, 1, 1): FaultEra(SLOW, _other, renames=True, wraps=False),
     (5, 1, 4): FaultEra(QUICK, _other, shuffles=True, filters=True),
 })  # fmt: skip
-"""The version that brought it -> what it does. 4.0-4.7 retry the broker that failed (apache/rocketmq#1576, #2046)."""
+"""The first version -> the rules from there on. 4.0-4.7 retry the broker that failed (apache/rocketmq#1576, #2046)."""
 
 
 class Memory(NamedTuple):
-    """What one thread of a producer remembers of one topic."""
+    """The memory of one thread of a producer for one topic."""
 
     turn: Turn | None = None
     worst: int | None = None
-    """The index of `pickOneAtLeast` (``whichItemWorst``); the thread has it for all topics of the producer."""
+    """Index of `pickOneAtLeast` (``whichItemWorst``), which the thread has for all topics of the producer."""
     renamed: Mapping[int, MessageQueue] = MappingProxyType({})
-    """Position in the queue list -> what the list has there now; only with the bug, and then for all threads."""
+    """Position in the queue list -> the queue that replaced another there; only with the bug, for all threads."""
 
 
 class Selection(NamedTuple):
-    """A queue, why it was selected, and what is remembered afterwards."""
+    """A queue, why it was selected, and the memory and the table afterwards."""
 
     queue: MessageQueue
     rule: str
@@ -144,24 +144,24 @@ class FaultStrategy:
 
     version: str = "5.1.4"
     enabled: bool = True
-    """``sendLatencyFaultEnable``, which is false in a producer that was not told otherwise."""
+    """``sendLatencyFaultEnable``, in a Java producer false by default."""
     faithful: bool = False
-    """With the bugs of its version; else 4.0-4.7 take any available broker as 4.8 does, and no list is changed."""
+    """Whether it has the bugs of its version; else 4.0-4.7 take any available broker, as 4.8, and no list changes."""
 
     def __post_init__(self) -> None:
         era_of(self.version)
 
     @property
     def era(self) -> FaultEra:
-        """What this version does."""
+        """Rules of this version."""
         return _fault_era(self.version, self.faithful)
 
     def update(
         self, faults: Faults, broker: str, latency: int, now: int, *, isolated: bool, reachable: bool = True
     ) -> Faults:
-        """The table after a send that took ``latency`` milliseconds (`updateFaultItem`); the same while not enabled.
+        """Return the table after a send that took ``latency`` milliseconds (`updateFaultItem`); the same if disabled.
 
-        Versions before 5.1.4 know nothing of ``reachable``.
+        Versions before 5.1.4 ignore ``reachable``.
         """
         if not self.enabled:
             return faults
@@ -185,11 +185,11 @@ class FaultStrategy:
         reset_index: bool = False,
         write_queues: Mapping[str, int] | None = None,
     ) -> Selection:
-        """The queue of the next try (`selectOneMessageQueue`); ``last_broker`` is that of the try before, if any.
+        """Select the queue of the next try (`selectOneMessageQueue`); ``last_broker`` is that of the try before.
 
-        ``reset_index`` is what 5.1.4 and later pass for the second try and those after it. ``write_queues`` are the
-        brokers in the route with their writeQueueNums, of which before 5.1.4 one is picked (in 4.9.8 only of those with
-        write permission); left out, they are those of the list.
+        ``reset_index`` is true in 5.1.4 and later for the second and further tries. ``write_queues`` are the brokers in
+        the route with their writeQueueNums, of which versions before 5.1.4 pick one (4.9.8 only one with write
+        permission); by default they are those of the list.
         """
         if not self.enabled:
             choice, turn = RoundRobin(self.version).choose_again(last_broker, partitions, memory.turn, inputs)
@@ -197,16 +197,17 @@ class FaultStrategy:
             return Selection(queue, choice.rule, memory._replace(turn=turn), faults)
         search = _Search(self, partitions, faults, memory, inputs)
         if self.era.filters:
-            return search.filtered(last_broker, reset_index=reset_index)
-        return search.available(last_broker, _written(partitions) if write_queues is None else write_queues)
+            return search.by_filters(last_broker, reset_index=reset_index)
+        return search.by_availability(last_broker, _count_queues(partitions) if write_queues is None else write_queues)
 
     def pick_one_at_least(self, faults: Faults, worst: int | None, inputs: Inputs) -> tuple[str | None, int | None]:
-        """A broker where none is good, and the thread's ``worst`` index after it (`pickOneAtLeast`).
+        """Pick a broker where none is available, and return it with the new index ``worst`` (`pickOneAtLeast`).
 
-        Before 5.1.4 one of the better half of the table by turns; since then a random one that is reachable, which no
-        send asks for any more. None where there is none, and where 4.8 fails because its index is Integer.MIN_VALUE.
+        Before 5.1.4 the better half of the table takes turns; since then it is a random reachable broker, which no send
+        asks for any more. The broker is None where there is none, and where 4.8 fails since its index is
+        Integer.MIN_VALUE.
         """
-        brokers = list(_as_hashed(faults))
+        brokers = _in_hash_order(faults)
         if self.era.shuffles:
             _shuffle(brokers, inputs.draw)
         if self.era.filters:
@@ -219,12 +220,12 @@ class FaultStrategy:
             return brokers[0], worst
         index = era_of(self.version)
         worst, number = index.step(index.first(signed(inputs.draw(1 << 32))) if worst is None else worst)
-        at = remainder(number, half)
-        return brokers[at] if at >= 0 else None, worst
+        position = remainder(number, half)
+        return brokers[position] if position >= 0 else None, worst
 
 
 def probes_due(faults: Faults, now: int) -> tuple[str, ...]:
-    """The brokers that a round of the detector probes now (`detectByOneRound`, 5.1.4 and later).
+    """Return the brokers that a round of the detector probes now (`detectByOneRound`, 5.1.4 and later).
 
     With ``startDetectorEnable`` there is a round every 3 seconds.
     """
@@ -232,9 +233,9 @@ def probes_due(faults: Faults, now: int) -> tuple[str, ...]:
 
 
 def probe(faults: Faults, broker: str, now: int, *, answered: bool | None) -> Faults:
-    """The table after the probe of a broker in it: one that answered is reachable, one that did not stays what it was.
+    """Return the table after the probe of a broker in it: one that answered is reachable, else nothing changes.
 
-    ``answered`` is None for a broker of which no address is known any more; it leaves the table.
+    ``answered`` is None for a broker that has no known address any more; it is removed from the table.
     """
     if answered is None:
         return _without(faults, broker)
@@ -244,7 +245,7 @@ def probe(faults: Faults, broker: str, now: int, *, answered: bool | None) -> Fa
 
 
 class _Search:
-    """One selection: it moves the thread's index along."""
+    """One selection, which moves the thread's index."""
 
     def __init__(
         self, strategy: FaultStrategy, partitions: Partitions, faults: Faults, memory: Memory, inputs: Inputs
@@ -262,20 +263,19 @@ class _Search:
             self._index = None
             self._renamed = MappingProxyType({})
 
-    def filtered(self, last: str | None, *, reset_index: bool) -> Selection:
-        """Since 5.1.4."""
+    def by_filters(self, last: str | None, *, reset_index: bool) -> Selection:
+        """Select as since 5.1.4: a queue of an available broker, else of a reachable one, else the next queue."""
         if reset_index:
             self._index = self._inputs.draw((1 << 31) - 1)
         for rule, is_good in (("available", self._is_available), ("reachable", self._is_reachable)):
             for _ in range(self._partitions.count):
-                at = self._turn()
-                broker = self._at(at).broker
-                if is_good(broker) and _other(broker, last):
-                    return self._selection(self._at(at), f"{rule}, not {last}" if last is not None else rule)
+                queue = self._at(self._turn())
+                if is_good(queue.broker) and _other(queue.broker, last):
+                    return self._selection(queue, f"{rule}, not {last}" if last is not None else rule)
         return self._next()
 
-    def available(self, last: str | None, write_queues: Mapping[str, int]) -> Selection:
-        """Before 5.1.4: an available queue, else a queue of a broker picked, else the next."""
+    def by_availability(self, last: str | None, write_queues: Mapping[str, int]) -> Selection:
+        """Select as before 5.1.4: a queue of an available broker, else of a broker picked, else the next queue."""
         era, count = self._strategy.era, self._partitions.count
         number = self._step()
         for ahead in range(count):
@@ -290,10 +290,10 @@ class _Search:
         if picked is None or queues <= 0:
             self._faults = _without(self._faults, picked)
             return self._next()
-        at = self._turn()
+        replaced = self._turn()
         queue = MessageQueue(picked, remainder(self._step(), queues))
         if era.renames:
-            self._renamed = MappingProxyType({**self._renamed, at: queue})
+            self._renamed = MappingProxyType({**self._renamed, replaced: queue})
         return self._selection(queue, "no available broker; one picked of the better half")
 
     def _next(self) -> Selection:
@@ -307,8 +307,8 @@ class _Search:
     def _turn(self) -> int:
         return position(self._step(), self._partitions.count)
 
-    def _at(self, at: int) -> MessageQueue:
-        return self._renamed.get(at) or MessageQueue.of(self._partitions.all[at])
+    def _at(self, index: int) -> MessageQueue:
+        return self._renamed.get(index) or MessageQueue.of(self._partitions.all[index])
 
     def _is_available(self, broker: str) -> bool:
         return broker not in self._faults or self._faults[broker].is_available(self._inputs.now)
@@ -330,8 +330,8 @@ def _fault_era(version: str, faithful: bool) -> FaultEra:
     return era._replace(takes=_any if era.takes is _same else era.takes, renames=False)
 
 
-def _written(partitions: Partitions) -> Mapping[str, int]:
-    """Broker -> its queues in the list."""
+def _count_queues(partitions: Partitions) -> Mapping[str, int]:
+    """Return how many queues each broker has in the list."""
     return Counter([broker_name(partition) for partition in partitions])
 
 
@@ -340,15 +340,14 @@ def _without(faults: Faults, broker: str | None) -> Faults:
 
 
 def _badness(item: FaultItem, now: int) -> tuple[bool, int, int]:
-    """`FaultItem.compareTo`."""
+    """Return the key of the order of rows (`FaultItem.compareTo`)."""
     return not item.is_available(now), item.latency, item.available_from
 
 
-def _as_hashed(faults: Faults) -> list[str]:
-    """The brokers in the order of the ConcurrentHashMap that the table is.
+def _in_hash_order(faults: Faults) -> list[str]:
+    """Return the brokers in the order of Java's ConcurrentHashMap.
 
-    Only where nothing else tells brokers apart does it count. It is Java's own up to 23 brokers, as many as the table
-    takes before it grows.
+    It matters only where brokers are equal in all else. It is Java's order up to 23 brokers, at which the map grows.
     """
 
     def bucket(broker: str) -> int:
@@ -359,7 +358,7 @@ def _as_hashed(faults: Faults) -> list[str]:
 
 
 def _shuffle(items: list[str], draw: Draw) -> None:
-    """``Collections.shuffle``, whose ``nextInt(n)`` is ``draw(n)``."""
+    """Shuffle as ``Collections.shuffle`` does, with ``draw(n)`` for ``nextInt(n)``."""
     for size in range(len(items), 1, -1):
         at = draw(size)
         items[size - 1], items[at] = items[at], items[size - 1]

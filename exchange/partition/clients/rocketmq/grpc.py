@@ -1,7 +1,7 @@
-"""Where a message goes through RocketMQ 5's gRPC protocol, by its message group.
+"""The queue of a message that is sent by RocketMQ 5's gRPC protocol, by its message group.
 
-Two parties choose, one after the other: the client an endpoint, by a queue it picks, and the proxy behind it the queue
-in which the message is stored. The proxy does not look at the client's pick.
+Client and proxy choose one after the other: the client picks a queue, and sends to the endpoint of its broker; the
+proxy there chooses the queue in which the message is stored, whatever the client picked.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from exchange.partition.partitions import Partition, Partitions
 __all__ = ["GrpcJava", "GrpcProxy", "text_of"]
 
 NOT_SPACE_TO_JAVA: Final = frozenset("\x85\xa0\u2007\u202f")
-"""What Python calls white space and ``Character.isWhitespace`` does not."""
+"""Characters that are white space to Python, but not to ``Character.isWhitespace``."""
 
 
 def text_of(key: Key, called: str) -> str | None:
-    """The text of a key that must be one, None for none. Raises InputError for other types."""
+    """Return the text of a key that must be a text, None for no key. Raises InputError for other types."""
     if isinstance(key, Typed) and key.type == "longstr":
         key = decode_string(key.value) if isinstance(key.value, bytes) else key.value
     if key is None or isinstance(key, str):
@@ -36,7 +36,7 @@ def text_of(key: Key, called: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Grpc(Partitioner):
-    """A message group decides; without one the queues take turns, from one drawn at random on."""
+    """A choice by message group; without a group the queues take turns, from a random one on."""
 
     empty_is_none: ClassVar[bool]
 
@@ -67,7 +67,7 @@ class GrpcProxy(_Grpc):
     `org.apache.rocketmq.proxy.grpc.v2.producer.SendMessageActivity.SendMessageQueueSelector`. A request with several
     messages counts as one without a group. Turns are those of a proxy with this one producer. Raises InputError for a
     blank group, which the proxy refuses; it also refuses control characters and, unless ``maxMessageGroupSize`` is
-    raised, 64 bytes or more: where these would go is told all the same.
+    raised, 64 bytes or more: for these the queue is returned that they would go to.
     """
 
     empty_is_none: ClassVar = True

@@ -1,4 +1,4 @@
-"""A queue as RocketMQ's clients hold it: the name of its broker and its number there."""
+"""A queue as RocketMQ's clients represent it: the name of its broker, and its number there."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ __all__ = ["MessageQueue"]
 
 
 class MessageQueue(NamedTuple):
-    """`org.apache.rocketmq.common.message.MessageQueue`, without the topic, which is one and the same here."""
+    """`org.apache.rocketmq.common.message.MessageQueue`, without the topic, which is the same for all queues here."""
 
     broker: str
     queue_id: int
 
     @classmethod
     def of(cls, partition: Partition) -> MessageQueue:
-        """The queue of a partition, whose name ends with its number: ``broker-a:1``."""
+        """Return the queue of a partition, whose name ends with its number: ``broker-a:1``."""
         return cls(broker_name(partition), int(partition.name.rpartition(":")[2]))
 
     @property
     def name(self) -> str:
-        """As partitions are named."""
+        """Name of its partition."""
         return f"{self.broker}:{self.queue_id}"
 
     @property
     def order(self) -> tuple[bytes, int]:
-        """What queues of one topic are sorted by (`compareTo`)."""
+        """Key to sort the queues of one topic by (`compareTo`)."""
         return code_units(self.broker), self.queue_id
 
     def text(self, topic: str) -> str:
-        """``toString()``, of which consistent hashing takes the hash."""
+        """Return ``toString()``, which consistent hashing hashes."""
         return f"MessageQueue [topic={topic}, brokerName={self.broker}, queueId={self.queue_id}]"

@@ -2,7 +2,7 @@
 
 The order matters more than any hash, as selectors choose a position in this list. Brokers are sorted by name; one that
 lost its master or its write permission is left out, which moves the queues after it. An order configuration
-(``orderTopicConf``) exists to prevent that: its brokers are listed as written, whatever became of them.
+(``orderTopicConf``) exists to prevent that: its brokers are always in the list, as it is written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ __all__ = [
 ]  # fmt: skip
 
 READ: Final = 4
+"""Bit of ``perm``: the queues may be read."""
 WRITE: Final = 2
+"""Bit of ``perm``: the queues may be written."""
 MASTER: Final = 0
 """The brokerId of a master."""
 
@@ -36,13 +38,13 @@ Queue = tuple[Broker, int]
 
 
 class QueueData(NamedTuple):
-    """How many queues of the topic a broker has (`org.apache.rocketmq...route.QueueData`)."""
+    """The number of queues that a broker has for the topic (`org.apache.rocketmq...route.QueueData`)."""
 
     broker: str
     read_queues: int
     write_queues: int
     perm: int = READ | WRITE
-    """The sum of 4 (read) and 2 (write)."""
+    """Sum of 4 (read) and 2 (write)."""
 
 
 class BrokerData(NamedTuple):
@@ -54,7 +56,7 @@ class BrokerData(NamedTuple):
 
 
 class QueueMapping(NamedTuple):
-    """What one broker says of a static topic's logical queues (`TopicQueueMappingInfo`)."""
+    """The logical queues of a static topic, as one broker has them (`TopicQueueMappingInfo`)."""
 
     total_queues: int
     scope: str | None = "__global__"
@@ -63,18 +65,18 @@ class QueueMapping(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """What a name server knows of a topic (`TopicRouteData`)."""
+    """The route of a topic, as a name server has it (`TopicRouteData`)."""
 
     queues: tuple[QueueData, ...] = ()
     brokers: tuple[BrokerData, ...] = ()
     order_topic_conf: str | None = None
     """``broker-a:4;broker-b:4``"""
     mappings: tuple[QueueMapping, ...] = ()
-    """Of a static topic (RocketMQ 5), one for each of its brokers; else none."""
+    """For a static topic (RocketMQ 5) one for each of its brokers; else empty."""
 
     @classmethod
     def from_json(cls, route: Mapping[str, Any]) -> TopicRoute:
-        """The route as name servers and ``mqadmin topicRoute`` write it. Raises InputError for what is missing."""
+        """Parse a route in the form of name servers and ``mqadmin topicRoute``. Raises InputError."""
         try:
             queues = [
                 QueueData(
@@ -102,64 +104,67 @@ class TopicRoute:
 
 
 def publish_queues(route: TopicRoute) -> Partitions:
-    """The queues a producer chooses among (`MQClientInstance.topicRouteData2TopicPublishInfo`).
+    """Return the queues that a producer chooses among (`MQClientInstance.topicRouteData2TopicPublishInfo`).
 
     Raises InputError where the client finds none, or fails.
     """
     if route.order_topic_conf:
-        return _listed((Broker(name), at) for name, count in _ordered(route.order_topic_conf) for at in range(count))
+        counts = _parse_order(route.order_topic_conf)
+        return _list_queues((Broker(name), number) for name, count in counts for number in range(count))
     if route.order_topic_conf is None and route.mappings:
-        return _listed(_static(route))
+        return _list_queues(_static_queues(route))
     masters = _masters(route)
-    return _listed(
-        (Broker(data.broker, masters[data.broker]), at)
-        for data in _sorted(route.queues)
+    return _list_queues(
+        (Broker(data.broker, masters[data.broker]), number)
+        for data in sorted(route.queues, key=lambda data: code_units(data.broker))
         if data.perm & WRITE and data.broker in masters
-        for at in range(data.write_queues)
+        for number in range(data.write_queues)
     )
 
 
 def subscribe_queues(route: TopicRoute) -> Partitions:
-    """The queues of a consumer group, sorted as for its allocation (`topicRouteData2TopicSubscribeInfo`).
+    """Return the queues of a consumer group, sorted as for its allocation (`topicRouteData2TopicSubscribeInfo`).
 
-    A broker without a master is in it: its replicas are read. Raises InputError where there are none.
+    Brokers without a master are included: their replicas are read. Raises InputError where there is no queue.
     """
     if route.mappings:
-        return _listed(_static(route))
-    queues = _few(
-        (Broker(data.broker), at) for data in route.queues if data.perm & READ for at in range(data.read_queues)
+        return _list_queues(_static_queues(route))
+    queues = _distinct(
+        (Broker(data.broker), number) for data in route.queues if data.perm & READ for number in range(data.read_queues)
     )
-    return _listed(sorted(queues, key=lambda queue: (code_units(queue[0].name), queue[1])))
+    return _list_queues(sorted(queues, key=_order))
 
 
 def proxy_queues(route: TopicRoute) -> Partitions:
-    """The queues that the proxy of RocketMQ 5 stores gRPC messages in (`MessageQueueSelector.buildWrite`).
+    """Return the queues in which the proxy of RocketMQ 5 stores gRPC messages (`MessageQueueSelector.buildWrite`).
 
-    Those of an order configuration are here sorted as well, and a broker must have a master. Raises InputError where
-    there are none, or the proxy fails.
+    The queues of an order configuration are sorted here as well, and need a master. Raises InputError where there is no
+    queue, or the proxy fails.
     """
     masters = _masters(route)
     known = {data.broker for data in route.brokers}
     used = {data.broker for data in route.queues if data.perm & (READ | WRITE)}
     if route.order_topic_conf and route.order_topic_conf.strip():
-        counts = _ordered(route.order_topic_conf)
+        counts = _parse_order(route.order_topic_conf)
     else:
         counts = [(data.broker, data.write_queues) for data in route.queues if data.perm & WRITE]
     unknown = (used | {name for name, _ in counts}) - known
     if unknown:
         raise InputError(f"the route has no brokerData for {', '.join(sorted(unknown))}: the proxy fails to read it")
-    queues = _few((Broker(name, masters[name]), at) for name, count in counts if name in masters for at in range(count))
-    return _listed(sorted(queues, key=lambda queue: (code_units(queue[0].name), queue[1])))
+    queues = _distinct(
+        (Broker(name, masters[name]), number) for name, count in counts if name in masters for number in range(count)
+    )
+    return _list_queues(sorted(queues, key=_order))
 
 
 @lru_cache(maxsize=64)
 def by_broker(partitions: Partitions) -> tuple[Partition, ...]:
-    """The partitions sorted by the names of their brokers, as Java does it; in their order where those are equal."""
+    """Return the partitions sorted by the names of their brokers as in Java; those of one broker keep their order."""
     return tuple(sorted(partitions.all, key=lambda partition: code_units(broker_name(partition))))
 
 
 def broker_name(partition: Partition) -> str:
-    """``MessageQueue.getBrokerName``."""
+    """Return the name of a queue's broker (``MessageQueue.getBrokerName``)."""
     return partition.leader.name if partition.leader else ""
 
 
@@ -170,11 +175,11 @@ def _count(value: Any) -> int:
     return value
 
 
-def _ordered(order_topic_conf: str) -> list[tuple[str, int]]:
-    """Broker name and number, as written; Java's split drops what is empty at the end."""
+def _parse_order(order_topic_conf: str) -> list[tuple[str, int]]:
+    """Return the brokers and their numbers of queues; Java's split drops empty texts at the end."""
     counts = []
-    written = order_topic_conf.rstrip(";")
-    for item in written.split(";") if written else ():
+    text = order_topic_conf.rstrip(";")
+    for item in text.split(";") if text else ():
         name, *count = item.split(":")
         if not count or not INTEGER.fullmatch(count[0]):
             raise InputError(f"orderTopicConf {order_topic_conf!r}: {item!r} is not BROKER:NUMBER as in a:4;b:4")
@@ -182,20 +187,19 @@ def _ordered(order_topic_conf: str) -> list[tuple[str, int]]:
     return counts
 
 
-def _sorted(queues: Iterable[QueueData]) -> list[QueueData]:
-    return sorted(queues, key=lambda data: code_units(data.broker))
+def _order(queue: Queue) -> tuple[bytes, int]:
+    return code_units(queue[0].name), queue[1]
 
 
 def _masters(route: TopicRoute) -> dict[str, str]:
-    """Broker name -> address of its master; the first of two data of one name counts."""
+    """Return the address of each broker's master; of two entries for one broker the first counts."""
     first = {data.broker: dict(data.addresses) for data in reversed(route.brokers)}
     return {name: addresses[MASTER] for name, addresses in first.items() if MASTER in addresses}
 
 
-def _static(route: TopicRoute) -> Iterator[Queue]:
-    """The logical queues of a static topic, which a broker of no server has (`topicRouteData2EndpointsForStaticTopic`).
-
-    So a retry never finds another broker.
+def _static_queues(route: TopicRoute) -> Iterator[Queue]:
+    """Yield the logical queues of a static topic, at a broker without servers
+    (`topicRouteData2EndpointsForStaticTopic`). So a retry never finds another broker.
     """
     totals: dict[str, int] = {}
     for mapping in route.mappings:
@@ -205,24 +209,24 @@ def _static(route: TopicRoute) -> Iterator[Queue]:
         raise InputError(f"a static topic of {len(totals)} scopes ({', '.join(totals)}): their order is not defined")
     for scope, total in totals.items():
         broker = Broker("__syslo__" + ("global__" if scope == "__global__" else scope))
-        yield from ((broker, at) for at in range(total))
+        yield from ((broker, number) for number in range(total))
 
 
-def _few(queues: Iterable[Queue]) -> set[Queue]:
-    """Return the distinct queues, and no more than one that are too many."""
+def _distinct(queues: Iterable[Queue]) -> set[Queue]:
+    """Return the distinct queues, at most one more than are allowed: a hostile route has billions."""
     return set(islice(queues, PARTITIONS + 1))
 
 
-def _listed(queues: Iterable[Queue]) -> Partitions:
-    found = [
-        Partition(at, broker, f"{broker.name}:{queue_id}")
-        for at, (broker, queue_id) in enumerate(islice(queues, PARTITIONS + 1))
+def _list_queues(queues: Iterable[Queue]) -> Partitions:
+    partitions = [
+        Partition(position, broker, f"{broker.name}:{number}")
+        for position, (broker, number) in enumerate(islice(queues, PARTITIONS + 1))
     ]
-    if len(found) > PARTITIONS:
+    if len(partitions) > PARTITIONS:
         raise InputError(f"the route has more than {PARTITIONS:,} queues")
-    if not found:
+    if not partitions:
         raise InputError("the route has no queue (the client: No route info of this topic)")
     try:
-        return Partitions(found)
+        return Partitions(partitions)
     except ValueError:
         raise InputError("the route names a queue twice") from None

@@ -1,7 +1,7 @@
-"""The queue of RocketMQ's Java producer where nothing is said of it: the next one, by an index of the thread's own.
+"""The queue that RocketMQ's Java producer chooses by itself: the next one, by an index of the thread.
 
-Each thread has an index for each topic; it begins at random, and anew whenever the route changes. After a failure the
-next queue of another broker is sought. What differs between versions is how the index moves and what it does at
+Each thread has an index for each topic; it begins at random, and again whenever the route changes. After a failure the
+client looks for the next queue of another broker. Versions differ in how the index moves, and in what it does at
 Integer.MAX_VALUE: a row each in ``ERAS``.
 """
 
@@ -25,14 +25,14 @@ __all__ = ["ERAS", "Era", "RoundRobin", "Turn", "era_of", "position"]
 
 
 class Era(NamedTuple):
-    """How an index moves (`org.apache.rocketmq.client.common.ThreadLocalIndex`)."""
+    """The rules of an index in a range of versions (`org.apache.rocketmq.client.common.ThreadLocalIndex`)."""
 
     first: Callable[[int], int]
-    """Of ``Random.nextInt()``: the index before the first message."""
+    """``Random.nextInt()`` -> the index before the first message."""
     step: Callable[[int], tuple[int, int]]
-    """Of the index: the one after it, and the number that is returned."""
+    """The index -> the next index, and the number that is returned."""
     seeks_from_a_copy: bool = False
-    """Whether a search for another broker moves the index by one, however many queues it looks at."""
+    """Whether a search for another broker moves the index only by one, whatever the number of queues that it skips."""
 
 
 def _absolute_or_zero(value: int) -> int:
@@ -70,32 +70,32 @@ ERAS: Final[Mapping[tuple[int, ...], Era]] = MappingProxyType({
     (4, 9, 4): Era(absolute, _step),
     (5, 0): Era(_as_drawn, _step),
 })  # fmt: skip
-"""The version that brought it -> how an index moves.
+"""The first version -> how an index moves from there on.
 
-After 2147483647 comes 0 in 4.0-4.7. In 4.8 the index sticks there: from then on it takes turns with the least integer,
-which is position 0. In 4.9.0-4.9.3 it counts down from there. From 4.9.4 on it goes on with 0.
+After 2147483647 comes 0 in 4.0-4.7. In 4.8 the index is stuck: it alternates between 2147483647 and the least integer,
+which is position 0. In 4.9.0-4.9.3 it counts down from there. From 4.9.4 on it continues with 0.
 """
 
 
 @cache
 def era_of(version: str) -> Era:
-    """The era of a client's version, ``4.9.2``. Raises InputError for what is none, or older than 4.0."""
+    """Return the era of a client's version, ``4.9.2``. Raises InputError for no version, and for one before 4.0."""
     if not re.fullmatch(r"\d+(\.\d+)*", version):
         raise InputError(f"not a version of rocketmq-client: {version!r}; write it as in 4.7.1 or 5.0")
     number = tuple(map(int, version.split(".")))
-    begun = [era for since, era in ERAS.items() if since <= (*number, 0, 0)]
-    if not begun:
+    eras = [era for since, era in ERAS.items() if since <= (*number, 0, 0)]
+    if not eras:
         raise InputError(f"rocketmq-client {version} is older than 4.0")
-    return begun[-1]
+    return eras[-1]
 
 
 def position(number: int, count: int) -> int:
-    """``Math.abs(number) % count``, and 0 of the least integer."""
+    """Return ``Math.abs(number) % count``, but 0 for the least integer."""
     return max(remainder(absolute(number), count), 0)
 
 
 class Turn(NamedTuple):
-    """The index of one thread and topic, and the queues it goes round in."""
+    """The index of one thread and topic, and the queues that take turns."""
 
     at: int
     partitions: Partitions
@@ -105,8 +105,8 @@ class Turn(NamedTuple):
 class RoundRobin(Partitioner):
     """`TopicPublishInfo.selectOneMessageQueue`, as `DefaultMQProducer.send(Message)` calls it.
 
-    ``version`` is the client's; 5.1.4 and later go round in the same way, through their QueueFilter. A `Producer` with
-    it stands for one thread. With ``sendLatencyFaultEnable`` the client chooses otherwise.
+    ``version`` is the client's; in 5.1.4 and later queues take turns in the same way, through their QueueFilter. A
+    `Producer` with it corresponds to one thread. With ``sendLatencyFaultEnable`` the client chooses differently.
     """
 
     version: str = "5.0"
@@ -123,13 +123,15 @@ class RoundRobin(Partitioner):
     def choose_again(
         self, last_broker: str | None, partitions: Partitions, memory: Turn | None, inputs: Inputs
     ) -> tuple[Choice, Turn]:
-        """The queue for another try, of another broker than the last one if there is any; and the memory after it."""
+        """Choose the queue for another try, at another broker than the last one if there is one, and return it with
+        the memory after it.
+        """
         era = era_of(self.version)
         same_route = memory is not None and (memory.partitions is partitions or memory.partitions == partitions)
         index = memory.at if memory and same_route else era.first(signed(inputs.draw(1 << 32)))
         if last_broker is not None:
-            for tried, number in _numbers(era, index, partitions.count):
-                index = tried
+            for next_index, number in _numbers(era, index, partitions.count):
+                index = next_index
                 partition = partitions.all[position(number, partitions.count)]
                 if broker_name(partition) != last_broker:
                     return Choice(partition.id, None, f"index {number}, not {last_broker}"), Turn(index, partitions)
@@ -139,7 +141,7 @@ class RoundRobin(Partitioner):
 
 
 def _numbers(era: Era, index: int, count: int) -> Iterator[tuple[int, int]]:
-    """As many tries as there are queues: the index after each, and its number."""
+    """Yield for as many tries as there are queues the index after the try, and its number."""
     if era.seeks_from_a_copy:
         index, number = era.step(index)
         for ahead in range(count):

@@ -1,9 +1,10 @@
-"""More or fewer queues for a RocketMQ topic, as steps of which each is checked before it is taken.
+"""More or fewer queues for a RocketMQ topic, in steps that are each checked before they are taken.
 
-A broker has two numbers for a topic: producers are told of queues 0 to writeQueueNums - 1, consumers of 0 to
-readQueueNums - 1. No message is left unread as long as every queue that is written or holds unread messages is read. So
-read is raised before write; to shrink, write is lowered, the queues above it are drained, and then read is lowered.
-Messages with a key meet another trap: with another number of queues they go elsewhere, and can be overtaken there.
+A broker has two numbers for a topic: producers use queues 0 to writeQueueNums - 1, consumers 0 to readQueueNums - 1. No
+message stays unread as long as each queue that is written or holds unread messages is read. So to grow, read is raised
+before write; to shrink, write is lowered, the queues above it are drained, and then read is lowered. Messages with a
+key have another problem: with another number of queues a key moves to another queue, where its new messages can
+overtake the old ones.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ __all__ = [
 ]  # fmt: skip
 
 SETTLED: Final = 33_000
-"""Milliseconds after which no producer writes to queues it is no longer told of: ``pollNameServerInterval`` of 30 s,
-and ``sendMsgTimeout`` of 3 s for what was under way. Producers configured otherwise need their own sum."""
+"""Milliseconds until no producer writes to queues above the new number: ``pollNameServerInterval`` of 30 s, and
+``sendMsgTimeout`` of 3 s for messages under way. With other settings of producers it is another sum."""
 
 
 class Counts(NamedTuple):
-    """What a broker has configured for the topic (`TopicConfig`)."""
+    """The numbers of queues that a broker has for the topic (`TopicConfig`)."""
 
     write: int
     """``writeQueueNums``."""
@@ -39,36 +40,36 @@ class Counts(NamedTuple):
     """``readQueueNums``."""
 
     def accepts_send(self, queue_id: int) -> bool:
-        """Whether the broker stores a message for this queue (`AbstractSendMessageProcessor.msgCheck`).
+        """Return whether the broker stores a message for this queue (`AbstractSendMessageProcessor.msgCheck`).
 
-        Of queues that are only read it does, which is what producers with an old route need. For a negative id it draws
+        It does so for queues that are only read, for producers with an old route. For a negative id it chooses a random
         one of the queues that are written.
         """
         return queue_id < max(self.write, self.read)
 
     def accepts_pull(self, queue_id: int) -> bool:
-        """Whether the broker gives messages of this queue (`PullMessageProcessor.processRequest`)."""
+        """Return whether the broker delivers messages of this queue (`PullMessageProcessor.processRequest`)."""
         return 0 <= queue_id < self.read
 
 
 class Offsets(NamedTuple):
-    """Where a queue ends and how far it was read (``mqadmin topicStatus`` and ``consumerProgress``)."""
+    """The offsets of a queue and of its consumers (``mqadmin topicStatus`` and ``consumerProgress``)."""
 
     end: int
     """``maxOffset``: the offset of the next message."""
     consumed: Mapping[str, int] = MappingProxyType({})
-    """Every group that is to read the topic -> its offset, -1 where it has none yet."""
+    """Each group that must read the topic -> its offset, -1 where it has none yet."""
     start: int = 0
-    """``minOffset``: what is older was deleted."""
+    """``minOffset``: offset of the first message that was not deleted."""
 
     def unread(self) -> dict[str, int]:
-        """Group -> how many messages it has still to read; groups that have none are left out."""
+        """Return the number of unread messages of each group that has any."""
         lags = {group: self.end - max(offset, self.start) for group, offset in self.consumed.items()}
         return {group: lag for group, lag in lags.items() if lag > 0}
 
 
 class Unread(NamedTuple):
-    """Messages that a group has still to read."""
+    """Unread messages of a queue, for one group."""
 
     queue: MessageQueue
     group: str
@@ -79,34 +80,34 @@ class Unread(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One thing to do; it can be taken now, and changes one number on one broker at most."""
+    """A step that can be taken now; it changes at most one number on one broker."""
 
     action: Literal["set read", "set write", "drain", "settle", "stop producers"]
     broker: str = ""
-    """Empty where it concerns all."""
+    """Name of the broker; empty for a step at all brokers."""
     number: int = 0
-    """The number of queues to set; the milliseconds to wait until producers have settled."""
+    """Number of queues to set; or milliseconds to wait until producers have settled."""
     unread: tuple[Unread, ...] = ()
-    """What is to be drained."""
+    """Messages to drain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """A topic at one moment; offsets are to be taken after the times since write was lowered."""
+    """The state of a topic at one time; take the offsets after ``since_write``."""
 
     counts: Mapping[str, Counts]
-    """By broker name."""
+    """The broker's name -> its numbers."""
     offsets: Mapping[MessageQueue, Offsets] = field(default_factory=lambda: MappingProxyType({}))
-    """Of a queue that is left out nothing is known."""
+    """Queue -> its offsets; a queue whose offsets are unknown is not in it."""
     since_write: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """Broker -> milliseconds since its write number was lowered; left out where it never was."""
+    """The broker's name -> milliseconds since its write number was lowered; not in it: it never was."""
     keyed: bool = False
     """Whether the order of messages with one key counts."""
     producers_stopped: bool = False
-    """Whether nothing is sent any more, and will be only by producers with the new route."""
+    """Whether no messages are sent, until producers have the new route."""
 
     def unread(self, queues: Iterable[MessageQueue]) -> tuple[Unread, ...]:
-        """What is unread in these queues."""
+        """Return the unread messages in these queues."""
         return tuple([
             Unread(queue, group, messages)
             for queue in queues
@@ -116,11 +117,11 @@ class Situation:
 
 
 def next_steps(situation: Situation, target: Mapping[str, int]) -> tuple[Step, ...]:
-    """What can be done now to have ``target`` queues on each broker; nothing is left to do when there is no step.
+    """Return the steps that can be taken now to have ``target`` queues on each broker; none: the target is reached.
 
-    One step a broker at most, and each can be taken whatever becomes of the others. Brokers that are not in the target
-    stay as they are, but a queue that is written or unread and not read is mended there too. Raises InputError for a
-    target that is none, and for queues of which the offsets are needed and not known.
+    There is at most one step for each broker, independent of the others. Brokers that are not in the target stay as
+    they are, but a queue that is not read there although it is written or has unread messages is mended, too. Raises
+    InputError for an invalid target, and for queues whose offsets are needed and not known.
     """
     for broker, number in target.items():
         if broker not in situation.counts:
@@ -136,7 +137,7 @@ def next_steps(situation: Situation, target: Mapping[str, int]) -> tuple[Step, .
 
 
 def refusal(situation: Situation, step: Step) -> str:
-    """Why a step must not be taken now, and what to do first; empty when it is safe."""
+    """Return why a step must not be taken now, and what to do first; empty when it is safe."""
     broker, number = step.broker, step.number
     if step.action not in ("set read", "set write"):
         return ""
@@ -168,14 +169,14 @@ def refusal(situation: Situation, step: Step) -> str:
 
 
 def publish_list(counts: Mapping[str, Counts]) -> Partitions:
-    """The queues that producers choose among, when each broker has a master and no order configuration is set."""
+    """Return the queues that producers choose among, if each broker has a master and no order configuration is set."""
     return Partitions.queues({broker: counts[broker].write for broker in sorted(counts, key=code_units)})
 
 
 def moved_keys(
     keys: KeyCounts, partitioner: Partitioner, counts: Mapping[str, Counts], target: Mapping[str, int]
 ) -> Moves:
-    """What is sent elsewhere once all brokers have their target: the keys whose order is at risk are in it."""
+    """Return which keys move once all brokers have their target; the order of these is at risk."""
     after = {broker: Counts(target.get(broker, now.write), now.read) for broker, now in counts.items()}
     return compare_distributions(
         keys, Distribution(partitioner, publish_list(counts)), Distribution(partitioner, publish_list(after))

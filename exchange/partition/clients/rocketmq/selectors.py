@@ -1,7 +1,7 @@
 """How RocketMQ's clients choose one of a topic's queues, and the table of all its strategies.
 
 Partitions are the publish queue list (`exchange.partition.clients.rocketmq.queues`). A selector gets it with each
-message and an argument, the key here; what it chooses is sent to once, without a second try.
+message and an argument, the key here; the queue that it chooses is tried once.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = [
 
 
 class MQClientException(InputError):
-    """The client cannot choose: what its ``send`` throws, and why (`org.apache.rocketmq.client.exception`)."""
+    """The error that a client's ``send`` throws when it cannot choose (`org.apache.rocketmq.client.exception`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ByHash(Partitioner):
-    """`SelectMessageQueueByHash` since 4.8.0: the absolute value of what remains of the hash.
+    """`SelectMessageQueueByHash` since 4.8.0: the absolute value of the remainder of the hash.
 
-    Raises MQClientException for no key, InputError for one without a hashCode.
+    Raises MQClientException without a key, InputError for a key without a hashCode.
     """
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
@@ -45,23 +45,23 @@ class ByHash(Partitioner):
 
 @dataclass(frozen=True, slots=True)
 class ByHash40(Partitioner):
-    """`SelectMessageQueueByHash` of 4.0-4.7: what remains of the absolute value.
+    """`SelectMessageQueueByHash` of 4.0-4.7: the remainder of the absolute value of the hash.
 
-    The least integer has none: such a key raises MQClientException, unless the number of queues divides it. All others
-    go where `ByHash` sends them.
+    The least integer has no absolute value: a key with this hash raises MQClientException, unless the number of queues
+    divides it. All other keys have the same queue as with `ByHash`.
     """
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
         hashed = _hash_code(key)
-        at = remainder(absolute(hashed), partitions.count)
-        return Choice(_at(at, partitions, "rocketmq.hash").id, hashed, f"abs(hash) % {partitions.count}")
+        position = remainder(absolute(hashed), partitions.count)
+        return Choice(_at(position, partitions, "rocketmq.hash").id, hashed, f"abs(hash) % {partitions.count}")
 
 
 @dataclass(frozen=True, slots=True)
 class ByRandom(Partitioner):
-    """`SelectMessageQueueByRandom` since 4.2.0: a java.util.Random, seeded with the time when the selector was made.
+    """`SelectMessageQueueByRandom` since 4.2.0: a java.util.Random, seeded with the time of the selector's creation.
 
-    So time decides, not chance: two selectors of one millisecond choose the same queues. A producer has one selector.
+    So two selectors that were created within one millisecond choose the same queues. A producer has one selector.
     """
 
     one_memory: ClassVar = True
@@ -73,35 +73,36 @@ class ByRandom(Partitioner):
         return Random.seeded(inputs.now)
 
     def choose_next(self, key: Key, partitions: Partitions, memory: Any, inputs: Inputs) -> tuple[Choice, Any]:
-        at, memory = memory.next_int(partitions.count)
-        return Choice(partitions.all[at].id, None, f"nextInt({partitions.count})"), memory
+        position, memory = memory.next_int(partitions.count)
+        return Choice(partitions.all[position].id, None, f"nextInt({partitions.count})"), memory
 
 
 @dataclass(frozen=True, slots=True)
 class ByRandoom(ByRandom):
-    """`SelectMessageQueueByRandoom` of 4.0 and 4.1: of the same Random's 32 bits, what remains of the absolute value.
+    """`SelectMessageQueueByRandoom` of 4.0 and 4.1: the remainder of the absolute value of 32 bits of the same Random.
 
-    Of the least integer it fails as `ByHash40` does.
+    It fails for the least integer as `ByHash40` does.
     """
 
     def choose_next(self, key: Key, partitions: Partitions, memory: Any, inputs: Inputs) -> tuple[Choice, Any]:
         value, memory = memory.next(32)
-        at = remainder(absolute(value), partitions.count)
-        return Choice(_at(at, partitions, "rocketmq.random").id, None, f"abs(nextInt()) % {partitions.count}"), memory
+        queue = _at(remainder(absolute(value), partitions.count), partitions, "rocketmq.random")
+        return Choice(queue.id, None, f"abs(nextInt()) % {partitions.count}"), memory
 
 
 @dataclass(frozen=True, slots=True)
 class ByMachineRoom(Partitioner):
-    """What `SelectMessageQueueByMachineRoom` announces: only queues in the machine rooms where consumers are.
+    """What the name of `SelectMessageQueueByMachineRoom` announces: only queues in the consumers' machine rooms.
 
-    RocketMQ never wrote it: its ``select`` returns null, and ``send`` fails; with ``faithful`` so it does here. Ours
-    reads a broker's room as `AllocateMessageQueueByMachineRoom` does, from a name ``room@broker``, and chooses by
-    `ByHash` among the queues in one of ``consumeridcs``. Raises MQClientException where there are none.
+    RocketMQ never implemented it: its ``select`` returns null, and ``send`` fails; with ``faithful`` it does here, too.
+    Ours takes a broker's room from its name ``room@broker``, as `AllocateMessageQueueByMachineRoom` does, and chooses
+    by `ByHash` among the queues in one of ``consumeridcs``. Raises MQClientException where there are none.
     """
 
     consumeridcs: frozenset[str]
-    """The rooms."""
+    """Machine rooms of the consumers."""
     faithful: bool = False
+    """Whether it fails as RocketMQ's does."""
 
     def __init__(self, consumeridcs: Iterable[str] = (), *, faithful: bool = False) -> None:
         object.__setattr__(self, "consumeridcs", frozenset(consumeridcs))
@@ -124,7 +125,7 @@ class ByMachineRoom(Partitioner):
 
 @dataclass(frozen=True, slots=True)
 class Explicit(Partitioner):
-    """``send(Message, MessageQueue)``: the key is the queue's name, ``broker-a:1``."""
+    """The queue of ``send(Message, MessageQueue)``: the key is its name, ``broker-a:1``."""
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
         name = text_of(key, "queue's name")
@@ -138,7 +139,7 @@ class Explicit(Partitioner):
 class GoHash(Partitioner):
     """The Go client's `hashQueueSelector` (apache/rocketmq-client-go v2): FNV-1a of the sharding key.
 
-    Without a sharding key, or with an empty one, a queue is drawn.
+    Without a sharding key, or with an empty one, the queue is random.
     """
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
@@ -165,7 +166,7 @@ def _hash_code(key: Key) -> int:
 
 
 def _at(position: int, partitions: Partitions, mended: str) -> Partition:
-    """``mqs.get(position)`` of the selectors that later versions mended."""
+    """Return ``mqs.get(position)`` as selectors do that later versions mended. Raises MQClientException."""
     if position < 0:
         raise MQClientException(
             "MQClientException: select message queue throwed exception. (IndexOutOfBoundsException: Math.abs leaves "
@@ -175,7 +176,7 @@ def _at(position: int, partitions: Partitions, mended: str) -> Partition:
 
 
 def _room(partition: Partition) -> str | None:
-    room, *broker = broker_name(partition).rstrip("@").split("@")  # as Java splits: without what is empty at the end
+    room, *broker = broker_name(partition).rstrip("@").split("@")  # Java's split drops empty texts at the end
     return room if len(broker) == 1 else None
 
 

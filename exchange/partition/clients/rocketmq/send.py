@@ -1,9 +1,9 @@
 """What RocketMQ's Java producer does after each outcome of a try to send: return, try another broker, or throw.
 
-A `Sending` is what is known of one message on its way; `begin` and `proceed` say what comes next, as the loop in
-`DefaultMQProducerImpl.sendDefaultImpl` does, and `proceed_async` what `MQClientAPIImpl` does when the answer to an
-asynchronous send comes. Time comes in as milliseconds; which queue is tried is
-`exchange.partition.clients.rocketmq.faults`'.
+A `Sending` is the state of one message; `begin` and `proceed` return what to do next, as the loop in
+`DefaultMQProducerImpl.sendDefaultImpl` does, and `proceed_async` what `MQClientAPIImpl` does with the outcome of an
+asynchronous try. Times are arguments, in milliseconds; `exchange.partition.clients.rocketmq.faults` chooses the queue
+of a try.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
 Mode = Literal["sync", "async", "oneway"]
 
 STATUSES: Final = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
-"""`SendStatus`: with all of them the broker has the message; with the last three not as safely as it should."""
+"""`SendStatus`: with all of them the broker has the message; with the last three not as safely as configured."""
 
 RETRY_RESPONSE_CODES: Final[Mapping[int, tuple[str, tuple[int, ...]]]] = MappingProxyType({
     1: ("SYSTEM_ERROR", (4, 0)),
@@ -36,7 +36,7 @@ RETRY_RESPONSE_CODES: Final[Mapping[int, tuple[str, tuple[int, ...]]]] = Mapping
     205: ("NOT_IN_CURRENT_UNIT", (4, 0)),
     1500: ("GO_AWAY", (5, 3, 1)),
 })  # fmt: skip
-"""A broker's answers after which another is tried: code -> name, and the version from which on it is one."""
+"""Answers of a broker after which another broker is tried: code -> name, and the first version that does so."""
 
 EXCEPTIONS: Final[Mapping[str, int]] = MappingProxyType({
     "MQBrokerException": 0,
@@ -48,110 +48,110 @@ EXCEPTIONS: Final[Mapping[str, int]] = MappingProxyType({
     "RemotingTooMuchRequestException": -1,
     "RemotingException": -1,
 })  # fmt: skip
-"""What a try throws -> the response code of the MQClientException when it was the last one; a broker's is its own."""
+"""Exception of the last try -> the response code of the MQClientException; a broker's own code stays."""
 
 UNSET: Final = -1
 
 
 class Sent(NamedTuple):
-    """The broker has the message."""
+    """A try by which the broker has the message."""
 
     status: str = "SEND_OK"
 
 
 class Thrown(NamedTuple):
-    """A try failed with one of ``EXCEPTIONS``; MQClientException is that no address of the broker is known."""
+    """A try that failed with one of ``EXCEPTIONS``; MQClientException where no address of the broker is known."""
 
     exception: str
     code: int = UNSET
-    """The response code of an MQBrokerException or MQClientException."""
+    """Response code of an MQBrokerException or MQClientException."""
 
 
 Outcome = Sent | Thrown
 
 
 class Fault(NamedTuple):
-    """What `FaultStrategy.update` is told of the broker."""
+    """What to pass to `FaultStrategy.update` about the broker."""
 
     isolated: bool
     reachable: bool = True
     latency: int | None = None
-    """Milliseconds; None is what the try took."""
+    """Latency in milliseconds; None: that of the try."""
     of_last_broker: bool = False
-    """Whether it is told of the broker tried before: 4.0-4.9.2, when an asynchronous retry fails at once."""
+    """Whether it is about the broker tried before: 4.0-4.9.2, when an asynchronous retry fails at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendSettings:
-    """What a producer was configured with, as `DefaultMQProducer` calls it; times are milliseconds."""
+    """Configuration of a producer, with the names of `DefaultMQProducer`; times are in milliseconds."""
 
     version: str = "5.3.3"
     retry_times_when_send_failed: int = 2
     retry_times_when_send_async_failed: int = 2
     send_msg_timeout: int = 3000
-    """Of all tries together since 4.3.0; of each before."""
+    """Timeout of all tries together since 4.3.0; of each try before."""
     send_msg_max_timeout_per_request: int = -1
-    """Of each but the last, from 5.3.3 on; -1 is none."""
+    """Maximum timeout of each try but the last, since 5.3.3; -1 is none."""
     retry_another_broker_when_not_store_ok: bool = False
     more_retry_response_codes: frozenset[int] = frozenset()
-    """``addRetryResponseCode``, from 4.9.2 on."""
+    """``addRetryResponseCode``, since 4.9.2."""
     start_detector_enable: bool = False
-    """From 5.1.4 on."""
+    """Whether brokers with faults are probed, since 5.1.4."""
 
     def __post_init__(self) -> None:
         era_of(self.version)
 
     def is_since(self, *version: int) -> bool:
-        """Whether the client is at least of this version."""
+        """Return whether the client has at least this version."""
         return (*map(int, self.version.split(".")), 0, 0) >= version
 
     def retries(self, code: int) -> bool:
-        """Whether another broker is tried after this response code."""
+        """Return whether another broker is tried after this response code."""
         _, since = RETRY_RESPONSE_CODES.get(code, ("", (1 << 16,)))
         return self.is_since(*since) or (self.is_since(4, 9, 2) and code in self.more_retry_response_codes)
 
 
 class Sending(NamedTuple):
-    """A message on its way."""
+    """The state of a message that is being sent."""
 
     mode: Mode = "sync"
     selected: bool = False
-    """Whether a selector or the caller chose the queue; then it is tried once and no fault is noted."""
+    """Whether a selector or the caller chose the queue; then it is tried once, and no fault is recorded."""
     tries: int = 0
-    """Tries that have ended."""
+    """Number of tries that have ended."""
     stored: Sent | None = None
-    """The last answer of a broker that has it."""
+    """Last answer of a broker that has the message."""
     thrown: Thrown | None = None
-    """The last failure."""
+    """Last failure."""
 
 
 class Next(NamedTuple):
-    """What comes next."""
+    """What to do next."""
 
     action: Literal["try", "return", "throw"]
     sending: Sending
     outcome: Outcome | None = None
-    """What is returned, None where ``send`` returns before there is an answer; or what is thrown."""
+    """What to return (None where ``send`` returns before there is an answer) or to throw."""
     timeout: int = 0
-    """Of the try."""
+    """Timeout of the try."""
     fault: Fault | None = None
-    """What is noted of the broker of the try that ended."""
+    """What to record about the broker of the try that has ended; None: nothing."""
     another_broker: bool = True
-    """Whether the queue for the try is selected, given the last broker; else broker and queue are the same again."""
+    """Whether to select the queue for the try, given the last broker; else broker and queue stay the same."""
     reset_index: bool = False
-    """What the selection is to be given: the thread's index begins anew (since 5.1.4)."""
+    """Argument of the selection: whether the thread's index begins anew (since 5.1.4)."""
 
 
 def begin(settings: SendSettings, sending: Sending, elapsed: int = 0) -> Next:
-    """The first try, ``elapsed`` milliseconds after ``send`` was called."""
+    """Return the first try, ``elapsed`` milliseconds after ``send`` was called."""
     return _try_or_end(settings, sending, elapsed, None)
 
 
 def proceed(settings: SendSettings, sending: Sending, outcome: Outcome, elapsed: int) -> Next:
-    """What comes after the outcome of a try, ``elapsed`` milliseconds after ``send`` was called.
+    """Return what to do after the outcome of a try, ``elapsed`` milliseconds after ``send`` was called.
 
-    In modes async and oneway the outcome is that of handing the message over: Sent when it is on its way. Raises
-    InputError for an outcome that is none.
+    In modes async and oneway the outcome is that of writing the message: Sent when it is under way. Raises InputError
+    for an unknown outcome.
     """
     _check(outcome)
     fault = None if sending.selected else _fault(settings, outcome)
@@ -174,20 +174,20 @@ def proceed(settings: SendSettings, sending: Sending, outcome: Outcome, elapsed:
 def proceed_async(
     settings: SendSettings, sending: Sending, outcome: Outcome, remaining: int, *, at_once: bool = False
 ) -> Next:
-    """What comes after the outcome of an asynchronous try; "return" and "throw" are onSuccess and onException.
+    """Return what to do after the outcome of an asynchronous try; "return" and "throw" are onSuccess and onException.
 
-    ``remaining`` are the milliseconds left of the timeout that the try had. ``at_once`` is a failure to hand the
-    message over, which before 4.9.3 `proceed` is to be asked about when it is the first try. A retry of a message whose
-    queue was selected goes to the same broker; all retries keep the queueId, whatever broker they go to.
+    ``remaining`` is the rest of the try's timeout. ``at_once`` is for a failure to write the message; before 4.9.3
+    such a failure of the first try is for `proceed`. A retry of a message whose queue was selected goes to the same
+    broker; all retries keep the queueId, whatever broker they go to.
     """
     _check(outcome)
     sending = sending._replace(tries=sending.tries + 1)
     if isinstance(outcome, Sent):
         return Next("return", sending._replace(stored=outcome), outcome, fault=Fault(isolated=False))
-    broker_said_no = outcome.exception == "MQBrokerException"
+    is_refused = outcome.exception == "MQBrokerException"
     too_much = outcome.exception == "RemotingTooMuchRequestException"
     fault: Fault | None = Fault(isolated=True, reachable=not at_once or not settings.is_since(5, 1, 4))
-    if broker_said_no:
+    if is_refused:
         retry = False
     elif not at_once:
         retry = not (too_much and settings.is_since(5, 3, 0))
@@ -202,7 +202,7 @@ def proceed_async(
         return Next("throw", sending, outcome, fault=fault)
     if settings.is_since(5, 3, 2) and remaining <= 0:
         return Next("throw", sending, outcome, fault=fault)
-    # Up to 4.6.1 a retry is given no time at all, and fails unless its answer is there at once.
+    # Up to 4.6.1 a retry has a timeout of 0, and fails unless its answer is there at once.
     timeout = remaining if settings.is_since(4, 7, 0) else 0
     return Next("try", sending, timeout=timeout, fault=fault, another_broker=not sending.selected)
 
