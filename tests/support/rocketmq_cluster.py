@@ -77,7 +77,7 @@ class Cluster:
 
 @contextmanager
 def cluster_with(server: Server) -> Iterator[Cluster]:
-    """The cluster of a server, until its second broker is removed."""
+    """Yield the cluster of a server, until its second broker is removed."""
     if server.inside is None:
         missing(f"a second broker needs the first in a container, and {server.origin} names that one")
     from testcontainers.core.container import DockerContainer

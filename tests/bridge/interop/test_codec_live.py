@@ -50,7 +50,7 @@ REFUSED = {
 
 
 class Raw:
-    """Basic properties for pika that are the bytes they came as."""
+    """Basic properties for pika that keep their bytes."""
 
     INDEX: ClassVar = 60
 
@@ -66,7 +66,7 @@ class Raw:
 
 
 class Place:
-    """A queue or stream of our own, into which content headers go and out of which they come."""
+    """A queue or stream through which content headers are sent."""
 
     def __init__(self, server: Server, kind: str) -> None:
         self.version = server.version_info
@@ -77,21 +77,21 @@ class Place:
         self.channel.queue_declare(self.queue, durable=True, arguments={"x-queue-type": kind})
 
     def open(self) -> None:
-        """Connect, again if need be."""
+        """Connect, or reconnect."""
         self.connection: Any = pika.BlockingConnection(pika.URLParameters(self._url))
         self.channel: Any = self.connection.channel()
         self.channel.confirm_delivery()
 
     @property
     def keeps_bytes(self) -> bool:
-        """Whether nothing is written anew."""
+        """Return whether the broker changes no bytes."""
         return self.kind == "classic" and self.version < (4,)
 
     def publish(self, content: ContentHeader, body: bytes = b"body") -> None:
         self.channel.basic_publish("", self.queue, body, Raw(content.raw), mandatory=True)
 
     def through(self, contents: Sequence[ContentHeader]) -> list[ContentHeader]:
-        """What comes of what was published, without what the broker adds to all."""
+        """Publish content headers, and return them as they come, without what the broker adds to all."""
         for content in contents:
             self.publish(content)
         self.channel.basic_qos(prefetch_count=100)
@@ -133,7 +133,7 @@ def one(wire: bytes, name: bytes = b"h") -> ContentHeader:
 
 
 def of(content: ContentHeader) -> list[tuple[bytes, bytes]]:
-    """The headers that came."""
+    """Return the headers as they came."""
     return content.fields()
 
 

@@ -170,7 +170,7 @@ def test_a_long_key_is_cut_at_a_character(key: bytes) -> None:
         beginning.decode()  # so is its beginning
 
 
-def test_long_names_of_headers_stand_beside_their_values() -> None:
+def test_long_names_of_headers_are_kept_in_headers_of_their_own() -> None:
     name = "very-long-" * 40
     headers = content_of(to_amqp(Record("t", None, b"", [(name, b"1"), (name, None), ("a", b"2")]))).headers()
     [digest] = [key.removeprefix("x-kafka-name-") for key in headers if key.startswith("x-kafka-name-")]
@@ -245,7 +245,7 @@ def test_an_empty_value_is_no_tombstone_and_an_empty_key_is_a_key() -> None:
             assert (home.key, home.value) == (key, value)
 
 
-def test_where_a_message_goes_can_be_told() -> None:
+def test_exchange_and_routing_key_can_be_given() -> None:
     message = to_amqp(Record("t", b"k", b"v"), "e", "r")
     assert (message.exchange, message.routing_key) == ("e", "r")
     record = to_kafka(message, "u")
@@ -261,7 +261,7 @@ def test_a_record_keeps_its_key_under_any_routing_key_that_amqp_can_hold() -> No
         to_amqp(record, routing_key="k" * 256)
 
 
-def test_what_was_added_abroad_comes_home() -> None:
+def test_headers_added_in_the_other_system_stay_with_the_message() -> None:
     record = to_kafka(Message("e", "k", {"n": 1}, {}, b""), "t")
     home = to_amqp(record._replace(headers=[*record.headers, ("traceparent", b"00-1")]))
     assert home.headers == {"n": 1, "traceparent": "00-1"}
@@ -295,7 +295,7 @@ def test_what_was_added_abroad_comes_home() -> None:
         ([("amqp.routing_key", b"k" * 256)], "routing key .* has 256 bytes"),
     ],
 )
-def test_a_record_that_is_no_message_is_told_why(headers: list[Header], reason: str) -> None:
+def test_a_record_that_carries_no_valid_message_is_refused_with_the_reason(headers: list[Header], reason: str) -> None:
     with pytest.raises(Unmappable, match=reason):
         to_amqp(Record("t", None, b"", [("amqp.routing_key", b"k"), *headers]))
 
@@ -310,17 +310,19 @@ def test_a_record_that_is_no_message_is_told_why(headers: list[Header], reason: 
         ({"x-kafka-topic": "t", "x-kafka-order": "[1]"}, "is not JSON of names"),
     ],
 )
-def test_a_message_that_is_no_record_is_told_why(headers: dict[str, Any], reason: str) -> None:
+def test_a_message_that_carries_no_valid_record_is_refused_with_the_reason(
+    headers: dict[str, Any], reason: str
+) -> None:
     with pytest.raises(Unmappable, match=reason):
         to_kafka(Message("", "", headers), "t")
 
 
-def test_a_malformed_header_is_told() -> None:
+def test_a_malformed_header_is_an_error() -> None:
     with pytest.raises(MalformedHeader):
         to_kafka(message_of("", "", ContentHeader.of().with_table(b"\x01aZ"), b""), "t")
 
 
-def test_too_much_for_a_frame_or_a_topic_is_told() -> None:
+def test_headers_too_large_for_a_frame_or_a_topic_are_refused() -> None:
     message = Message("e", "k", {"a": "x" * 131_072})
     with pytest.raises(Unmappable, match="a frame has 131072"):
         check_fits(content_of(message), 131_072)
@@ -358,7 +360,7 @@ def test_a_request_without_reply_to_cannot_be_answered() -> None:
 
 @pytest.mark.parametrize("spelled", ["64fff8000000000007", "64ffffffffffffff07", "647ff0000000000001", "667fc00007"])
 def test_a_nan_comes_home_with_its_bits(spelled: str) -> None:
-    """There are many, which have one text."""
+    """There are many NaNs, with one text."""
     field = b"\x01n" + bytes.fromhex(spelled)
     raw = b"\x20\0" + len(field).to_bytes(4, "big") + field
     record = to_kafka(message_of("e", "k", ContentHeader(raw), b""), "t")

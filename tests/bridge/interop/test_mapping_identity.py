@@ -23,18 +23,18 @@ from exchange.message import Message
 SENT = ContentHeader.of({"b": 1, "a": 2}, {"message_id": "m"})
 
 
-def test_a_record_is_its_place() -> None:
+def test_a_record_is_identified_by_its_position() -> None:
     record = Record("orders", None, b"", partition=3, offset=7)
     assert identity_of_record("main/eu", record) == "kafka/main%2Feu/orders/3/7"
     assert identity_of_record("main", record._replace(offset=None)) is None
 
 
-def test_a_message_of_a_stream_is_its_offset() -> None:
+def test_a_message_of_a_stream_is_identified_by_its_offset() -> None:
     content = ContentHeader.of({"x-stream-offset": 12}, {"message_id": "m"})
     assert identity_of_message("main", "events", content) == "stream/main/events/12"
 
 
-def test_a_message_of_a_queue_is_its_message_id_or_nothing() -> None:
+def test_a_message_of_a_queue_is_identified_by_its_message_id_if_it_has_one() -> None:
     assert identity_of_message("main", "q", ContentHeader.of(None, {"message_id": "a b"})) == "message/main/q/a%20b"
     assert identity_of_message("main", "q", ContentHeader.of(None, {"message_id": ""})) is None
     assert identity_of_message("main", "q", ContentHeader.of()) is None
@@ -76,12 +76,12 @@ OTHERS: tuple[tuple[str, str, str, ContentHeader, bytes], ...] = (
 )
 
 
-def test_a_fingerprint_tells_apart_what_differs() -> None:
+def test_different_messages_have_different_fingerprints() -> None:
     all_of_them = [fingerprint("s", "q", "k", SENT, b"body"), *(fingerprint(*other) for other in OTHERS)]
     assert len(set(all_of_them)) == len(all_of_them)
 
 
-def test_a_message_of_plain_values_is_given_an_identity() -> None:
+def test_a_message_of_plain_values_gets_an_identity() -> None:
     message = with_identity(Message("e", "k", {"a": 1}, {"type": "t"}, b"b"), "id")
     assert message.headers == {"a": 1, IDENTITY: "id"}
     assert (message.exchange, message.routing_key, message.properties, message.body) == ("e", "k", {"type": "t"}, b"b")

@@ -23,7 +23,7 @@ SECONDS = 30.0
 
 
 class Topic:
-    """A topic of our own with one partition."""
+    """A new topic with one partition."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -33,7 +33,7 @@ class Topic:
         self.admin.create_topics([NewTopic(self.name, 1, 1)])[self.name].result(SECONDS)
 
     def through(self, records: Sequence[Record]) -> list[Record]:
-        """What is consumed of records that were produced."""
+        """Produce records, and return them as they are consumed."""
         start = self.count
         self.count += len(records)
         producer = Producer({"bootstrap.servers": self.bootstrap})

@@ -75,7 +75,7 @@ def stored(draw: st.DrawFn) -> StoredMessage:
 
 
 def kept(message: StoredMessage) -> RocketMessage:
-    """What the producer sent, without what came on the way."""
+    """Return the message that the producer sent, without the properties that were added on its way."""
     own = {
         name: value
         for name, value in message.properties.items()
@@ -85,7 +85,7 @@ def kept(message: StoredMessage) -> RocketMessage:
 
 
 def through(message: RocketMessage, broker: str = "b", queue: int = 0, offset: int = 0) -> StoredMessage:
-    """As a broker gives it to a consumer: properties are texts that came through bytes, in another order, with more."""
+    """Return a message as a broker delivers it: properties went through bytes, in another order, with further ones."""
     wire = decode_properties(encode_checked_properties(message.properties))
     assert wire == message.properties
     assert message.body
@@ -199,7 +199,7 @@ def test_a_message_with_text_headers_needs_few_properties() -> None:
 @pytest.mark.parametrize("key", ["", "\x01", "\udcff", "k"])
 @pytest.mark.parametrize("exchange", ["", "e", "\udcff"])
 @pytest.mark.parametrize("body", [b"", b"\0", b"x"])
-def test_what_rocketmq_cannot_hold_comes_home(key: str, exchange: str, body: bytes) -> None:
+def test_values_that_rocketmq_cannot_hold_come_home(key: str, exchange: str, body: bytes) -> None:
     message = Message(exchange, key, {"": "", "a": "\x02", "b": "x"}, {"message_id": ""}, body)
     home = from_rocketmq(through(to_rocketmq(message, "t")))
     assert (home.exchange, home.routing_key, home.body) == (exchange, key, body)
@@ -238,14 +238,14 @@ def test_what_a_consumer_of_amqp_reads() -> None:
 NATIVE = StoredMessage("t", b"v", {"a": "1", "KEYS": "k"}, 0, "b", 0, 1, 2, 0, 3, bytes(8), 4, bytes(8), 0)
 
 
-def test_where_a_message_goes_can_be_told() -> None:
+def test_exchange_and_routing_key_can_be_given() -> None:
     message = from_rocketmq(NATIVE, "e", "r")
     assert (message.exchange, message.routing_key) == ("e", "r")
     back = from_rocketmq(through(to_rocketmq(Message("e", "r", {}, {}, b"x"), "t")), "f")
     assert (back.exchange, back.routing_key) == ("f", "r")
 
 
-def test_what_was_added_abroad_comes_home() -> None:
+def test_headers_added_in_the_other_system_stay_with_the_message() -> None:
     sent = to_rocketmq(Message("e", "k", {"n": 1}, {}, b"x"), "t")
     traced = from_rocketmq(through(sent.with_property("traceparent", "00-1").with_property("TRACE_ON", "true")))
     assert traced.headers == {"n": 1, "traceparent": "00-1"}
@@ -272,12 +272,14 @@ def test_what_was_added_abroad_comes_home() -> None:
         ({"amqp.routing_key": "k" * 256}, "routing key .* has 256 bytes"),
     ],
 )
-def test_a_message_of_rocketmq_that_is_no_message_of_amqp_is_told_why(properties: dict[str, str], reason: str) -> None:
+def test_a_message_of_rocketmq_that_carries_no_valid_message_is_refused_with_the_reason(
+    properties: dict[str, str], reason: str
+) -> None:
     with pytest.raises(Unmappable, match=reason):
         from_rocketmq(NATIVE._replace(properties=properties))
 
 
-def test_a_name_too_long_for_amqp_and_a_body_that_cannot_be_unpacked_are_told() -> None:
+def test_a_name_too_long_for_amqp_and_a_body_that_cannot_be_unpacked_are_refused() -> None:
     with pytest.raises(Unmappable, match=r"property name .* has 256 bytes"):
         from_rocketmq(NATIVE._replace(properties={"n" * 256: "v"}))
     with pytest.raises(Unmappable, match="marked as packed"):
@@ -292,12 +294,12 @@ def test_a_key_too_long_for_a_routing_key_is_only_in_its_header() -> None:
     assert from_rocketmq(NATIVE._replace(properties={"KEYS": "k" * 255})).routing_key == "k" * 255
 
 
-def test_a_message_of_amqp_that_is_no_message_of_rocketmq_is_told_why() -> None:
+def test_a_message_of_amqp_that_carries_no_valid_message_of_rocketmq_is_refused_with_the_reason() -> None:
     with pytest.raises(Unmappable, match="x-rocketmq-queue: it is a longstr, not a signedint"):
         to_rocketmq(Message("", "", {"x-rocketmq-topic": "t", "x-rocketmq-queue": "1"}, {}, b"x"), "t")
 
 
-def test_more_than_rocketmqs_properties_hold_is_told() -> None:
+def test_headers_that_exceed_rocketmqs_properties_are_refused() -> None:
     with pytest.raises(IllegalMessage, match=r"its properties are .* bytes; RocketMQ takes 32767"):
         encode_checked_properties(to_rocketmq(Message("", "q", {"a": "x" * 40_000}, {}, b"x"), "t").properties)
 
@@ -305,7 +307,7 @@ def test_more_than_rocketmqs_properties_hold_is_told() -> None:
 # Identity.
 
 
-def test_a_message_of_rocketmq_is_its_place_and_keeps_that_identity() -> None:
+def test_a_message_of_rocketmq_is_identified_by_its_position_and_keeps_that_identity() -> None:
     identity = identity_of_stored("main/eu", NATIVE)
     assert identity == "rocketmq/main%2Feu/t/b/0/1"
     again = to_rocketmq(with_identity(from_rocketmq(NATIVE), identity), "t")
@@ -354,7 +356,7 @@ def test_names_and_their_topics(name: str, topic: str) -> None:
     assert name_of(topic) == name
 
 
-def test_a_name_that_is_too_long_as_a_topic_is_told() -> None:
+def test_a_name_that_is_too_long_as_a_topic_is_refused() -> None:
     assert topic_of("x" * 127) == "x" * 127
     with pytest.raises(InputError, match="it has 128 characters; RocketMQ allows 127"):
         topic_of("x" * 128)

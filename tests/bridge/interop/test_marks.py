@@ -52,7 +52,7 @@ properties = st.fixed_dictionaries(
 def plainly(
     headers: dict[str, Any], held: dict[str, Any], identity: str | None, place: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What `mark_header` should make of headers and properties, header after header."""
+    """Return what `mark_header` should make of headers and properties, header after header."""
     found, kept = dict(headers), dict(held)
     hops = found.pop("x-hashstar-hops", 0)
     for name in ("CC", "BCC"):
@@ -74,7 +74,7 @@ def plainly(
 
 
 @given(st.none() | st.dictionaries(names, values, max_size=5), properties, st.none() | st.just("id/1"), st.booleans())
-def test_one_pass_marks_a_header_as_header_after_header_would(
+def test_marking_in_one_pass_equals_setting_header_after_header(
     headers: dict[str, Any] | None, held: dict[str, Any], identity: str | None, place: bool
 ) -> None:
     content = ContentHeader.of(headers, held)
@@ -85,7 +85,7 @@ def test_one_pass_marks_a_header_as_header_after_header_would(
     assert made.properties() == kept
 
 
-def test_what_is_not_marked_keeps_its_bytes_and_its_order() -> None:
+def test_all_but_the_marks_keeps_its_bytes_and_order() -> None:
     fields = {"z": 1.5, "a": Typed("timestamp", 5), "m": b"\xff"}
     content = ContentHeader.of(fields, {"message_id": "7", "delivery_mode": 1})
     made = ContentHeader(mark_header(content, None, FIRST_HOP, "me"))
@@ -93,7 +93,7 @@ def test_what_is_not_marked_keeps_its_bytes_and_its_order() -> None:
     assert made.parts() == content.parts()
 
 
-def test_cc_keeps_its_type_and_takes_the_place_of_one_that_was_over() -> None:
+def test_cc_keeps_its_type_and_replaces_that_of_an_earlier_bridge() -> None:
     content = ContentHeader.of({"x-hashstar-cc": ["old"], "CC": ["new", "er"]})
     made = ContentHeader(mark_header(content, None, FIRST_HOP, "me"))
     assert dict(made.headers()) == {"x-hashstar-cc": ["new", "er"], "x-hashstar-hops": 1}
@@ -103,18 +103,18 @@ def test_cc_keeps_its_type_and_takes_the_place_of_one_that_was_over() -> None:
     ("value", "hops"),
     [(3, 3), ("4", 4), (b"5", 5), (Typed("signedint", 6), 6), (True, 0), (-1, 0), ("x", 0), ("9" * 40, 0), (None, 0)],
 )
-def test_hops_are_read_from_numbers_and_digits_and_are_none_in_anything_else(value: Any, hops: int) -> None:
+def test_hops_are_numbers_or_digits_and_anything_else_counts_as_none(value: Any, hops: int) -> None:
     content = ContentHeader.of({"x-hashstar-hops": value})
     assert hops_of(message_of("", "", content, b"")) == hops
     assert hops_of(Message("", "", {"x-hashstar-hops": value})) == hops
 
 
-def test_hops_of_a_header_that_cannot_be_read_are_none_so_that_the_router_says_what_is_wrong() -> None:
+def test_hops_in_a_malformed_header_are_none_and_the_router_reports_the_header() -> None:
     broken = ContentHeader(b"\x20\x00\x00\x00\x00\xff\x0fx-hashstar-hopsZ")
     assert hops_of(message_of("", "", broken, b"")) == 0
 
 
-def test_a_record_says_its_hops_without_becoming_a_message_of_amqp() -> None:
+def test_the_hops_of_a_record_are_read_without_translating_it() -> None:
     plain = message_of_record(Record("t", b"k", b"v", [("a", b"1")], None, False, 0, 1))
     marked = message_of_record(Record("t", b"k", b"v", [("a", b"1"), ("x-hashstar-hops", b"3")], None, False, 0, 1))
     assert (hops_of(plain), hops_of(marked)) == (0, 3)
@@ -155,7 +155,7 @@ def stored(rocket: RocketMessage, properties: dict[str, str]) -> Any:
     return through(RocketMessage(rocket.topic, rocket.body, properties, rocket.flag))
 
 
-def test_a_record_that_went_from_kafka_to_kafka_has_one_hop_more_and_is_else_the_same() -> None:
+def test_a_record_from_kafka_to_kafka_only_has_one_hop_more() -> None:
     writer = Writer({"queue": Destination("t")}, {"t": Topic(1, None)})
     for before, after in (([], b"1"), ([("x-hashstar-hops", b"4")], b"5")):
         record = Record("s", b"k", None, [("a", None), *before], 7, False, 0, 9)
@@ -170,7 +170,7 @@ QUICK = Policy(window=8, backoff=Backoff(0.001, 0.002), drain=0.2, max_hops=16, 
 
 
 class Heard:
-    """Keeps what the pump gives up."""
+    """Records the messages that the pump gives up."""
 
     def __init__(self) -> None:
         self.fates: list[tuple[str, str]] = []
@@ -203,14 +203,14 @@ def looped(hops: int, **headers: Any) -> Message:
     return message_of("", "queue", ContentHeader.of({"x-hashstar-hops": hops, **headers}), b"x")
 
 
-def test_a_message_that_has_passed_as_many_bridges_as_it_may_goes_on() -> None:
+def test_a_message_with_the_maximum_of_hops_goes_on() -> None:
     source, target, heard = asyncio.run(pump(looped(16), MemoryTarget("dead")))
     assert len(target.messages) == 1
     assert not source.unsettled
     assert not heard.fates
 
 
-def test_one_that_has_passed_more_is_a_dead_letter_whatever_becomes_of_the_unroutable() -> None:
+def test_a_message_with_more_hops_is_a_dead_letter_whatever_the_policy_for_unroutable_messages() -> None:
     dead = MemoryTarget("dead")
     source, target, _ = asyncio.run(pump(looped(17), dead))
     assert not target.messages
@@ -221,7 +221,7 @@ def test_one_that_has_passed_more_is_a_dead_letter_whatever_becomes_of_the_unrou
 
 
 @pytest.mark.parametrize("letters", [True, False])
-def test_without_dead_letters_and_as_a_dead_letter_itself_it_is_held(letters: bool) -> None:
+def test_without_dead_letters_or_as_a_dead_letter_it_is_held(letters: bool) -> None:
     """A queue of dead letters that is a source of the same bridge would give it back for ever."""
     dead = MemoryTarget("dead") if letters else None
     message = looped(17, **{"hashstar-reason": "nack"}) if letters else looped(17)
@@ -232,7 +232,7 @@ def test_without_dead_letters_and_as_a_dead_letter_itself_it_is_held(letters: bo
     assert heard.fates[0] == ("hold", "loop: passed 17 bridges")
 
 
-def test_a_dead_letter_is_known_as_one_and_counts_on() -> None:
+def test_a_dead_letter_is_recognised_and_its_hops_count_on() -> None:
     letter = build_dead_letter(Delivery(looped(3, CC=["other"])), "nack", "to", "queue", 5, 0.0)
     assert is_dead_letter(letter)
     assert not is_dead_letter(looped(3))

@@ -1,4 +1,4 @@
-"""An assigned queue against a slow one that is obviously right, and what it may be asked for."""
+"""An assigned queue against a slow one that is obviously right, and how much of it may be pulled."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def message(offset: int, body: bytes = b"body") -> StoredMessage:
 
 
 class Slow:
-    """What was pulled, as a list of rows, each looked at every time."""
+    """A model of a queue: a list of rows, all of which are read each time."""
 
     def __init__(self, offset: int) -> None:
         self.next = offset
         self.rows: list[list[Any]] = []
-        """Message, whether it was handed out, whether it is done with."""
+        """Message, whether it was handed out, whether it is acknowledged."""
         self.dropped = False
 
     def put(self, messages: list[StoredMessage], next_offset: int) -> None:
@@ -84,9 +84,7 @@ STEPS = st.lists(
 
 
 @given(st.integers(0, 5), STEPS)
-def test_what_is_handed_out_and_committed_is_what_a_list_of_all_messages_says(
-    offset: int, steps: list[tuple[Any, ...]]
-) -> None:
+def test_a_queue_hands_out_and_commits_as_a_simple_model_of_it_does(offset: int, steps: list[tuple[Any, ...]]) -> None:
     queue, slow = AssignedQueue(QUEUE, offset), Slow(offset)
     known: list[StoredMessage] = []
     for name, *given_ in steps:
@@ -126,7 +124,7 @@ def test_nothing_is_committed_before_the_first_answer() -> None:
     assert (after.committable, after.at_end) == (7, True)
 
 
-def test_what_the_filter_leaves_out_is_committed_once_what_came_before_it_is_done_with() -> None:
+def test_filtered_messages_are_committed_once_all_before_them_are_acknowledged() -> None:
     queue = AssignedQueue(QUEUE, 0)
     queue.put([message(2)], 10, 20)
     (only,) = queue.take(9, 0.0)
@@ -135,7 +133,7 @@ def test_what_the_filter_leaves_out_is_committed_once_what_came_before_it_is_don
     assert queue.committable == 10
 
 
-def test_a_message_of_an_earlier_assignment_is_not_done_with_in_a_later_one() -> None:
+def test_a_message_of_an_earlier_assignment_cannot_be_acknowledged_in_a_later_one() -> None:
     earlier, later = AssignedQueue(QUEUE, 0), AssignedQueue(QUEUE, 0)
     earlier.put([message(0)], 1, 1)
     later.put([message(0)], 1, 1)
@@ -145,7 +143,7 @@ def test_a_message_of_an_earlier_assignment_is_not_done_with_in_a_later_one() ->
     assert later.done(new)
 
 
-def test_what_was_not_handed_out_cannot_be_done_with() -> None:
+def test_a_message_that_was_not_handed_out_cannot_be_acknowledged() -> None:
     queue = AssignedQueue(QUEUE, 0)
     kept = message(0)
     queue.put([kept, message(1)], 2, 2)
@@ -164,7 +162,7 @@ def test_in_order_nothing_is_handed_out_without_a_lock_or_after_it() -> None:
 
 
 @pytest.mark.parametrize("how", ["leaving", "dropped"])
-def test_a_queue_that_goes_hands_nothing_out(how: str) -> None:
+def test_a_queue_that_is_given_up_hands_out_no_messages(how: str) -> None:
     queue = AssignedQueue(QUEUE, 0)
     queue.put([message(0), message(1)], 2, 2)
     (out,) = queue.take(1, 0.0)
@@ -177,7 +175,7 @@ def test_a_queue_that_goes_hands_nothing_out(how: str) -> None:
     assert queue.done(out) == (how == "leaving")
 
 
-def test_a_queue_in_order_hands_a_failed_message_and_all_after_it_out_again_later() -> None:
+def test_a_queue_in_order_hands_out_a_failed_message_and_all_after_it_again_later() -> None:
     queue = AssignedQueue(QUEUE, 0)
     queue.put([message(n) for n in range(4)], 4, 4)
     first, second, third = queue.take(3, 0.0)
@@ -189,7 +187,7 @@ def test_a_queue_in_order_hands_a_failed_message_and_all_after_it_out_again_late
     assert not queue.done(second)
 
 
-def test_a_window_bounds_what_is_out() -> None:
+def test_a_window_bounds_the_messages_that_are_handed_out() -> None:
     queue = AssignedQueue(QUEUE, 0)
     queue.put([message(n) for n in range(4)], 4, 4)
     (first, _) = queue.take(9, 0.0, 2)
@@ -198,7 +196,7 @@ def test_a_window_bounds_what_is_out() -> None:
     assert [each.queue_offset for each in queue.take(9, 0.0, 2)] == [2]
 
 
-def test_no_more_is_asked_for_than_may_be_kept() -> None:
+def test_no_more_messages_are_pulled_than_may_be_kept() -> None:
     limits = Limits(pull_threshold_for_queue=40, pull_threshold_size_for_queue=1000, consume_concurrently_max_span=100)
     queue = AssignedQueue(QUEUE, 0)
     assert queue.room(limits, 1) == 32
@@ -208,7 +206,7 @@ def test_no_more_is_asked_for_than_may_be_kept() -> None:
     assert queue.room(limits, 1) == 0
 
 
-def test_a_queue_whose_first_message_is_not_done_with_is_not_pulled_ever_further_unless_in_order() -> None:
+def test_pulling_stops_when_the_first_message_is_not_acknowledged_for_long_unless_in_order() -> None:
     for ordered in (False, True):
         queue = AssignedQueue(QUEUE, 0, ordered=ordered)
         queue.put([message(0), message(2001)], 2002, 9999)
@@ -223,7 +221,7 @@ def test_a_bound_for_all_queues_is_shared_equally() -> None:
     assert Limits().of_queue(8) == (1000, 100 << 20)
 
 
-def test_a_queue_that_is_reset_commits_where_it_goes_on_and_nothing_else() -> None:
+def test_a_queue_that_is_reset_commits_its_new_offset_only() -> None:
     queue = AssignedQueue(QUEUE, 100)
     queue.put([message(100)], 101, 101)
     (out,) = queue.take(1, 0.0)

@@ -27,7 +27,7 @@ TOPIC_LIST = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
 
 
 def on_each(servers: list[Server], test: Callable[[Client], Awaitable[None]], **settings: Any) -> None:
-    """Run it with a client of each server."""
+    """Run a scenario with a client of each server."""
 
     async def run(server: Server) -> None:
         async with Client(ClientSettings(server.url, **settings)) as client:
@@ -47,7 +47,7 @@ def named(what: str) -> str:
     return f"client-{what}-{uuid4().hex[:8]}"
 
 
-def test_a_topic_s_route_tells_its_queues(rocketmq_servers: list[Server]) -> None:
+def test_a_topic_s_route_has_its_queues(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client) -> None:
         topic = named("route")
         await admin.create_topic(client, admin.TopicConfig(topic, 3, 5))
@@ -64,7 +64,7 @@ def test_a_topic_s_route_tells_its_queues(rocketmq_servers: list[Server]) -> Non
     on_each(rocketmq_servers, test)
 
 
-def test_a_route_that_changes_is_told_within_the_interval(rocketmq_servers: list[Server]) -> None:
+def test_listeners_get_a_changed_route_within_the_interval(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client) -> None:
         topic = named("change")
         await admin.create_topic(client, admin.TopicConfig(topic, 2, 2))
@@ -119,7 +119,7 @@ def test_the_next_name_server_is_asked_when_one_fails(rocketmq_servers: list[Ser
         asyncio.run(asyncio.wait_for(test(server), 30))
 
 
-def test_all_who_ask_at_a_time_find_the_name_server_that_answers(rocketmq_servers: list[Server]) -> None:
+def test_concurrent_requests_all_find_the_name_server_that_answers(rocketmq_servers: list[Server]) -> None:
     async def test(server: Server) -> None:
         async with Client(ClientSettings(server.url)) as client:
             made = [named(f"at-once-{number}") for number in range(4)]
@@ -133,7 +133,7 @@ def test_all_who_ask_at_a_time_find_the_name_server_that_answers(rocketmq_server
     asyncio.run(asyncio.wait_for(test(rocketmq_servers[0]), 60))
 
 
-def test_a_client_that_was_closed_connects_no_more(rocketmq_servers: list[Server]) -> None:
+def test_a_closed_client_makes_no_connection(rocketmq_servers: list[Server]) -> None:
     async def test(server: Server) -> None:
         async with Client(ClientSettings(server.url)) as client:
             pass
@@ -144,7 +144,7 @@ def test_a_client_that_was_closed_connects_no_more(rocketmq_servers: list[Server
     asyncio.run(asyncio.wait_for(test(rocketmq_servers[0]), 60))
 
 
-def test_no_name_server_is_an_error_that_names_all() -> None:
+def test_the_error_without_a_name_server_names_all_addresses() -> None:
     async def test() -> None:
         with pytest.raises(ConnectError, match=f"{NOBODY}.*127.0.0.1:2"):
             await Client(ClientSettings(f"{NOBODY};127.0.0.1:2")).open()
@@ -155,7 +155,9 @@ def test_no_name_server_is_an_error_that_names_all() -> None:
             Client(ClientSettings(wrong))
 
 
-def test_a_connection_that_is_lost_ends_what_waits_and_is_made_anew(rocketmq_servers: list[Server]) -> None:
+def test_a_lost_connection_ends_its_requests_and_the_next_request_connects_again(
+    rocketmq_servers: list[Server],
+) -> None:
     async def test(server: Server) -> None:
         host, _, port = server.url.rpartition(":")
         with relay_to(host, int(port)) as relay:
@@ -175,7 +177,7 @@ def test_a_connection_that_is_lost_ends_what_waits_and_is_made_anew(rocketmq_ser
     asyncio.run(asyncio.wait_for(test(rocketmq_servers[0]), 30))
 
 
-def test_an_answer_that_comes_too_late_is_nobody_s(rocketmq_servers: list[Server]) -> None:
+def test_an_answer_after_the_timeout_is_ignored(rocketmq_servers: list[Server]) -> None:
     async def test(server: Server) -> None:
         host, _, port = server.url.rpartition(":")
         with relay_to(host, int(port)) as relay:
@@ -194,7 +196,7 @@ def test_an_answer_that_comes_too_late_is_nobody_s(rocketmq_servers: list[Server
     asyncio.run(asyncio.wait_for(test(rocketmq_servers[0]), 30))
 
 
-def test_a_broker_knows_the_producers_until_they_take_leave(rocketmq_servers: list[Server]) -> None:
+def test_a_broker_knows_producers_until_they_unregister(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client) -> None:
         group = named("producers")
         ((_, address),) = (await admin.masters(client)).items()
@@ -220,7 +222,7 @@ def test_a_broker_knows_the_producers_until_they_take_leave(rocketmq_servers: li
     on_each(rocketmq_servers, test)
 
 
-def test_consumers_of_a_group_are_told_of_each_other(rocketmq_servers: list[Server]) -> None:
+def test_brokers_notify_the_consumers_of_a_group_of_each_other(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client) -> None:
         group = named("consumers")
         told: list[Command] = []
@@ -260,8 +262,8 @@ def test_consumers_of_a_group_are_told_of_each_other(rocketmq_servers: list[Serv
     on_each(rocketmq_servers, test)
 
 
-def test_what_no_handler_answers_is_not_supported() -> None:
-    """A request of the server's gets one answer, unless it is one-way; and rubbish ends the connection."""
+def test_a_request_without_a_handler_is_answered_as_not_supported() -> None:
+    """A request of the server gets one answer, unless it is one-way; and rubbish ends the connection."""
 
     async def test() -> None:
         heard: asyncio.Future[list[Command]] = asyncio.get_running_loop().create_future()

@@ -46,13 +46,13 @@ def subscription(topic: str, expression: str | None, kind: str | None) -> Subscr
 
 
 def as_sets(told: dict[str, Any]) -> dict[str, Any]:
-    """With what Java keeps in hash sets in order."""
+    """Return JSON with the lists sorted that Java keeps in hash sets."""
     return {name: sorted(value) if isinstance(value, list) else value for name, value in told.items()}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("at", range(len(SUBSCRIPTIONS)), ids=[repr(row[1:]) for row in SUBSCRIPTIONS])
-def test_brokers_are_told_of_a_subscription_as_java_tells_them(version: str, at: int) -> None:
+def test_the_subscription_in_a_heartbeat_is_java_s(version: str, at: int) -> None:
     expected = golden.read(version)["subscriptions"][at]
     if isinstance(expected, list):
         with pytest.raises(InputError):
@@ -61,7 +61,7 @@ def test_brokers_are_told_of_a_subscription_as_java_tells_them(version: str, at:
         assert as_sets(dict(subscription(*SUBSCRIPTIONS[at]).to_json())) == as_sets(json.loads(expected))
 
 
-def test_a_tag_with_the_hash_of_another_is_refused_here() -> None:
+def test_the_client_drops_a_message_whose_tag_only_has_the_same_hash() -> None:
     wanted = Subscription.to_tags("orders", "Aa")
     assert wanted.codes == Subscription.to_tags("orders", "BB").codes
     assert wanted.accepts("Aa")
@@ -72,7 +72,7 @@ def test_a_tag_with_the_hash_of_another_is_refused_here() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_queues_are_locked_with_the_body_of_java(version: str) -> None:
+def test_the_body_of_a_lock_request_is_java_s(version: str) -> None:
     ours = json.loads(lock_body("group", "127.0.0.1@1", TABLE))
     java = json.loads(golden.read(version)["lock"])
     by_name = lambda row: (row["topic"], row["brokerName"], row["queueId"])  # noqa: E731
@@ -101,14 +101,14 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 @given(st.dictionaries(st.builds(TopicQueue, TEXTS, TEXTS, st.integers(0, 1 << 20)), st.integers(0, 1 << 62)))
-def test_what_is_written_is_read_again(offsets: dict[TopicQueue, int]) -> None:
+def test_offsets_are_read_as_they_were_written(offsets: dict[TopicQueue, int]) -> None:
     assert parse_table(format_table(offsets)) == offsets
 
 
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"offsetTable":{{"topic":"t"}:1}}', '{"offsetTable":{"a":1}}', "{}x{"]
 )
-def test_what_is_no_table_of_offsets_is_refused(text: str) -> None:
+def test_a_malformed_table_of_offsets_is_refused(text: str) -> None:
     if text == "{}x{":
         assert parse_table(text) == {}  # as Java, nothing behind it is looked at
     else:
@@ -147,7 +147,7 @@ def test_a_torn_file_of_offsets_is_replaced_by_the_one_before_it(tmp_path: Path)
 
 
 class Forgetful(BrokerQueues):
-    """What brokers up to 5.5.0 do with offsets: two that find no table for the group each make one, and one stays."""
+    """Offsets as in brokers up to 5.5.0: two commits that find no table of the group each make one, and one is lost."""
 
     def __init__(self) -> None:
         self.table: dict[str, dict[TopicQueue, int]] = {}
@@ -165,7 +165,7 @@ class Forgetful(BrokerQueues):
         self.at_once -= 1
 
 
-def test_brokers_are_told_the_first_offset_of_a_topic_alone_and_of_others_at_once() -> None:
+def test_the_first_offset_of_a_topic_is_committed_alone_and_the_others_at_once() -> None:
     broker = Forgetful()
     offsets = BrokerOffsets(broker)
     queues = [TopicQueue(topic, "broker-a", number) for topic in ("orders", "other") for number in range(8)]
@@ -200,7 +200,7 @@ def test_a_broker_that_does_not_answer_is_waited_for_once(error: RemotingError, 
     assert broker.table == {"orders": dict.fromkeys(queues, 2)}
 
 
-def test_calls_at_the_same_time_tell_one_first_offset_alone() -> None:
+def test_concurrent_commits_still_begin_with_one_offset_alone() -> None:
     async def run() -> None:
         broker = Forgetful()
         offsets = BrokerOffsets(broker)
@@ -215,7 +215,7 @@ def pull(code: int, fields: dict[str, str] | None = None) -> Command:
     return Command(code, ANSWER if fields is None else fields)
 
 
-def test_answers_to_a_pull_say_how_it_ended() -> None:
+def test_the_code_of_an_answer_is_the_status_of_its_pull() -> None:
     ends = {code: parse_pull(pull(code)).status for code in (0, 19, 20, 21)}
     assert ends == {
         0: PullStatus.FOUND,
@@ -230,7 +230,7 @@ def test_answers_to_a_pull_say_how_it_ended() -> None:
         parse_pull(pull(0, {}), "127.0.0.1:1")
 
 
-def test_a_pull_brings_the_offset_to_commit_only_where_there_is_one() -> None:
+def test_a_pull_commits_an_offset_only_where_there_is_one() -> None:
     queue, all_of_it = TopicQueue("orders", "broker-a", 3), Subscription.to_tags("orders", version=77)
     fields = pull_fields("group", queue, all_of_it, 10, 32, 8)
     assert fields["sysFlag"] == "3"
@@ -240,7 +240,7 @@ def test_a_pull_brings_the_offset_to_commit_only_where_there_is_one() -> None:
         assert pull_fields("group", queue, all_of_it, 10, 32, nothing)["sysFlag"] == "2"
 
 
-def test_a_replica_is_asked_when_the_broker_says_so_and_the_next_or_any_when_it_is_gone() -> None:
+def test_a_pull_goes_to_the_suggested_replica_else_to_the_next_else_to_any_server() -> None:
     servers = {0: "master", 2: "second", 3: "third"}
     assert server_of(servers, 0) == ("master", False)
     assert server_of(servers, 2) == ("second", True)
@@ -251,7 +251,7 @@ def test_a_replica_is_asked_when_the_broker_says_so_and_the_next_or_any_when_it_
     assert server_of({}, 0) is None
 
 
-def test_a_retry_is_shown_with_the_topic_it_was_first_read_from() -> None:
+def test_a_retry_has_the_topic_that_it_was_first_read_from() -> None:
     retry = StoredMessage("%RETRY%group", b"x", {"RETRY_TOPIC": "orders"}, 0, "broker-a", 0, 5, 0, 0, 0, b"", 0, b"", 1)
     assert restore_topic(retry, "group").topic == "orders"
     assert restore_topic(retry, "other") is retry
@@ -264,7 +264,7 @@ def test_a_group_has_topics_of_its_own_for_retries_and_dead_letters() -> None:
     assert dlq_topic("g") == "%DLQ%g"
 
 
-def test_a_message_in_order_is_never_given_up_by_itself() -> None:
+def test_in_order_the_number_of_retries_is_unlimited_by_default() -> None:
     assert ConsumerSettings().most_reconsumed == 16
     assert ConsumerSettings(orderly=True).most_reconsumed == 2**31 - 1
     assert ConsumerSettings(orderly=True, max_reconsume_times=3).most_reconsumed == 3

@@ -48,7 +48,7 @@ async def nothing_more(*consumers: Any, seconds: float = 0.5) -> None:
             await asyncio.wait_for(consumer.receive(), seconds)
 
 
-def test_what_is_done_with_does_not_come_again_and_the_rest_does(rocketmq_servers: list[Server]) -> None:
+def test_acknowledged_messages_are_not_delivered_again_and_the_others_are(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, _: Server) -> None:
         topic = await topic_at(client, queues=1)
         queue = (await queues_of(client, topic))[0]
@@ -82,7 +82,7 @@ def test_a_new_message_comes_at_once_to_a_pull_that_waits_at_the_broker(rocketmq
     on_each(rocketmq_servers, test)
 
 
-def test_tags_are_chosen_by_the_broker_and_those_of_equal_hash_by_us(rocketmq_servers: list[Server]) -> None:
+def test_the_broker_filters_tags_by_hash_and_the_client_by_text(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, _: Server) -> None:
         topic = await topic_at(client)
         for tag in ("Aa", "BB", "other", None):
@@ -102,7 +102,7 @@ def test_tags_are_chosen_by_the_broker_and_those_of_equal_hash_by_us(rocketmq_se
     on_each(rocketmq_servers, test)
 
 
-def test_conditions_in_sql92_are_the_broker_s_to_judge_and_to_refuse(rocketmq_servers: list[Server]) -> None:
+def test_the_broker_evaluates_or_refuses_conditions_in_sql92(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, _: Server) -> None:
         topic = await topic_at(client)
         await send(client, [RocketMessage.of(topic, b"%d" % n, {"size": str(n)}) for n in range(20)])
@@ -117,7 +117,7 @@ def test_conditions_in_sql92_are_the_broker_s_to_judge_and_to_refuse(rocketmq_se
     on_each(rocketmq_servers, test)
 
 
-def test_a_message_given_back_comes_again_as_one_of_its_topic_and_ends_as_a_dead_letter(
+def test_a_message_given_back_is_delivered_again_with_its_topic_and_becomes_a_dead_letter(
     rocketmq_servers: list[Server],
 ) -> None:
     async def test(client: Client, _: Server) -> None:
@@ -154,7 +154,7 @@ def test_a_message_given_back_comes_again_as_one_of_its_topic_and_ends_as_a_dead
     on_each(rocketmq_servers, test)
 
 
-def test_in_order_a_message_that_fails_holds_its_queue_up_until_it_is_a_dead_letter(
+def test_in_order_a_failing_message_blocks_its_queue_until_it_is_a_dead_letter(
     rocketmq_servers: list[Server],
 ) -> None:
     async def test(client: Client, _: Server) -> None:
@@ -183,7 +183,7 @@ def test_in_order_a_message_that_fails_holds_its_queue_up_until_it_is_a_dead_let
     on_each(rocketmq_servers, test)
 
 
-def test_a_group_begins_where_it_is_told_to(rocketmq_servers: list[Server]) -> None:
+def test_a_group_begins_at_the_configured_offset(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, _: Server) -> None:
         topic = await topic_at(client, queues=1)
         queue = (await queues_of(client, topic))[0]
@@ -205,7 +205,7 @@ def test_a_group_begins_where_it_is_told_to(rocketmq_servers: list[Server]) -> N
     on_each(rocketmq_servers, test)
 
 
-def test_an_offset_that_is_not_there_is_put_right(rocketmq_servers: list[Server]) -> None:
+def test_an_offset_beyond_the_queue_is_corrected(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, _: Server) -> None:
         topic = await topic_at(client, queues=1)
         queue = (await queues_of(client, topic))[0]
@@ -226,7 +226,7 @@ def test_an_offset_that_is_not_there_is_put_right(rocketmq_servers: list[Server]
     on_each(rocketmq_servers, test)
 
 
-def test_an_operator_may_reset_the_offsets_of_a_group_that_reads(rocketmq_servers: list[Server]) -> None:
+def test_an_operator_can_reset_the_offsets_of_a_reading_group(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, _: Server) -> None:
         topic = await topic_at(client, queues=1)
         queue = (await queues_of(client, topic))[0]
@@ -254,7 +254,7 @@ def test_an_operator_may_reset_the_offsets_of_a_group_that_reads(rocketmq_server
 
 
 @pytest.mark.parametrize("orderly", [False, True])
-def test_members_share_the_queues_and_take_over_from_one_that_leaves(
+def test_members_share_the_queues_and_take_over_those_of_one_that_leaves(
     rocketmq_servers: list[Server], orderly: bool
 ) -> None:
     async def test(client: Client, server: Server) -> None:
@@ -298,7 +298,7 @@ def test_members_share_the_queues_and_take_over_from_one_that_leaves(
     on_each(rocketmq_servers, test)
 
 
-def test_broadcast_messages_come_to_each_member_which_goes_on_where_its_file_says(
+def test_when_broadcasting_each_member_gets_all_messages_and_goes_on_at_the_offsets_in_its_file(
     rocketmq_servers: list[Server], tmp_path: Path
 ) -> None:
     async def test(_: Client, server: Server) -> None:
@@ -325,7 +325,7 @@ def test_broadcast_messages_come_to_each_member_which_goes_on_where_its_file_say
     on_each(rocketmq_servers, test)
 
 
-def test_a_consumer_that_pauses_keeps_its_queues_and_one_with_its_hands_full_pulls_no_more(
+def test_a_paused_consumer_keeps_its_queues_and_a_full_one_stops_pulling(
     rocketmq_servers: list[Server],
 ) -> None:
     async def test(client: Client, _: Server) -> None:
@@ -350,7 +350,7 @@ def test_a_consumer_that_pauses_keeps_its_queues_and_one_with_its_hands_full_pul
     on_each(rocketmq_servers, test)
 
 
-def test_a_topic_that_comes_later_is_read_then(rocketmq_servers: list[Server]) -> None:
+def test_a_topic_that_is_created_later_is_read(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, _: Server) -> None:
         made = await topic_at(client)
         async with consumer_of(client, made, f"{made}-later") as consumer:
@@ -362,7 +362,7 @@ def test_a_topic_that_comes_later_is_read_then(rocketmq_servers: list[Server]) -
     on_each(rocketmq_servers, test)
 
 
-def test_a_member_tells_brokers_of_itself_and_that_it_leaves(rocketmq_servers: list[Server]) -> None:
+def test_a_member_registers_and_unregisters_at_the_brokers(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, _: Server) -> None:
         topic = await topic_at(client)
         address = client.address((await queues_of(client, topic))[0].broker)
@@ -376,7 +376,7 @@ def test_a_member_tells_brokers_of_itself_and_that_it_leaves(rocketmq_servers: l
     on_each(rocketmq_servers, test)
 
 
-def test_a_lock_is_lost_with_its_connection_and_the_queue_to_whom_has_the_lock_by_then(
+def test_a_lock_is_lost_with_its_connection_and_the_queue_goes_to_the_next_owner_of_the_lock(
     rocketmq_servers: list[Server],
 ) -> None:
     async def test(client: Client, server: Server) -> None:
@@ -463,7 +463,7 @@ def test_a_consumer_whose_opening_or_closing_is_cancelled_leaves_no_member(rocke
     on_each(rocketmq_servers, test)
 
 
-def test_what_is_told_of_a_revoked_queue_may_fail_and_the_consumer_closes(rocketmq_servers: list[Server]) -> None:
+def test_a_consumer_closes_even_if_the_callback_for_revoked_queues_fails(rocketmq_servers: list[Server]) -> None:
     def fail(_: object) -> None:
         raise KeyError("told")
 

@@ -49,7 +49,7 @@ async def opened(endpoint: Endpoint) -> None:
 
 @asynccontextmanager
 async def silent() -> AsyncIterator[tuple[str, set[asyncio.StreamWriter]]]:
-    """A server that takes connections, and all that comes over them, and never says a word."""
+    """Run a server that takes connections and reads their data, and never answers."""
     connections: set[asyncio.StreamWriter] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -69,7 +69,9 @@ async def silent() -> AsyncIterator[tuple[str, set[asyncio.StreamWriter]]]:
 
 
 @pytest.mark.parametrize("make", [source, target])
-def test_opening_that_is_cancelled_at_any_moment_leaves_nothing(make: Callable[[ClientSettings], Endpoint]) -> None:
+def test_opening_that_is_cancelled_at_any_moment_leaves_nothing_behind(
+    make: Callable[[ClientSettings], Endpoint],
+) -> None:
     @on_a_loop
     async def check() -> None:
         chance = random.Random(7)
@@ -100,7 +102,9 @@ def test_opening_that_is_cancelled_at_any_moment_leaves_nothing(make: Callable[[
 
 
 @pytest.mark.parametrize("make", [source, target])
-def test_closing_that_is_cancelled_at_any_moment_leaves_nothing(make: Callable[[ClientSettings], Endpoint]) -> None:
+def test_closing_that_is_cancelled_at_any_moment_leaves_nothing_behind(
+    make: Callable[[ClientSettings], Endpoint],
+) -> None:
     @on_a_loop
     async def check() -> None:
         chance = random.Random(7)
@@ -125,7 +129,7 @@ def test_closing_that_is_cancelled_at_any_moment_leaves_nothing(make: Callable[[
 
 
 @pytest.mark.parametrize("make", [source, target])
-def test_what_can_be_opened_never_is_disconnected_whatever_is_raised(
+def test_any_error_while_opening_is_raised_as_disconnected(
     make: Callable[[ClientSettings], Endpoint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @on_a_loop
@@ -148,7 +152,7 @@ def test_what_can_be_opened_never_is_disconnected_whatever_is_raised(
 
 
 class StubConsumer:
-    """A consumer of nothing, which can be broken."""
+    """A consumer without messages, which can be broken."""
 
     def __init__(self) -> None:
         self.broken: BaseException | None = None
@@ -175,7 +179,7 @@ async def test_an_error_that_ends_the_commits_of_offsets_is_raised_as_disconnect
 
 
 @on_a_loop
-async def test_whatever_ends_committing_is_disconnected_also_while_the_window_is_full(
+async def test_an_error_that_ends_committing_is_raised_also_while_the_window_is_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = source(ClientSettings("127.0.0.1:1"))
@@ -191,7 +195,7 @@ async def test_whatever_ends_committing_is_disconnected_also_while_the_window_is
 
 
 @on_a_loop
-async def test_whatever_breaks_a_consumer_is_disconnected_while_messages_come() -> None:
+async def test_an_error_that_breaks_a_consumer_is_raised_while_messages_come() -> None:
     made = source(ClientSettings("127.0.0.1:1"))
     consumer: Any = StubConsumer()
     consumer.broken = ZeroDivisionError("x")
@@ -202,7 +206,7 @@ async def test_whatever_breaks_a_consumer_is_disconnected_while_messages_come() 
 
 
 @on_a_loop
-async def test_whatever_ends_something_in_the_background_of_a_client_is_told_and_an_expected_error_is_not() -> None:
+async def test_unexpected_errors_of_background_tasks_are_reported_and_expected_ones_are_not() -> None:
     client = Connections(ClientSettings("127.0.0.1:1"))
     told: list[BaseException] = []
     client.on_broken.append(told.append)
@@ -217,7 +221,7 @@ async def test_whatever_ends_something_in_the_background_of_a_client_is_told_and
 
 
 @on_a_loop
-async def test_a_listener_for_routes_that_fails_does_not_keep_the_others_from_hearing() -> None:
+async def test_a_listener_that_fails_does_not_keep_a_route_from_the_others() -> None:
     client = Client(ClientSettings("127.0.0.1:1"))
     heard: list[str] = []
     told: list[BaseException] = []
@@ -229,8 +233,8 @@ async def test_a_listener_for_routes_that_fails_does_not_keep_the_others_from_he
     assert [type(each) for each in told] == [ZeroDivisionError]
 
 
-def test_who_waits_for_a_client_that_is_closed_is_not_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a task that has to finish, such as leaving the group, would end as if it had been cancelled itself."""
+def test_closing_a_client_does_not_cancel_the_tasks_that_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a task that must finish, such as leaving the group, would end as if it had been cancelled itself."""
 
     async def never(_: Any) -> Any:
         await asyncio.Event().wait()
@@ -253,7 +257,7 @@ def test_who_waits_for_a_client_that_is_closed_is_not_cancelled(monkeypatch: pyt
 
 
 class StubPulse:
-    """What a pulse says."""
+    """A pulse with a given trouble."""
 
     trouble: str | None = None
 
@@ -273,7 +277,7 @@ class StubPulse:
         ),
     ],
 )
-def test_a_broker_that_refuses_pulls_or_commits_is_trouble(
+def test_refused_pulls_and_commits_are_reported_as_trouble(
     troubles: Any, unpersisted: Any, trouble: str | None
 ) -> None:
     @on_a_loop
@@ -292,7 +296,7 @@ def test_a_broker_that_refuses_pulls_or_commits_is_trouble(
 
 
 @on_a_loop
-async def test_a_right_to_commit_that_is_missing_is_disconnected_not_a_window_that_fills() -> None:
+async def test_a_missing_permission_to_commit_is_disconnected_before_the_window_is_full() -> None:
     made = source(ClientSettings("127.0.0.1:1"))
     consumer: Any = StubConsumer()
     consumer.unpersisted = {QUEUE: BrokerError(ResponseCode.NO_PERMISSION, "no")}
@@ -303,14 +307,14 @@ async def test_a_right_to_commit_that_is_missing_is_disconnected_not_a_window_th
         await made.read(1)
 
 
-def test_places_are_topics_by_the_names_that_they_stand_for() -> None:
+def test_places_have_the_decoded_names_of_topics() -> None:
     settings = ClientSettings("a:9876;b:9876")
     made = RocketmqSource("s", settings, "g", [Subscription.to_tags("orders%2Eeu"), Subscription.to_tags("t")])
     assert made.places == {Place("rocketmq", "a:9876", "topic orders.eu"), Place("rocketmq", "a:9876", "topic t")}
     assert target(settings).places == {Place("rocketmq", "a:9876", "topic t")}
 
 
-def test_a_member_that_a_broker_names_twice_has_all_its_queues_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_that_a_broker_lists_twice_has_one_share(monkeypatch: pytest.MonkeyPatch) -> None:
     @on_a_loop
     async def check() -> None:
         client = Client(ClientSettings("127.0.0.1:1"))
@@ -330,7 +334,7 @@ def test_a_member_that_a_broker_names_twice_has_all_its_queues_once(monkeypatch:
 # Secrets.
 
 
-def test_secrets_are_read_again_whenever_a_client_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_are_read_again_for_each_client(monkeypatch: pytest.MonkeyPatch) -> None:
     secrets = iter(["first", "second", "third"])
     monkeypatch.setattr(addresses, "_current", lambda _: next(secrets))
     told = Table({"access_key": "me", "secret_key": "s"}, "bridge.toml", "sources.x")
@@ -353,7 +357,7 @@ async def test_a_secret_that_cannot_be_read_now_is_disconnected() -> None:
 
 
 @on_a_loop
-async def test_leaving_a_group_goes_on_when_who_waits_for_it_is_cancelled() -> None:
+async def test_leaving_a_group_continues_when_its_caller_is_cancelled() -> None:
     async with silent() as (address, _):
         client = Client(ClientSettings(address))
         await client.open()

@@ -31,7 +31,7 @@ AVOIDING = FaultStrategy("5.3.3")
 
 
 def run(cluster: Cluster, test: Callable[[Client, Producer, str], Awaitable[None]], **settings: Any) -> None:
-    """Run it with a producer and a topic of two queues on each broker, both of which have been sent to."""
+    """Run a scenario with a producer and a topic of two queues on each broker, after a message to each broker."""
 
     async def work() -> None:
         group, topic = (f"faults-{what}-{uuid4().hex[:8]}" for what in ("group", "topic"))
@@ -51,7 +51,7 @@ def run(cluster: Cluster, test: Callable[[Client, Producer, str], Awaitable[None
 
 
 async def sent_until_tried(producer: Producer, topic: str, broker: str) -> list[str]:
-    """The brokers of messages that went on being sent until a try of this one had failed: each begins anywhere."""
+    """Send messages until a try at this broker has failed, and return their brokers: each begins at any broker."""
     found: list[str] = []
     while broker not in producer.faults:
         found += await brokers_of(producer, topic, 1)
@@ -59,12 +59,12 @@ async def sent_until_tried(producer: Producer, topic: str, broker: str) -> list[
 
 
 def now() -> int:
-    """Milliseconds since 1970, as in the table of faults."""
+    """Return the milliseconds since 1970, as in the table of faults."""
     return time.time_ns() // 1_000_000
 
 
 async def used(producer: Producer, topic: str, *brokers: str) -> None:
-    """Send until all of them were sent to: on a busy machine any may be slow, and avoided for some seconds."""
+    """Send until all of these brokers got a message: on a busy machine one may be slow, and avoided for seconds."""
     missing = set(brokers)
     while missing:
         missing -= set(await brokers_of(producer, topic, 1))

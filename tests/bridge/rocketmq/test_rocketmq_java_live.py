@@ -34,7 +34,7 @@ pytestmark = pytest.mark.live
 
 @pytest.fixture(scope="module", autouse=True)
 def _fetched(rocketmq_servers: list[Server]) -> None:
-    """All clients, before a test's time begins to run."""
+    """Install all clients, before a test's time begins to run."""
     for server in rocketmq_servers:
         java(server.version)
 
@@ -44,7 +44,7 @@ def places(rows: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
 
 
 def rows_for(topic: str) -> list[Mapping[str, Any]]:
-    """Messages of all kinds."""
+    """Return messages of all kinds."""
     plain: list[Mapping[str, Any]] = [{"topic": topic, "body": b"body %d" % number} for number in range(8)]
     odd: list[Mapping[str, Any]] = [
         {
@@ -61,7 +61,9 @@ def rows_for(topic: str) -> list[Mapping[str, Any]]:
     return [*plain, *odd]
 
 
-def test_what_java_sends_is_consumed_here_as_java_consumes_it_with_every_field(rocketmq_servers: list[Server]) -> None:
+def test_java_s_messages_are_consumed_with_every_field_that_java_s_consumer_gets(
+    rocketmq_servers: list[Server],
+) -> None:
     async def test(client: Client, server: Server) -> None:
         jars, topic = java(server.version), await topic_at(client)
         async with (
@@ -161,7 +163,7 @@ def test_a_java_member_goes_on_from_our_file_of_offsets_and_we_from_its(
     on_each(rocketmq_servers, test)
 
 
-def test_a_message_that_java_gave_back_is_retried_here(rocketmq_servers: list[Server]) -> None:
+def test_a_message_that_a_java_member_gave_back_is_retried_by_ours(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, server: Server) -> None:
         jars, topic = java(server.version), await topic_at(client)
         await send(client, [RocketMessage.of(topic, b"fails", tags="t")])

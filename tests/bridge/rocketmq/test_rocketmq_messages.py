@@ -52,7 +52,7 @@ def passes(check: Callable[..., object], *arguments: str) -> bool:
 
 
 def is_old(recorded: dict[str, Any]) -> bool:
-    """Of 4.x: groups may have 255 characters, the last property ends with the text, a flag stays as it was."""
+    """In 4.x groups may have 255 characters, the last property ends with the text, and a flag is not changed."""
     return str(recorded["version"]).startswith("4.")
 
 
@@ -66,14 +66,14 @@ def test_properties_are_read_as_java_reads_them(recorded: dict[str, Any]) -> Non
 
 @settings(deadline=None)
 @given(some_properties)
-def test_properties_that_pass_are_read_as_they_were_written(properties: dict[str, str]) -> None:
+def test_legal_properties_are_decoded_as_they_were_encoded(properties: dict[str, str]) -> None:
     assert decode_properties(encode_checked_properties(properties)) == properties
 
 
 @settings(deadline=None)
 @given(st.dictionaries(st.text("ab\x01\x02", max_size=3), st.text("ab\x01\x02", max_size=3), max_size=4))
 @example({"a": "b\x01c"})
-def test_properties_that_would_arrive_as_others_do_not_pass(properties: dict[str, str]) -> None:
+def test_properties_that_would_arrive_changed_are_refused(properties: dict[str, str]) -> None:
     if decode_properties(encode_properties(properties)) != properties:
         assert not passes(encode_checked_properties, properties)  # type: ignore[arg-type]
 
@@ -83,7 +83,7 @@ def test_bytes_that_are_no_text_are_kept() -> None:
     assert decode_properties(b"a\x01\xff\x02") == {"a": "\udcff"}
 
 
-def test_properties_have_32_kib_in_all() -> None:
+def test_properties_may_have_32_kib_together() -> None:
     most = {"n": "x" * (PROPERTIES_BYTES - 3)}
     assert len(encode_checked_properties(most)) == PROPERTIES_BYTES
     with pytest.raises(IllegalMessage, match="its properties are 32768 bytes; RocketMQ takes 32767"):
@@ -100,20 +100,20 @@ def test_properties_have_32_kib_in_all() -> None:
         ({"n": "\udc80"}, "is not text that UTF-8 can hold"),
     ],
 )
-def test_what_properties_cannot_be_is_told(properties: dict[str, str], reason: str) -> None:
+def test_illegal_properties_are_refused_with_the_reason(properties: dict[str, str], reason: str) -> None:
     with pytest.raises(IllegalMessage, match=reason):
         encode_checked_properties(properties)
 
 
 @recordings
-def test_names_pass_that_pass_in_java(recorded: dict[str, Any]) -> None:
+def test_names_are_accepted_as_in_java(recorded: dict[str, Any]) -> None:
     assert [passes(check_topic, topic) for topic in TOPICS] == [verdict is None for verdict in recorded["topics"]]
     for group, verdict in zip(GROUPS, recorded["groups"], strict=True):
         is_long = GROUP_LENGTH < len(group) <= 255
         assert passes(check_group, group) == (verdict is None and not (is_old(recorded) and is_long))
 
 
-def test_user_properties_pass_that_pass_in_java() -> None:
+def test_user_properties_are_accepted_as_in_java() -> None:
     recorded = golden.read("rocketmq-message-5.5.0")
     verdicts = [passes(check_property, *pair) for pair in USER_PROPERTIES]
     assert verdicts == [verdict is None for verdict in recorded["user properties"]]
@@ -130,12 +130,12 @@ def test_user_properties_pass_that_pass_in_java() -> None:
         (check_group, "x" * (GROUP_LENGTH + 1), "it has 121 characters; RocketMQ allows 120"),
     ],
 )
-def test_what_a_name_cannot_be_is_told(check: Callable[[str], str], name: str, reason: str) -> None:
+def test_illegal_names_are_refused_with_the_reason(check: Callable[[str], str], name: str, reason: str) -> None:
     with pytest.raises(IllegalMessage, match=reason.replace("|", r"\|")):
         check(name)
 
 
-def test_a_legal_name_is_characters_of_a_few_kinds() -> None:
+def test_a_legal_name_has_letters_digits_and_few_signs() -> None:
     assert is_legal_name("a-Z_0|%")
     assert not is_legal_name("")
     assert not is_legal_name("a\n")
@@ -152,7 +152,7 @@ def test_a_body_is_neither_empty_nor_too_large() -> None:
 # Messages.
 
 
-def test_what_a_message_is_told_stands_in_its_properties() -> None:
+def test_the_arguments_of_a_message_are_its_properties() -> None:
     message = RocketMessage.of(
         "t", b"b", {"region": "eu"}, tags="TagA", keys=["k1", "k2"], sharding_key="s", delay_level=3, flag=-1
     )
@@ -167,7 +167,7 @@ def test_what_a_message_is_told_stands_in_its_properties() -> None:
     assert timed.with_property("a", "b").properties["a"] == "b"
 
 
-def test_a_user_gives_no_property_of_rocketmqs_own() -> None:
+def test_a_user_cannot_give_a_reserved_property() -> None:
     with pytest.raises(IllegalMessage, match="property 'TAGS': the name is RocketMQ's own"):
         RocketMessage.of("t", b"b", {"TAGS": "x"})
     with pytest.raises(IllegalMessage, match="does not fit in 32 bits"):
@@ -217,7 +217,7 @@ def test_a_batch_is_read_as_it_was_written(parts: list[tuple[bytes, dict[str, st
 
 @settings(deadline=None)
 @given(st.data())
-def test_a_torn_batch_is_told(data: st.DataObject) -> None:
+def test_a_torn_batch_is_an_error(data: st.DataObject) -> None:
     raw = encode_batch([RocketMessage("t", b"body", {"a": "b"}), RocketMessage("t", b"c")])
     cut = data.draw(st.integers(1, len(raw) - 1))
     try:
@@ -238,7 +238,7 @@ def test_a_torn_batch_is_told(data: st.DataObject) -> None:
         ([RocketMessage("t", b"1", {"a": ""})], "its value is empty"),
     ],
 )
-def test_what_cannot_be_a_batch_is_told(messages: list[RocketMessage], reason: str) -> None:
+def test_messages_that_cannot_be_a_batch_are_refused(messages: list[RocketMessage], reason: str) -> None:
     with pytest.raises(IllegalMessage, match=reason):
         encode_batch(messages)
 
@@ -329,7 +329,7 @@ def test_an_answer_that_is_torn_or_damaged_never_crashes(data: st.DataObject) ->
 
 
 @recordings
-def test_unique_ids_say_what_java_says_of_them(recorded: dict[str, Any]) -> None:
+def test_unique_ids_are_parsed_as_by_java(recorded: dict[str, Any]) -> None:
     ids = recorded["unique ids"]
     for n, each in enumerate(ids):
         found = UniqueId.parse(each["id"])
@@ -340,7 +340,7 @@ def test_unique_ids_say_what_java_says_of_them(recorded: dict[str, Any]) -> None
         assert 0 <= (now - begin) / timedelta(milliseconds=1) - found.since_month < 1000
 
 
-def test_unique_ids_are_made_as_they_are_read() -> None:
+def test_generated_unique_ids_are_parsed_to_their_parts() -> None:
     clock = [1_700_000_000_123]
     ids = UniqueIds("10.0.0.7", 70_000, -1, lambda: clock[0])
     one, two = ids.next(), ids.next()
@@ -378,7 +378,7 @@ def test_an_offset_id_has_no_port_above_65535(port: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "00" * 15, "00" * 17, "zz" * 16, " ".join(["00"] * 16), "0" * 31])
-def test_what_is_no_id_is_told(text: str) -> None:
+def test_a_malformed_id_is_an_error(text: str) -> None:
     with pytest.raises(InputError, match="is not an offset id"):
         OffsetId.parse(text)
     with pytest.raises(InputError, match="is not a unique id"):

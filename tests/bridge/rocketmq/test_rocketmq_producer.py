@@ -43,7 +43,7 @@ CUT = -2
 
 
 class Broker:
-    """Name server and broker in one. Sends are answered by the script's codes, in its order, and then with SUCCESS."""
+    """A name server and broker in one, which answers sends with the codes of a script, then with SUCCESS."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -51,7 +51,7 @@ class Broker:
         self.sent: list[Command] = []
         self.route: dict[str, Any] = {}
         self.asks: Command | None = None
-        """What it asks of the client before it answers the next request."""
+        """Requests to the client, sent before the answer to its next request."""
         self.answers: list[Command] = []
         self.connections = 0
         self.server: asyncio.Server | None = None
@@ -97,7 +97,7 @@ CUT_OFF = Command(CUT)
 
 
 def run(test: Callable[[Client, Producer, Broker, Broker], Awaitable[None]], **settings: Any) -> None:
-    """Run it with two brokers, ``a`` and ``b``, of two queues each, and the first queue that of ``a``."""
+    """Run a scenario with two brokers, ``a`` and ``b``, of two queues each; the first queue is one of ``a``."""
     channel = settings.pop("channel", ChannelSettings())
 
     async def work() -> None:
@@ -135,7 +135,7 @@ def test_queues_take_turns() -> None:
 
 
 @pytest.mark.parametrize("faults", [FaultStrategy("5.3.3", enabled=False), FaultStrategy("5.3.3")])
-def test_a_broker_s_no_is_answered_by_another_broker_where_java_does(faults: FaultStrategy) -> None:
+def test_a_refusal_is_tried_at_another_broker_as_in_java(faults: FaultStrategy) -> None:
     async def test(client: Client, producer: Producer, a: Broker, b: Broker) -> None:
         a.script = [ResponseCode.SYSTEM_BUSY]
         assert (await producer.send(MESSAGE)).queue.broker == "b"
@@ -156,7 +156,7 @@ def test_a_broker_s_no_is_answered_by_another_broker_where_java_does(faults: Fau
     run(test, faults=faults)
 
 
-def test_that_a_disk_or_a_replica_is_late_is_a_status() -> None:
+def test_a_late_disk_or_replica_is_a_status() -> None:
     async def test(client: Client, producer: Producer, a: Broker, b: Broker) -> None:
         codes = [ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE]
         a.script = list(codes)
@@ -167,7 +167,7 @@ def test_that_a_disk_or_a_replica_is_late_is_a_status() -> None:
     run(test)
 
 
-def test_no_answer_to_what_was_sent_asynchronously_is_another_try() -> None:
+def test_an_asynchronous_send_without_an_answer_is_tried_again() -> None:
     async def test(client: Client, producer: Producer, a: Broker, b: Broker) -> None:
         a.script = [CUT]
         result = await (await producer.send_async(MESSAGE))
@@ -190,7 +190,7 @@ def test_no_answer_to_what_was_sent_asynchronously_is_another_try() -> None:
     run(test)
 
 
-def test_an_answer_that_is_none_is_told() -> None:
+def test_a_malformed_answer_is_an_error() -> None:
     async def test(client: Client, producer: Producer, a: Broker, b: Broker) -> None:
         await producer.queues("t")
         a.answer = lambda request: Command(0, {"queueOffset": "x"})  # type: ignore[method-assign]
@@ -200,7 +200,7 @@ def test_an_answer_that_is_none_is_told() -> None:
     run(test)
 
 
-def test_a_handler_that_fails_is_told_to_the_broker() -> None:
+def test_the_failure_of_a_handler_is_its_answer_to_the_broker() -> None:
     """And nothing else: the connection goes on."""
 
     async def test(client: Client, producer: Producer, a: Broker, b: Broker) -> None:
@@ -217,7 +217,7 @@ def test_a_handler_that_fails_is_told_to_the_broker() -> None:
     run(test)
 
 
-def test_silence_lasts_as_long_as_the_timeout() -> None:
+def test_a_silent_broker_is_given_up_after_the_timeout() -> None:
     async def test(client: Client, producer: Producer, a: Broker, b: Broker) -> None:
         a.script = b.script = [SILENCE] * 6
         with pytest.raises(RemotingTimeout):
@@ -245,7 +245,7 @@ def test_a_broker_that_goes_away_is_asked_again_over_another_connection() -> Non
     run(test)
 
 
-def test_a_broker_that_is_not_there_costs_a_try() -> None:
+def test_an_unreachable_broker_counts_as_a_try() -> None:
     async def test(client: Client, producer: Producer, a: Broker, b: Broker) -> None:
         a.route["brokerDatas"][1]["brokerAddrs"] = {"0": "127.0.0.1:1"}
         queues = [(await producer.send(MESSAGE)).queue.broker for _ in range(4)]
@@ -259,7 +259,7 @@ def test_a_broker_that_is_not_there_costs_a_try() -> None:
     run(test)
 
 
-def test_what_is_sent_asynchronously_waits_for_room() -> None:
+def test_an_asynchronous_send_waits_for_room() -> None:
     async def test(client: Client, producer: Producer, a: Broker, b: Broker) -> None:
         a.script = [SILENCE, SILENCE]
         futures = [await producer.send_async(MESSAGE, queue=MessageQueue("a", 0), timeout_ms=300) for _ in range(2)]
@@ -291,7 +291,7 @@ def test_large_bodies_are_compressed_but_not_in_batches() -> None:
     run(test)
 
 
-def test_an_empty_unique_id_is_told_alone_and_in_a_batch() -> None:
+def test_an_empty_unique_id_is_an_error_alone_and_in_a_batch() -> None:
     async def test(client: Client, producer: Producer, a: Broker, b: Broker) -> None:
         nameless = MESSAGE.with_property("UNIQ_KEY", "")
         for sending in (producer.send(nameless), producer.send_batch([nameless])):
@@ -302,7 +302,7 @@ def test_an_empty_unique_id_is_told_alone_and_in_a_batch() -> None:
 
 
 @pytest.mark.parametrize("kind", SerializeType)
-def test_signed_requests_say_the_same(kind: SerializeType) -> None:
+def test_signed_requests_have_the_same_fields(kind: SerializeType) -> None:
     async def test(client: Client, producer: Producer, a: Broker, b: Broker) -> None:
         message = MESSAGE.with_property("größe", "\U0001f600")
         await producer.send(message, queue=MessageQueue("a", 0))
@@ -318,7 +318,7 @@ def test_signed_requests_say_the_same(kind: SerializeType) -> None:
     run(test, channel=ChannelSettings(serialize_type=kind, credentials=Credentials("me", "secret")))
 
 
-def test_a_topic_that_is_not_there_has_the_queues_of_the_one_it_is_made_after() -> None:
+def test_a_topic_that_does_not_exist_has_the_queues_of_the_default_topic() -> None:
     async def test(client: Client, producer: Producer, a: Broker, b: Broker) -> None:
         assert [queue.name for queue in await producer.queues("new")] == ["a:0", "b:0"]
         assert (await producer.send(RocketMessage.of("new", b"x"))).queue.name == "a:0"
@@ -336,7 +336,7 @@ ROUTE = TopicRoute((QueueData("größe", 4, 4),), (BrokerData("größe", ((0, "1
     st.sampled_from(SENDS), st.binary(max_size=20), st.dictionaries(TEXT, TEXT, max_size=4),
     st.sampled_from((0, 1, 0x301)), INT, st.booleans(), st.integers(1_000_000_000_000, 9_999_999_999_999), INT,
 )  # fmt: skip
-def test_a_request_put_together_is_the_one_that_is_encoded(
+def test_the_frame_of_a_request_is_its_encoded_command(
     code: RequestCode, body: bytes, properties: dict[str, str], system_flag: int, flag: int, is_batch: bool, born: int,
     opaque: int,
 ) -> None:  # fmt: skip

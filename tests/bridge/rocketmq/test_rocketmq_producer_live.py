@@ -38,7 +38,7 @@ def named(what: str) -> str:
 
 
 def run(server: Server, test: Callable[[Client, Producer], Awaitable[None]], **settings: Any) -> None:
-    """Run it with a client and a producer."""
+    """Run a scenario with a client and a producer."""
 
     async def work() -> None:
         async with (
@@ -76,7 +76,7 @@ KINDS: dict[str, Callable[[str], Any]] = {
 """What stands for an argument of these types."""
 
 
-def test_what_java_sends_with_each_selector_lands_where_we_predict(rocketmq_cluster: Cluster) -> None:
+def test_messages_that_java_sends_with_each_selector_are_in_the_predicted_queues(rocketmq_cluster: Cluster) -> None:
     async def test(client: Client, producer: Producer) -> None:
         topic = await topic_of(client)
         queues = publish_queues(await client.route(topic))
@@ -126,7 +126,7 @@ DELAYED = {"REAL_TOPIC", "REAL_QID", "DELAY"}
 """Those that a message has which was stored elsewhere in between."""
 
 
-def test_java_consumes_what_we_send_with_every_field(rocketmq_cluster: Cluster) -> None:
+def test_java_consumes_our_messages_with_every_field(rocketmq_cluster: Cluster) -> None:
     async def test(client: Client, producer: Producer) -> None:
         topic = await topic_of(client)
         began = time.time() * 1000
@@ -172,8 +172,8 @@ def test_java_consumes_what_we_send_with_every_field(rocketmq_cluster: Cluster) 
     run(rocketmq_cluster.server, test)
 
 
-def test_timed_messages_come_at_their_time(rocketmq_cluster: Cluster) -> None:
-    """To the second; brokers before 5.0 do not know such messages."""
+def test_timed_messages_are_delivered_at_their_time(rocketmq_cluster: Cluster) -> None:
+    """They are precise to the second; brokers before 5.0 do not know such messages."""
 
     async def test(client: Client, producer: Producer) -> None:
         if rocketmq_cluster.server.version_info < (5,):
@@ -192,7 +192,7 @@ def test_timed_messages_come_at_their_time(rocketmq_cluster: Cluster) -> None:
 
 
 async def depth(client: Client, topic: str) -> int:
-    """How many messages the topic's queues hold."""
+    """Return the number of messages in the topic's queues."""
     total = 0
     for queue in publish_queues(await client.route(topic)):
         name, number = MessageQueue.of(queue)
@@ -202,7 +202,7 @@ async def depth(client: Client, topic: str) -> int:
     return total
 
 
-def test_one_way_messages_arrive_though_nobody_says_so(rocketmq_servers: list[Server]) -> None:
+def test_one_way_messages_arrive_without_an_answer(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, producer: Producer) -> None:
         topic = await topic_of(client)
         for at in range(10):
@@ -235,7 +235,7 @@ def test_messages_of_a_window_are_all_stored_once(rocketmq_servers: list[Server]
         run(server, test, async_send_num=10)
 
 
-def test_a_topic_is_made_by_its_first_message(rocketmq_servers: list[Server]) -> None:
+def test_the_first_message_creates_its_topic(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, producer: Producer) -> None:
         topic = named("new")
         brokers = await admin.masters(client)
@@ -257,7 +257,7 @@ def test_a_topic_is_made_by_its_first_message(rocketmq_servers: list[Server]) ->
         run(server, test)
 
 
-def test_what_brokers_do_not_take_is_told_before_it_is_sent(rocketmq_servers: list[Server]) -> None:
+def test_a_message_that_brokers_refuse_is_an_error_before_it_is_sent(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, producer: Producer) -> None:
         topic = await topic_of(client)
         for wrong in (
@@ -286,7 +286,7 @@ def test_what_brokers_do_not_take_is_told_before_it_is_sent(rocketmq_servers: li
         run(server, test)
 
 
-def test_a_topic_without_a_route_and_a_closed_producer_are_told(rocketmq_servers: list[Server]) -> None:
+def test_a_topic_without_a_route_and_a_closed_producer_are_errors(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, producer: Producer) -> None:
         with pytest.raises(ClientError, match="No route info of this topic: none"):
             await producer.send(RocketMessage.of("none", b"x"))

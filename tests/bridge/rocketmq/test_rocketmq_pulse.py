@@ -1,4 +1,4 @@
-"""Whether servers are alive, with servers of the test that answer, fall silent and go away."""
+"""The checks whether servers are alive, with servers of the test that answer, fall silent and go away."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.bridge.behaviour import on_a_loop
 
 
 class Server:
-    """A name server and the only broker that it knows, at one port; silent when it is told to be."""
+    """A name server and its only broker, at one port, which can be silenced."""
 
     def __init__(self) -> None:
         self.silent = False
@@ -99,7 +99,7 @@ def watching(test: Callable[[Server, Client, Pulse], Awaitable[None]], *, replic
 
 
 @pytest.mark.parametrize("replicas", [True, False])
-def test_servers_that_fall_silent_are_reported_until_they_speak_again(replicas: bool) -> None:
+def test_silent_servers_are_reported_until_they_answer_again(replicas: bool) -> None:
     async def test(server: Server, _: Client, pulse: Pulse) -> None:
         await eventually(lambda: len(server.asked) > 2)
         assert pulse.trouble is None
@@ -122,7 +122,7 @@ def test_servers_that_refuse_connections_are_reported_with_the_reason() -> None:
     watching(test)
 
 
-def test_a_connection_over_which_nothing_comes_is_ended_and_another_made() -> None:
+def test_a_connection_without_data_is_ended_and_made_again() -> None:
     async def test(server: Server, client: Client, pulse: Pulse) -> None:
         old = client.open_channel(f"127.0.0.1:{server.port}")
         assert old is not None
@@ -135,7 +135,7 @@ def test_a_connection_over_which_nothing_comes_is_ended_and_another_made() -> No
     watching(test)
 
 
-def test_a_broker_that_left_the_routes_is_forgotten_by_a_target_and_by_a_source_only_if_it_lives() -> None:
+def test_a_broker_that_left_the_routes_is_watched_by_a_source_as_long_as_it_is_dead_and_never_by_a_target() -> None:
     async def leaves(server: Server, client: Client, pulse: Pulse) -> None:
         await eventually(lambda: "b" in pulse._watched)
         server.has_route = False
@@ -158,9 +158,9 @@ def test_a_broker_that_left_the_routes_is_forgotten_by_a_target_and_by_a_source_
     watching(dies)
 
 
-def test_a_server_that_sends_anything_is_not_asked_for_a_sign_of_life() -> None:
+def test_a_server_that_sends_data_is_not_probed() -> None:
     async def asked_for(server: Server, client: Client, pulse: Pulse) -> None:
-        """Answers come for three times as long as a silence that makes the client ask."""
+        """Send answers for three times as long as a silence after which the client sends a request."""
         loop, address = asyncio.get_running_loop(), f"127.0.0.1:{server.port}"
         for _ in range(10):
             server.asked.clear()
@@ -178,7 +178,7 @@ def test_a_server_that_sends_anything_is_not_asked_for_a_sign_of_life() -> None:
     watching(asked_for)
 
 
-def test_what_ends_the_watching_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_that_ends_the_watching_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     @on_a_loop
     async def run() -> None:
         errors: list[BaseException] = []

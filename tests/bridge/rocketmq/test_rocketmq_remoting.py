@@ -44,7 +44,7 @@ COMMAND = st.builds(
 
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=VERSIONS)
-def test_what_java_writes_is_read_as_java_meant_it(recorded: dict[str, Any]) -> None:
+def test_commands_that_java_encodes_are_decoded(recorded: dict[str, Any]) -> None:
     for command, frames in zip(COMMANDS, recorded["encoded"], strict=True):
         for header in SerializeType:
             (read,) = Decoder().feed(b64decode(frames[header.name]))
@@ -52,7 +52,7 @@ def test_what_java_writes_is_read_as_java_meant_it(recorded: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=VERSIONS)
-def test_java_reads_what_we_write(recorded: dict[str, Any]) -> None:
+def test_java_decodes_commands_that_we_encode(recorded: dict[str, Any]) -> None:
     ours = [(command, encode(command, header)) for command in COMMANDS for header in SerializeType]
     for (command, frame), asked, answer in zip(ours, recorded["frames"], recorded["decoded"], strict=True):
         assert b64encode(frame).decode() == asked  # else record anew
@@ -73,7 +73,7 @@ def test_a_secret_is_not_shown() -> None:
 
 
 @given(st.lists(st.tuples(COMMAND, st.sampled_from(SerializeType)), max_size=5), st.data())
-def test_commands_come_whole_however_their_bytes_come(
+def test_commands_are_decoded_from_bytes_in_pieces_of_any_size(
     commands: list[tuple[Command, SerializeType]], data: st.DataObject
 ) -> None:
     stream = b"".join([encode(command, header) for command, header in commands])
@@ -96,7 +96,7 @@ def test_a_header_of_any_bytes_is_a_command_or_an_error(header: bytes, kind: Ser
 
 
 @given(COMMAND)
-def test_a_frame_put_together_from_fields_is_the_one_that_is_encoded(command: Command) -> None:
+def test_a_frame_joined_from_encoded_fields_is_the_encoded_command(command: Command) -> None:
     command = command._replace(language="PYTHON", version=Command(0).version, remark=None)
     fields = b"".join([encode_field(name, value) for name, value in command.fields.items()])
     assert join_frame(command.code, command.opaque, command.flag, fields, command.body) == encode(command)
@@ -114,7 +114,7 @@ def test_a_frame_put_together_from_fields_is_the_one_that_is_encoded(command: Co
         (struct.pack(">iI", 6, 2) + b"\xff{", "a header that cannot be read"),
     ],
 )
-def test_what_is_no_frame_is_told(frame: bytes, told: str) -> None:
+def test_a_malformed_frame_is_an_error(frame: bytes, told: str) -> None:
     with pytest.raises(CommandError, match=told):
         Decoder().feed(frame)
 
@@ -130,7 +130,7 @@ def test_what_is_no_frame_is_told(frame: bytes, told: str) -> None:
         (Command(1, body=bytes(FRAME_MAX)), SerializeType.JSON, "16,777,216 are allowed"),
     ],
 )
-def test_what_cannot_be_a_frame_is_told(command: Command, header: SerializeType, told: str) -> None:
+def test_a_command_that_fits_in_no_frame_is_an_error(command: Command, header: SerializeType, told: str) -> None:
     with pytest.raises(CommandError, match=told):
         encode(command, header)
 
@@ -145,7 +145,7 @@ def test_a_response_answers_its_request() -> None:
 
 
 @given(st.recursive(st.integers() | TEXT, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner)))
-def test_json_is_read_as_json(value: Any) -> None:
+def test_a_json_body_is_parsed(value: Any) -> None:
     assert load_json(json.dumps(value).encode()) == value
 
 
@@ -154,7 +154,7 @@ def test_numbers_may_be_keys_of_json() -> None:
     assert found == {"0": "a", "-1": {"2": [{"3": '{4:"5:'}]}, "6": 7}
 
 
-def test_what_is_no_json_is_told() -> None:
+def test_a_body_that_is_not_json_is_an_error() -> None:
     for wrong in (b"", b"{", b"\xff", b"{a:1}"):
         with pytest.raises(CommandError, match="no JSON"):
             load_json(wrong)
@@ -167,7 +167,7 @@ def test_errors_are_those_that_java_s_producer_knows() -> None:
     assert {kind.exception for kind in kinds(RemotingError)} <= set(EXCEPTIONS)
 
 
-def test_a_broker_s_no_is_told_with_its_name() -> None:
+def test_a_broker_s_refusal_has_the_name_of_its_code() -> None:
     assert str(BrokerError(17, "no topic x", "127.0.0.1:10911")) == "127.0.0.1:10911: TOPIC_NOT_EXIST (17): no topic x"
     assert str(BrokerError(9999, None)) == "9999 (9999)"
     assert response_name(RequestCode.SEND_MESSAGE_V2) == "310"

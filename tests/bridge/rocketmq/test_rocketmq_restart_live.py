@@ -24,7 +24,7 @@ pytestmark = pytest.mark.live
 
 
 async def send_all(client: Client, topic: str, first: int, stop: int) -> None:
-    """With each number to every queue; again, until the broker says that it has it."""
+    """Send each number to every queue, again until the broker has confirmed it."""
     async with Producer(client, ProducerSettings(f"p-{uuid4().hex[:8]}")) as producer:
         queues = await queues_of(client, topic)
         for number in range(first, stop):
@@ -88,6 +88,6 @@ async def in_order(started: Broker) -> None:
     print(f"came again: {again} of {sum(map(len, came.values()))}")
 
 
-def test_order_survives_members_that_come_and_go_and_a_broker_that_dies_and_comes_again() -> None:
+def test_order_survives_joining_and_leaving_members_and_a_broker_that_is_killed_and_restarted() -> None:
     with broker() as started:
         asyncio.run(asyncio.wait_for(in_order(started), 180))

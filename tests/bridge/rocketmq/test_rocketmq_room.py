@@ -1,4 +1,4 @@
-"""How much of all queues together a member keeps."""
+"""The bound on what a member keeps of all queues together."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def reading(number: int) -> Reading:
 
 
 @on_a_loop
-async def test_who_finds_no_room_is_told_when_there_is_some() -> None:
+async def test_a_queue_without_room_is_woken_when_there_is_room() -> None:
     one, two = reading(0), reading(1)
     room = Room({one.assigned.queue: one, two.assigned.queue: two}, 1_000)
     one.assigned.put([stored(0, 600), stored(1, 600)], 2, 2)
@@ -53,7 +53,7 @@ async def test_who_finds_no_room_is_told_when_there_is_some() -> None:
 
 
 @on_a_loop
-async def test_as_many_are_asked_for_as_fit_if_they_are_as_large_as_those_that_are_there() -> None:
+async def test_a_queue_may_pull_as_many_messages_as_fit_at_their_present_size() -> None:
     one = reading(0)
     room = Room({one.assigned.queue: one}, 1_000)
     one.assigned.put([stored(at, 100) for at in range(4)], 4, 4)
@@ -62,7 +62,7 @@ async def test_as_many_are_asked_for_as_fit_if_they_are_as_large_as_those_that_a
 
 
 @on_a_loop
-async def test_a_queue_that_goes_makes_room_and_waits_no_more() -> None:
+async def test_a_queue_that_is_given_up_makes_room_and_does_not_wait() -> None:
     one, two = reading(0), reading(1)
     readings = {one.assigned.queue: one, two.assigned.queue: two}
     room = Room(readings, 10)

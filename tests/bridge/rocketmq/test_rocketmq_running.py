@@ -21,7 +21,7 @@ QUEUE = TopicQueue("orders", "broker-a", 3)
 
 
 def reading(queue: TopicQueue = QUEUE, *, ordered: bool = False, count: int = 4) -> Reading:
-    """A queue of which so many messages were pulled, from 10 on, and two of them handed out."""
+    """Return a queue of which this number of messages was pulled, from offset 10 on, and two handed out."""
     assigned = AssignedQueue(queue, 10, ordered=ordered)
     assigned.put(
         [StoredMessage("orders", b"x", {}, 0, "broker-a", 3, 10 + n, 0, 0, 0, b"", 0, b"", 0) for n in range(count)],
@@ -34,7 +34,7 @@ def reading(queue: TopicQueue = QUEUE, *, ordered: bool = False, count: int = 4)
 
 
 async def told(found: list[Reading], jstack: str | None = None, **settings: Any) -> dict[str, Any]:
-    """What is told, with the one queue's table apart, as no JSON has such keys."""
+    """Return the fields and the one queue's row, which is read separately, as JSON has no such keys."""
     group = Group(
         Client(ClientSettings("127.0.0.1:9876")),
         "g",
@@ -51,7 +51,7 @@ async def told(found: list[Reading], jstack: str | None = None, **settings: Any)
     return {**read, "queue": json.loads(table[len(key) + 2 : -1])}
 
 
-def test_settings_have_the_names_and_the_texts_of_java_s() -> None:
+def test_settings_have_java_s_names_and_values() -> None:
     info = asyncio.run(told([reading()], orderly=True, max_reconsume_times=3))
     properties = info["properties"]
     assert all(isinstance(each, str) for each in properties.values())
@@ -64,7 +64,7 @@ def test_settings_have_the_names_and_the_texts_of_java_s() -> None:
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_what_was_handed_out_in_order_is_what_java_calls_a_transaction(ordered: bool) -> None:
+def test_messages_handed_out_in_order_are_reported_as_a_transaction_as_in_java(ordered: bool) -> None:
     queue = asyncio.run(told([reading(ordered=ordered)]))["queue"]
     cached, transaction = ((12, 13, 2), (10, 11, 2)) if ordered else ((10, 13, 4), (0, 0, 0))
     names = [f"Msg{what}" for what in ("MinOffset", "MaxOffset", "Count")]
@@ -73,14 +73,14 @@ def test_what_was_handed_out_in_order_is_what_java_calls_a_transaction(ordered: 
     assert (queue["commitOffset"], queue["locked"], queue["droped"]) == (10, ordered, False)
 
 
-def test_where_a_consumer_stands_is_told_of_one_topic() -> None:
+def test_the_status_has_the_offsets_of_one_topic() -> None:
     new = Reading(AssignedQueue(TopicQueue("orders", "broker-b", 0), 77))
     other = reading(TopicQueue("others", "broker-a", 0))
     body = offsets_body([reading(), new, other], "orders").decode()
     assert parse_table(body.replace("messageQueueTable", "offsetTable")) == {QUEUE: 10, new.assigned.queue: 77}
 
 
-def test_stacks_say_where_tasks_wait() -> None:
+def test_stacks_show_where_tasks_wait() -> None:
     async def waits_here() -> None:
         await asyncio.sleep(60)
 

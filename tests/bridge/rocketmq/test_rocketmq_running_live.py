@@ -26,7 +26,7 @@ OPEN: Final = ("--add-opens", "java.base/java.nio=ALL-UNNAMED", "--add-opens", "
 
 
 async def asked(server: Server, client: Client, group: str, topic: str) -> dict[str, Any]:
-    """What the administration says of a consumer, while the event loop goes on."""
+    """Return what the administration reports about a consumer, while the event loop goes on."""
     for program in PROGRAMS:
         if shutil.which(program) is None:
             missing(f"no {program} on this machine")
@@ -37,7 +37,7 @@ async def asked(server: Server, client: Client, group: str, topic: str) -> dict[
 
 
 @pytest.mark.parametrize("orderly", [False, True])
-def test_administrators_are_told_how_a_consumer_does_as_by_java_s(
+def test_mqadmin_gets_the_same_status_from_our_consumer_as_from_java_s(
     rocketmq_servers: list[Server], orderly: bool
 ) -> None:
     async def test(client: Client, server: Server) -> None:

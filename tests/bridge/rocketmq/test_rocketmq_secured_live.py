@@ -24,7 +24,7 @@ pytestmark = pytest.mark.live
 STRANGER = Credentials("hashstar", "87654321")
 
 
-def test_who_signs_may_send_over_tls(secured_addresses: list[str], secured_folder: Path) -> None:
+def test_a_client_with_the_right_secret_may_send_over_tls(secured_addresses: list[str], secured_folder: Path) -> None:
     async def test(address: str, channel: ChannelSettings) -> None:
         async with (
             Client(ClientSettings(address, channel=channel)) as client,
@@ -43,7 +43,7 @@ def test_who_signs_may_send_over_tls(secured_addresses: list[str], secured_folde
                 asyncio.run(asyncio.wait_for(test(address, settings), 30))
 
 
-def test_who_does_not_sign_or_with_another_secret_is_refused(secured_addresses: list[str]) -> None:
+def test_a_client_without_or_with_a_wrong_secret_is_refused(secured_addresses: list[str]) -> None:
     async def test(address: str, credentials: Credentials | None) -> None:
         async with Client(ClientSettings(address, channel=ChannelSettings(credentials=credentials))) as client:
             with pytest.raises(BrokerError) as refused:
@@ -55,7 +55,9 @@ def test_who_does_not_sign_or_with_another_secret_is_refused(secured_addresses: 
             asyncio.run(asyncio.wait_for(test(address, credentials), 30))
 
 
-def test_a_server_that_is_not_trusted_is_not_spoken_to(secured_addresses: list[str], secured_folder: Path) -> None:
+def test_no_connection_is_made_to_a_server_without_a_trusted_certificate(
+    secured_addresses: list[str], secured_folder: Path
+) -> None:
     async def test(address: str) -> None:
         channel = ChannelSettings(tls=ssl.create_default_context(cafile=secured_folder / "other.pem"))
         with pytest.raises(ConnectError, match="TLS"):

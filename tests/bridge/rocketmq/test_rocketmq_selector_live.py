@@ -39,7 +39,7 @@ COUNT = 500
 
 
 class Queue:
-    """A queue of a topic of its own, on one broker."""
+    """The only queue of a topic, on one broker."""
 
     def __init__(self, client: Client, address: str, queue: TopicQueue) -> None:
         self.client = client
@@ -47,7 +47,7 @@ class Queue:
         self.queue = queue
 
     async def put(self, messages: Iterable[RocketMessage]) -> None:
-        """Send messages, and wait until they can be pulled: a broker queues what it stored a little later."""
+        """Send messages, and wait until they can be pulled: a broker queues them some time after it has stored them."""
         sent = 0
         async with Producer(self.client, ProducerSettings(GROUP)) as producer:
             for message in messages:
@@ -59,7 +59,7 @@ class Queue:
                 await asyncio.sleep(0.05)
 
     async def pulled(self, subscription: Subscription) -> list[StoredMessage]:
-        """All that the broker sends for a subscription, which comes with the pull."""
+        """Return all messages that the broker sends for a subscription, which comes with the pull."""
         found: list[StoredMessage] = []
         offset = 0
         while True:
@@ -74,7 +74,7 @@ class Queue:
                 return found
 
     async def refuses(self, subscription: Subscription) -> bool:
-        """Whether the broker says that it cannot parse a subscription."""
+        """Return whether the broker cannot parse a subscription."""
         body = json.dumps({
             "clientId": self.client.client_id, "group": GROUP, "namespace": "", "subscriptionData": {
                 "topic": subscription.topic, "subString": subscription.expression,
@@ -89,7 +89,7 @@ class Queue:
 
 @asynccontextmanager
 async def queue_of(server: Server) -> AsyncIterator[Queue]:
-    """A new topic with one queue on one broker."""
+    """Create a topic with one queue on one broker."""
     topic = f"selector-live-{os.getpid()}-{Random().randrange(1 << 32)}"
     async with Client(ClientSettings(server.url)) as client:
         name, address = min((await masters(client)).items())
@@ -105,7 +105,7 @@ def release_of(server: Server) -> str:
 
 
 def messages_of(topic: str) -> list[RocketMessage]:
-    """One for each of the recorded maps of properties, but for values that RocketMQ does not take."""
+    """Return a message for each recorded map of properties, without values that RocketMQ refuses."""
     return [
         RocketMessage.of(topic, b"%d" % number, {k: v for k, v in each.items() if v.strip()}, tags=TAGS[number % 7])
         for number, each in enumerate(PROPERTIES)
@@ -140,7 +140,7 @@ def test_the_broker_filters_by_sql92_as_we_do(rocketmq_servers: list[Server]) ->
 
 
 def test_the_broker_filters_tags_by_hash_as_we_do(rocketmq_servers: list[Server]) -> None:
-    """Also where hashes collide, and where a star is no star."""
+    """Also where hashes collide, and where a star is an ordinary character."""
 
     async def run(server: Server) -> None:
         async with queue_of(server) as queue:

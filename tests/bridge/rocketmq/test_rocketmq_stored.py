@@ -48,7 +48,7 @@ class Reader:
 
 
 def slowly(data: bytes, broker: str) -> list[StoredMessage]:
-    """`MessageDecoder.decode`, field by field, of what is not damaged."""
+    """Decode a record that is not damaged field by field, as `MessageDecoder.decode` does."""
     reader, found = Reader(data), []
     while reader.at < len(data):
         began = reader.at
@@ -79,7 +79,7 @@ def slowly(data: bytes, broker: str) -> list[StoredMessage]:
 
 @st.composite
 def records(draw: st.DrawFn) -> bytes:
-    """A record of IPv4 or IPv6 hosts, of either magic code, packed or not."""
+    """Return a record with IPv4 or IPv6 hosts, of either magic code, packed or not."""
     magic = draw(st.sampled_from([V1, V2]))
     system_flag = draw(st.sampled_from([0, 4, 8, PACKED, PACKED | ZLIB])) | draw(st.sampled_from([0, 16, 32, 48]))
     body = draw(st.binary(max_size=50))
@@ -96,7 +96,7 @@ def records(draw: st.DrawFn) -> bytes:
 def record(
     magic: int, system_flag: int, body: bytes, topic: bytes, properties: bytes, *, draw: Any = lambda _: 0
 ) -> bytes:
-    """A record; what else is in it is drawn."""
+    """Return a record whose other fields are drawn."""
 
     def host(flag: int) -> bytes:
         return bytes(draw(st.binary(min_size=20, max_size=20)) or 20)[: 20 if system_flag & flag else 8]
@@ -116,7 +116,7 @@ def record(
 @example([record(V1, 0, b"", b"", b"")])
 @example([record(V2, 48, b"", b"", b"")])
 @example([record(V2, 0, b"b", b"t" * 300, b"a\x01b\x02")])
-def test_an_answer_read_quickly_is_what_reading_it_field_by_field_gives(raw: list[bytes]) -> None:
+def test_the_fast_decoder_agrees_with_one_that_reads_field_by_field(raw: list[bytes]) -> None:
     data = b"".join(raw)
     assert stored_messages(data, "broker-a") == slowly(data, "broker-a")
 
@@ -140,9 +140,7 @@ SIZES: Final = {"body": 84, "topic": 88 + 4, "properties": 88 + 4 + 1 + 1}
 
 @pytest.mark.parametrize("change", [-128, -1, 1, 100])
 @pytest.mark.parametrize("what", SIZES)
-def test_a_record_whose_parts_do_not_fit_in_it_is_an_error_also_where_more_comes_after_it(
-    what: str, change: int
-) -> None:
+def test_a_record_whose_parts_exceed_it_is_an_error_even_with_another_record_behind_it(what: str, change: int) -> None:
     raw = bytearray(record(V1, 0, b"body", b"t", b"a\x01b\x02") * 2)
     width = {"body": 4, "topic": 1, "properties": 2}[what]
     at = SIZES[what]
@@ -159,7 +157,7 @@ def test_a_record_of_ipv6_is_longer_than_the_least_of_ipv4() -> None:
         stored_messages(bytes(raw), "b")
 
 
-def test_of_the_flag_of_a_body_that_was_unpacked_only_that_it_is_packed_is_cleared() -> None:
+def test_unpacking_a_body_clears_only_the_bit_for_packed_bodies() -> None:
     [packed] = stored_messages(record(V1, PACKED | ZLIB, zlib.compress(b"body"), b"t", b""), "b")
     assert (packed.body, packed.system_flag) == (b"body", ZLIB)
     [empty] = stored_messages(record(V1, PACKED | ZLIB, b"", b"t", b""), "b")
@@ -181,7 +179,7 @@ ZSTD: Final = 0x200
 
 
 def bomb(how: int, size: int) -> bytes:
-    """So many zero bytes, packed."""
+    """Return this number of zero bytes, packed."""
     if how == ZLIB:
         stream = zlib.compressobj(9)
         piece = bytes(1 << 20)
@@ -221,7 +219,7 @@ def test_a_body_that_is_cut_off_is_a_message_with_a_problem() -> None:
 
 
 @pytest.mark.parametrize("error", [MemoryError("x"), OverflowError("x"), struct.error("x"), RecursionError("x")])
-def test_whatever_unpacking_raises_is_the_problem_of_that_message(
+def test_any_error_of_unpacking_is_the_problem_of_that_message(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(body: bytes, system_flag: int) -> bytes:
@@ -233,7 +231,7 @@ def test_whatever_unpacking_raises_is_the_problem_of_that_message(
     assert (two.body, two.problem) == (b"2", "")
 
 
-def test_a_batch_that_is_none_or_has_too_many_messages_is_one_message_with_a_problem() -> None:
+def test_a_damaged_or_too_long_batch_is_one_message_with_a_problem() -> None:
     [broken] = stored_messages(record(V2, BATCH, b"no batch at all", b"t", b""), "b")
     assert (broken.body, broken.problem) == (b"no batch at all", "a batch whose messages do not fit in it")
     small = encode_batch([RocketMessage("t", b"x")])
@@ -245,7 +243,7 @@ def pulled(data: bytes, next_offset: int) -> Pulled:
     return Pulled(PullStatus.FOUND, next_offset, 0, next_offset, 0, 0, data)
 
 
-def test_of_an_answer_no_more_is_unpacked_than_there_is_room_for_and_the_rest_is_pulled_again() -> None:
+def test_an_answer_is_unpacked_as_room_permits_and_the_rest_is_pulled_again() -> None:
     body = zlib.compress(bytes(1 << 20))
     data = b""
     for offset in range(7, 12):

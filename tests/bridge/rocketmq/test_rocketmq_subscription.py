@@ -39,19 +39,19 @@ def test_the_client_keeps_what_the_selector_of_tags_keeps(expression: str, tag: 
         assert wanted.accepts(each) == tags.keeps(each)
 
 
-def test_bars_alone_are_shown() -> None:
+def test_the_error_for_bars_without_tags_shows_them() -> None:
     with pytest.raises(InputError, match=re.escape("there is no tag in it; * is every message\n    ||\n    ^^")):
         Subscription.to_tags("orders", "||")
 
 
-def test_blanks_alone_are_no_tag_and_not_every_message() -> None:
+def test_a_blank_expression_selects_neither_a_tag_nor_all_messages() -> None:
     wanted = Subscription.to_tags("orders", " || ")
     assert wanted.names_tags
     assert not wanted.accepts(None)
     assert not wanted.accepts("a")
 
 
-def test_a_condition_is_refused_that_brokers_of_every_release_refuse() -> None:
+def test_a_condition_that_all_releases_refuse_is_refused() -> None:
     refused = 0
     for text in EXPRESSIONS[:60]:
         if any(takes(text, release) for release in RELEASES):
@@ -64,16 +64,16 @@ def test_a_condition_is_refused_that_brokers_of_every_release_refuse() -> None:
 
 
 @pytest.mark.parametrize("text", ["contains = 1", "a CONTAINS 'x'"])
-def test_a_condition_is_taken_that_brokers_of_some_release_take(text: str) -> None:
+def test_a_condition_that_some_release_takes_is_accepted(text: str) -> None:
     assert [takes(text, release) for release in RELEASES].count(True) >= 1
     assert Subscription.to_sql("orders", text).expression == text
 
 
-def test_what_a_broker_would_ignore_of_a_condition_is_not_refused() -> None:
+def test_the_part_of_a_condition_that_brokers_ignore_is_not_checked() -> None:
     assert Subscription.to_sql("orders", "a LIKE 'x%'").expression == "a LIKE 'x%'"
 
 
-def test_where_a_condition_is_wrong_is_shown() -> None:
+def test_the_error_for_a_condition_shows_the_position() -> None:
     with pytest.raises(InputError, match=re.escape("more is expected here\n    n >\n       ^")):
         Subscription.to_sql("orders", "n >")
     with pytest.raises(InputError, match="a condition in SQL92 cannot be empty; write TRUE for all messages"):

@@ -39,7 +39,7 @@ def on_each(servers: Sequence[Server], test: Callable[[Client, Server], Awaitabl
 
 
 async def topic_at(client: Client, what: str = "topic", queues: int = 4) -> str:
-    """A new topic with so many queues on each broker; its group is called ``g-`` and the same."""
+    """Create a topic with this number of queues on each broker; its group has the same name after ``g-``."""
     name = f"consumer-{what}-{uuid4().hex[:8]}"
     await admin.create_topic(client, admin.TopicConfig(name, queues, queues))
     return name
@@ -68,14 +68,14 @@ async def send_in_order(client: Client, topic: str, first: int, stop: int) -> No
 
 
 def consumer_of(client: Client, *subscriptions: Subscription | str, group: str = "", **settings: Any) -> Consumer:
-    """A consumer from the first message on."""
+    """Return a consumer that begins at the first message."""
     wanted = [Subscription.to_tags(each) if isinstance(each, str) else each for each in subscriptions]
     own = ConsumerSettings(**{"consume_from": ConsumeFrom.FIRST, **settings})
     return Consumer(client, group or f"g-{wanted[0].topic}", wanted, own)
 
 
 async def read(consumer: Consumer, count: int, *, done: bool = True) -> list[StoredMessage]:
-    """The next so many messages."""
+    """Return the next messages, this number of them."""
     found: list[StoredMessage] = []
     async with asyncio.timeout(60):
         while len(found) < count:
@@ -86,7 +86,7 @@ async def read(consumer: Consumer, count: int, *, done: bool = True) -> list[Sto
 
 
 def by_queue(messages: Iterable[StoredMessage]) -> dict[tuple[str, int], list[bytes]]:
-    """The bodies that came of each queue, in order."""
+    """Return the bodies of the messages by queue, in order."""
     found: defaultdict[tuple[str, int], list[bytes]] = defaultdict(list)
     for each in messages:
         found[each.broker, each.queue_id].append(each.body)

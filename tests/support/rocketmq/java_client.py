@@ -19,7 +19,7 @@ OPEN: Final = ("--add-opens", "java.base/java.nio=ALL-UNNAMED", "--add-opens", "
 
 
 def probe(namesrv: str, group: str, *, version: str = LATEST, **asked: Any) -> dict[str, Any]:
-    """What the client of a version answers; the test is skipped, or fails, where there is no Java or no Maven."""
+    """Return the answers of a client's version; without Java or Maven the test is skipped, or fails."""
     for program in PROGRAMS:
         if shutil.which(program) is None:
             missing(f"no {program} on this machine")
@@ -34,5 +34,5 @@ async def probed(namesrv: str, group: str, *, version: str = LATEST, **asked: An
 
 
 def encoded(body: bytes) -> str:
-    """A body as the probe takes and tells it."""
+    """Return a body in the form of the probe's input and output."""
     return b64encode(body).decode()

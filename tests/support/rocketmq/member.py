@@ -24,7 +24,7 @@ VERSIONS: Final = ("5.5.0", "4.9.7")
 
 
 def java(broker_version: str) -> str:
-    """The class path of a client for brokers of this version; without Maven and a JDK the test is skipped."""
+    """Return the class path of a client for brokers of this version; without Maven and a JDK the test is skipped."""
     for tool in PROGRAMS:
         if shutil.which(tool) is None:
             missing(f"{tool} is not installed")
@@ -60,7 +60,7 @@ class Member:
 
 @asynccontextmanager
 async def _process(jars: str, told: Mapping[str, Any], *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A process that has made its client; killed when the block ends before it."""
+    """Start a process that has made its client; it is killed if the block ends before it."""
     running = command(SOURCE, jars, *QUICK, *options)
     with TemporaryFile() as log:
         for _ in range(TRIES):
@@ -90,7 +90,7 @@ TRIES: Final = 4
 
 @asynccontextmanager
 async def member(jars: str, *options: str, **told: Any) -> AsyncIterator[Member]:
-    """A member of a group, until it has left or the block ends.
+    """Start a member of a group, until it has left or the block ends.
 
     ``namesrv``, ``group``, ``topic`` and ``tags`` or ``sql``; ``orderly``, ``broadcasting``, ``fails``, ``instance``,
     ``ip``.

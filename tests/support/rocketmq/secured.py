@@ -47,7 +47,7 @@ tls.server.certPath=/secured/server.pem
 
 
 def _environment(image: str, port: int) -> dict[str, str]:
-    """The settings of a broker that asks who its clients are."""
+    """Return the settings of a broker with access control."""
     options = "-Dtls.config.file=/secured/tls.properties"
     settings = {"ROCKETMQ_listenPort": str(port), "ROCKETMQ_brokerIP1": "127.0.0.1"}
     if ":4." in image:
@@ -66,7 +66,7 @@ def _environment(image: str, port: int) -> dict[str, str]:
 
 @contextmanager
 def _secured(image: str, folder: Path) -> Iterator[str]:
-    """The address of the name server of such a broker, once that takes requests."""
+    """Return the address of such a broker's name server, once the broker takes requests."""
     try:
         from testcontainers.core.container import DockerContainer
         from testcontainers.core.docker_client import DockerClient
@@ -103,7 +103,7 @@ async def _until_it_is_there(address: str, container: Any) -> None:
 
 
 def folder_of(folder: Path) -> Path:
-    """The folder, with all that is to be in one of such a broker."""
+    """Return the folder, filled with the files of such a broker."""
     authority_in(folder)
     (folder / "tls.properties").write_text(TLS, encoding="utf-8")
     (folder / "plain_acl.yml").write_text(PLAIN_ACL, encoding="utf-8")
@@ -115,7 +115,7 @@ def folder_of(folder: Path) -> Path:
 
 @contextmanager
 def secured_brokers(folder: Path) -> Iterator[list[str]]:
-    """The name servers of such brokers, one of each image of this run."""
+    """Yield the name servers of such brokers, one of each image of this run."""
     if listed(os.environ.get(KIND.url_variable, "")):
         missing("brokers with access control are started as containers only")
     with ExitStack() as containers:

@@ -67,13 +67,13 @@ class Topics:
         return self._client
 
     def make(self, queues: int = 1, name: str | None = None, **config: Any) -> str:
-        """A topic with so many queues on each broker."""
+        """Create a topic with this number of queues on each broker."""
         name = name or f"t-{uuid4().hex[:12]}"
         self.do(create_topic(self._client, TopicConfig(name, queues, queues, **config)))
         return name
 
     def group(self, name: str) -> str:
-        """A consumer group of this name."""
+        """Create a consumer group of this name."""
         self.do(create_group(self._client, Group(name)))
         return name
 
@@ -91,7 +91,7 @@ class Topics:
                 await self._producer.send_batch(some, selector=ByHash(), key=key)
 
     def put_many(self, topic: str, messages: Sequence[RocketMessage]) -> None:
-        """The same for many messages: in order by key, all queues at a time, some twice where a connection is lost."""
+        """Send many messages: in order by key, all queues at a time, some twice where a connection is lost."""
         self.do(self._put_many(topic, messages), MANY_SECONDS)
 
     async def _put_many(self, topic: str, messages: Sequence[RocketMessage]) -> None:
@@ -161,7 +161,7 @@ class Topics:
 
 @contextmanager
 def topics_at(namesrv: str) -> Iterator[Topics]:
-    """The topics of a cluster."""
+    """Yield the topics of a cluster."""
     topics = Topics(namesrv)
     try:
         yield topics

@@ -30,7 +30,7 @@ def topics(rocketmq_servers: list[Server]) -> Iterator[Topics]:
 
 
 class Cut:
-    """Cuts the connections of targets, as soon as something is under way over one."""
+    """Cuts the connections of targets as soon as a request is under way."""
 
     def __init__(self) -> None:
         self.targets: list[RocketmqTarget] = []
@@ -57,14 +57,14 @@ class Cut:
 
 
 def native(topic: str, message: Message) -> RocketMessage:
-    """As a producer of RocketMQ sends it; without a body only a message of AMQP is one."""
+    """Return a message as a producer of RocketMQ sends it; only a message of AMQP may have no body."""
     if message.body:
         return RocketMessage.of(topic, message.body, keys=message.routing_key)
     return to_rocketmq(message, topic, message.routing_key.encode())
 
 
 def place_with(topics: Topics, queues: int, *, orderly: bool = False, cut: Cut | None = None) -> Place:
-    """A topic to read from and one to write to, both of so many queues."""
+    """Create a topic to read from and one to write to, both with this number of queues."""
     read, written = topics.make(queues), topics.make(queues)
     group = f"g-{uuid4().hex[:12]}"
     ends: list[None] = []
@@ -100,7 +100,7 @@ def place_with(topics: Topics, queues: int, *, orderly: bool = False, cut: Cut |
 
 
 class TestRocketmqSource(SourceBehaviour):
-    """`RocketmqSource`; it reconnects by itself, so that no cut is told."""
+    """`RocketmqSource`; it reconnects by itself, so no lost connection is reported."""
 
     @pytest.fixture(params=[(1, False), (3, False), (3, True)], ids=["one queue", "three queues", "orderly"])
     def place(self, request: pytest.FixtureRequest, topics: Topics) -> Place:

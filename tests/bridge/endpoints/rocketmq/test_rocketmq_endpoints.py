@@ -1,4 +1,4 @@
-"""RocketMQ's endpoints without a broker: what a configuration says of them, and where messages are placed."""
+"""RocketMQ's endpoints without a broker: their configuration, and the queues of messages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def table(**values: Any) -> Table:
 # Addresses.
 
 
-def test_an_address_is_name_servers_and_who_asks() -> None:
+def test_an_address_has_name_servers_and_credentials() -> None:
     settings = read_settings("rocketmq://a,b:9877,[::1]", table())
     assert settings.name_servers == ("a:9876", "b:9877", "[::1]:9876")
     assert (settings.channel.credentials, settings.channel.tls) == (None, None)
@@ -51,7 +51,7 @@ def test_an_address_is_name_servers_and_who_asks() -> None:
     assert (credentials.access_key, credentials.secret_key, credentials.security_token) == ("me@x", "s:c", "t")
 
 
-def test_tls_checks_unless_told_otherwise() -> None:
+def test_tls_verifies_certificates_by_default() -> None:
     context = read_settings(URL, table(tls=True)).channel.tls
     assert context is not None
     assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
@@ -74,7 +74,7 @@ def test_tls_checks_unless_told_otherwise() -> None:
         (URL, {"tls": True, "cert_file": "no-such.pem"}, "cert_file: the file no-such.pem cannot be read"),
     ],
 )
-def test_what_is_wrong_with_an_address_is_told(url: str, values: dict[str, Any], reason: str) -> None:
+def test_a_wrong_address_is_refused_with_the_reason(url: str, values: dict[str, Any], reason: str) -> None:
     with pytest.raises(InputError, match=rf"bridge\.toml: \[sources\.x\] {reason}"):
         read_settings(url, table(**values))
 
@@ -82,7 +82,7 @@ def test_what_is_wrong_with_an_address_is_told(url: str, values: dict[str, Any],
 # Sources and targets.
 
 
-def test_a_source_reads_topics_under_the_names_that_they_stand_for() -> None:
+def test_a_source_reads_topics_by_their_encoded_names() -> None:
     made = source(
         "s.1", URL, table(topics=["orders.eu", "b"], subscription="A || B", offset="last", ordered=False), Policy()
     )
@@ -113,12 +113,12 @@ def test_a_source_reads_topics_under_the_names_that_they_stand_for() -> None:
         ({"topic": "t", "sql": "a LIKE 'x%'"}, "sql: "),
     ],
 )
-def test_what_is_wrong_with_a_source_is_told(values: dict[str, Any], reason: str) -> None:
+def test_a_wrong_source_is_refused_with_the_reason(values: dict[str, Any], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         source("s", URL, table(**values), Policy())
 
 
-def test_a_target_is_told_topic_key_and_tag_of_each_queue() -> None:
+def test_a_target_has_a_topic_a_key_and_a_tag_for_each_queue() -> None:
     queues = {"a": "orders.eu", "b": {"topic": "t", "key": "word 2", "tag": "word 1"}}
     made, names = target("t", URL, table(queues=queues, not_store_ok="confirm"))
     assert names == ["a", "b"]
@@ -143,23 +143,23 @@ def test_a_target_is_told_topic_key_and_tag_of_each_queue() -> None:
         ("." * 50, "it has 150 characters"),
     ],
 )
-def test_what_is_no_destination_is_told(value: Any, reason: str) -> None:
+def test_a_wrong_destination_is_refused_with_the_reason(value: Any, reason: str) -> None:
     with pytest.raises(ValueError, match=reason or None):
         destination_of(value)
     with pytest.raises(InputError, match=rf"queues\.q: must be the name of a topic, or .* and is .*{reason}"):
         target("t", URL, table(queues={"q": value}))
 
 
-def test_a_topic_of_dead_letters_that_cannot_be_is_told() -> None:
+def test_an_illegal_topic_of_dead_letters_is_refused() -> None:
     with pytest.raises(InputError, match=r"topic: topic .*: it has 150 characters"):
         dead_letter_target("d", URL, table(topic="." * 50))
 
 
-# Where messages are placed.
+# The queues of messages.
 
 
 def route(**brokers: int) -> TopicRoute:
-    """Brokers a, b ... with so many queues each."""
+    """Return the route of brokers a, b ... with these numbers of queues."""
     return TopicRoute(
         tuple([QueueData(name, count, count) for name, count in brokers.items()]),
         tuple([BrokerData(name, ((0, f"{name}:10911"),)) for name in brokers]),
@@ -167,7 +167,7 @@ def route(**brokers: int) -> TopicRoute:
 
 
 def outgoing(message: Message, partitioning: str | None = None, number: int = 1) -> Outgoing:
-    """As the pump gives it, of a topology whose queue is partitioned so."""
+    """Return a message as the pump sends it, routed by a topology with this partitioning."""
     queue = Queue("q", partitioning=None if partitioning is None else Partitioning.parse(partitioning))
     topology = Topology().declare_exchange(Exchange("e", "fanout")).declare_queue(queue)
     found = Router(topology.bind(Binding.to_queue("e", "q", ""))).route(
@@ -209,7 +209,7 @@ def test_the_key_may_be_a_part_of_the_message() -> None:
     assert missing == [0, 1, 2, 3, 4, 5, 6, 7, 0]
 
 
-def test_the_topology_may_say_the_queue() -> None:
+def test_the_topology_can_decide_the_queue() -> None:
     message = Message("", "k1", body=b"x")
     by_count = outgoing(message, "rocketmq.hash over 6")
     assert by_count.placement is not None
@@ -223,7 +223,7 @@ def test_the_topology_may_say_the_queue() -> None:
     assert writer(route(a=4, b=2)).place(by_turns)[1] == MessageQueue("a", 1)
 
 
-def test_a_topology_that_does_not_agree_with_the_topic_is_told() -> None:
+def test_a_topology_that_disagrees_with_the_topic_is_disconnected() -> None:
     message = Message("", "k1", body=b"x")
     with pytest.raises(
         Disconnected, match=r"topic 't' has 2 queues now \(a:0, a:1\), and the topology spreads 'q' over 3"
@@ -236,7 +236,7 @@ def test_a_topology_that_does_not_agree_with_the_topic_is_told() -> None:
         Spread.of("t", TopicRoute())
 
 
-def test_a_batch_is_of_messages_that_wait_alike_and_not_too_large() -> None:
+def test_a_batch_has_messages_of_one_wait_setting_and_a_bounded_size() -> None:
     def batches(messages: list[RocketMessage]) -> list[int]:
         line = Line("t", MessageQueue("a", 0))
         line.waiting.extend((outgoing(Message()), message) for message in messages)
@@ -267,7 +267,7 @@ def stored(properties: dict[str, str], reconsumed: int = 0) -> StoredMessage:
 LANE = Lane("main", AssignedQueue(TopicQueue("t", "b", 2), 0))
 
 
-def test_a_delivery_says_what_is_known_of_its_message() -> None:
+def test_a_delivery_describes_its_message() -> None:
     found = LANE.make_delivery(stored({"KEYS": "k"}))
     assert found.message.headers == from_rocketmq(stored({"KEYS": "k"})).headers
     assert (found.lane, found.position, found.identity) == (LANE, 7, "rocketmq/main/t/b/2/7")
@@ -289,7 +289,7 @@ def test_a_delivery_says_what_is_known_of_its_message() -> None:
     ],
     ids=str,
 )
-def test_what_does_not_pass_by_itself_is_told(trouble: Exception, lasts: bool) -> None:
+def test_a_problem_that_does_not_pass_by_itself_is_disconnected(trouble: Exception, lasts: bool) -> None:
     reading = source("s", URL, table(topic="t"), Policy())
     consumer = SimpleNamespace(unpersisted={}, troubles={TopicQueue("t", "b", 2): trouble})
     if lasts:

@@ -52,7 +52,7 @@ def source(topics: Topics, topic: str, name: str | None = None, **told: Any) -> 
 
 
 async def written(target: RocketmqTarget, messages: list[Message]) -> Reports:
-    """What was told of messages to the topology's queue ``q``."""
+    """Send messages to the topology's queue ``q``, and return what the target reported about them."""
     told = Reports()
     await target.open(told)
     send_to(target, told, messages, "q")
@@ -113,7 +113,7 @@ async def test_a_message_of_every_system_comes_home_over_rocketmq(topics: Topics
 
 
 @on_a_loop
-async def test_what_does_not_fit_fails_for_ever_and_its_neighbours_pass(topics: Topics) -> None:
+async def test_a_message_that_does_not_fit_fails_finally_and_the_others_pass(topics: Topics) -> None:
     topic = topics.make()
     good = [Message("", "k", {}, {}, b"%d" % n) for n in range(4)]
     bad = [
@@ -137,7 +137,7 @@ async def test_what_does_not_fit_fails_for_ever_and_its_neighbours_pass(topics: 
 
 
 @on_a_loop
-async def test_a_topic_that_is_missing_or_not_as_the_topology_says_is_told(topics: Topics) -> None:
+async def test_a_missing_topic_or_one_that_disagrees_with_the_topology_is_disconnected(topics: Topics) -> None:
     told = Reports()
     gone = RocketmqTarget("t", topics.settings, {"q": Destination("no-such-topic")})
     with pytest.raises(Disconnected, match="there is no topic 'no-such-topic'; create it"):
@@ -149,7 +149,7 @@ async def test_a_topic_that_is_missing_or_not_as_the_topology_says_is_told(topic
     await lost.close()
 
 
-def test_a_check_tells_what_is_missing_where_a_configuration_points_to(topics: Topics, tmp_path: Path) -> None:
+def test_a_check_reports_what_is_missing_at_the_configured_cluster(topics: Topics, tmp_path: Path) -> None:
     topic, other = topics.make(2), topics.make(2)
     count = len(topics.do(topics.client.route(other)).queues) * 2
     (tmp_path / "t.bindings").write_text(
@@ -185,7 +185,7 @@ def test_a_check_tells_what_is_missing_where_a_configuration_points_to(topics: T
 
 
 @on_a_loop
-async def test_nobody_there_is_told(topics: Topics) -> None:
+async def test_an_address_without_a_server_is_disconnected(topics: Topics) -> None:
     nobody = ClientSettings("127.0.0.1:1")
     writing, reading = (
         RocketmqTarget("t", nobody, {"q": Destination("t")}),
@@ -226,7 +226,7 @@ async def test_tags_and_sql_select_what_is_read(topics: Topics) -> None:
 
 
 @pytest.mark.parametrize("orderly", [True, False])
-def test_members_share_the_queues_and_those_that_leave_give_theirs_back(topics: Topics, orderly: bool) -> None:
+def test_members_share_the_queues_and_give_them_back_when_they_leave(topics: Topics, orderly: bool) -> None:
     topic, name = topics.make(4), group()
 
     @on_a_loop
@@ -277,7 +277,7 @@ def test_members_share_the_queues_and_those_that_leave_give_theirs_back(topics: 
 
 
 @on_a_loop
-async def test_a_source_may_begin_with_what_comes_now_and_end_with_what_is_there(topics: Topics) -> None:
+async def test_a_source_can_begin_at_the_end_or_end_there(topics: Topics) -> None:
     topic = topics.make(2)
     topics.put(topic, [RocketMessage.of(topic, b"%d" % n, keys=f"k{n}") for n in range(20)])
     ending = source(topics, topic, until_end=True)
@@ -304,7 +304,7 @@ def texts(findings: Sequence[Finding], level: str) -> str:
 
 
 @on_a_loop
-async def test_a_check_tells_of_queues_that_are_never_read_and_of_other_partitions(topics: Topics) -> None:
+async def test_a_check_reports_queues_that_are_never_read_and_other_numbers_of_queues(topics: Topics) -> None:
     topic = f"t-{uuid4().hex[:12]}"
     topics.do(create_topic(topics.client, TopicConfig(topic, 2, 4)))
     never_read = "what is written to 2 of 4 of them is never read"
@@ -379,7 +379,7 @@ async def test_a_check_leaves_no_trace(topics: Topics) -> None:
 
 
 @on_a_loop
-async def test_opening_that_is_cancelled_at_any_moment_leaves_nothing_at_the_broker(topics: Topics) -> None:
+async def test_opening_that_is_cancelled_at_any_moment_leaves_no_member_at_the_broker(topics: Topics) -> None:
     topic, name = topics.make(2), group()
     address = topics.do(masters(topics.client)).popitem()[1]
     others, chance = asyncio.all_tasks(), Random(7)
@@ -399,7 +399,7 @@ async def test_opening_that_is_cancelled_at_any_moment_leaves_nothing_at_the_bro
 
 
 @on_a_loop
-async def test_what_is_kept_of_all_queues_is_bounded_by_bytes(topics: Topics) -> None:
+async def test_the_messages_kept_of_all_queues_are_bounded_in_bytes(topics: Topics) -> None:
     topic = topics.make(8)
     body = bytes(range(256)) * 3_600  # which cannot be packed well, and is not
     queues = [

@@ -29,7 +29,7 @@ def cluster(rocketmq_cluster: Cluster) -> Iterator[Cluster]:
 
 
 def run(cluster: Cluster, test: Callable[[ClientSettings, str], Awaitable[None]], here: int, there: int) -> None:
-    """With a topic of one queue at each broker, and so many messages in that of the one that does not hang."""
+    """Run with a topic of one queue at each broker, and messages in that of the broker that does not hang."""
 
     async def work() -> None:
         settings = ClientSettings(cluster.server.url)
@@ -45,7 +45,7 @@ def run(cluster: Cluster, test: Callable[[ClientSettings, str], Awaitable[None]]
 
 
 async def settled(source: RocketmqSource, count: int) -> None:
-    """Read and settle so many."""
+    """Read and settle this number of messages."""
     while count > 0:
         for delivery in await source.read(100):
             source.settle(delivery)

@@ -42,7 +42,7 @@ def table(folder: Path, **told: Any) -> Table:
 
 
 @on_a_loop
-async def test_who_may_reads_and_writes_over_tls(address: str, secured_folder: Path) -> None:
+async def test_a_permitted_user_reads_and_writes_over_tls(address: str, secured_folder: Path) -> None:
     target, told = dead_letter_target("t", f"rocketmq://{address}", table(secured_folder)), Reports()
     await target.open(told)
     send_to(target, told, [Message("e", f"k{n}", {"n": n}, {}, b"%d" % n) for n in range(20)], "")
@@ -58,7 +58,9 @@ async def test_who_may_reads_and_writes_over_tls(address: str, secured_folder: P
 
 
 @on_a_loop
-async def test_who_may_not_is_told_so_and_no_message_is_blamed(address: str, secured_folder: Path) -> None:
+async def test_a_missing_permission_is_reported_and_no_message_is_refused_for_it(
+    address: str, secured_folder: Path
+) -> None:
     wrong = table(secured_folder, secret_key="another")  # noqa: S106  of nobody
     target, told = dead_letter_target("t", f"rocketmq://{address}", wrong), Reports()
     try:
@@ -80,7 +82,7 @@ async def test_who_may_not_is_told_so_and_no_message_is_blamed(address: str, sec
 
 
 @on_a_loop
-async def test_a_check_says_who_may_not_read(address: str, secured_folder: Path) -> None:
+async def test_a_check_reports_a_missing_permission_to_read(address: str, secured_folder: Path) -> None:
     url = f"rocketmq://{address}"
     for values, level in (({}, "ok"), ({"secret_key": "another"}, "error")):
         for endpoint in (

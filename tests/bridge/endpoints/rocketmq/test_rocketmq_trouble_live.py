@@ -35,7 +35,7 @@ def own() -> Iterator[Broker]:
 
 
 class Watched:
-    """An open source and an open target of one topic, and what each says."""
+    """An open source and an open target of one topic, and their troubles."""
 
     def __init__(self, settings: ClientSettings, topic: str, group: str = "g") -> None:
         self.topic = topic
@@ -93,7 +93,7 @@ def run(url: str, test: Callable[[Watched], Awaitable[None]]) -> None:
     asyncio.run(work())
 
 
-def test_a_frozen_broker_and_name_server_are_reported_and_no_more_once_they_go_on(own: Broker) -> None:
+def test_a_frozen_broker_and_name_server_are_reported_until_they_go_on(own: Broker) -> None:
     async def test(watched: Watched) -> None:
         await asyncio.to_thread(own.pause)
         try:
@@ -107,7 +107,7 @@ def test_a_frozen_broker_and_name_server_are_reported_and_no_more_once_they_go_o
     run(own.url, test)
 
 
-def test_a_broker_that_was_stopped_is_reported_and_no_more_once_it_is_started(own: Broker) -> None:
+def test_a_stopped_broker_is_reported_until_it_is_started(own: Broker) -> None:
     async def test(watched: Watched) -> None:
         await asyncio.to_thread(own.stop, kill=True)
         try:
@@ -145,8 +145,8 @@ def test_one_broker_of_two_that_is_cut_off_is_reported_by_its_name(cluster: Clus
     run(cluster.server.url, test)
 
 
-def test_a_connection_over_which_nothing_comes_any_more_is_made_anew(cluster: Cluster) -> None:
-    """As after a break of the network that only one side has noticed."""
+def test_a_connection_on_which_data_stops_is_made_again(cluster: Cluster) -> None:
+    """So it is after a break of the network that only one side has noticed."""
 
     async def test(watched: Watched) -> None:
         relay = cluster.broker_b.relay
@@ -171,7 +171,7 @@ def test_a_connection_over_which_nothing_comes_any_more_is_made_anew(cluster: Cl
     run(cluster.server.url, test)
 
 
-def test_a_broker_that_was_killed_stays_trouble_of_a_source_that_cannot_read_it(cluster: Cluster) -> None:
+def test_a_killed_broker_stays_trouble_of_a_source_that_cannot_read_it(cluster: Cluster) -> None:
     async def test(watched: Watched) -> None:
         client = watched.source._client
         assert client is not None
@@ -197,7 +197,7 @@ def test_a_broker_that_was_killed_stays_trouble_of_a_source_that_cannot_read_it(
     run(cluster.server.url, test)
 
 
-def test_both_end_in_time_while_their_broker_hangs_and_leave_nothing(own: Broker) -> None:
+def test_source_and_target_close_in_time_while_their_broker_hangs(own: Broker) -> None:
     async def test(watched: Watched) -> None:
         await watched.close()
         loop = asyncio.get_running_loop()

@@ -38,7 +38,7 @@ OK = "SEND_OK"
 
 
 class Scripted:
-    """A producer that answers as told, then that all is well; a request is under way for a turn of the loop."""
+    """A producer with scripted answers, then SEND_OK; a request takes one turn of the loop."""
 
     def __init__(self, *answers: Answer | Callable[[list[bytes]], Answer]) -> None:
         self.answers = deque(answers)
@@ -89,7 +89,7 @@ def refusal(code: ResponseCode) -> BrokerError:
 
 
 @on_a_loop
-async def test_what_comes_while_a_request_is_under_way_is_the_next_batch() -> None:
+async def test_messages_that_come_during_a_request_are_the_next_batch() -> None:
     producer, told = Scripted(), Reports()
     state = writing(producer, told)
     messages = outgoing(BATCH_MESSAGES + 10)
@@ -117,7 +117,7 @@ async def test_queues_do_not_wait_for_each_other_and_each_is_in_order() -> None:
 
 
 @pytest.mark.parametrize("status", ["FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE"])
-def test_what_is_not_as_safe_as_it_is_to_be_is_refused_or_enough_as_told(status: str) -> None:
+def test_a_message_that_is_not_stored_safely_is_refused_or_confirmed_as_configured(status: str) -> None:
     @on_a_loop
     async def check() -> None:
         told = Reports()
@@ -135,7 +135,7 @@ def test_what_is_not_as_safe_as_it_is_to_be_is_refused_or_enough_as_told(status:
 
 
 @pytest.mark.parametrize("error", [refusal(ResponseCode.MESSAGE_ILLEGAL), IllegalMessage("no")])
-def test_of_a_batch_only_the_message_that_is_illegal_is_refused_for_ever(error: Exception) -> None:
+def test_only_the_illegal_message_of_a_batch_is_refused_finally(error: Exception) -> None:
     @on_a_loop
     async def check() -> None:
         def judge(bodies: list[bytes]) -> Answer:
@@ -155,7 +155,7 @@ def test_of_a_batch_only_the_message_that_is_illegal_is_refused_for_ever(error: 
 
 
 @pytest.mark.parametrize("code", sorted(module.BUSY))
-def test_a_busy_broker_is_asked_the_same_again(code: ResponseCode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_broker_gets_the_same_batch_again(code: ResponseCode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BUSY_FIRST", 0.001)
 
     @on_a_loop
@@ -176,7 +176,7 @@ LASTING: list[Exception] = [
 
 
 @pytest.mark.parametrize("error", LASTING, ids=str)
-def test_what_no_message_can_help_is_a_lost_connection(error: Exception) -> None:
+def test_an_error_that_is_no_message_s_fault_is_a_lost_connection(error: Exception) -> None:
     @on_a_loop
     async def check() -> None:
         producer, told = Scripted(OK, error), Reports()
@@ -211,7 +211,7 @@ async def test_a_broker_that_stays_busy_is_a_lost_connection() -> None:
 
 
 @on_a_loop
-async def test_a_message_that_cannot_be_mapped_fails_and_nothing_is_told_while_it_is_sent() -> None:
+async def test_a_message_that_cannot_be_translated_fails_but_not_before_send_returns() -> None:
     told = Reports()
     state = writing(Scripted(), told)
     wrong = Message("", "k", {"x-rocketmq-topic": 1}, {}, b"x")
@@ -226,7 +226,7 @@ async def test_a_message_that_cannot_be_mapped_fails_and_nothing_is_told_while_i
 
 
 @on_a_loop
-async def test_after_its_end_nothing_is_told() -> None:
+async def test_after_its_end_nothing_is_reported() -> None:
     producer, told = Scripted(), Reports()
     state = writing(producer, told)
     state.send(outgoing(10))
@@ -238,7 +238,7 @@ async def test_after_its_end_nothing_is_told() -> None:
 
 
 @on_a_loop
-async def test_a_refusal_that_is_to_pass_is_back_pressure_and_never_a_verdict() -> None:
+async def test_a_refusal_that_passes_is_back_pressure_and_never_final() -> None:
     told = Reports()
     writing(Scripted("SLAVE_NOT_AVAILABLE"), told).send(outgoing(2))
     await told.answers(2)
@@ -246,7 +246,7 @@ async def test_a_refusal_that_is_to_pass_is_back_pressure_and_never_a_verdict() 
 
 
 @pytest.mark.parametrize("error", [TypeError("x"), RecursionError(), KeyError("k"), MemoryError()], ids=repr)
-def test_whatever_ends_the_writing_of_a_queue_is_a_lost_connection(error: Exception) -> None:
+def test_any_error_that_ends_the_writing_of_a_queue_is_a_lost_connection(error: Exception) -> None:
     @on_a_loop
     async def check() -> None:
         told = Reports()
@@ -261,7 +261,7 @@ def test_whatever_ends_the_writing_of_a_queue_is_a_lost_connection(error: Except
 
 
 @pytest.mark.parametrize("error", [OverflowError("x"), struct.error("x"), CommandError("not text")], ids=repr)
-def test_what_cannot_be_written_as_a_request_is_refused_alone_whatever_it_raises(error: Exception) -> None:
+def test_only_the_message_that_cannot_be_encoded_is_refused_whatever_error_it_raises(error: Exception) -> None:
     @on_a_loop
     async def check() -> None:
         def judge(bodies: list[bytes]) -> Answer:
@@ -279,7 +279,7 @@ def test_what_cannot_be_written_as_a_request_is_refused_alone_whatever_it_raises
 
 
 @pytest.mark.parametrize("error", [OverflowError("x"), RecursionError("x"), struct.error("x")], ids=repr)
-def test_a_message_whose_mapping_raises_anything_is_refused_alone(error: Exception) -> None:
+def test_only_the_message_whose_translation_fails_is_refused(error: Exception) -> None:
     @on_a_loop
     async def check() -> None:
         told = Reports()
@@ -301,7 +301,7 @@ def test_a_message_whose_mapping_raises_anything_is_refused_alone(error: Excepti
 
 
 @on_a_loop
-async def test_a_busy_broker_is_trouble_until_it_takes_what_it_is_sent() -> None:
+async def test_a_busy_broker_is_trouble_until_it_takes_a_batch() -> None:
     producer, told = Scripted(refusal(ResponseCode.SYSTEM_BUSY)), Reports()
     state = writing(producer, told)
     state.send(outgoing(1))
