@@ -1,7 +1,7 @@
-"""Messages in memory: for tests, and for those who embed the bridge.
+"""Messages in memory: for tests, and for programs that embed the bridge.
 
-The source gives again, from the first one on, what was not settled when it was closed or broke, as a broker does. Both
-can be told to break, which is how the pump's promises are tested where no broker is.
+When the source is opened again, it reads again what was not settled, from the first such message on, as a broker does.
+Both can be made to break, by which the promises of the pump are tested without a broker.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ class MemorySource(Source):
         self._news.set()
 
     def end(self) -> None:
-        """No more messages will be put."""
+        """End the stream when all messages are read; no more are put."""
         self._ended = True
         self._news.set()
 
     def break_connection(self) -> None:
-        """The next read finds the connection gone."""
+        """Break the connection: the next read raises Disconnected."""
         self._broken = True
         self._news.set()
 
     @property
     def unsettled(self) -> int:
-        """How many were not settled yet, read or not."""
+        """Number of messages that are not settled, read or not."""
         return len(self._waiting) + len(self._unsettled)
 
     @property
@@ -93,10 +93,9 @@ class MemorySource(Source):
 
 
 class MemoryTarget(Target):
-    """Keeps what it is sent, and confirms it on the loop's next turn.
+    """Keeps the messages that it is sent, and confirms them on the loop's next turn.
 
-    ``fault`` may answer for a message with a `Failure`, or with a `Disconnected` that it then breaks with, before or
-    after it has kept the message.
+    ``fault`` may answer for a message with a `Failure`, or with a `Disconnected`, with which the connection ends.
 
     >>> MemoryTarget("billing").messages
     []
