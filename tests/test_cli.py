@@ -1,4 +1,4 @@
-"""The program: JSON lines in and out, order kept, bad input told with its place, exit codes."""
+"""The program: JSON lines in and out, order kept, bad input reported with its position, exit codes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def definitions(tmp_path: Path) -> str:
 
 
 class Done(NamedTuple):
-    """What the program said and how it ended."""
+    """The output of the program and its exit code."""
 
     returncode: object
     stdout: str
@@ -102,7 +102,7 @@ def test_route_answers_each_line_in_order(definitions: str) -> None:
 
 
 def test_an_exchange_of_unknown_type_is_reported_and_leaves_routes_undecided(definitions: str) -> None:
-    """The warning goes to standard error, and the route says null and not false."""
+    """The warning goes to standard error, and the route has null and not false."""
     result = hashstar("route", "-d", definitions, given='{"exchange": "odd", "routing_key": "k"}\n')
     assert "exchange 'odd' is of type 'x-odd', which is unknown here" in result.stderr
     assert json.loads(result.stdout) == {
@@ -274,10 +274,10 @@ def test_explain_refuses_what_no_client_can_send(
     """In one short line, whatever size it has."""
     result = in_here("explain", "-d", definitions, "-q", "a", "x", *arguments)
     assert result.returncode == 2
-    told = result.stderr.splitlines()[-1]
-    assert told.startswith("hashstar: ")
-    assert reason in told
-    assert len(told) < 600
+    message = result.stderr.splitlines()[-1]
+    assert message.startswith("hashstar: ")
+    assert reason in message
+    assert len(message) < 600
 
 
 def test_bytes_that_are_not_utf8_are_routed_as_archives_write_them(

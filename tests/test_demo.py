@@ -94,9 +94,9 @@ def test_report_shows_nearest_and_dead_bindings_in_lines_that_fit(
 ) -> None:
     """Why keys went nowhere, which bindings are dead, and no line too long for a terminal."""
     output, _, _ = small
-    told = " ".join(output.split())
-    assert "device.*.* e.g. device." in told
-    assert "nearest: 'device.*.temperature' -> climate: word 4 'celsius' is one too many" in told
+    text = " ".join(output.split())
+    assert "device.*.* e.g. device." in text
+    assert "nearest: 'device.*.temperature' -> climate: word 4 'celsius' is one too many" in text
     assert "'device.*.gps'" in output
     assert max(map(len, output.splitlines()[:-2])) <= 140
 
@@ -104,7 +104,7 @@ def test_report_shows_nearest_and_dead_bindings_in_lines_that_fit(
 def test_bridge_brings_a_day_to_the_partitions_of_the_slow_router(
     small: tuple[str, dict[str, Any], list[Message]],
 ) -> None:
-    """As many messages in each partition as the partitioner, asked of every message, says; what has no queue apart."""
+    """Each partition gets the messages that the partitioner chooses it for; messages without a queue are apart."""
     output, _, messages = small
     topology = load(str(ROOT / "examples" / "demo" / "partitioned.bindings"))
     day = messages[: len(messages) // generate.DAYS]
@@ -118,8 +118,8 @@ def test_bridge_brings_a_day_to_the_partitions_of_the_slow_router(
                 key = message.routing_key.split(".")[1].encode()
                 name = f"{queue}, partition {(murmur2(key) & 0x7FFFFFFF) % count}"
             expected[name] += 1
-    told = re.findall(r"^  (\S.*?) +█* +([\d,]+)$", output[output.index("\nReplayed ") :], re.MULTILINE)
-    assert {name: int(count.replace(",", "")) for name, count in told} == expected
+    shown = re.findall(r"^  (\S.*?) +█* +([\d,]+)$", output[output.index("\nReplayed ") :], re.MULTILINE)
+    assert {name: int(count.replace(",", "")) for name, count in shown} == expected
     assert len(expected) > 6
 
 
@@ -167,18 +167,18 @@ def test_any_definitions_get_messages(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "text"),
     [(None, "cannot be read"), (b"[]", "file:"), (b"{}", "neither bindings nor queues")],
 )
-def test_unusable_definitions_are_an_error_and_no_traceback(content: bytes | None, told: str, tmp_path: Path) -> None:
-    """Exit code 2, and one line that says what is wrong."""
+def test_unusable_definitions_are_an_error_and_no_traceback(content: bytes | None, text: str, tmp_path: Path) -> None:
+    """Exit code 2, and one line with the reason."""
     path = tmp_path / "file"
     if content is not None:
         path.write_bytes(content)
     done = in_here("--definitions", path, "--messages", 10, into=tmp_path / "build")
     assert done.exit_code == 2
     assert done.stderr.startswith("demo: ")
-    assert told in done.stderr
+    assert text in done.stderr
     assert "Traceback" not in done.stderr
 
 

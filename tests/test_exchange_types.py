@@ -53,7 +53,7 @@ def strings_of(node: ast.AST) -> Iterator[str]:
 
 
 def is_type(node: ast.AST) -> bool:
-    """Whether an expression reads an exchange's type: ``x.type``, or what the argument x-delayed-type says."""
+    """Return whether an expression reads an exchange's type: ``x.type``, or the argument x-delayed-type."""
     if isinstance(node, ast.Call):
         return any(map(is_type, [node.func, *node.args]))
     if isinstance(node, ast.Name):

@@ -146,7 +146,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 SMALL = 'exchange e: topic\nqueue q\ne -> q: "a"\n'
 
 FINE = {0, 1, 2}
-"""Some of the input is fine for some commands: an empty .bindings file has no queues, and check says so."""
+"""Some of the input is fine for some commands: check accepts an empty .bindings file, which has no queues."""
 PIPE = "a pipe without a writer"
 ENDS_WITH_2 = ["missing", "folder", "a name too long", "password with #", "password with ?", "password with /"]
 
@@ -201,7 +201,7 @@ def test_hostile_input_ends_with_an_error_and_no_traceback(
     ("check",), ("graph",), ("explain", "-t"), ("convert",), ("fmt", "--stdout"), ("partition", "--list"),
 ])  # fmt: skip
 def test_a_full_output_ends_with_an_error_and_no_traceback(names: tuple[str, ...], tmp_path: Path) -> None:
-    """A disk that is full is told in one line; a reader that is gone has read enough."""
+    """A full disk is an error of one line; a reader that is gone has read enough."""
     file = tmp_path / "x.bindings"
     file.write_text(SMALL)
     arguments = [*names, *([] if "--list" in names else [str(file)]), *(["e", "a"] if "explain" in names else [])]

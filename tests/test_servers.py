@@ -164,7 +164,7 @@ def test_the_default_broker_is_the_first(rabbitmq_servers: list[Server], rabbitm
 
 @pytest.mark.live
 def test_every_live_kafka_keeps_a_record(kafka_servers: list[Server]) -> None:
-    """A topic is created, written to and read at the address the broker itself tells its clients."""
+    """A topic is created, written to and read at the address that the broker itself advertises."""
     from confluent_kafka import Consumer, Producer
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 

@@ -22,8 +22,8 @@ from bindings.sources.open import Source, open_source
 from exchange.commands.console import (
     echo_error,
     echo_line,
+    exit_on_error,
     fail,
-    failing,
     progress,
     seconds_to_answer,
     show_warnings,
@@ -84,7 +84,7 @@ def apply_command(
 
     Exit codes: 0 applied, or nothing to do; 1 stopped, or not allowed to go on; 2 bad usage or input.
     """
-    with failing():
+    with exit_on_error():
         if not dry_run:
             need_pika()
         addresses = Addresses.of(address, other_address, seconds=seconds_to_answer())

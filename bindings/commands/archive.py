@@ -11,7 +11,7 @@ import click
 
 from bindings.commands.archive_store import inspect_a_store
 from bindings.report.inspection import bad_lines, inspection_json, inspection_lines, skipped_lines
-from exchange.commands.console import echo_line, failing, progress
+from exchange.commands.console import echo_line, exit_on_error, progress
 from exchange.display import count_noun
 from exchange.errors import InputError
 
@@ -71,7 +71,7 @@ def inspect_command(
     Exit codes: 0 read, bad records or not; 1 no message has that key or id; 2 there is no archive, or none that can be
     audited.
     """
-    with failing(EXTRA):
+    with exit_on_error(EXTRA):
         from bindings.archive.conversion import explain_nothing
         from bindings.archive.formats.detect import detect
         from bindings.archive.inspection import inspect_splits
@@ -120,7 +120,7 @@ def convert_command(
     Exit codes: 0 written; 1 more bad records than --max-bad, and nothing written; 2 bad usage or input, or no record
     that could be written.
     """
-    with failing(EXTRA):
+    with exit_on_error(EXTRA):
         from bindings.archive.conversion import ConversionError, convert
         from bindings.archive.formats.detect import detect
         from bindings.archive.mapping import FieldMapping

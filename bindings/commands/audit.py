@@ -22,7 +22,7 @@ from bindings.commands.audit_options import (
     threshold_options,
 )
 from bindings.sources.open import open_source
-from exchange.commands.console import echo_line, failing, progress, seconds_to_answer, show_warnings
+from exchange.commands.console import echo_line, exit_on_error, progress, seconds_to_answer, show_warnings
 from exchange.commands.route import topology_options
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
@@ -111,7 +111,7 @@ def run_command(
 
     Exit codes: 0 every threshold kept; 1 a threshold missed, or more bad records than --max-bad; 2 bad usage or input.
     """
-    with failing(EXTRA):
+    with exit_on_error(EXTRA):
         from bindings.archive.mapping import FieldMapping
         from bindings.audit.run import count, open_traffic, report_on
         from bindings.audit.selection import Selection
@@ -154,7 +154,7 @@ def merge_command(
 
     Exit codes: as hashstar audit run.
     """
-    with failing(EXTRA):
+    with exit_on_error(EXTRA):
         from bindings.audit.run import merge
 
         settings = thresholds.settings()
@@ -203,7 +203,7 @@ def follow_command(
 
     Exit codes: as hashstar audit run.
     """
-    with failing(EXTRA):
+    with exit_on_error(EXTRA):
         from bindings.archive.mapping import FieldMapping
         from bindings.audit.run import describe_archive, report_on
         from bindings.audit.selection import Selection

@@ -18,7 +18,7 @@ from bindings.check.report import Report
 from bindings.check.source import check_source
 from bindings.sources.management import is_address
 from bindings.sources.open import Source, open_source
-from exchange.commands.console import fail, failing, seconds_to_answer, showing_status, timeout_option
+from exchange.commands.console import exit_on_error, fail, seconds_to_answer, status, timeout_option
 from exchange.commands.route import profile_option
 from exchange.errors import InputError
 
@@ -100,7 +100,7 @@ def check_command(
 
     Exit codes: 0 no finding at or above --fail-on; 1 such a finding; 2 bad usage or input.
     """
-    with failing(), showing_status("reading ...") as show:
+    with exit_on_error(), status("reading ...") as show:
         selection = Selection(_read_codes(select), _read_codes(ignore))
         opened = open_source(source, vhost, seconds=seconds_to_answer())
         report = check_source(

@@ -10,7 +10,7 @@ import click
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
 from bindings.sources.open import Source, open_source
-from exchange.commands.console import echo_line, failing, seconds_to_answer, show_warnings, timeout_option
+from exchange.commands.console import echo_line, exit_on_error, seconds_to_answer, show_warnings, timeout_option
 from exchange.errors import InputError
 
 __all__ = ["convert_command"]
@@ -45,7 +45,7 @@ def convert_command(form: str | None, vhost: str | None, base: str | None, sourc
     What a .bindings file can express and RabbitMQ cannot store (expectations, partitionings of queues, the profile) is
     in the definitions under the key "hashstar", which RabbitMQ's import ignores.
     """
-    with failing():
+    with exit_on_error():
         opened = open_source(source, vhost, seconds=seconds_to_answer())
         show_warnings(opened.name, opened.warnings)
         form = form or _form_of(target) or ("definitions" if isinstance(opened.content, Document) else "bindings")

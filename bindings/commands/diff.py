@@ -14,11 +14,11 @@ from bindings.diff.report import meaning_lines, meaning_to_json, plan_lines, pla
 from bindings.sources.open import open_source
 from exchange.commands.console import (
     echo_line,
-    failing,
+    exit_on_error,
     progress,
     seconds_to_answer,
     show_warnings,
-    showing_status,
+    status,
     timeout_option,
 )
 from exchange.commands.route import profile_option
@@ -83,8 +83,8 @@ def diff_command(
 
     Exit codes: 0 no difference; 1 a difference, or one that could not be ruled out; 2 bad usage or input.
     """
-    with failing():
-        with showing_status("reading ..."):
+    with exit_on_error():
+        with status("reading ..."):
             one, other = (open_source(where, vhost, seconds=seconds_to_answer()) for where in (before, after))
             rules = profile or one.profile or other.profile
             old, new = (source.routable(vhost, rules) for source in (one, other))

@@ -14,7 +14,7 @@ from bindings.drawing.text import to_text
 from bindings.sources.files import save_lines
 from bindings.sources.management import is_address
 from bindings.sources.open import open_source
-from exchange.commands.console import failing, seconds_to_answer, show_warnings, timeout_option
+from exchange.commands.console import exit_on_error, seconds_to_answer, show_warnings, timeout_option
 from exchange.commands.route import profile_option
 
 __all__ = ["graph_command"]
@@ -60,7 +60,7 @@ def graph_command(
 
     TOPOLOGY is a .bindings file, definitions.json (or .gz), - or http://HOST:15672[/VHOST].
     """
-    with failing():
+    with exit_on_error():
         opened = open_source(source, vhost, seconds=seconds_to_answer())
         topology = opened.topology(vhost, profile)
         show_warnings(opened.name, opened.warnings)

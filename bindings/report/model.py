@@ -262,7 +262,7 @@ class FindingRow(NamedTuple):
 
     finding: Finding
     evidence: Evidence
-    says: str
+    sentence: str
     """The evidence in a sentence; "" if there is none."""
     bindings: tuple[int, ...]
     """Numbers of the bindings that the finding is about."""

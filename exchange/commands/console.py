@@ -16,8 +16,8 @@ from exchange.errors import HashstarError, InputError
 from exchange.limits import ANSWER_SECONDS
 
 __all__ = [
-    "echo_error", "echo_line", "fail", "failing", "progress", "seconds_to_answer", "show_status", "show_warnings",
-    "showing_status",
+    "echo_error", "echo_line", "fail", "exit_on_error", "progress", "seconds_to_answer", "show_status", "show_warnings",
+    "status",
     "timeout_option",
 ]  # fmt: skip
 
@@ -64,7 +64,7 @@ def fail(error: HashstarError) -> NoReturn:
 
 
 @contextmanager
-def failing(extra: str = "") -> Iterator[None]:
+def exit_on_error(extra: str = "") -> Iterator[None]:
     """End the command as `fail` does for a HashstarError, and for a missing module if ``extra`` installs it."""
     try:
         yield
@@ -91,7 +91,7 @@ def show_status(text: str) -> None:
 
 
 @contextmanager
-def showing_status(text: str) -> Iterator[Callable[[str], None]]:
+def status(text: str) -> Iterator[Callable[[str], None]]:
     """Show what is being done until it ends; yield the function that shows another text."""
     show_status(text)
     try:

@@ -53,27 +53,27 @@ def to_json(report: Report) -> dict[str, Any]:
         "version": VERSION,
         "made": format_time(report.made),
         "passed": report.passed,
-        "audited": _audited(report.audited),
+        "audited": _encode_audited(report.audited),
         "caveats": list(report.caveats),
         "options": {"stale_days": report.stale_days, "precision": report.precision},
         "approximate": {"distinct_keys": round(ERROR, 4)},
-        "totals": _summary(report.summary),
-        "bindings": [_binding(row) for row in report.bindings],
-        "queues": [_queue(row) for row in report.queues],
-        "exchanges": [_exchange(row) for row in report.exchanges],
-        "alternates": [_alternate(row) for row in report.alternates],
-        "unroutable": [_unroutable(row) for row in report.unroutable],
-        "timeline": None if report.timeline is None else _timeline(report.timeline),
-        "flow": [_flow(row) for row in report.flow],
-        "findings": [_finding(row) for row in report.findings],
-        "gates": [_gate(row) for row in report.gates],
-        "ignored": [_ignored(row) for row in report.ignored],
+        "totals": _encode_summary(report.summary),
+        "bindings": [_encode_binding(row) for row in report.bindings],
+        "queues": [_encode_queue(row) for row in report.queues],
+        "exchanges": [_encode_exchange(row) for row in report.exchanges],
+        "alternates": [_encode_alternate(row) for row in report.alternates],
+        "unroutable": [_encode_unroutable(row) for row in report.unroutable],
+        "timeline": None if report.timeline is None else _encode_timeline(report.timeline),
+        "flow": [_encode_flow(row) for row in report.flow],
+        "findings": [_encode_finding(row) for row in report.findings],
+        "gates": [_encode_gate(row) for row in report.gates],
+        "ignored": [_encode_ignored(row) for row in report.ignored],
         "verification": None if report.verification is None else encode_verification(report.verification),
         "comparison": None if report.comparison is None else encode_comparison(report.comparison),
     }
 
 
-def _audited(audited: Audited) -> dict[str, Any]:
+def _encode_audited(audited: Audited) -> dict[str, Any]:
     return {
         "topology": {
             "source": audited.topology,
@@ -84,7 +84,7 @@ def _audited(audited: Audited) -> dict[str, Any]:
             "queues": audited.queues,
             "bindings": audited.bindings,
         },
-        "archives": [_archive(archive) for archive in audited.archives],
+        "archives": [_encode_archive(archive) for archive in audited.archives],
         "tallies": list(audited.tallies),
         "selection": {"since": encode_time(audited.since), "until": encode_time(audited.until)},
         "window": {
@@ -92,11 +92,11 @@ def _audited(audited: Audited) -> dict[str, Any]:
             "last": encode_time(audited.window[1]) if audited.window else None,
             "messages_without_time": audited.without_time,
         },
-        "records": _records(audited.records),
+        "records": _encode_records(audited.records),
     }
 
 
-def _archive(archive: Archived) -> dict[str, Any]:
+def _encode_archive(archive: Archived) -> dict[str, Any]:
     return {
         "path": archive.path,
         "formats": list(archive.formats),
@@ -107,11 +107,11 @@ def _archive(archive: Archived) -> dict[str, Any]:
     }
 
 
-def _records(records: Records) -> dict[str, Any]:
+def _encode_records(records: Records) -> dict[str, Any]:
     return {
         "read": records.read,
         "counted": records.counted,
-        "skipped": [{"reason": reason, "records": count} for reason, count in _most(records.unread.skipped)],
+        "skipped": [{"reason": reason, "records": count} for reason, count in _by_count(records.unread.skipped)],
         "bad": [
             {
                 "reason": reason,
@@ -121,12 +121,12 @@ def _records(records: Records) -> dict[str, Any]:
                     for bad in records.unread.samples.get(reason, ())
                 ],
             }
-            for reason, count in _most(records.unread.bad)
+            for reason, count in _by_count(records.unread.bad)
         ],
     }
 
 
-def _summary(summary: Summary) -> dict[str, Any]:
+def _encode_summary(summary: Summary) -> dict[str, Any]:
     totals = summary.totals
     return {
         "bindings": {
@@ -150,7 +150,7 @@ def _summary(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _binding(row: BindingRow) -> dict[str, Any]:
+def _encode_binding(row: BindingRow) -> dict[str, Any]:
     use = row.use
     entry = row.ignored.entry if row.ignored is not None else None
     return {
@@ -171,7 +171,7 @@ def _binding(row: BindingRow) -> dict[str, Any]:
     }
 
 
-def _queue(row: QueueRow) -> dict[str, Any]:
+def _encode_queue(row: QueueRow) -> dict[str, Any]:
     use, skew = row.use, row.skew
     return {
         "queue": use.queue,
@@ -181,7 +181,7 @@ def _queue(row: QueueRow) -> dict[str, Any]:
         "share": encode_share(row.share),
         "duplicates_avoided": use.duplicates_avoided,
         "distinct_keys": use.distinct_keys,
-        "hot": _counts(row.hot, row.hot_error),
+        "hot": _encode_counts(row.hot, row.hot_error),
         "first": encode_time(use.first),
         "last": encode_time(use.last),
         "partitioning": row.partitioning,
@@ -190,7 +190,7 @@ def _queue(row: QueueRow) -> dict[str, Any]:
     }
 
 
-def _exchange(row: ExchangeRow) -> dict[str, Any]:
+def _encode_exchange(row: ExchangeRow) -> dict[str, Any]:
     use = row.use
     return {
         "exchange": use.exchange,
@@ -213,16 +213,16 @@ def _exchange(row: ExchangeRow) -> dict[str, Any]:
         },
         "fan_out": [{"queues": queues, "messages": count} for queues, count in use.fan_out.items()],
         "distinct_keys": use.distinct_keys,
-        "hot": _counts(row.hot, row.hot_error),
+        "hot": _encode_counts(row.hot, row.hot_error),
     }
 
 
-def _counts(counts: Iterable[Count], error: int) -> dict[str, Any]:
+def _encode_counts(counts: Iterable[Count], error: int) -> dict[str, Any]:
     keys = [{"key": count.text, "messages": count.messages, "partition": count.partition} for count in counts]
     return {"keys": keys, "error": error}
 
 
-def _alternate(row: AlternateUse) -> dict[str, Any]:
+def _encode_alternate(row: AlternateUse) -> dict[str, Any]:
     shapes = [{"shape": item.text, "messages": item.count, "example": item.example} for item in row.shapes.items]
     return {
         "exchange": row.exchange,
@@ -233,7 +233,7 @@ def _alternate(row: AlternateUse) -> dict[str, Any]:
     }
 
 
-def _unroutable(row: UnroutableRow) -> dict[str, Any]:
+def _encode_unroutable(row: UnroutableRow) -> dict[str, Any]:
     return {
         "exchange": row.exchange,
         "refused": row.refused or None,
@@ -246,7 +246,7 @@ def _unroutable(row: UnroutableRow) -> dict[str, Any]:
                 "shape": shape.shape,
                 "messages": shape.messages,
                 "example": shape.example,
-                "nearest": None if shape.nearest is None else _nearest(shape.nearest),
+                "nearest": None if shape.nearest is None else _encode_nearest(shape.nearest),
             }
             for shape in row.shapes
         ],
@@ -254,7 +254,7 @@ def _unroutable(row: UnroutableRow) -> dict[str, Any]:
     }
 
 
-def _nearest(nearest: Nearest) -> dict[str, Any]:
+def _encode_nearest(nearest: Nearest) -> dict[str, Any]:
     return {
         "number": nearest.number,
         "binding": None if nearest.binding is None else encode_binding(nearest.binding),
@@ -265,7 +265,7 @@ def _nearest(nearest: Nearest) -> dict[str, Any]:
     }
 
 
-def _timeline(timeline: Timeline) -> dict[str, Any]:
+def _encode_timeline(timeline: Timeline) -> dict[str, Any]:
     return {
         "slot_seconds": timeline.slot // 1_000_000,
         "start": format_time(timeline.start),
@@ -278,7 +278,7 @@ def _timeline(timeline: Timeline) -> dict[str, Any]:
     }
 
 
-def _flow(flow: Flow) -> dict[str, Any]:
+def _encode_flow(flow: Flow) -> dict[str, Any]:
     return {
         "source": flow.source,
         "destination_type": None if flow.destination is None else flow.destination.kind,
@@ -289,17 +289,17 @@ def _flow(flow: Flow) -> dict[str, Any]:
     }
 
 
-def _finding(row: FindingRow) -> dict[str, Any]:
+def _encode_finding(row: FindingRow) -> dict[str, Any]:
     return {
         **finding_json(row.finding),
         "bindings": list(row.bindings),
         "messages": row.messages,
         "evidence": row.evidence.replace(" ", "_") or None,
-        "traffic": row.says or None,
+        "traffic": row.sentence or None,
     }
 
 
-def _gate(gate: Gate) -> dict[str, Any]:
+def _encode_gate(gate: Gate) -> dict[str, Any]:
     return {
         "name": gate.name,
         "scope": gate.scope,
@@ -311,7 +311,7 @@ def _gate(gate: Gate) -> dict[str, Any]:
     }
 
 
-def _ignored(use: IgnoreUse) -> dict[str, Any]:
+def _encode_ignored(use: IgnoreUse) -> dict[str, Any]:
     entry = use.entry
     return {
         "source": entry.source,
@@ -325,7 +325,7 @@ def _ignored(use: IgnoreUse) -> dict[str, Any]:
     }
 
 
-def _most(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 

@@ -125,9 +125,9 @@ def show_shape(shape: Shape, *, wide: bool) -> Text:
 def show_finding(row: FindingRow) -> Text:
     """Return a finding for a cell, with the evidence of the traffic."""
     text = Text(clip_line(row.finding.message.replace("\n", "; "), 3 * LONGEST))
-    if row.says:
+    if row.sentence:
         text.append(f"\n{row.evidence}: " if row.evidence else "\n", style=STYLES[row.evidence])
-        text.append(row.says, style=STYLES[row.evidence])
+        text.append(row.sentence, style=STYLES[row.evidence])
     return text
 
 

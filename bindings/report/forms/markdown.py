@@ -139,7 +139,7 @@ def _findings(report: Report) -> Iterator[str]:
     rows = [row for row in report.findings if row.evidence in ("proved", "belied")]
     if rows:
         lines = [
-            f"- {row.finding.code}: {_plain(row.finding.message)}: {row.evidence}, {_plain(row.says)}"
+            f"- {row.finding.code}: {_plain(row.finding.message)}: {row.evidence}, {_plain(row.sentence)}"
             for row in rows[:LISTED]
         ]
         yield from _folded(

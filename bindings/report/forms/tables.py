@@ -1,6 +1,6 @@
 """A report as tables of Arrow, written as Parquet: everything, for those who want to ask further questions.
 
-Names and keys are written as `bindings.archive.names` says, since columns of strings hold valid Unicode only; times are
+Names and keys are escaped by `bindings.archive.names`, since columns of strings hold valid Unicode only; times are
 timestamps in UTC, shares parts of 1, and what is not known is null.
 """
 
@@ -114,8 +114,8 @@ def _findings(report: Report) -> Rows:
     for row in report.findings:
         finding = row.finding
         yield (
-            finding.code, finding.rule.severity, finding.message, row.evidence or None, row.says or None, row.messages,
-            list(row.bindings),
+            finding.code, finding.rule.severity, finding.message, row.evidence or None, row.sentence or None,
+            row.messages, list(row.bindings),
         )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Every form of a report says what the report says, whatever characters names and keys have."""
+"""Every form of a report has the report's numbers, whatever characters names and keys have."""
 
 from __future__ import annotations
 
@@ -197,30 +197,30 @@ def cells(line: str) -> int:
 
 
 def test_the_terminal_shows_names_as_they_are() -> None:
-    told = re.sub(r"\s+", "", to_text(odd(), width=120, listed=1000))
+    text = re.sub(r"\s+", "", to_text(odd(), width=120, listed=1000))
     for name in ("[bold]", "[/]", "[link=x]", "\\x1b[31m", "\\udcff\\udc80", "new\\nline", "日本語", "</script>"):
-        assert name in told
+        assert name in text
 
 
 def test_the_terminal_shows_totals_dead_bindings_nearest_bindings_and_ends_with_the_verdict() -> None:
     lines = to_text(hand_made(), width=100).splitlines()
-    said = "\n".join(lines)
-    assert re.search(r"binding coverage +\S+ +75.0 % +3 of 4 hit, 1 dead, 1 ignored", said)
-    assert re.search(r"message coverage +\S+ +90.0 % +90 of 100 routed, 9 unroutable, 1 refused", said)
-    assert re.search(r"0 of 99 +3.0 % +orders -> dlq: 'order.\*.failed'", said)
-    assert "nearest: 'order.eu.*' -> audit: word 1 is 'ordr', it wants 'order'" in said
-    assert "the exchange is called 'ordres', there is 'orders'" in said
-    assert re.search(r"max/mean 2.67, top 67 %, Gini 0.53", said)
+    text = "\n".join(lines)
+    assert re.search(r"binding coverage +\S+ +75.0 % +3 of 4 hit, 1 dead, 1 ignored", text)
+    assert re.search(r"message coverage +\S+ +90.0 % +90 of 100 routed, 9 unroutable, 1 refused", text)
+    assert re.search(r"0 of 99 +3.0 % +orders -> dlq: 'order.\*.failed'", text)
+    assert "nearest: 'order.eu.*' -> audit: word 1 is 'ordr', it wants 'order'" in text
+    assert "the exchange is called 'ordres', there is 'orders'" in text
+    assert re.search(r"max/mean 2.67, top 67 %, Gini 0.53", text)
     assert lines[-1] == "FAILED 2 of 4 gates; bindings hit: 3 of 4 (75.0 %); messages routed: 90 of 100 (90.0 %)"
 
 
 def test_lists_are_bounded_and_count_the_rows_that_they_leave_out() -> None:
     bindings = [Binding.to_queue("amq.direct", "q", f"{n:03}") for n in range(300)]
     report = report_of(Topology((), [Queue("q")], bindings), [Message("amq.direct", f"lost{n}") for n in range(50)])
-    told = to_text(report)
-    assert "and 290 more" in told
-    assert len(told.splitlines()) < 60
-    assert told.count("more; --all shows them") == 1
+    text = to_text(report)
+    assert "and 290 more" in text
+    assert len(text.splitlines()) < 60
+    assert text.count("more; --all shows them") == 1
     assert "and 280 more" in "\n".join(to_markdown(report))
     whole = to_text(report, listed=sys.maxsize)
     assert whole.count("amq.direct -> q: '") == 300
@@ -322,9 +322,9 @@ def test_every_form_has_the_verification_and_the_comparison(seed: int) -> None:
     assert report.comparison is not None
     assert found["verification"]["different"] == report.verification.different
     assert sum(row["messages"] for row in found["comparison"]["rerouted"]) == report.comparison.changes.totals.elsewhere
-    told = " ".join(to_text(report, width=100).split())
-    assert f"{report.verification.agreed:,} went where they should" in told
-    assert f"Over {report.comparison.changes.totals.messages:,} messages" in told
+    text = " ".join(to_text(report, width=100).split())
+    assert f"{report.verification.agreed:,} went where they should" in text
+    assert f"Over {report.comparison.changes.totals.messages:,} messages" in text
     cases(to_junit(report))
 
 
@@ -347,7 +347,7 @@ def test_no_name_breaks_a_form(names: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("text", "expected"),
     [
         (format_time(START), "2026-03-01T00:00:00Z"),
         (format_time(START + 1), "2026-03-01T00:00:00.000001Z"),
@@ -363,8 +363,8 @@ def test_no_name_breaks_a_form(names: list[str]) -> None:
         (escape_line("a\nb\udcff\x00"), "a\\nb\\udcff\\x00"),
     ],
 )
-def test_figures_have_their_exact_text(told: str, expected: str) -> None:
-    assert told == expected
+def test_figures_have_their_exact_text(text: str, expected: str) -> None:
+    assert text == expected
 
 
 def test_an_empty_key_is_visible_and_refused_messages_are_listed_apart() -> None:
@@ -372,9 +372,9 @@ def test_an_empty_key_is_visible_and_refused_messages_are_listed_apart() -> None
     topology = Topology([Exchange("x", "topic")], [Queue("q")], [Binding.to_queue("x", "q", "a.#")])
     messages = [Message("x", ""), Message("x", ""), Message("gone", "b"), Message("x", "a")]
     report = report_of(topology, messages)
-    told = to_text(report)
-    assert "Unroutable: 3 messages, 75.0 % of all, 1 of them refused;" in told
-    assert re.search(r'^ +2 +""$', told, re.MULTILINE)
+    text = to_text(report)
+    assert "Unroutable: 3 messages, 75.0 % of all, 1 of them refused;" in text
+    assert re.search(r'^ +2 +""$', text, re.MULTILINE)
     assert '`""`' in "".join(to_markdown(report))
 
 
@@ -399,14 +399,14 @@ def test_a_headers_binding_has_one_notation_everywhere() -> None:
     binding = next(iter(topology.bindings))
     explained = describe(Router(topology).explain(Message("h", "k", {"mode": "644", "n": 5})))
     found = check(topology)
-    said = [
+    texts = [
         to_text(report), "".join(to_markdown(report)), to_junit(report).decode(), explained,
         "".join(f.message for f in found),
         picture(draw(topology)), describe_part(binding), str(HeadersKind.condition(binding, LATEST)),
     ]  # fmt: skip
-    for each in said[:-1]:
+    for each in texts[:-1]:
         assert written.removesuffix(" }") in each.replace("&quot;", '"'), each
-    assert said[-1] == 'headers mode = "644" and n = 5'
+    assert texts[-1] == 'headers mode = "644" and n = 5'
 
 
 def test_markdown_mentions_nobody() -> None:

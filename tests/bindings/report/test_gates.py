@@ -1,4 +1,4 @@
-"""Thresholds hold what they say, are told where they are misspelt, and ignoring a binding has a reason and an end."""
+"""Thresholds mean what they say, misspelt ones are errors, and ignoring a binding has a reason and an end."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ IGNORE = {"source": "x", "reason": "r", "until": date(2030, 1, 1)}
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"fail_undr": 9}, "f.toml: audit.fail_undr: unknown setting; is fail_under meant?"),
         ({"colour": 9}, "f.toml: audit.colour: unknown setting; there are fail_under,"),
@@ -305,8 +305,8 @@ IGNORE = {"source": "x", "reason": "r", "until": date(2030, 1, 1)}
         (7, "f.toml: audit: expected a table, not 7"),
     ],
 )  # fmt: skip
-def test_errors_name_the_file_the_key_and_the_way_out(settings: Any, told: str) -> None:
-    with pytest.raises(InputError, match=re.escape(told)):
+def test_errors_name_the_file_the_key_and_the_way_out(settings: Any, message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
         read_settings(settings, "f.toml")
 
 

@@ -1,4 +1,4 @@
-"""A report says what the tally says, every part of it adds up to the totals, and near misses are near."""
+"""A report has the counts of its tally, its sections add up to the totals, and nearest bindings are the nearest."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_findings_have_the_evidence_of_the_traffic() -> None:
         Message("", "alone"),
     ]
     found = {
-        (row.finding.code, row.finding.message.split("'")[-2]): (row.evidence, row.says)
+        (row.finding.code, row.finding.message.split("'")[-2]): (row.evidence, row.sentence)
         for row in report_of(topology, messages).findings
     }
     assert found["HS104", "a.#"] in (
@@ -267,7 +267,7 @@ def test_traffic_never_contradicts_a_finding_that_holds_for_every_message(seed: 
     report = report_of(topology, [topologies.message(rng, topology) for _ in range(40)])
     for row in report.findings:
         if row.finding.code in ("HS103", "HS104", "HS105", "HS106", "HS304", "HS501"):
-            assert row.evidence != "belied", (row.finding.message, row.says)
+            assert row.evidence != "belied", (row.finding.message, row.sentence)
 
 
 def test_caveats_name_what_an_archive_cannot_show() -> None:

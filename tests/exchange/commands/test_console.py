@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from exchange.commands import console
-from exchange.commands.console import failing, progress, show_warnings, showing_status
+from exchange.commands.console import exit_on_error, progress, show_warnings, status
 from exchange.errors import HashstarError, InputError
 
 
@@ -43,7 +43,7 @@ def test_a_terminal_sees_how_far_a_job_is_until_it_ends(monkeypatch: pytest.Monk
 
 
 def test_status_and_progress_are_not_printed_to_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
-    with showing_status("reading ...") as show, progress("counting") as step:
+    with status("reading ...") as show, progress("counting") as step:
         show("thinking ...")
         step(1, 4)
     assert capsys.readouterr() == ("", "")
@@ -51,7 +51,7 @@ def test_status_and_progress_are_not_printed_to_a_pipe(capsys: pytest.CaptureFix
 
 def test_a_status_is_gone_before_an_error_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch)
-    with pytest.raises(SystemExit), failing(), showing_status("reading ..."):
+    with pytest.raises(SystemExit), exit_on_error(), status("reading ..."):
         raise InputError("no such file")
     assert terminal.getvalue() == "\r\033[Kreading ...\r\033[Khashstar: no such file\n"
 
@@ -74,7 +74,7 @@ class Stopped(HashstarError):
 def test_a_command_ends_with_the_exit_code_of_its_error(error: Exception, code: int, text: str) -> None:
     @click.command()
     def command() -> None:
-        with failing("audit"):
+        with exit_on_error("audit"):
             raise error
 
     result = CliRunner().invoke(command)
@@ -82,7 +82,7 @@ def test_a_command_ends_with_the_exit_code_of_its_error(error: Exception, code: 
 
 
 def test_missing_modules_that_no_extra_brings_are_no_error_of_ours() -> None:
-    with pytest.raises(ImportError), failing():
+    with pytest.raises(ImportError), exit_on_error():
         raise ImportError(name="numpy")
 
 

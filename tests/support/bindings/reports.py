@@ -109,7 +109,7 @@ def report_of(
     times: Sequence[int] = (),
     now: int = NOW,
 ) -> Report:
-    """The report of messages; settings may be given as TOML says them."""
+    """Return the report of messages; settings may be given as in TOML."""
     judged = settings if isinstance(settings, Settings) else read_settings(settings or {}, "hashstar.toml")
     tally = tally_of(topology, messages, times)
     return build_report(topology, tally, Sources("t"), now, settings=judged, findings=check(topology))
