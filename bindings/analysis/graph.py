@@ -38,7 +38,7 @@ class Graph:
         return reach(self.previous, names)
 
     def number_upstream_last(self, names: Iterable[str]) -> dict[str, int]:
-        """Number nodes so that each has a greater number than all it has edges to; within a cycle, in no order.
+        """Return node -> number, greater than those of all nodes it has edges to; within a cycle, in no order.
 
         Depth first, in a loop: exchanges can stand one behind another beyond Python's stack.
         """

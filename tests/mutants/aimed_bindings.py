@@ -47,8 +47,8 @@ BINDINGS: Final[list[Mutant]] = [
         ),
         (
             "an alternate that turns below a change is not looked at",
-            ", (Change.SWITCHES, ANY), (ANY, Change.SWITCHES))",
-            ", (Change.SWITCHES, ANY))",
+            "    (Change.SWITCHES, ANY),\n    (ANY, Change.SWITCHES),\n",
+            "    (Change.SWITCHES, ANY),\n",
         ),
     ),
     *of(
