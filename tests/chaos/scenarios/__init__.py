@@ -1,4 +1,4 @@
-"""Rows of the table of scenarios: what may befall a bridge, each a trial that can be had again."""
+"""The scenarios: what can go wrong with a bridge, each as a trial that can be repeated."""
 
 from __future__ import annotations
 

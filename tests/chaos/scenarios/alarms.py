@@ -1,4 +1,4 @@
-"""RabbitMQ's memory alarm: the broker blocks whoever publishes (`connection.blocked`) and keeps the connections."""
+"""RabbitMQ's memory alarm: the broker blocks publishers (`connection.blocked`), and their connections stay open."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tests.chaos.trial import Trial
 __all__ = ["SCENARIOS"]
 
 ALARM: Final = 30.0
-"""Seconds; in CI it lasts until it was seen."""
+"""Duration in seconds; in CI it lasts until it is visible."""
 WATERMARK: Final = "512MiB"
-"""What the images have."""
+"""The watermark that the images have."""
 
 
 def _alarm(trial: Trial) -> Sequence[Writable]:

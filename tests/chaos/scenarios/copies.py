@@ -1,4 +1,4 @@
-"""CC between two queues of one broker: what the engine has applied when it routed must not be applied again.
+"""CC between two queues of one broker: the engine has applied it when it routed, so the broker must not do so again.
 
 Messages are put through a fanout exchange, which ignores CC, with a header that names the source queue or another
 queue. A target that publishes by the default exchange, and leaves the header as it was, has its broker copy each
@@ -20,7 +20,7 @@ __all__ = ["SCENARIOS"]
 
 MESSAGES: Final = 200
 LOOP_SECONDS: Final = 3.0
-"""A loop has thousands of messages within these."""
+"""Seconds in which a loop makes thousands of messages."""
 
 DIRECT: Final = """\
 vhost "/"
@@ -60,7 +60,7 @@ def _to_the_source(trial: Trial) -> Sequence[Writable]:
 
 
 def _to_another(trial: Trial) -> Sequence[Writable]:
-    """No binding of the topology leads to the queue that CC names, so nothing may arrive there."""
+    """Move messages with a CC for a queue that no binding of the topology leads to: nothing may arrive there."""
     source, target = _source_and_target(trial)
     other = trial.use(Queue("classic", trial.brokers, "target", trial.folder))
     trial.bridge(source, target)

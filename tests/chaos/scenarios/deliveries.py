@@ -21,12 +21,12 @@ from tests.chaos.trial import Trial
 __all__ = ["SCENARIOS"]
 
 TIMES: Final = 25
-"""More than the 20 deliveries that a quorum queue of RabbitMQ 4 allows by default."""
+"""Number of kills: more than the 20 deliveries that a quorum queue of RabbitMQ 4 allows by default."""
 MESSAGES: Final = 300
 CONSUMER_TIMEOUT: Final = 5.0
 """Seconds after which the broker closes a channel that acknowledges nothing; 30 minutes by default."""
 TICK: Final = 1.0
-"""Seconds between the broker's looks; a minute by default."""
+"""Seconds between the broker's checks for that; a minute by default."""
 FEWER: Final = 3
 CHECK_SECONDS: Final = 60.0
 
@@ -37,7 +37,7 @@ def _quorum_to_topic(trial: Trial) -> tuple[Queue, Topic]:
 
 
 def _check(trial: Trial, daemon: Daemon) -> None:
-    """``hashstar bridge check``, which finds nothing wrong."""
+    """Run ``hashstar bridge check``, which must find nothing wrong."""
     command = [sys.executable, "-m", "bridge.cli", "bridge", "check", str(daemon.config)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=CHECK_SECONDS, check=False)
     trial.require(done.returncode == 0, f"check: exit code {done.returncode}: {done.stdout[-300:]}{done.stderr[-300:]}")
@@ -59,7 +59,7 @@ def _check_alone(trial: Trial) -> Sequence[Writable]:
 
 
 def _check_beside(trial: Trial) -> Sequence[Writable]:
-    """Beside a bridge at work, from a queue that gives every consumer its share."""
+    """Check beside a running bridge, with a queue that gives every consumer a share."""
     arguments = {"x-single-active-consumer": False}
     source = trial.use(Queue("classic", trial.brokers, "source", trial.folder, arguments))
     target = trial.use(Topic(False, trial.brokers, "target", trial.folder))

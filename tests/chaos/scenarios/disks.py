@@ -1,4 +1,4 @@
-"""Disks that are full: Kafka's, whose broker halts then, and an archive's; then there is room again."""
+"""Full disks: that of Kafka, whose broker halts then, and that of an archive; later there is room again."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _kafka(trial: Trial) -> Sequence[Writable]:
 
 
 def _run(*command: str) -> None:
-    """Run a command that only root may. Raises Unavailable."""
+    """Run a command that needs root. Raises Unavailable."""
     with_rights = command if os.geteuid() == 0 else ("sudo", "-n", *command)
     if shutil.which(with_rights[0]) is None:
         raise Unavailable(f"{with_rights[0]} is not here")
@@ -51,7 +51,7 @@ def _run(*command: str) -> None:
 
 
 def _archive(trial: Trial) -> Sequence[Writable]:
-    """On a disk in memory of 4 MB, most of which something else has; then it is made larger."""
+    """Write an archive to a full disk in memory of 4 MB, which is made larger later."""
     source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
     target = trial.use(Folder(trial.brokers, "target", trial.folder))
     disk = target.path = trial.folder / "disk"

@@ -15,13 +15,13 @@ __all__ = ["SCENARIOS"]
 MESSAGES: Final = 200
 KEYS: Final = 8
 LENGTH: Final = 294
-"""Bytes of a key in JSON with its schema, as a trial met them; AMQP's short strings end at 255."""
+"""Length in bytes of a key in JSON with its schema, as in a real trial; AMQP's short strings have at most 255."""
 
 THROUGH: Final = f"{TOPOLOGY}exchange home: fanout\nqueue back\nhome -> back\n"
 
 
 def _long_key(trial: Trial) -> Sequence[Writable]:
-    """Nothing but the queue is between the topics: keys and values are the same at the end, key by key in order."""
+    """Move records through a queue to another topic: keys and values must be the same, in order for each key."""
     first = trial.use(Topic(False, trial.brokers, "source", trial.folder))
     last = trial.use(Topic(False, trial.brokers, "target", trial.folder))
     queue = trial.use(Queue("quorum", trial.brokers, "target", trial.folder))

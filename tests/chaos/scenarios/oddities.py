@@ -1,4 +1,4 @@
-"""Messages that are odd: too large for the target, of another's user, nested deeply, of an impossible time.
+"""Odd messages: too large for the target, with another user's id, nested deeply, with an impossible time.
 
 What is wrong with a message is that message's alone: its neighbours arrive, in order, and nothing comes twice as no
 connection ends for it.
@@ -20,13 +20,13 @@ __all__ = ["SCENARIOS"]
 
 MESSAGES: Final = 600
 LEAST: Final = 100_000
-"""Bytes that the topic takes at most (``max.message.bytes``)."""
+"""Maximum size of a message of the topic, in bytes (``max.message.bytes``)."""
 LARGE: Final = b"x" * 200_000
 USER: Final = "other"
 EVERY: Final = 100
 DEEP: Final = 5_000
 MICROSECONDS: Final = 1_763_800_000_000_000
-"""What a publisher writes who takes AMQP's seconds for microseconds."""
+"""The timestamp of a publisher that writes microseconds instead of AMQP's seconds."""
 
 
 def _too_large(trial: Trial) -> Sequence[Writable]:
@@ -73,7 +73,7 @@ def _nested_header(depth: int) -> ContentHeader:
 
 
 def _nested(trial: Trial) -> Sequence[Writable]:
-    """One that cannot be read as a message is a dead letter; one that can be carried unread may also arrive."""
+    """Move deeply nested headers: a dead letter where they cannot be read; they may arrive where they need not be."""
     source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
     target = trial.use(Folder(trial.brokers, "target", trial.folder))
     trial.put(source, MESSAGES // 2)

@@ -13,7 +13,7 @@ from tests.chaos.trial import Trial
 __all__ = ["PLACES", "SCENARIOS", "place"]
 
 PAUSE: Final = 60.0
-"""Seconds; in CI it lasts until it was seen."""
+"""Duration of a pause in seconds; in CI it lasts until it is visible."""
 STOP: Final = 20.0
 
 PLACES: Final = {"RabbitMQ": "rabbitmq", "Kafka": "kafka", "RocketMQ": "rocketmq"}
@@ -30,7 +30,7 @@ def place(trial: Trial, kind: str, side: str, heartbeat: int | None = None) -> Q
 
 
 def _amid_the_flow(trial: Trial, source: Readable, target: Writable) -> None:
-    """Have messages flow, slowly, so that most of them are left for what comes."""
+    """Let messages flow slowly, so that most of them are left for the fault."""
     trial.put(source, 2_000 if trial.short else 6_000)
     trial.bridge(source, target, policy=f"rate = {400 if trial.short else 200}")
     trial.wait_for_written(300)

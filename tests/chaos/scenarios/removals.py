@@ -17,7 +17,7 @@ __all__ = ["SCENARIOS"]
 
 HALF: Final = 1_000
 GONE: Final = 20.0
-"""Seconds; in CI it lasts until it was seen."""
+"""Seconds until it is declared again; in CI, until that is visible."""
 
 
 def _queues(trial: Trial) -> tuple[Queue, Queue]:
@@ -64,7 +64,7 @@ def _target(trial: Trial, delete: Callable[[Queue], None], *, through_exchange: 
 
 
 def _target_queue(trial: Trial) -> Sequence[Writable]:
-    """Its exchange stays and has no binding, so the broker returns everything: that is no message's fault."""
+    """Delete a queue whose exchange stays without a binding, so that the broker returns every message."""
     return _target(trial, Queue.delete_queue, through_exchange=True)
 
 

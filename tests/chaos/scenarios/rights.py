@@ -1,4 +1,4 @@
-"""Users of RabbitMQ: a password is changed, a user is deleted, a right is revoked, a secret rotates.
+"""Users of RabbitMQ: a password is changed, a user is deleted, a permission is revoked, a secret is rotated.
 
 Connections live on when a password changes, so they are closed, as by a restart of the broker. The bridge has a user
 of its own; the counts and the clean-up are guest's.
@@ -19,11 +19,11 @@ USER: Final = "chaos"
 PASSWORD: Final = "first"  # noqa: S105  of a container that listens on 127.0.0.1
 OTHER: Final = "second"
 WITHOUT: Final = 20.0
-"""Seconds; in CI it lasts until it was seen."""
+"""Duration in seconds; in CI it lasts until it is visible."""
 
 
 class _Login:
-    """The bridge's user, and what an operator does to it."""
+    """The bridge's user at the broker, and what an operator changes."""
 
     def __init__(self, trial: Trial) -> None:
         self._control = trial.brokers.rabbitmq().control
@@ -38,7 +38,7 @@ class _Login:
         self._control("set_permissions", USER, ".*", ".*", ".*")
 
     def revoke_write(self) -> None:
-        """Rights that a channel has used are remembered until it ends."""
+        """Revoke the permission to write, and close connections, as open channels cache permissions."""
         self._control("set_permissions", USER, ".*", "^$", ".*")
         self.close_connections()
 
@@ -55,7 +55,7 @@ class _Login:
 
 
 def _between(trial: Trial) -> tuple[_Login, Queue, Queue]:
-    """Messages flow slowly from queue to queue, and most are left."""
+    """Let messages flow slowly from queue to queue, so that most are left."""
     login = _Login(trial)
     source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder, heartbeat=None))
     target = trial.use(Queue("quorum", trial.brokers, "target", trial.folder, heartbeat=None))

@@ -1,4 +1,4 @@
-"""Bridges that are frozen or killed while others stand by, or share their work."""
+"""Bridges that are frozen or killed while others wait to take over, or share their work."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["SCENARIOS"]
 
 FROZEN: Final = 65.0
 FROZEN_SHORT: Final = 8.0
-"""Seconds: longer than the heartbeats and sessions of `tests.chaos.places` endure."""
+"""Seconds of a freeze, which outlasts the heartbeats and sessions of `tests.chaos.places`."""
 
 
 def _flow(trial: Trial, source: Readable, target: Writable, bridges: int = 1) -> list[Daemon]:
-    """Messages flow slowly, and most are left."""
+    """Let messages flow slowly, so that most are left."""
     trial.put(source, 2_000 if trial.short else 8_000)
     policy = f"rate = {400 // bridges}"
     daemons = [trial.bridge(source, target, policy=policy, name=f"bridge-{n + 1}") for n in range(bridges)]
@@ -68,7 +68,7 @@ def _read_by(trial: Trial, daemon: Daemon) -> list[float]:
 
 
 def _group_of_two(trial: Trial) -> Sequence[Writable]:
-    """One is frozen until the group has missed it, then the other is killed, and the first goes on."""
+    """Freeze one bridge until the group has removed it, kill the other one, and let the first continue."""
     source = trial.use(Topic(False, trial.brokers, "source", trial.folder))
     target = trial.use(Queue("quorum", trial.brokers, "target", trial.folder))
     frozen, killed = _flow(trial, source, target, bridges=2)

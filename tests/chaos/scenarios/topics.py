@@ -1,4 +1,4 @@
-"""Topics of Kafka that are deleted and made anew, or get a partition more, under a bridge.
+"""Topics of Kafka that are deleted and created again, or get a further partition, while a bridge runs.
 
 Before a topic is deleted, all that was put is through, and of a target it was read: what an operator deletes is gone by
 the operator's hand. A number is never used twice, so what a remade topic has is told from what the old one had.
@@ -19,7 +19,7 @@ __all__ = ["SCENARIOS"]
 
 HALF: Final = 1_000
 GONE: Final = 20.0
-"""Seconds; in CI it lasts until it was seen."""
+"""Seconds until it is created again; in CI, until that is visible."""
 FEWER: Final = 2
 MORE: Final = 7
 

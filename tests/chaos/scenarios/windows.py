@@ -1,4 +1,4 @@
-"""A window that is full: it must not hide that the source is gone, nor take more memory than it is allowed."""
+"""Full windows: they must not hide a lost source, or take more memory than they may."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ ROUTED: Final = 'vhost "/"\nexchange chaos: topic\nqueue out\nchaos -> out: "key
 CLOSED: Final = "an operator's decision"
 
 LARGE: Final = 900_000
-"""Bytes of a body."""
+"""Size of a body, in bytes."""
 MANY: Final = 1_200
 BATCH: Final = 20
 WINDOW_BYTES: Final = "64 MiB"
 MEMORY: Final = 300 << 20
-"""Bytes that the bridge may have at most."""
+"""Maximum memory of the bridge, in bytes."""
 AWAY: Final = 40.0
 
 
 def _close_of_the_source(trial: Trial, source: Queue) -> None:
-    """Close the source's connection while the window is full; it must be missed, and there must be a reader again."""
+    """Close the source's connection while the window is full; the bridge must notice, and read again."""
     lost = sum(trial.metric("hashstar_disconnections_total", '"from"'))
     began = time.monotonic()
     trial.brokers.rabbitmq().control("close_all_connections", CLOSED)
