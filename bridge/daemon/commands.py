@@ -30,17 +30,17 @@ def bridge_command() -> None:
 
 
 @bridge_command.command("run")
-@click.option("--worker", type=click.IntRange(min=1), hidden=True, help="Which of the workers this is.")
+@click.option("--worker", type=click.IntRange(min=1), hidden=True, help="Number of this worker.")
 @click.argument("path", metavar="BRIDGE.TOML", type=click.Path(path_type=Path))
 def run_command(worker: int | None, path: Path) -> None:
     """Run a bridge: at least once, in order, nothing lost.
 
-    It runs until its sources end, or until SIGTERM or Ctrl-C; a second one, a second later or more, ends it at once.
-    SIGUSR1 pauses it, SIGUSR2 has it go on. SIGHUP is logged: nothing is reloaded.
+    It runs until its sources end, or until SIGTERM or Ctrl-C; a second signal, at least a second later, ends it at
+    once. SIGUSR1 pauses it, SIGUSR2 resumes it. SIGHUP is logged, but nothing is reloaded.
 
-    What its endpoints lack (a broker, a queue, a right) is logged and waited for; "bridge check" finds it before.
+    If a broker, a queue or a permission is missing, it logs that and waits for it; "bridge check" finds it before.
 
-    Exit codes: 0 all that was read is settled, 1 some is not and will be read again, 2 bad usage or configuration.
+    Exit codes: 0 all messages read are settled, 1 some are not and will be read again, 2 bad usage or configuration.
     """
     hangups = _hold_hangups()
     leaving: list[threading.Timer] = []
@@ -95,8 +95,8 @@ def _hold_hangups() -> list[int]:
 def check_command(offline: bool, as_json: bool, path: Path) -> None:
     """Check a configuration, and everything that it names.
 
-    Looks at brokers from outside: no message is read or written, no group is joined, nothing is declared. It may run
-    beside the bridge, and as often as you like.
+    It leaves no trace at brokers: no message is read or written, no group is joined, nothing is declared. It may run
+    beside the bridge, at any time.
 
     Exit codes: 0 ready to run (warnings included), 1 something is missing or wrong, 2 bad usage or configuration.
     """

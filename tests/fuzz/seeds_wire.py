@@ -46,7 +46,7 @@ def wire() -> Mapping[str, list[bytes]]:
         Acked(8, False, True),
         Arrived(3, False, b"e", b"k", b"\0\0", b"x" * 5_000),
     ]
-    frames = [test_rabbitmq_frames.written(event) for event in events]
+    frames = [test_rabbitmq_frames.encode_event(event) for event in events]
     route = {
         "brokerDatas": [{"brokerAddrs": {"0": "127.0.0.1:10911"}, "brokerName": "broker-a", "cluster": "c"}],
         "queueDatas": [{"brokerName": "broker-a", "perm": 6, "readQueueNums": 4, "writeQueueNums": 4}],

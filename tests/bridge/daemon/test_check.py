@@ -1,4 +1,4 @@
-"""``bridge check``: everything is looked at, within its time, and whatever happens becomes a finding."""
+"""``bridge check``: all endpoints are checked, each within its time, and any exception becomes a finding."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.bridge.daemon.test_config import RIGHT, read
 
 
 class Looking(MemoryTarget):
-    """A target that finds this, or ends so; it may not be opened."""
+    """A target whose check returns or raises what is given; it must not be opened."""
 
     def __init__(self, name: str, result: Sequence[Finding] | BaseException | None) -> None:
         super().__init__(name)

@@ -1,4 +1,4 @@
-"""Configurations: what is right is read; whatever is wrong is told with its key and a way out, and without secrets."""
+"""Configurations: valid ones are read; mistakes are reported with their keys and a way out, and without secrets."""
 
 from __future__ import annotations
 
@@ -112,43 +112,43 @@ def test_values_in_the_file_are_read(tmp_path: Path) -> None:
     assert [endpoint.name for endpoint in config.endpoints] == ["replay", "out", "dead_letters"]
 
 
-def changed(old: str, new: str) -> str:
+def edit(old: str, new: str) -> str:
     assert old in RIGHT
     return RIGHT.replace(old, new)
 
 
-MIXED = changed("[targets.out]", '[sources.rabbit]\nurl = "amqp://127.0.0.1"\nqueue = "q"\n[targets.out]')
+MIXED = edit("[targets.out]", '[sources.rabbit]\nurl = "amqp://127.0.0.1"\nqueue = "q"\n[targets.out]')
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "error"),
     [
         ("topology = ", "bridge.toml: not TOML"),
         ("", "topology: is missing; write topology = ..."),
-        (changed('"t.bindings"', '"none.bindings"'), "topology: .*none.bindings"),
-        (changed('"t.bindings"', "3"), 'topology: must be a text in quotes, and is 3: topology = "..."'),
+        (edit('"t.bindings"', '"none.bindings"'), "topology: .*none.bindings"),
+        (edit('"t.bindings"', "3"), 'topology: must be a text in quotes, and is 3: topology = "..."'),
         ('topology = "t.bindings"', r"sources: there is none; write \[sources.NAME\] with url"),
-        (changed('url = "archive:in"', ""), r"\[sources.replay\] url: is missing"),
+        (edit('url = "archive:in"', ""), r"\[sources.replay\] url: is missing"),
         (
-            changed('"archive:in"', '"amqq://h"'),
+            edit('"archive:in"', '"amqq://h"'),
             r"url: must begin with one of amqp:, amqps:, kafka:, rocketmq:, archive:",
         ),
-        (changed('"archive:in"', '"archive:"'), r"\[sources.replay\] url: names no file or folder; write url = "),
-        (changed('"archive:in"', '"archive:${GONE}"'), "url: the environment has no variable GONE"),
-        (changed('"archive:in"', '"archive:in"\nexchange = "evens"'), "exchange: the topology has no exchange 'evens'"),
-        (changed('"archive:in"', '"archive:in"\nspede = 1'), r"spede: is not known here \(did you mean speed\?\)"),
-        (changed('"archive:in"', '"archive:in"\nspeed = 0'), 'speed: must be a number above zero or "max", and is 0'),
-        (changed('"archive:in"', '"archive:in"\nsince = "now"'), "since: must be a date, and is 'now': since = 2026-"),
-        (changed('"archive:in"', '"archive:in"\nfollow = 1'), "follow: must be true or false, and is 1"),
-        (changed(', some = "some"', ""), "targets: queue 'some' has none; add it .* or to ignore"),
-        (changed("some =", "other ="), r"\[targets.out\] queues: the topology has no queue 'other'"),
-        (changed('"some"', '"../up"'), r"\[targets.out\] queues.some: must be a folder below the archive, '.' for"),
-        (changed('"some"', '"_hidden"'), "queues.some: must be a folder"),
+        (edit('"archive:in"', '"archive:"'), r"\[sources.replay\] url: names no file or folder; write url = "),
+        (edit('"archive:in"', '"archive:${GONE}"'), "url: the environment has no variable GONE"),
+        (edit('"archive:in"', '"archive:in"\nexchange = "evens"'), "exchange: the topology has no exchange 'evens'"),
+        (edit('"archive:in"', '"archive:in"\nspede = 1'), r"spede: is not known here \(did you mean speed\?\)"),
+        (edit('"archive:in"', '"archive:in"\nspeed = 0'), 'speed: must be a number above zero or "max", and is 0'),
+        (edit('"archive:in"', '"archive:in"\nsince = "now"'), "since: must be a date, and is 'now': since = 2026-"),
+        (edit('"archive:in"', '"archive:in"\nfollow = 1'), "follow: must be true or false, and is 1"),
+        (edit(', some = "some"', ""), "targets: queue 'some' has none; add it .* or to ignore"),
+        (edit("some =", "other ="), r"\[targets.out\] queues: the topology has no queue 'other'"),
+        (edit('"some"', '"../up"'), r"\[targets.out\] queues.some: must be a folder below the archive, '.' for"),
+        (edit('"some"', '"_hidden"'), "queues.some: must be a folder"),
         (
-            changed('queues = { all = ".", some = "some" }', ""),
+            edit('queues = { all = ".", some = "some" }', ""),
             r"\[targets.out\] queues: there is none; write",
         ),
-        (changed("[targets.out]", "[targets.replay]"), "targets.replay: another endpoint has this name"),
+        (edit("[targets.out]", "[targets.replay]"), "targets.replay: another endpoint has this name"),
         (RIGHT + 'rotate = "1 year"', "rotate: must be a number of seconds or a text such as '30 s' or '5 m', and is"),
         (RIGHT + "rotate_bytes = true", "rotate_bytes: must be a number of bytes or a text such as '64 MiB'"),
         (RIGHT + '[targets.two]\nurl = "archive:o"\nqueues = ["all"]', "queue 'all' has a target already, out"),
@@ -169,11 +169,11 @@ MIXED = changed("[targets.out]", '[sources.rabbit]\nurl = "amqp://127.0.0.1"\nqu
         (RIGHT + "[policy]\nrate = -1", r"\[policy\] rate: must be a number above zero, and is -1"),
         (RIGHT + "[policy]\nretries = 1", r"\[policy\] retries: is not known here \(did you mean tries\?\)"),
         (RIGHT + "[sources.replay.policy]\ntries = 1.5", r"\[sources.replay.policy\] tries: must be a whole number"),
-        (changed("topology =", "topolgy ="), r"topolgy: is not known here \(did you mean topology\?\)"),
-        (changed("[sources.replay]", "[source.replay]"), r"source: is not known here \(did you mean sources\?\)"),
-        (changed("[targets.out]", "[target.out]"), r"target: is not known here \(did you mean targets\?\)"),
-        (changed('url = "archive:in"', 'ulr = "archive:in"'), r"ulr: is not known here \(did you mean url\?\)"),
-        (changed("queues =", "queus ="), r"\[targets.out\] queus: is not known here \(did you mean queues\?\)"),
+        (edit("topology =", "topolgy ="), r"topolgy: is not known here \(did you mean topology\?\)"),
+        (edit("[sources.replay]", "[source.replay]"), r"source: is not known here \(did you mean sources\?\)"),
+        (edit("[targets.out]", "[target.out]"), r"target: is not known here \(did you mean targets\?\)"),
+        (edit('url = "archive:in"', 'ulr = "archive:in"'), r"ulr: is not known here \(did you mean url\?\)"),
+        (edit("queues =", "queus ="), r"\[targets.out\] queus: is not known here \(did you mean queues\?\)"),
         (
             'profile = "rabbitmq-4"' + RIGHT,
             "profile: must be one of .*rabbitmq-4.3, or a release from 3.10 on, as 4.1.3, and is 'rabbitmq-4'",
@@ -194,8 +194,8 @@ MIXED = changed("[targets.out]", '[sources.rabbit]\nurl = "amqp://127.0.0.1"\nqu
         ("sources = 1", r"topology: is missing"),
     ],
 )
-def test_a_mistake_is_reported_with_its_key_and_a_way_out(tmp_path: Path, text: str, told: str) -> None:
-    with pytest.raises(InputError, match=told) as caught:
+def test_a_mistake_is_reported_with_its_key_and_a_way_out(tmp_path: Path, text: str, error: str) -> None:
+    with pytest.raises(InputError, match=error) as caught:
         read(tmp_path, text)
     assert str(caught.value).startswith(f"{tmp_path}/bridge.toml: ")
 
@@ -242,7 +242,7 @@ def test_a_certain_loop_is_refused_and_a_possible_loop_is_a_warning(
         InputError, match=r"\[targets.out\] queues: its folder is what \[sources.replay\] reads.*replay -> replay"
     ):
         read(tmp_path, RIGHT)
-    filtered = changed('url = "archive:in"', 'url = "archive:in"\nselector = "a = 1"')
+    filtered = edit('url = "archive:in"', 'url = "archive:in"\nselector = "a = 1"')
     assert "unless its filter leaves them out" in str(read(tmp_path, filtered).warnings[0])
     monkeypatch.setattr(ArchiveTarget, "places", frozenset(), raising=False)
     dead = '[dead_letters]\nurl = "archive:dead"\n'
@@ -270,7 +270,7 @@ def test_a_secret_comes_from_the_environment_or_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "error"),
     [
         ({"env": "GONE"}, "the environment has no variable GONE"),
         ({"file": "/none"}, "the file /none cannot be read"),
@@ -279,8 +279,8 @@ def test_a_secret_comes_from_the_environment_or_a_file(tmp_path: Path) -> None:
         (7, "must be a text"),
     ],
 )
-def test_an_error_about_a_secret_does_not_contain_it(value: Any, told: str) -> None:
-    with pytest.raises(InputError, match=told) as caught:
+def test_an_error_about_a_secret_does_not_contain_it(value: Any, error: str) -> None:
+    with pytest.raises(InputError, match=error) as caught:
         table({"password": value}).secret("password")
     assert "hush" not in str(caught.value)
 
@@ -304,9 +304,9 @@ def test_a_secret_is_read_again_for_each_connection_and_an_unreadable_one_is_a_l
     file.write_text("new\n")
     environment["S"] = "new"
     assert (from_file.current(), from_environment.current(), written.current()) == ("new", "new", "old")
-    for trouble, told in ((file.unlink, "No such file"), (lambda: file.write_text("\n"), "is empty")):
+    for trouble, error in ((file.unlink, "No such file"), (lambda: file.write_text("\n"), "is empty")):
         trouble()
-        with pytest.raises(Disconnected, match=rf"password: the file {file}.* {told}"):
+        with pytest.raises(Disconnected, match=rf"password: the file {file}.* {error}"):
             from_file.current()
 
 

@@ -1,4 +1,4 @@
-"""``hashstar bridge`` as a process: how it starts, is told to stop, and ends; with archives, which need no server."""
+"""``hashstar bridge`` as a process: its start, its signals and its end; with archives, which need no server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ events -> some: "key.1"
 """
 
 HOLDING = TOPOLOGY.replace('all: "#"', 'all: "key.2"')
-"""Has no queue for the first message, which is held then, and all behind it is not settled."""
+"""A topology without a queue for the first message, which is held, so that none behind it is settled."""
 
 BRIDGE = """
 topology = "t.bindings"
@@ -58,7 +58,7 @@ queues = { all = ".", some = "some" }
 SECONDS = 60.0
 
 
-def written(tmp_path: Path, text: str, count: int = 300) -> Path:
+def write_config(tmp_path: Path, text: str, count: int = 300) -> Path:
     """Write a configuration, its topology and an archive; return the path of the configuration."""
     (tmp_path / "t.bindings").write_text(TOPOLOGY)
     if not (tmp_path / "in").exists():
@@ -73,12 +73,12 @@ def program(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "bridge.cli", "bridge", *arguments]
 
 
-def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run_program(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the program to its end."""
     return subprocess.run(program(*arguments), capture_output=True, text=True, timeout=SECONDS, check=False)
 
 
-def checked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[object, str]:
+def run_check(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[object, str]:
     """Run ``hashstar bridge check``, and return its exit code and output."""
     with pytest.raises(SystemExit) as end:
         main(["bridge", "check", *arguments])
@@ -100,13 +100,13 @@ class Running:
     def event(self, name: str, **fields: Any) -> dict[str, Any]:
         """Wait for the first event with this name and these fields, and return it."""
 
-        def found() -> dict[str, Any] | None:
+        def find_event() -> dict[str, Any] | None:
             return next((e for e in self.events() if e["event"] == name and fields.items() <= e.items()), None)
 
-        told: dict[str, Any] = waited(found)
-        return told
+        event: dict[str, Any] = wait_for(find_event)
+        return event
 
-    def asked(self, method: str, path: str, headers: dict[str, str] | None = None) -> tuple[int, str]:
+    def request(self, method: str, path: str, headers: dict[str, str] | None = None) -> tuple[int, str]:
         """Send an HTTP request, and return status and body of the answer."""
         host = self.event("serving")["address"].removeprefix("http://").rstrip("/")
         connection = HTTPConnection(host, timeout=10)
@@ -118,15 +118,15 @@ class Running:
             connection.close()
 
     def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.asked("GET", "/status")[1])
+        found: dict[str, Any] = json.loads(self.request("GET", "/status")[1])
         return found
 
-    def ended(self) -> int:
+    def wait_for_exit(self) -> int:
         """Wait until it ends, and return its exit code."""
         return self.process.wait(SECONDS)
 
 
-def waited(look: Callable[[], Any]) -> Any:
+def wait_for(look: Callable[[], Any]) -> Any:
     """Call ``look`` until it returns something true, and return that."""
     until = time.monotonic() + SECONDS
     while time.monotonic() < until:
@@ -148,7 +148,7 @@ def running(path: Path, command: Sequence[str] | None = None) -> Iterator[Runnin
 
 
 def test_a_replay_runs_to_its_end_and_writes_every_message(tmp_path: Path) -> None:
-    done = ran("run", str(written(tmp_path, BRIDGE + OUT)))
+    done = run_program("run", str(write_config(tmp_path, BRIDGE + OUT)))
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in done.stderr.splitlines()]
     assert [event["event"] for event in events][:2] == ["configuration", "serving"]
@@ -159,108 +159,108 @@ def test_a_replay_runs_to_its_end_and_writes_every_message(tmp_path: Path) -> No
     ) == [*range(300)]
     assert sorted(int(body) for body in read_bodies(tmp_path / "out" / "some")) == list(range(1, 300, 5))
     assert {path.parts[-3] for path in find_parts(tmp_path / "out" / "some")} == {"partition=2"}
-    again = ran("run", str(tmp_path / "bridge.toml"))
+    again = run_program("run", str(tmp_path / "bridge.toml"))
     assert "continues after 300 records" in again.stderr
     assert len(read_bodies(tmp_path / "out")) == 360
 
 
 def test_a_bridge_shows_its_state_on_http_and_can_be_paused_and_resumed(tmp_path: Path) -> None:
-    path = written(tmp_path, BRIDGE + "follow = true\n" + OUT)
+    path = write_config(tmp_path, BRIDGE + "follow = true\n" + OUT)
     with running(path) as bridge:
-        waited(lambda: bridge.status()["sources"][0]["messages"] == 300 and not bridge.status()["unsettled"])
-        assert bridge.asked("GET", "/live") == (200, "ok\n")
-        assert bridge.asked("GET", "/ready") == (200, "ok\n")
-        status, metrics = bridge.asked("GET", "/metrics")
+        wait_for(lambda: bridge.status()["sources"][0]["messages"] == 300 and not bridge.status()["unsettled"])
+        assert bridge.request("GET", "/live") == (200, "ok\n")
+        assert bridge.request("GET", "/ready") == (200, "ok\n")
+        status, metrics = bridge.request("GET", "/metrics")
         assert status == 200
         assert 'hashstar_written_messages_total{target="out",queue="some"} 60' in metrics
         assert 'destination="some",routing_key="key.1"} 60' in metrics
-        report = json.loads(bridge.asked("GET", "/coverage")[1])
+        report = json.loads(bridge.request("GET", "/coverage")[1])
         assert [row["messages"] for row in report["bindings"]] == [300, 60]
-        assert bridge.asked("POST", "/pause")[0] == 403
+        assert bridge.request("POST", "/pause")[0] == 403
         assert bridge.status()["paused"] is False
-        assert bridge.asked("POST", "/pause", {"X-Hashstar": "1"}) == (202, "paused\n")
-        waited(lambda: bridge.status()["paused"])
-        status, told = bridge.asked("GET", "/ready")
-        assert (status, told.partition(" ")[0]) == (503, "paused")
+        assert bridge.request("POST", "/pause", {"X-Hashstar": "1"}) == (202, "paused\n")
+        wait_for(lambda: bridge.status()["paused"])
+        status, output = bridge.request("GET", "/ready")
+        assert (status, output.partition(" ")[0]) == (503, "paused")
         bridge.process.send_signal(signal.SIGUSR2)
         bridge.event("resumed")
-        assert bridge.asked("GET", "/ready")[0] == 200
+        assert bridge.request("GET", "/ready")[0] == 200
         bridge.process.send_signal(signal.SIGUSR1)
         bridge.event("paused")
-        assert bridge.asked("POST", "/resume", {"X-Hashstar": "1"})[0] == 202
-        assert "hashstar bridge" in bridge.asked("GET", "/")[1]
-        assert bridge.asked("GET", "/nothing")[0] == 404
-        assert bridge.asked("POST", "/nothing")[0] == 404
+        assert bridge.request("POST", "/resume", {"X-Hashstar": "1"})[0] == 202
+        assert "hashstar bridge" in bridge.request("GET", "/")[1]
+        assert bridge.request("GET", "/nothing")[0] == 404
+        assert bridge.request("POST", "/nothing")[0] == 404
         bridge.process.terminate()
-        assert bridge.ended() == 0
+        assert bridge.wait_for_exit() == 0
     assert bridge.event("stopping")["within"] == 20.0
     assert bridge.event("stopped")["not_settled"] == 0
     assert len(read_bodies(tmp_path / "out")) == 360
 
 
 def test_a_stop_that_takes_too_long_leaves_the_rest_unsettled_and_reports_it(tmp_path: Path) -> None:
-    path = written(tmp_path, BRIDGE.replace('"20 s"', '"1 s"') + OUT)
+    path = write_config(tmp_path, BRIDGE.replace('"20 s"', '"1 s"') + OUT)
     (tmp_path / "t.bindings").write_text(HOLDING)
     with running(path) as bridge:
-        waited(lambda: bridge.status()["unsettled"] == 200)
+        wait_for(lambda: bridge.status()["unsettled"] == 200)
         bridge.process.terminate()
-        assert bridge.ended() == 1
+        assert bridge.wait_for_exit() == 1
     assert bridge.event("stopped")["not_settled"] == 200
     (tmp_path / "t.bindings").write_text(TOPOLOGY)
     shutil.rmtree(tmp_path / "out")
-    done = ran("run", str(path))
+    done = run_program("run", str(path))
     assert done.returncode == 0, done.stderr
     assert len(read_bodies(tmp_path / "out")) == 360
 
 
 def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
-    path = written(tmp_path, BRIDGE + OUT)
+    path = write_config(tmp_path, BRIDGE + OUT)
     (tmp_path / "t.bindings").write_text(HOLDING)
     with running(path) as bridge:
-        waited(lambda: bridge.status()["unsettled"] == 200)
+        wait_for(lambda: bridge.status()["unsettled"] == 200)
         began = time.monotonic()
         bridge.process.send_signal(signal.SIGINT)
         bridge.event("stopping")
         time.sleep(APART)
         bridge.process.send_signal(signal.SIGINT)
-        assert bridge.ended() == 1
+        assert bridge.wait_for_exit() == 1
         assert time.monotonic() - began < 15
     bridge.event("stopping at once")
 
 
 def test_two_signals_within_a_second_are_one_request_to_end(tmp_path: Path) -> None:
-    path = written(tmp_path, BRIDGE.replace('"20 s"', '"3 s"') + OUT)
+    path = write_config(tmp_path, BRIDGE.replace('"20 s"', '"3 s"') + OUT)
     (tmp_path / "t.bindings").write_text(HOLDING)
     with running(path) as bridge:
-        waited(lambda: bridge.status()["unsettled"] == 200)
+        wait_for(lambda: bridge.status()["unsettled"] == 200)
         bridge.process.terminate()
         bridge.process.send_signal(signal.SIGTERM)
         began = time.monotonic()
-        assert bridge.ended() == 1
+        assert bridge.wait_for_exit() == 1
         assert time.monotonic() - began > 2.5
     assert "stopping at once" not in [event["event"] for event in bridge.events()]
 
 
 def test_a_hangup_is_logged_and_changes_nothing(tmp_path: Path) -> None:
-    path = written(tmp_path, BRIDGE.replace("t.bindings", "/dev/stdin") + "follow = true\n" + OUT)
+    path = write_config(tmp_path, BRIDGE.replace("t.bindings", "/dev/stdin") + "follow = true\n" + OUT)
     os.mkfifo(tmp_path / "pipe")
     command = ["bash", "-c", 'exec "$@" < "$0"', str(tmp_path / "pipe"), *program("run", str(path))]
     with running(path, command) as bridge:
         with (tmp_path / "pipe").open("wb", buffering=0) as pipe:
             pipe.write(TOPOLOGY[:9].encode())
-            waited(lambda: not any(ioctl(pipe, FIONREAD, bytes(4))))  # so the configuration is read; nothing runs yet
+            wait_for(lambda: not any(ioctl(pipe, FIONREAD, bytes(4))))  # so the configuration is read; nothing runs yet
             bridge.process.send_signal(signal.SIGHUP)
             pipe.write(TOPOLOGY[9:].encode())
         bridge.event("hangup", text="nothing is reloaded; restart it to read the configuration again")
-        waited(lambda: bridge.status()["sources"][0]["messages"] == 300)
+        wait_for(lambda: bridge.status()["sources"][0]["messages"] == 300)
         bridge.process.send_signal(signal.SIGHUP)
-        waited(lambda: [event["event"] for event in bridge.events()].count("hangup") == 2)
+        wait_for(lambda: [event["event"] for event in bridge.events()].count("hangup") == 2)
         bridge.process.terminate()
-        assert bridge.ended() == 0
+        assert bridge.wait_for_exit() == 0
 
 
 def test_a_bridge_that_cannot_be_stopped_ends_itself_and_logs_what_it_waited_for(tmp_path: Path) -> None:
-    path = written(tmp_path, BRIDGE.replace('"20 s"', '"100 ms"') + "follow = true\n" + OUT)
+    path = write_config(tmp_path, BRIDGE.replace('"20 s"', '"100 ms"') + "follow = true\n" + OUT)
     stubborn = (
         "import asyncio, sys\n"
         "from bridge.daemon import signals\n"
@@ -280,13 +280,13 @@ def test_a_bridge_that_cannot_be_stopped_ends_itself_and_logs_what_it_waited_for
         bridge.event("connected", endpoint="out")
         began = time.monotonic()
         bridge.process.terminate()
-        assert bridge.ended() == 1
+        assert bridge.wait_for_exit() == 1
         assert time.monotonic() - began < 10
     assert "Pump.run" in bridge.event("ended by force")["waiting"]
 
 
 def test_a_rate_is_kept(tmp_path: Path) -> None:
-    path = written(tmp_path, BRIDGE + "follow = true\n[sources.replay.policy]\nrate = 50\n" + OUT)
+    path = write_config(tmp_path, BRIDGE + "follow = true\n[sources.replay.policy]\nrate = 50\n" + OUT)
     with running(path) as bridge:
         bridge.event("connected", endpoint="replay")
         time.sleep(2)
@@ -294,7 +294,7 @@ def test_a_rate_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "error"),
     [
         (BRIDGE + "nonsense = 1" + OUT, "[sources.replay] nonsense: is not known here"),
         ('profile = "rabbit"\n' + BRIDGE + OUT, "or a release from 3.10 on, as 4.1.3, and is 'rabbit'"),
@@ -302,38 +302,38 @@ def test_a_rate_is_kept(tmp_path: Path) -> None:
     ],
 )
 def test_a_configuration_that_cannot_work_ends_with_2_and_a_line_with_the_reason(
-    tmp_path: Path, text: str, told: str
+    tmp_path: Path, text: str, error: str
 ) -> None:
-    done = ran("run", str(written(tmp_path, text)))
+    done = run_program("run", str(write_config(tmp_path, text)))
     assert done.returncode == 2
-    assert told in done.stderr.splitlines()[-1]
+    assert error in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
 
 
 def test_check_connects_and_reports_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = written(tmp_path, BRIDGE + OUT)
-    good = ran("check", str(path))
+    path = write_config(tmp_path, BRIDGE + OUT)
+    good = run_program("check", str(path))
     assert (good.returncode, good.stderr) == (0, "")
     assert good.stdout.splitlines()[-1] == "ready to run: 1 source, 1 target, 1 warning"
     assert not (tmp_path / "out").exists()
-    wrong = written(tmp_path, BRIDGE.replace("archive:in", "archive:none") + OUT)
-    code, told = checked(capsys, str(wrong))
+    wrong = write_config(tmp_path, BRIDGE.replace("archive:in", "archive:none") + OUT)
+    code, output = run_check(capsys, str(wrong))
     assert code == 1
-    assert "  error    [sources.replay] " in told
-    assert told.splitlines()[-1] == "not ready: 1 error, 1 warning"
-    code, told = checked(capsys, "--json", str(wrong))
+    assert "  error    [sources.replay] " in output
+    assert output.splitlines()[-1] == "not ready: 1 error, 1 warning"
+    code, output = run_check(capsys, "--json", str(wrong))
     assert code == 1
-    found = json.loads(told)
+    found = json.loads(output)
     assert (found["ready"], found["errors"], found["warnings"]) == (False, 1, 1)
     assert [each["table"] for each in found["findings"] if each["level"] == "error"] == ["sources.replay"]
-    assert checked(capsys, "--offline", str(wrong))[0] == 0
-    assert checked(capsys, str(tmp_path / "none.toml"))[0] == 2
+    assert run_check(capsys, "--offline", str(wrong))[0] == 0
+    assert run_check(capsys, str(tmp_path / "none.toml"))[0] == 2
 
 
 def test_check_reports_once_why_it_cannot_connect(tmp_path: Path) -> None:
     kafka = '[sources.kafka]\nurl = "kafka://127.0.0.1:1"\ntopic = "t"\ngroup = "g"\nexchange = "events"\n'
-    path = written(tmp_path, BRIDGE + OUT + kafka)
-    found = ran("check", str(path))
+    path = write_config(tmp_path, BRIDGE + OUT + kafka)
+    found = run_program("check", str(path))
     assert found.returncode == 1
     [line] = [line for line in found.stdout.splitlines() if line.startswith("  error")]
     assert line.startswith("  error    [sources.kafka] ")
@@ -356,28 +356,28 @@ def test_no_password_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("BRIDGE_PASSWORD", "hush-hush")
-    path = written(tmp_path, BRIDGE.replace('"json"', '"json"\nlog_level = "debug"') + OUT + RABBIT)
+    path = write_config(tmp_path, BRIDGE.replace('"json"', '"json"\nlog_level = "debug"') + OUT + RABBIT)
     with running(path) as bridge:
         bridge.event("disconnected", endpoint="rabbit")
-        told = [bridge.asked("GET", each)[1] for each in ("/", "/status", "/ready", "/metrics")]
+        output = [bridge.request("GET", each)[1] for each in ("/", "/status", "/ready", "/metrics")]
         bridge.process.terminate()
-        bridge.ended()
-    code, found = checked(capsys, str(path))
+        bridge.wait_for_exit()
+    code, found = run_check(capsys, str(path))
     assert code == 1
-    for text in (*told, bridge.log.read_text(), found):
+    for text in (*output, bridge.log.read_text(), found):
         assert "hush" not in text
 
 
 def test_workers_are_started_again_when_they_die_and_stop_together(tmp_path: Path) -> None:
-    with running(written(tmp_path, "workers = 2\n" + BRIDGE + OUT + LAPIN)) as bridge:
+    with running(write_config(tmp_path, "workers = 2\n" + BRIDGE + OUT + LAPIN)) as bridge:
         first = bridge.event("started", worker=1)["process"]
         bridge.event("started", worker=2)
         os.kill(first, signal.SIGKILL)
         bridge.event("worker died", worker=1)
-        waited(lambda: [e for e in bridge.events() if e["event"] == "started" and e.get("worker") == 1][1:])
+        wait_for(lambda: [e for e in bridge.events() if e["event"] == "started" and e.get("worker") == 1][1:])
         bridge.event("ended", worker=1)
         bridge.process.send_signal(signal.SIGINT)
-        assert bridge.ended() == 0
+        assert bridge.wait_for_exit() == 0
     assert sorted(e["worker"] for e in bridge.events() if e["event"] == "stopped") == [1, 2]
     assert set(read_bodies(tmp_path / "out")) == {b"%d" % n for n in range(300)}
     assert not [
@@ -387,7 +387,7 @@ def test_workers_are_started_again_when_they_die_and_stop_together(tmp_path: Pat
 
 def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     with running(
-        written(
+        write_config(
             tmp_path,
             "workers = 2\n" + BRIDGE + "follow = true\n" + OUT + LAPIN,
         )

@@ -1,4 +1,4 @@
-"""The bridge of the guide, as it stands there, between a real RabbitMQ and a real Kafka."""
+"""The bridge of the guide, exactly as documented, between a real RabbitMQ and a real Kafka."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from exchange.partition.partitioning.specification import Partitioning
-from tests.bridge.daemon.test_daemon import checked, running, waited
+from tests.bridge.daemon.test_daemon import run_check, running, wait_for
 from tests.bridge.daemon.test_examples import EXAMPLES, GUIDE
 from tests.support.differential import manage
 from tests.support.servers import Server, missing
@@ -33,7 +33,7 @@ def name() -> str:
 
 
 class Guest:
-    """A virtual host with what the guide says must be there, and nothing else."""
+    """A virtual host that has only what the guide asks for."""
 
     def __init__(self, server: Server, name: str) -> None:
         self._server = server
@@ -55,7 +55,7 @@ class Guest:
             self._channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "quorum"})
 
     def publish(self, n: int, key: str) -> None:
-        """Publish a numbered message so that it gets to the queue with this key, as by a binding."""
+        """Publish a numbered message to the queue, with a routing key."""
         properties = pika.BasicProperties(headers={"tenant": f"tenant {n % 7}"}, message_id=str(n), delivery_mode=2)
         if key == "orders":
             self._channel.basic_publish("", key, b"%d" % n, properties, mandatory=True)
@@ -86,7 +86,7 @@ def guest(rabbitmq: Server, name: str) -> Iterator[Guest]:
 
 @pytest.fixture
 def topics(kafka: Server, name: str) -> Iterator[dict[str, str]]:
-    """Topics in the place of the guide's."""
+    """Yield topics that replace those of the guide."""
     admin = AdminClient({"bootstrap.servers": kafka.url})
     partitions = {"billing": 3, "orders-audit": 12, "lost-and-found": 1}
     made = {topic: f"{name}-{topic}" for topic in partitions}
@@ -97,7 +97,7 @@ def topics(kafka: Server, name: str) -> Iterator[dict[str, str]]:
 
 
 def records_of(bootstrap: str, topic: str, count: int) -> list[tuple[int, int, dict[str, bytes]]]:
-    """Partition, number and headers of so many records."""
+    """Read partition, number and headers of ``count`` records."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": uuid4().hex, "enable.auto.commit": False})
     try:
         partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
@@ -148,10 +148,10 @@ def test_the_queues_that_the_guide_asks_for_are_enough(
 ) -> None:
     guest.publish(0, "orders")
     for _ in range(25):  # a quorum queue drops a message that was delivered 21 times
-        code, told = checked(capsys, str(guide))
-        assert (code, told.splitlines()[-1].partition(":")[0]) == (0, "ready to run"), told
+        code, output = run_check(capsys, str(guide))
+        assert (code, output.splitlines()[-1].partition(":")[0]) == (0, "ready to run"), output
     assert guest.count("orders") == 1
-    assert "hush" not in told
+    assert "hush" not in output
 
 
 def test_a_first_message_that_is_published_straight_to_the_queue_does_not_stop_the_bridge(
@@ -159,11 +159,11 @@ def test_a_first_message_that_is_published_straight_to_the_queue_does_not_stop_t
 ) -> None:
     guest.publish(0, "orders")
     with running(guide) as bridge:
-        waited(lambda: bridge.status()["sources"][0]["messages"] == 1 and not bridge.status()["unsettled"])
+        wait_for(lambda: bridge.status()["sources"][0]["messages"] == 1 and not bridge.status()["unsettled"])
         guest.publish(1, KEYS[0])
-        waited(lambda: bridge.status()["sources"][0]["messages"] == 2 and not bridge.status()["unsettled"])
+        wait_for(lambda: bridge.status()["sources"][0]["messages"] == 2 and not bridge.status()["unsettled"])
         bridge.process.terminate()
-        assert bridge.ended() == 0
+        assert bridge.wait_for_exit() == 0
     [(_, number, _)] = records_of(kafka.url, topics["lost-and-found"], 1)
     assert number == 0
     assert guest.count("orders-dead") == 0
@@ -175,10 +175,10 @@ def test_the_bridge_of_the_guide_moves_everything_in_order_to_the_right_partitio
     for n in range(COUNT):
         guest.publish(n, KEYS[n % 3])
     with running(guide) as bridge:
-        waited(lambda: bridge.status()["sources"][0]["messages"] >= COUNT and not bridge.status()["unsettled"])
-        assert bridge.asked("GET", "/ready")[0] == 200
+        wait_for(lambda: bridge.status()["sources"][0]["messages"] >= COUNT and not bridge.status()["unsettled"])
+        assert bridge.request("GET", "/ready")[0] == 200
         bridge.process.terminate()
-        assert bridge.ended() == 0
+        assert bridge.wait_for_exit() == 0
     audit = records_of(kafka.url, topics["orders-audit"], COUNT)
     partitioning = Partitioning.parse("kafka.murmur2 over 12")
     by_tenant = defaultdict(list)

@@ -1,4 +1,4 @@
-"""What is in examples/bridge is right: it is read, run, and names what there is; so do the pages of the bridge."""
+"""The files of examples/bridge are valid: they are read, run, and name existing things; so do the bridge's pages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from bridge.endpoints.memory import MemorySource
 from bridge.pump.policy import Policy
 from bridge.pump.pump import Inlet, Pump
 from exchange import Message, Router
-from tests.bridge.daemon.test_metrics import Family, parsed
+from tests.bridge.daemon.test_metrics import Family, parse_metrics
 from tests.bridge.endpoints.archive.test_archive import find_parts, read_bodies, write_part
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "bridge"
@@ -103,7 +103,7 @@ def rules() -> list[dict[str, Any]]:
 
 
 OF_PROMETHEUS = {"up", "job", "instance"}
-"""A metric, and labels, that Prometheus adds to what it scrapes."""
+"""A metric and labels that Prometheus adds to what it scrapes."""
 
 
 def test_the_dashboard_and_the_alerts_name_existing_metrics_and_labels() -> None:
@@ -175,7 +175,7 @@ def test_the_series_of_a_configuration_are_there_from_the_start() -> None:
 
 
 def every_metric() -> dict[str, tuple[str, Family]]:
-    """All that a bridge may tell Prometheus."""
+    """Return all metrics that a bridge can have."""
     metrics = Metrics()
     message = Message("orders", "order.eu.created")
     outgoing = Outgoing(message, Delivery(message), "q", context=SimpleNamespace(since=0.0))
@@ -193,13 +193,13 @@ def every_metric() -> dict[str, tuple[str, Family]]:
     coverage.read(inlet, [outgoing.delivery])
 
     class Events:
-        """Nobody listens."""
+        """A receiver that ignores all reports."""
 
     pump = Pump(config.inlets, Router(config.topology), config.targets, Events(), Policy())  # type: ignore[arg-type]
     health = Health(pump, config.inlets, metrics, Journal(), loop_clock=time.monotonic)
     web = Web(config, pump, metrics, health, None, coverage)  # type: ignore[arg-type]  # it is not started
     web._tally = lambda coverage: coverage.tally()  # type: ignore[method-assign]  # there is no loop to ask
-    return parsed(web.metrics_text())
+    return parse_metrics(web.metrics_text())
 
 
 def test_the_systemd_unit_is_valid(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_the_systemd_unit_is_valid(tmp_path: Path) -> None:
 
 
 def documented_keys() -> dict[str, set[str]]:
-    """Heading of the reference -> the keys in its table."""
+    """Return heading of the reference -> keys in its table."""
     found: dict[str, set[str]] = {}
     heading = ""
     for line in REFERENCE.read_text().splitlines():
@@ -252,7 +252,7 @@ TABLES = {
     "An archive as a source": '{right}\n[sources.x]\nurl = "archive:a"\nnonsense = 1',
     "An archive as a target": '{right}\n[targets.x]\nurl = "archive:a"\nqueues = ["audit"]\nnonsense = 1',
 }
-"""Heading -> a configuration with a key that nobody knows, the error for which lists those that are known."""
+"""Heading -> a configuration with an unknown key; its error lists the known keys."""
 
 
 @pytest.mark.parametrize("heading", list(TABLES))

@@ -1,4 +1,4 @@
-"""Whatever keeps messages from moving is a condition within seconds: with its reason, since when, and a way out."""
+"""Whatever keeps messages from moving is a condition within seconds, with its reason, start time and way out."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TroubledTarget(MemoryTarget):
 
 @dataclass
 class In:
-    """An inlet, as `bridge.daemon.views` has it."""
+    """An inlet as in `bridge.daemon.views`."""
 
     source: Troubled
     window: Window
@@ -63,7 +63,7 @@ class In:
 
 @dataclass
 class Out:
-    """An outlet, as `bridge.daemon.views` has it."""
+    """An outlet as in `bridge.daemon.views`."""
 
     target: TroubledTarget
     connected: bool = True
@@ -79,7 +79,7 @@ class Out:
 
 @dataclass
 class State:
-    """A pump, as `bridge.daemon.views` has it, with a source ``rabbit`` and a target ``kafka``; and its health."""
+    """A pump as in `bridge.daemon.views`, with a source ``rabbit`` and a target ``kafka``; and its health."""
 
     policy: Policy = field(default_factory=lambda: Policy(window=10))
     has_dead_letters: bool = False
@@ -379,7 +379,7 @@ TOPOLOGY = (
 
 
 class Counting(Silent):
-    """Has metrics count what is held, as the daemon does."""
+    """Passes events on to metrics, as the daemon does."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.metrics = metrics
@@ -410,7 +410,7 @@ async def test_a_message_on_hold_is_counted_once_however_often_it_is_tried() -> 
     enough = asyncio.Event()
 
     class CountingRouter(Router):
-        """Counts what it is asked."""
+        """Counts the calls of its methods."""
 
         def route(self, message: Message) -> Any:
             nonlocal routed

@@ -1,4 +1,4 @@
-"""What keeps messages of real brokers from moving is shown within seconds, everywhere, and gone when it is mended."""
+"""What keeps messages of real brokers from moving is shown everywhere within seconds, until it is repaired."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.bridge.daemon.test_daemon import Running, running, waited
-from tests.bridge.daemon.test_metrics import parsed
+from tests.bridge.daemon.test_daemon import Running, running, wait_for
+from tests.bridge.daemon.test_metrics import parse_metrics
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.live
 
 WITHIN = 15.0
-"""Seconds from a cause to the last place that shows it."""
+"""Maximum number of seconds from a cause until all places show it."""
 
 TOPOLOGY = """
 vhost "/"
@@ -57,7 +57,7 @@ def channel(rabbitmq: Server, name: str) -> Iterator[BlockingChannel]:
     connection.close()
 
 
-def configured(folder: Path, server: Server, name: str, dead_letters: str = "") -> Path:
+def write_config(folder: Path, server: Server, name: str, dead_letters: str = "") -> Path:
     (folder / "t.bindings").write_text(TOPOLOGY)
     url = urlsplit(server.url)
     address = f"amqp://{url.username or 'guest'}:{url.password or 'guest'}@{url.hostname}:{url.port or 5672}"
@@ -72,7 +72,7 @@ def configured(folder: Path, server: Server, name: str, dead_letters: str = "") 
     return path
 
 
-def shown(bridge: Running, endpoint: str, kind: str, since: float) -> str:
+def wait_until_shown(bridge: Running, endpoint: str, kind: str, since: float) -> str:
     """Wait until ``/ready``, the status, a metric and the log show a condition in time; return its reason."""
 
     def reason() -> str | None:
@@ -80,15 +80,15 @@ def shown(bridge: Running, endpoint: str, kind: str, since: float) -> str:
         return rows[0]["reason"] if rows else None
 
     def series() -> bool:
-        _, family = parsed(bridge.asked("GET", "/metrics")[1])["hashstar_stalled"]
+        _, family = parse_metrics(bridge.request("GET", "/metrics")[1])["hashstar_stalled"]
         labels = frozenset({("endpoint", endpoint), ("kind", kind)})
         return family["hashstar_stalled", labels] == 1
 
-    found: str = waited(reason)
-    code, told = bridge.asked("GET", "/ready")
+    found: str = wait_for(reason)
+    code, body = bridge.request("GET", "/ready")
     assert code == 503
-    assert f"({kind} since " in told
-    waited(series)
+    assert f"({kind} since " in body
+    wait_for(series)
     event = bridge.event("condition began", endpoint=endpoint, kind=kind)
     assert event["way_out"]
     assert time.monotonic() - since < WITHIN
@@ -98,11 +98,11 @@ def shown(bridge: Running, endpoint: str, kind: str, since: float) -> str:
 def test_a_message_that_no_queue_gets_is_shown_with_the_key_to_write(
     rabbitmq: Server, channel: BlockingChannel, name: str, tmp_path: Path
 ) -> None:
-    with running(configured(tmp_path, rabbitmq, name)) as bridge:
-        waited(lambda: bridge.asked("GET", "/ready")[0] == 200)
+    with running(write_config(tmp_path, rabbitmq, name)) as bridge:
+        wait_for(lambda: bridge.request("GET", "/ready")[0] == 200)
         began = time.monotonic()
         channel.basic_publish("", name, b"straight to the queue")
-        reason = shown(bridge, "in", "held", began)
+        reason = wait_until_shown(bridge, "in", "held", began)
         assert "no queue of the topology gets it" in reason
         [condition] = bridge.status()["conditions"]
         assert 'exchange = "..." in [sources.in]' in condition["way_out"]
@@ -114,17 +114,17 @@ def test_queues_that_take_nothing_are_shown_until_they_do(
     rabbitmq: Server, channel: BlockingChannel, name: str, tmp_path: Path
 ) -> None:
     dead_letters = f'[dead_letters]\nurl = "archive:{tmp_path}/dead"\n'
-    with running(configured(tmp_path, rabbitmq, name, dead_letters)) as bridge:
-        waited(lambda: bridge.asked("GET", "/ready")[0] == 200)
+    with running(write_config(tmp_path, rabbitmq, name, dead_letters)) as bridge:
+        wait_for(lambda: bridge.request("GET", "/ready")[0] == 200)
         began = time.monotonic()
         channel.queue_delete(f"{name}-gone")
         for n in range(10):
             for key in ("a", "b", "c"):
                 channel.basic_publish(f"{name}-events", f"{key}.{n % 3}", b"%d" % n)
-        reason = shown(bridge, "out", "backpressure", began)
-        waited(lambda: "queue full" in bridge.status()["conditions"][0]["reason"])
+        reason = wait_until_shown(bridge, "out", "backpressure", began)
+        wait_for(lambda: "queue full" in bridge.status()["conditions"][0]["reason"])
         assert "takes nothing" in reason
-        assert "the oldest message" in shown(bridge, "in", "stalled", began)
+        assert "the oldest message" in wait_until_shown(bridge, "in", "stalled", began)
         target = next(each for each in bridge.status()["targets"] if each["name"] == "out")
         assert {each["queue"] for each in target["waiting"]} == {"full", "gone"}
         assert target["queues"]["good"] == 10
@@ -133,10 +133,10 @@ def test_queues_that_take_nothing_are_shown_until_they_do(
 
         def emptied() -> bool:
             channel.queue_purge(f"{name}-full")
-            return bridge.asked("GET", "/ready")[0] == 200 and not bridge.status()["unsettled"]
+            return bridge.request("GET", "/ready")[0] == 200 and not bridge.status()["unsettled"]
 
-        waited(emptied)
+        wait_for(emptied)
         bridge.event("condition ended", endpoint="out", kind="backpressure")
         assert not bridge.status()["fates"]
         bridge.process.terminate()
-        assert bridge.ended() == 0
+        assert bridge.wait_for_exit() == 0

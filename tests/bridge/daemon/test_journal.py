@@ -1,4 +1,4 @@
-"""What a bridge tells is one line an event, the same words for people and machines, and never a flood."""
+"""The log of a bridge has one line per event, the same words for people and machines, and is never flooded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from exchange import Message
 
 
 class Clock:
-    """One that is set."""
+    """A clock that the test sets."""
 
     now = 1_700_000_000.5
 
@@ -23,7 +23,7 @@ class Clock:
         return self.now
 
 
-def told(form: str, level: str = "info") -> tuple[Journal, io.StringIO, Clock]:
+def make_journal(form: str, level: str = "info") -> tuple[Journal, io.StringIO, Clock]:
     out, clock = io.StringIO(), Clock()
     return Journal(form, level, out, clock), out, clock
 
@@ -33,7 +33,7 @@ OUTGOING = Outgoing(MESSAGE, Delivery(MESSAGE, origin="queue q"), "q", attempts=
 
 
 def test_an_event_is_a_line_of_text() -> None:
-    journal, out, _ = told("text")
+    journal, out, _ = make_journal("text")
     journal.disconnected("kafka", Disconnected('no "broker"\n'), 0.25)
     assert out.getvalue() == (
         '2023-11-14T22:13:20.500Z warning disconnected endpoint=kafka reason="no \\"broker\\"\\n" retry_in=0.25\n'
@@ -41,7 +41,7 @@ def test_an_event_is_a_line_of_text() -> None:
 
 
 def test_an_event_is_a_json_object() -> None:
-    journal, out, _ = told("json")
+    journal, out, _ = make_journal("json")
     journal.refused("kafka", OUTGOING, Failure("nack"), 0.5)
     assert json.loads(out.getvalue()) == {
         "time": "2023-11-14T22:13:20.500Z", "level": "warning", "event": "refused", "target": "kafka",
@@ -52,13 +52,13 @@ def test_an_event_is_a_json_object() -> None:
 
 def test_names_that_are_not_utf_8_can_be_logged() -> None:
     for form in ("text", "json"):
-        journal, out, _ = told(form)
+        journal, out, _ = make_journal(form)
         journal.unroutable("s", OUTGOING.delivery, "drop", "no queue")
         out.getvalue().encode()
 
 
 def test_no_body_is_logged() -> None:
-    journal, out, _ = told("text", "debug")
+    journal, out, _ = make_journal("text", "debug")
     journal.refused("t", OUTGOING, Failure("nack"), None)
     journal.gave_up("t", OUTGOING, Failure("nack"), "dead-letter")
     journal.unroutable("s", OUTGOING.delivery, "drop", "no queue")
@@ -71,7 +71,7 @@ def lines_of(out: io.StringIO) -> list[dict[str, Any]]:
 
 
 def test_many_events_of_a_kind_make_one_line_and_the_next_has_the_number_left_out() -> None:
-    journal, out, clock = told("json")
+    journal, out, clock = make_journal("json")
     for _ in range(1_000):
         journal.refused("t", OUTGOING, Failure("nack"), 0.5)
     clock.now += 1.5
@@ -82,7 +82,7 @@ def test_many_events_of_a_kind_make_one_line_and_the_next_has_the_number_left_ou
 
 
 def test_an_event_each_second_for_an_hour_makes_seventy_lines_with_all_counted() -> None:
-    journal, out, clock = told("json")
+    journal, out, clock = make_journal("json")
     for _ in range(3_600):
         journal.refused("t", OUTGOING, Failure("nack"), 0.5)
         journal.catch_up()
@@ -98,7 +98,7 @@ def test_an_event_each_second_for_an_hour_makes_seventy_lines_with_all_counted()
 
 
 def test_a_kind_that_was_quiet_for_long_is_written_at_once_again() -> None:
-    journal, out, clock = told("json")
+    journal, out, clock = make_journal("json")
     for _ in range(600):
         journal.disconnected("kafka", Disconnected("gone"), 0.5)
         clock.now += 1.0
@@ -112,7 +112,7 @@ def test_a_kind_that_was_quiet_for_long_is_written_at_once_again() -> None:
 
 
 def test_the_last_line_of_a_kind_that_stopped_is_written_with_its_time() -> None:
-    journal, out, clock = told("json")
+    journal, out, clock = make_journal("json")
     for n in range(10):
         journal.refused("t", OUTGOING, Failure("nack"), float(n))
         clock.now += 0.01
@@ -125,7 +125,7 @@ def test_the_last_line_of_a_kind_that_stopped_is_written_with_its_time() -> None
 
 
 def test_reasons_that_differ_in_numbers_are_one_kind_and_other_endpoints_are_another() -> None:
-    journal, out, _ = told("json")
+    journal, out, _ = make_journal("json")
     for n in range(100):
         journal.disconnected("kafka", Disconnected(f"no answer after {n} ms from port {9_000 + n}"), 0.5)
     journal.disconnected("rabbit", Disconnected("no answer after 1 ms from port 5672"), 0.5)
@@ -133,7 +133,7 @@ def test_reasons_that_differ_in_numbers_are_one_kind_and_other_endpoints_are_ano
 
 
 def test_unlimited_kinds_are_neither_kept_nor_all_written() -> None:
-    journal, out, clock = told("json")
+    journal, out, clock = make_journal("json")
     for n in range(30 * KINDS):
         journal.refused("t", OUTGOING, Failure(f"key {'x' * n}"), 0.5)
     assert sum(len(kinds) for kinds in journal._kinds.values()) <= KINDS + 1
@@ -153,14 +153,14 @@ def test_a_log_that_cannot_be_written_does_not_stop_the_bridge() -> None:
 
 
 def test_events_below_the_level_are_not_written() -> None:
-    journal, out, _ = told("text", "warning")
+    journal, out, _ = make_journal("text", "warning")
     journal.connected("s")
     journal.ended("s")
     assert not out.getvalue()
 
 
 def test_records_of_libraries_are_written_in_the_same_form() -> None:
-    journal, out, _ = told("json")
+    journal, out, _ = make_journal("json")
     root, ours = logging.getLogger(), logging.getLogger("bridge")
     before, level = list(root.handlers), ours.level
     journal.listen()

@@ -1,4 +1,4 @@
-"""What clients may do to the HTTP server: none keeps others out, holds a thread for long, or comes by another name."""
+"""The HTTP server is safe from its clients: none keeps others out, holds a thread for long, or uses another name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECONDS = 30.0
 
 
 class Answers(Handler):
-    """Answers with what was asked."""
+    """Answers with the method and path of the request."""
 
     hosts = HostCheck("127.0.0.1")
 
@@ -27,7 +27,7 @@ class Answers(Handler):
 
 
 @contextmanager
-def serving(handler: type[Handler] = Answers) -> Iterator[tuple[Server, int]]:
+def serve(handler: type[Handler] = Answers) -> Iterator[tuple[Server, int]]:
     server = make_server("127.0.0.1", 0, handler)
     server.start()
     try:
@@ -36,21 +36,21 @@ def serving(handler: type[Handler] = Answers) -> Iterator[tuple[Server, int]]:
         server.close()
 
 
-def waited(look: Callable[[], bool]) -> None:
+def wait_for(look: Callable[[], bool]) -> None:
     until = time.monotonic() + SECONDS
     while not look():
         assert time.monotonic() < until, "it does not come"
         time.sleep(0.02)
 
 
-def connected(port: int, sent: bytes = b"") -> socket.socket:
+def connect(port: int, sent: bytes = b"") -> socket.socket:
     client = socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
     client.sendall(sent)
     return client
 
 
-def received(client: socket.socket) -> bytes:
-    """All until the server ends the connection."""
+def receive_all(client: socket.socket) -> bytes:
+    """Receive everything until the server closes the connection."""
     found = b""
     try:
         while part := client.recv(65_536):
@@ -60,10 +60,10 @@ def received(client: socket.socket) -> bytes:
     return found
 
 
-def answer_of(port: int, request: bytes) -> bytes:
-    with connected(port, request) as client:
+def send_request(port: int, request: bytes) -> bytes:
+    with connect(port, request) as client:
         client.shutdown(socket.SHUT_WR)
-        return received(client)
+        return receive_all(client)
 
 
 def threads_serving() -> int:
@@ -79,20 +79,20 @@ def test_400_clients_that_do_not_finish_keep_nobody_out_and_are_gone_in_time(
 ) -> None:
     monkeypatch.setattr(listener, "REQUEST_SECONDS", 1.0)
     before = threads_serving()
-    with serving() as (server, port), ExitStack() as clients:
-        sockets = [clients.enter_context(connected(port, sent)) for _ in range(400)]
-        assert b"GET /live" in answer_of(port, b"GET /live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    with serve() as (server, port), ExitStack() as clients:
+        sockets = [clients.enter_context(connect(port, sent)) for _ in range(400)]
+        assert b"GET /live" in send_request(port, b"GET /live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert len(server._clients) <= listener.CONNECTIONS
-        waited(lambda: threads_serving() == before)
+        wait_for(lambda: threads_serving() == before)
         for each in sockets:
-            assert b"200" not in received(each)
+            assert b"200" not in receive_all(each)
         assert not server._clients
 
 
 def test_a_client_that_sends_a_byte_now_and_then_is_disconnected_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "REQUEST_SECONDS", 0.5)
-    with serving() as (server, port), connected(port, HALF) as client:
-        waited(lambda: len(server._clients) == 1)
+    with serve() as (server, port), connect(port, HALF) as client:
+        wait_for(lambda: len(server._clients) == 1)
 
         def is_ended() -> bool:
             try:
@@ -101,7 +101,7 @@ def test_a_client_that_sends_a_byte_now_and_then_is_disconnected_all_the_same(mo
                 return True
             return False
 
-        waited(is_ended)
+        wait_for(is_ended)
         assert not server._clients
 
 
@@ -109,7 +109,7 @@ def test_a_connection_answers_one_request_after_the_other_and_is_closed_when_idl
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(listener, "IDLE_SECONDS", 0.5)
-    with serving() as (_, port), connected(port) as client:
+    with serve() as (_, port), connect(port) as client:
         for n in range(3):
             client.sendall(b"GET /%d HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % (n, port))
             answer = b""
@@ -119,24 +119,24 @@ def test_a_connection_answers_one_request_after_the_other_and_is_closed_when_idl
                 answer += part
             assert answer.startswith(b"HTTP/1.1 200")
             assert b"Connection: close" not in answer
-        assert not received(client)
+        assert not receive_all(client)
 
 
 def test_pipelined_requests_are_answered_in_order() -> None:
-    with serving() as (_, port):
-        answers = answer_of(port, b"".join(b"GET /%d HTTP/1.1\r\nHost: [::1]\r\n\r\n" % n for n in range(3)))
+    with serve() as (_, port):
+        answers = send_request(port, b"".join(b"GET /%d HTTP/1.1\r\nHost: [::1]\r\n\r\n" % n for n in range(3)))
     assert [part.split()[0] for part in answers.split(b"GET ")[1:]] == [b"/0HTTP/1.1", b"/1HTTP/1.1", b"/2"]
 
 
 def test_a_client_of_http_1_0_is_answered_and_disconnected() -> None:
-    with serving() as (_, port):
-        answer = answer_of(port, b"GET /live HTTP/1.0\r\n\r\n")
+    with serve() as (_, port):
+        answer = send_request(port, b"GET /live HTTP/1.0\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200")
     assert b"\r\nConnection: close\r\n" in answer
 
 
 def test_head_is_get_without_its_body() -> None:
-    with serving() as (_, port):
+    with serve() as (_, port):
         client = HTTPConnection("127.0.0.1", port, timeout=SECONDS)
         lengths = []
         for method in ("GET", "HEAD"):
@@ -149,9 +149,9 @@ def test_head_is_get_without_its_body() -> None:
 
 def test_the_body_of_a_request_is_not_read_as_the_next_request() -> None:
     hidden = b"GET /hidden HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with serving() as (_, port):
+    with serve() as (_, port):
         for head in (b"Content-Length: %d" % len(hidden), b"Transfer-Encoding: chunked"):
-            answer = answer_of(port, b"POST /pause HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n\r\n" + hidden)
+            answer = send_request(port, b"POST /pause HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n\r\n" + hidden)
             assert answer.count(b"HTTP/1.1 ") == 1
             assert b"hidden" not in answer
 
@@ -179,8 +179,8 @@ def test_the_body_of_a_request_is_not_read_as_the_next_request() -> None:
     ],
 )
 def test_only_requests_for_addresses_and_its_own_names_are_served(request_head: bytes, code: int) -> None:
-    with serving() as (_, port):
-        answer = answer_of(port, request_head + b"Connection: close\r\n\r\n")
+    with serve() as (_, port):
+        answer = send_request(port, request_head + b"Connection: close\r\n\r\n")
     assert int(answer.split()[1]) == code
     assert (b"GET /" in answer) == (code == 200)
 
@@ -194,13 +194,13 @@ def test_requests_for_configured_names_are_served() -> None:
 
 
 def test_every_answer_forbids_guessing_its_type_and_frames() -> None:
-    with serving() as (_, port):
+    with serve() as (_, port):
         for request in (
             b"GET / HTTP/1.1\r\nHost: localhost\r\n",
             b"PUT / HTTP/1.1\r\nHost: localhost\r\n",
             b"nonsense\r\n",
         ):
-            answer = answer_of(port, request + b"Connection: close\r\n\r\n")
+            answer = send_request(port, request + b"Connection: close\r\n\r\n")
             assert answer.startswith(b"HTTP/1.1 ")
             assert b"X-Content-Type-Options: nosniff" in answer
             assert b"X-Frame-Options: DENY" in answer
@@ -208,22 +208,22 @@ def test_every_answer_forbids_guessing_its_type_and_frames() -> None:
 
 def test_an_unexpected_error_is_logged_and_a_client_that_has_gone_is_not(caplog: pytest.LogCaptureFixture) -> None:
     class Wrong(Answers):
-        """Fails as it is asked to."""
+        """Raises the exception that the path names."""
 
         def answer_to(self, method: str, path: str) -> None:
             raise ValueError("a mistake") if path == "/mistake" else BrokenPipeError
 
-    with serving(Wrong) as (server, port):
+    with serve(Wrong) as (server, port):
         for path in (b"/gone", b"/mistake"):
-            assert not answer_of(port, b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path)
-        waited(lambda: not server._clients)
+            assert not send_request(port, b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path)
+        wait_for(lambda: not server._clients)
     assert [record.exc_info and str(record.exc_info[1]) for record in caplog.records] == ["a mistake"]
 
 
 def test_a_server_that_is_closed_leaves_no_connection() -> None:
-    with serving() as (server, port), connected(port, HALF) as client:
-        waited(lambda: len(server._clients) == 1)
+    with serve() as (server, port), connect(port, HALF) as client:
+        wait_for(lambda: len(server._clients) == 1)
         server.close()
-        assert b"200" not in received(client)
+        assert b"200" not in receive_all(client)
         with pytest.raises(OSError, match="refused"):
-            connected(port)
+            connect(port)

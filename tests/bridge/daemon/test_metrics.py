@@ -1,4 +1,4 @@
-"""What Prometheus is told: in its format, by source, target and queue, and not more series than there are of those."""
+"""The metrics for Prometheus: in its format, by source, target and queue, without further series."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\\n]|\\[\\"n])*)"')
 Family = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-def parsed(text: str) -> dict[str, tuple[str, Family]]:
-    """Metric -> its type and its samples, by name and labels, of Prometheus's text format 0.0.4.
+def parse_metrics(text: str) -> dict[str, tuple[str, Family]]:
+    """Parse Prometheus's text format 0.0.4 strictly: metric -> its type, and its samples by name and labels.
 
     Fails where https://prometheus.io/docs/instrumenting/exposition_formats says that it must: what is no line of the
     format, a sample that does not belong to the metric above it, a metric or a sample that comes twice.
@@ -41,8 +41,8 @@ def parsed(text: str) -> dict[str, tuple[str, Family]]:
     family, kind = "", ""
     for line in text.splitlines():
         if line.startswith("# HELP "):
-            _, _, name, told = line.split(" ", 3)
-            assert told
+            _, _, name, meaning = line.split(" ", 3)
+            assert meaning
             assert name not in helped
             helped.add(name)
         elif line.startswith("# TYPE "):
@@ -66,7 +66,7 @@ def parsed(text: str) -> dict[str, tuple[str, Family]]:
 
 
 def of(metrics: Metrics, gauges: dict[str, object] | None = None) -> dict[str, tuple[str, Family]]:
-    return parsed("\n".join(metrics.lines(gauges or {})) + "\n")  # type: ignore[arg-type]  # there are none
+    return parse_metrics("\n".join(metrics.lines(gauges or {})) + "\n")  # type: ignore[arg-type]  # there are none
 
 
 def outgoing(queue: str = "q", since: float = 0.0) -> Outgoing:
@@ -158,7 +158,7 @@ def test_a_sum_still_grows_after_a_day() -> None:
 
 
 def test_the_metrics_of_the_process_are_those_of_the_system() -> None:
-    families = parsed("\n".join(Metrics().lines({**process_metrics(), **build_info()})) + "\n")
+    families = parse_metrics("\n".join(Metrics().lines({**process_metrics(), **build_info()})) + "\n")
     value = {name: next(iter(family.values()), None) for name, (_, family) in families.items()}
     assert families["process_cpu_seconds_total"][0] == "counter"
     assert value["process_cpu_seconds_total"]
@@ -230,7 +230,7 @@ def test_coverage_counts_what_enters_the_topology_as_the_audit_does() -> None:
     assert tally.topology == fingerprint(topology)
     assert tally.messages == 5_000
     assert sum(tally.unread.bad.values()) == 1
-    families = parsed("\n".join(coverage.lines(tally)) + "\n")
+    families = parse_metrics("\n".join(coverage.lines(tally)) + "\n")
     _, family = families["hashstar_binding_messages_total"]
     assert {dict(labels)["destination"]: count for (_, labels), count in family.items()} == dict(expected)
     assert coverage.tally() == tally

@@ -1,4 +1,4 @@
-"""A bridge that a program runs in its own event loop: it takes no signal, no collector and no exit from the program."""
+"""Bridges in the event loop of a program: they leave its signals, collector and exit alone."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_program_runs_a_bridge_by_its_path(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_a_cancelled_bridge_leaves_the_process_as_it_was(tmp_path: Path) -> None:
-    """Nothing of the process is changed while it runs, either: signals, collector, log handlers, main thread."""
+    """Signals, collector and log handlers are not changed while it runs, either; nor does it need the main thread."""
 
     def process_state() -> object:
         handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)]

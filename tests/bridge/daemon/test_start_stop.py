@@ -1,4 +1,4 @@
-"""Bridges that are told to end at any moment end in time, whatever endpoints do. `tests.soak_start_stop` does more."""
+"""Bridges that are stopped at any moment end in time, whatever endpoints do. `tests.soak_start_stop` does more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bridges at a real RabbitMQ that are told to end at any moment end in time, and lose nothing."""
+"""Bridges at a real RabbitMQ that are stopped at any moment end in time, and lose nothing."""
 
 from __future__ import annotations
 

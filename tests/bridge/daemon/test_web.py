@@ -1,4 +1,4 @@
-"""What is served: to whom it may, even when the event loop does not turn."""
+"""The HTTP interface: its answers, who may ask for them, and what it answers while the event loop hangs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bridge.daemon.web import Web
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, InputError, Queue, Router, Topology
-from tests.bridge.daemon.test_metrics import parsed
+from tests.bridge.daemon.test_metrics import parse_metrics
 from tests.support.bridge.behaviour import Silent, on_a_loop
 
 TOPOLOGY = (
@@ -33,7 +33,7 @@ TOPOLOGY = (
 )
 
 
-def served(host: str = "127.0.0.1", port: int = 0, *names: str) -> tuple[Web, Metrics, Pump, str]:
+def serve(host: str = "127.0.0.1", port: int = 0, *names: str) -> tuple[Web, Metrics, Pump, str]:
     """Yield a web server of a pump that does nothing, and its address, on a running loop."""
     inlets = (Inlet(MemorySource(name="in")),)
     targets = {"q": MemoryTarget("out")}
@@ -52,7 +52,7 @@ def served(host: str = "127.0.0.1", port: int = 0, *names: str) -> tuple[Web, Me
     return web, metrics, pump, web.start()
 
 
-def ask(address: str, method: str, path: str, headers: dict[str, str]) -> tuple[int, str, str]:
+def send_request(address: str, method: str, path: str, headers: dict[str, str]) -> tuple[int, str, str]:
     connection = HTTPConnection(address.removeprefix("http://").rstrip("/"), timeout=10)
     try:
         connection.request(method, path, headers=headers)
@@ -62,13 +62,13 @@ def ask(address: str, method: str, path: str, headers: dict[str, str]) -> tuple[
         connection.close()
 
 
-async def asked(address: str, path: str, method: str = "GET", **headers: str) -> tuple[int, str, str]:
-    return await asyncio.to_thread(ask, address, method, path, headers)
+async def request(address: str, path: str, method: str = "GET", **headers: str) -> tuple[int, str, str]:
+    return await asyncio.to_thread(send_request, address, method, path, headers)
 
 
 def check_with_prometheus(text: str) -> None:
-    """Have Prometheus's own client read it: the same samples, with the same types, as our own stricter parser finds."""
-    families = parsed(text)
+    """Check that Prometheus's own client reads the same samples and types as our own stricter parser."""
+    families = parse_metrics(text)
     theirs = {family.name: family for family in text_string_to_metric_families(text)}
     assert theirs.keys() == {name.removesuffix("_total") for name in families}
     for name, (kind, samples) in families.items():
@@ -79,62 +79,62 @@ def check_with_prometheus(text: str) -> None:
 
 
 def lines(text: str) -> list[str]:
-    """Without since when."""
+    """Return the lines of an answer without their start times."""
     return [re.sub(r" since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "", line) for line in text.splitlines()]
 
 
 @on_a_loop
 async def test_a_bridge_is_ready_when_all_are_connected_and_it_is_neither_paused_nor_draining() -> None:
-    web, metrics, pump, address = served()
-    code, _, told = await asked(address, "/ready")
-    assert (code, lines(told)) == (
+    web, metrics, pump, address = serve()
+    code, _, body = await request(address, "/ready")
+    assert (code, lines(body)) == (
         503, ["out: not connected yet (disconnected)", "in: waits until out can be written to (waiting)"],
     )  # fmt: skip
     metrics.connected("in")
     metrics.connected("out")
-    assert (await asked(address, "/ready"))[::2] == (200, "ok\n")
+    assert (await request(address, "/ready"))[::2] == (200, "ok\n")
     metrics.disconnected("out", OSError("gone"), 1.0)
-    code, _, told = await asked(address, "/ready")
-    assert (code, lines(told)) == (503, ["out: gone (disconnected)"])
+    code, _, body = await request(address, "/ready")
+    assert (code, lines(body)) == (503, ["out: gone (disconnected)"])
     metrics.connected("out")
     metrics.disconnected("in", OSError("gone"), 1.0)
     metrics.ended("in")  # it is not needed any more
     pump.pause()
-    code, _, told = await asked(address, "/ready")
-    assert (code, lines(told)) == (503, ["paused (paused)"])
+    code, _, body = await request(address, "/ready")
+    assert (code, lines(body)) == (503, ["paused (paused)"])
     pump.resume()
     pump.stop()
-    code, _, told = await asked(address, "/ready")
-    assert (code, lines(told)) == (503, ["stopping when everything that was read is settled (draining)"])
-    assert (await asked(address, "/live"))[0] == 200
+    code, _, body = await request(address, "/ready")
+    assert (code, lines(body)) == (503, ["stopping when everything that was read is settled (draining)"])
+    assert (await request(address, "/live"))[0] == 200
     web.stop()
 
 
 @on_a_loop
 async def test_every_answer_has_its_content_type() -> None:
-    web, _, _, address = served()
-    code, kind, metrics = await asked(address, "/metrics?name=x")
+    web, _, _, address = serve()
+    code, kind, metrics = await request(address, "/metrics?name=x")
     assert (code, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
     check_with_prometheus(metrics)
-    assert parsed(metrics)["hashstar_paused"] == ("gauge", {("hashstar_paused", frozenset()): 0.0})
-    code, kind, status = await asked(address, "/status")
+    assert parse_metrics(metrics)["hashstar_paused"] == ("gauge", {("hashstar_paused", frozenset()): 0.0})
+    code, kind, status = await request(address, "/status")
     assert (code, kind, json.loads(status)["version"]) == (200, "application/json", 1)
-    assert (await asked(address, "/coverage"))[0] == 404
-    code, kind, page = await asked(address, "/")
+    assert (await request(address, "/coverage"))[0] == 404
+    code, kind, page = await request(address, "/")
     assert (code, kind) == (200, "text/html; charset=utf-8")
     web.stop()
     # Names are put into the page as texts only, and nothing is fetched from elsewhere.
     assert "innerHTML" not in page
     assert not re.search(r'(src|href)="?(https?:)?//', page)
-    told = json.loads(status)
+    content = json.loads(status)
     rows = {"sources": "source", "targets": "target", "conditions": "condition", "fates": "fate"}
     web.stop()
     for part, name in rows.items():
         shown = {*re.findall(rf"\b{name}\.(\w+)", page)}
         assert shown
         assert shown <= documented_status()[part]
-        assert all(row.keys() == documented_status()[part] for row in told[part])
-    assert {*re.findall(r"\bstatus\.(\w+)", page)} <= told.keys()
+        assert all(row.keys() == documented_status()[part] for row in content[part])
+    assert {*re.findall(r"\bstatus\.(\w+)", page)} <= content.keys()
 
 
 def documented_status() -> dict[str, set[str]]:
@@ -155,7 +155,7 @@ def documented_status() -> dict[str, set[str]]:
 
 @on_a_loop
 async def test_a_browser_runs_the_script_of_the_page_and_no_other() -> None:
-    web, _, _, address = served()
+    web, _, _, address = serve()
     headers, page = await asyncio.to_thread(answer_of, address)
     web.stop()
     policy = dict(part.strip().split(" ", 1) for part in headers["Content-Security-Policy"].split(";"))
@@ -175,13 +175,13 @@ def answer_of(address: str) -> tuple[Message[str, str], str]:
 
 @on_a_loop
 async def test_a_page_from_elsewhere_can_neither_read_nor_pause() -> None:
-    web, _, pump, address = served("127.0.0.1", 0, "bridge.example.com")
+    web, _, pump, address = serve("127.0.0.1", 0, "bridge.example.com")
     evil = {"Host": "evil.example", "Origin": "http://evil.example", "X-Hashstar": "1"}
     for method, path in (("POST", "/pause"), ("GET", "/status"), ("GET", "/")):
-        code, _, told = await asked(address, path, method, **evil)
+        code, _, body = await request(address, path, method, **evil)
         assert code == 421
-        assert "http_hosts" in told
-    assert (await asked(address, "/status", Host="bridge.example.com"))[0] == 200
+        assert "http_hosts" in body
+    assert (await request(address, "/status", Host="bridge.example.com"))[0] == 200
     await asyncio.sleep(0)
     assert not pump.paused
     web.stop()
@@ -189,16 +189,16 @@ async def test_a_page_from_elsewhere_can_neither_read_nor_pause() -> None:
 
 @on_a_loop
 async def test_only_requests_with_the_header_can_pause() -> None:
-    web, _, pump, address = served()
-    assert (await asked(address, "/pause", "POST"))[0] == 403
-    assert (await asked(address, "/pause", "POST", Origin="http://elsewhere"))[0] == 403
-    assert (await asked(address, "/pause", "OPTIONS", Origin="http://elsewhere"))[0] == 501
-    assert (await asked(address, "/pause", "GET"))[0] == 404
+    web, _, pump, address = serve()
+    assert (await request(address, "/pause", "POST"))[0] == 403
+    assert (await request(address, "/pause", "POST", Origin="http://elsewhere"))[0] == 403
+    assert (await request(address, "/pause", "OPTIONS", Origin="http://elsewhere"))[0] == 501
+    assert (await request(address, "/pause", "GET"))[0] == 404
     assert not pump.paused
-    assert (await asked(address, "/pause", "POST", **{"X-Hashstar": "1"}))[0] == 202
+    assert (await request(address, "/pause", "POST", **{"X-Hashstar": "1"}))[0] == 202
     await asyncio.sleep(0)
     assert web.status()["paused"]
-    assert (await asked(address, "/resume", "POST", **{"X-Hashstar": "1"}))[0] == 202
+    assert (await request(address, "/resume", "POST", **{"X-Hashstar": "1"}))[0] == 202
     await asyncio.sleep(0)
     assert not pump.paused
     web.stop()
@@ -207,22 +207,22 @@ async def test_only_requests_with_the_header_can_pause() -> None:
 @on_a_loop
 async def test_a_bridge_whose_event_loop_hangs_is_not_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_module, "SLOW", 0.2)
-    web, _, _, address = served()
-    assert (await asked(address, "/live"))[0] == 200
+    web, _, _, address = serve()
+    assert (await request(address, "/live"))[0] == 200
     time.sleep(0.5)  # noqa: ASYNC251  so that it does not turn
-    assert ask(address, "GET", "/live", {})[::2] == (503, "the event loop does not turn\n")
-    assert ask(address, "GET", "/ready", {})[::2] == (503, "the event loop does not turn\n")
+    assert send_request(address, "GET", "/live", {})[::2] == (503, "the event loop does not turn\n")
+    assert send_request(address, "GET", "/ready", {})[::2] == (503, "the event loop does not turn\n")
     await asyncio.sleep(0.1)
-    assert (await asked(address, "/live"))[0] == 200
+    assert (await request(address, "/live"))[0] == 200
     web.stop()
 
 
 @on_a_loop
 async def test_an_address_that_cannot_be_bound_is_reported() -> None:
-    web, _, _, address = served()
+    web, _, _, address = serve()
     port = int(address.rstrip("/").rpartition(":")[2])
     with pytest.raises(InputError, match=f"http: 127.0.0.1:{port} cannot be served: Address already in use"):
-        served(port=port)
+        serve(port=port)
     web.stop()
 
 
@@ -230,9 +230,9 @@ async def test_an_address_that_cannot_be_bound_is_reported() -> None:
 async def test_an_address_of_ip_6_may_be_served() -> None:
     if not has_ipv6():
         pytest.skip("this machine has no IPv6")
-    web, _, _, address = served("::1")
+    web, _, _, address = serve("::1")
     assert re.fullmatch(r"http://\[::1\]:\d+/", address)
-    assert (await asked(address, "/live"))[0] == 200
+    assert (await request(address, "/live"))[0] == 200
     web.stop()
 
 

@@ -1,4 +1,4 @@
-"""Several workers as one command: its exit code, and that none outlives a stop; each is a small program here."""
+"""Several workers as one command: its exit code, and its stop, which none outlives; each is a small program here."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from bridge.daemon.workers import NOT_SETTLED, SETTLED, WRONG, _Worker, run_work
 from tests.support.bridge.behaviour import on_a_loop
 
 SECONDS = 60.0
-"""A test that takes longer hangs."""
+"""Seconds after which a test counts as hanging."""
 
 
 class Journal:
-    """Keeps what is told."""
+    """A journal that keeps the names of events."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.events: list[str] = []
 
     def write(self, level: str, event: str, **_: Any) -> None:
-        self.told.append(event)
+        self.events.append(event)
 
     def write_hangup(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def program(text: str) -> list[str]:
@@ -37,7 +37,7 @@ def program(text: str) -> list[str]:
     return [sys.executable, "-S", "-c", f"import os, signal, sys, time\nnumber = int(sys.argv[-1])\n{text}"]
 
 
-async def ended(codes: Sequence[int]) -> int:
+async def run_to_end(codes: Sequence[int]) -> int:
     """Run workers that end by themselves, each with its exit code, and return the exit code of all."""
     config: Any = SimpleNamespace(workers=len(codes), path="bridge.toml")
     journal: Any = Journal()
@@ -57,7 +57,7 @@ async def ended(codes: Sequence[int]) -> int:
 def test_the_exit_code_of_all_workers_is_the_highest(codes: list[int], code: int) -> None:
     @on_a_loop
     async def run() -> None:
-        assert await ended(codes) == code
+        assert await run_to_end(codes) == code
 
     run()
 
@@ -93,7 +93,7 @@ async def test_a_worker_that_dies_while_stopping_has_not_settled_everything(tmp_
     worker.signal(signal.SIGTERM)
     assert await asyncio.wait_for(running, SECONDS) == NOT_SETTLED
     assert worker.code == NOT_SETTLED
-    assert journal.told == []  # it is not started again
+    assert journal.events == []  # it is not started again
 
 
 @on_a_loop
@@ -106,7 +106,7 @@ async def test_a_worker_that_dies_is_started_again(monkeypatch: pytest.MonkeyPat
     assert await asyncio.wait_for(worker.run(), SECONDS) == SETTLED
     assert worker.code == SETTLED
     assert count.read_text() == "xxx"
-    assert journal.told == ["worker died"] * 2
+    assert journal.events == ["worker died"] * 2
 
 
 @on_a_loop

@@ -1,4 +1,4 @@
-"""A short chaos: what ``make chaos`` shows of many messages and faults, of fewer, for each pair, on live brokers.
+"""A short chaos: ``make chaos`` with fewer messages and faults, for each pair, on live brokers.
 
 Most of a run is waiting for what was broken. So two lines of pairs run at the same time, each with brokers of its own:
 a restart is a fault of the one pair that it is meant for.
@@ -32,7 +32,7 @@ SEED = 6
 def outcomes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mapping[str, Future[Outcome]]]:
-    """Those of the pairs that are asked for, as they come; RocketMQ, which is large, is in one of the lines."""
+    """Run the pairs that are asked for, in two threads; RocketMQ, which is large, is in only one of them."""
     import testcontainers.core.container  # noqa: F401  which two threads cannot do at once
 
     asked = {item.callspec.params["name"] for item in request.session.items if item.path == request.path}  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""A dead letter by itself: what it has of its message, and what it must not have under its own name."""
+"""Dead letters: what they keep of their message, and what they must not have under its own name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A filter of a source: what it does not want is settled, counted and goes nowhere; mistakes are told with a caret."""
+"""Filters of sources: rejected messages are settled and counted, but not sent; mistakes are reported with a caret."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ queues = { q = "." }
 """
 
 
-class Told:
-    """Metrics that also keep what was filtered."""
+class CountingMetrics:
+    """Metrics that also keep the events of filtered messages."""
 
     def __init__(self) -> None:
         self.filtered_calls: list[tuple[str, Delivery, str]] = []
@@ -57,43 +57,47 @@ class Told:
         return lambda *_: None
 
 
-def pumped(messages: list[Message], wanted: Filter) -> tuple[MemorySource, list[Message], Told]:
+def run_pump(messages: list[Message], message_filter: Filter) -> tuple[MemorySource, list[Message], CountingMetrics]:
     """Run messages through a pump with a filter."""
-    source, target, told = MemorySource(messages, "s"), MemoryTarget(), Told()
+    source, target, metrics = MemorySource(messages, "s"), MemoryTarget(), CountingMetrics()
     source.end()
-    pump = Pump([Inlet(source, "in", filter=wanted)], Router(TOPOLOGY), {"q": target}, told, QUICK)
+    pump = Pump([Inlet(source, "in", filter=message_filter)], Router(TOPOLOGY), {"q": target}, metrics, QUICK)
     asyncio.run(asyncio.wait_for(pump.run(), 30))
-    return source, [outgoing.message for outgoing in target.messages], told
+    return source, [outgoing.message for outgoing in target.messages], metrics
 
 
 def test_a_rejected_message_is_settled_and_not_sent() -> None:
     messages = [Message("", "k", {"n": n, "region": "eu" if n % 3 else "us"}) for n in range(100)]
-    source, arrived, told = pumped(messages, Filter(Selector.parse("region = 'eu' AND n >= 10")))
+    source, arrived, metrics = run_pump(messages, Filter(Selector.parse("region = 'eu' AND n >= 10")))
     wanted = [n for n in range(100) if n % 3 and n >= 10]
     assert [message.headers["n"] for message in arrived] == wanted
     assert source.unsettled == 0
-    assert len(told.filtered_calls) == 100 - len(wanted)
-    assert {(source, reason) for source, _, reason in told.filtered_calls} == {("s", "no match")}
+    assert len(metrics.filtered_calls) == 100 - len(wanted)
+    assert {(source, reason) for source, _, reason in metrics.filtered_calls} == {("s", "no match")}
 
 
 def test_more_rejected_messages_than_a_window_holds_do_not_block_the_others() -> None:
-    source, arrived, told = pumped([Message("", "k", {"n": n}) for n in range(500)], Filter(Selector.parse("n = 499")))
+    source, arrived, metrics = run_pump(
+        [Message("", "k", {"n": n}) for n in range(500)], Filter(Selector.parse("n = 499"))
+    )
     assert [message.headers["n"] for message in arrived] == [499]
     assert source.unsettled == 0
-    assert len(told.filtered_calls) == 499
+    assert len(metrics.filtered_calls) == 499
 
 
 def test_selector_and_tags_must_both_match() -> None:
     wanted = Filter(Selector.parse("n > 1"), Tags.parse("a || b"))
     messages = [Message("", "k", {"n": n, "TAGS": tag}) for n in (1, 2) for tag in "abc"]
-    _, arrived, _ = pumped(messages, wanted)
+    _, arrived, _ = run_pump(messages, wanted)
     assert [message.headers["TAGS"] for message in arrived] == ["a", "b"]
 
 
 def test_a_comparison_that_fails_is_logged_without_the_value() -> None:
-    _, arrived, told = pumped([Message("", "k", {"price": "secret"})], Filter(Selector.parse("a = 1 OR price > 10")))
+    _, arrived, metrics = run_pump(
+        [Message("", "k", {"price": "secret"})], Filter(Selector.parse("a = 1 OR price > 10"))
+    )
     assert not arrived
-    assert [reason for _, _, reason in told.filtered_calls] == ["fails: price > 10"]
+    assert [reason for _, _, reason in metrics.filtered_calls] == ["fails: price > 10"]
 
 
 def test_headers_that_cannot_be_read_are_not_filtered_away() -> None:
@@ -101,10 +105,10 @@ def test_headers_that_cannot_be_read_are_not_filtered_away() -> None:
     broken = message_of("", "k", ContentHeader(b"\x20\x00\x00\x00\x00\x05\x03abc?"), b"")
     dead, source = MemoryTarget(), MemorySource([broken], "s")
     source.end()
-    told, inlet = Told(), Inlet(source, "in", filter=Filter(Selector.parse("abc = 'x'")))
-    pump = Pump([inlet], Router(TOPOLOGY), {"q": MemoryTarget()}, told, QUICK, dead)
+    metrics, inlet = CountingMetrics(), Inlet(source, "in", filter=Filter(Selector.parse("abc = 'x'")))
+    pump = Pump([inlet], Router(TOPOLOGY), {"q": MemoryTarget()}, metrics, QUICK, dead)
     asyncio.run(asyncio.wait_for(pump.run(), 30))
-    assert not told.filtered_calls
+    assert not metrics.filtered_calls
     assert len(dead.messages) == 1
 
 
@@ -115,13 +119,13 @@ def test_a_refused_message_is_a_dead_letter_whatever_the_filter_and_the_topology
 
     dead, target, source = MemoryTarget(), MemoryTarget(), Refusing([Message("", "q"), Message("", "none")], "s")
     source.end()
-    told, inlet = Told(), Inlet(source, filter=Filter(Selector.parse("abc = 'x'")))
-    pump = Pump([inlet], Router(TOPOLOGY), {"q": target}, told, QUICK, dead)
+    metrics, inlet = CountingMetrics(), Inlet(source, filter=Filter(Selector.parse("abc = 'x'")))
+    pump = Pump([inlet], Router(TOPOLOGY), {"q": target}, metrics, QUICK, dead)
     asyncio.run(asyncio.wait_for(pump.run(), 30))
     assert [outgoing.message.headers["hashstar-reason"] for outgoing in dead.messages] == [
         "unroutable: too long for AMQP"
     ] * 2
-    assert not told.filtered_calls
+    assert not metrics.filtered_calls
     assert not target.messages
     assert not source.unsettled
     coverage = Coverage("bridge", TOPOLOGY)
@@ -169,15 +173,15 @@ def test_a_filter_is_configured_at_its_source(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "error"),
     [
         ('selector = "a LIKE 1"', r"\[sources.replay\] selector: there is no LIKE.*\n    a LIKE 1\n      \^\^\^\^"),
         ('tags = "a || *"', r"\[sources.replay\] tags: \* is every message only.*\n    a \|\| \*\n         \^"),
         ("selector = 5", r"\[sources.replay\] selector: must be a text"),
     ],
 )
-def test_a_mistake_in_a_filter_is_shown_where_it_is(tmp_path: Path, lines: str, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_a_mistake_in_a_filter_is_shown_where_it_is(tmp_path: Path, lines: str, error: str) -> None:
+    with pytest.raises(InputError, match=error):
         read(tmp_path, lines)
 
 

@@ -1,4 +1,4 @@
-"""Back-pressure: how a queue that takes nothing is tried, and when it is written to as any other again."""
+"""Back-pressure: how a queue that takes nothing is tried, and when it needs no gate any more."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_short_connection_over_which_messages_moved_resets_the_backoff() -> No
 
 
 class Full(MemoryTarget):
-    """Takes so many messages, and refuses what comes then until somebody reads."""
+    """Takes a number of messages, and refuses further ones until they are read."""
 
     def __init__(self, room: int) -> None:
         super().__init__("full", self._look)
@@ -104,8 +104,8 @@ class Full(MemoryTarget):
         return None
 
 
-async def flown(target: Full, messages: int, policy: Policy, seconds: float) -> tuple[Outlet, list[str]]:
-    """Send messages to a target for so many seconds; the outlet, and the reasons of dead letters."""
+async def run_outlet(target: Full, messages: int, policy: Policy, seconds: float) -> tuple[Outlet, list[str]]:
+    """Send messages to a target for ``seconds``; return the outlet, and the reasons of dead letters."""
     dead: list[str] = []
     outlet = Outlet(target, policy, Silent(), lambda: 0.0, lambda _, failure, __: dead.append(failure.reason))
     window = Window(messages, 1 << 30, lambda _: None)
@@ -127,7 +127,7 @@ async def flown(target: Full, messages: int, policy: Policy, seconds: float) -> 
 def test_a_full_queue_makes_no_dead_letters_and_is_tried_less_and_less_often() -> None:
     async def run() -> None:
         target = Full(2)
-        outlet, dead = await flown(target, 500, Policy(1_000, tries=3), 3_600.0)
+        outlet, dead = await run_outlet(target, 500, Policy(1_000, tries=3), 3_600.0)
         assert not dead
         assert len(target.messages) == 2
         assert target.tried <= 500 + 3_600 / 15 + 20
@@ -139,7 +139,7 @@ def test_a_full_queue_makes_no_dead_letters_and_is_tried_less_and_less_often() -
 def test_after_give_up_after_all_that_waits_becomes_dead_letters() -> None:
     async def run() -> None:
         target = Full(2)
-        outlet, dead = await flown(target, 500, Policy(1_000, tries=3, give_up_after=600.0), 700.0)
+        outlet, dead = await run_outlet(target, 500, Policy(1_000, tries=3, give_up_after=600.0), 700.0)
         assert len(dead) == 498
         assert not outlet.held
 
@@ -156,7 +156,7 @@ def test_a_queue_that_is_read_slowly_gets_all_in_order() -> None:
                 target.room = 2
 
         reading = asyncio.create_task(read())
-        _, dead = await flown(target, 60, Policy(1_000, tries=2), 600.0)
+        _, dead = await run_outlet(target, 60, Policy(1_000, tries=2), 600.0)
         reading.cancel()
         assert not dead
         arrived = [o.message.headers["n"] for o in target.messages]

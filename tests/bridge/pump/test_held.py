@@ -1,4 +1,4 @@
-"""The messages that are held: in the order in which they were met, one of each key under way."""
+"""Held messages: in the order in which they were routed, with one of each key under way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bridge that feeds itself is found, as certain or as possible, and a chain of sources is not taken for a loop."""
+"""Loops of a bridge are found, as certain or as possible, and a chain of sources is no loop."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rabbit(name: str, cluster: str = "h:5672//") -> Place:
 
 
 class From(MemorySource):
-    """A source of some places."""
+    """A source that reads given places."""
 
     def __init__(self, name: str, *places: Place) -> None:
         super().__init__(name=name)
@@ -45,7 +45,7 @@ class From(MemorySource):
 
 
 class To(MemoryTarget):
-    """A target of some places."""
+    """A target that writes to given places."""
 
     def __init__(self, name: str, *places: Place) -> None:
         super().__init__(name)

@@ -1,4 +1,4 @@
-"""The endpoints in memory do what every endpoint must."""
+"""The endpoints in memory behave as every endpoint must."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def place() -> Place:
 
 
 class TestMemorySource(SourceBehaviour):
-    """Of memory."""
+    """The behaviour of endpoints in memory."""
 
 
 class TestMemoryTarget(TargetBehaviour):
-    """Of memory."""
+    """The behaviour of endpoints in memory."""

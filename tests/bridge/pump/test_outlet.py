@@ -1,4 +1,4 @@
-"""One target as the pump sees it, over a target that does exactly what the test says, when it says it."""
+"""Outlets, with a target that does exactly what the test decides, and when."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CUT = Disconnected("cut")
 
 
 class Script(Target):
-    """Keeps the numbers of what it is sent, each time; the test answers. ``broken`` is raised by sends that have it."""
+    """Keeps the numbers of each send; the test answers. A send that contains ``broken`` raises it."""
 
     def __init__(self, name: str = "script") -> None:
         self.name = name
@@ -68,7 +68,7 @@ class Script(Target):
 
 
 class Scene:
-    """An outlet with a script for a target, open, and a window whose deliveries go to it."""
+    """An open outlet with a script as its target, and a window whose deliveries go to it."""
 
     def __init__(self, policy: Policy = Policy(), *, has_dead_letters: bool = True) -> None:  # noqa: B008  frozen
         self.target = Script()
@@ -98,7 +98,7 @@ class Scene:
         ])  # fmt: skip
 
 
-def played(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def play_scene(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
     run_virtually(scene())
 
 
@@ -118,7 +118,7 @@ def test_a_second_confirm_of_a_message_does_not_confirm_another_copy() -> None:
         for pending in [pending for lane in scene.window._lanes.values() for pending in lane]:
             assert pending.copies == 1
 
-    played(play)
+    play_scene(play)
 
 
 def test_a_second_refusal_of_one_sending_does_not_count_as_a_try() -> None:
@@ -138,7 +138,7 @@ def test_a_second_refusal_of_one_sending_does_not_count_as_a_try() -> None:
         assert scene.dead == [(1, "refused")]
         assert scene.settled == [1]
 
-    played(play)
+    play_scene(play)
 
 
 def test_a_refused_message_stays_first_of_its_key_after_a_lost_connection() -> None:
@@ -161,7 +161,7 @@ def test_a_refused_message_stays_first_of_its_key_after_a_lost_connection() -> N
         assert scene.target.take() == [[4]]
         assert scene.settled == [1, 3]
 
-    played(play)
+    play_scene(play)
 
 
 def test_messages_sent_again_after_a_loss_keep_the_order_of_reading() -> None:
@@ -181,7 +181,7 @@ def test_messages_sent_again_after_a_loss_keep_the_order_of_reading() -> None:
         await asyncio.sleep(2)
         assert scene.target.take() == [[4, 5], [], [4, 5], [1, 2, 3]]
 
-    played(play)
+    play_scene(play)
 
 
 def test_a_message_on_hold_is_counted_once_and_tried_for_ever() -> None:
@@ -199,7 +199,7 @@ def test_a_message_on_hold_is_counted_once_and_tried_for_ever() -> None:
         assert scene.settled == [1]
         assert scene.outlet.held == 0
 
-    played(play)
+    play_scene(play)
 
 
 def test_a_message_that_can_never_be_written_becomes_a_dead_letter_at_once() -> None:
@@ -211,7 +211,7 @@ def test_a_message_that_can_never_be_written_becomes_a_dead_letter_at_once() -> 
         assert scene.dead == [(1, "too large")]
         assert scene.target.take() == [[], [1, 2]]
 
-    played(play)
+    play_scene(play)
 
 
 def test_a_queue_that_takes_nothing_for_too_long_makes_dead_letters_in_order() -> None:
@@ -230,7 +230,7 @@ def test_a_queue_that_takes_nothing_for_too_long_makes_dead_letters_in_order() -
         assert scene.outlet.held == 0
         assert scene.settled == [1, 2, 3, 4, 5, 6]
 
-    played(play)
+    play_scene(play)
 
 
 def test_a_gate_forgets_what_was_under_way_over_a_lost_connection() -> None:
@@ -252,7 +252,7 @@ def test_a_gate_forgets_what_was_under_way_over_a_lost_connection() -> None:
         assert scene.settled[-1] == 3
         assert scene.outlet.held == scene.outlet.in_flight == 0
 
-    played(play)
+    play_scene(play)
 
 
 def test_a_message_that_is_refused_for_its_queue_is_tried_again_and_again() -> None:
@@ -271,7 +271,7 @@ def test_a_message_that_is_refused_for_its_queue_is_tried_again_and_again() -> N
         assert times == [1, 2, 4, 4, 4, 4, 4, 4]
         assert scene.dead == []
 
-    played(play)
+    play_scene(play)
 
 
 @pytest.mark.parametrize("helps", [True, False])
@@ -289,11 +289,11 @@ def test_a_connection_that_confirmed_messages_does_not_count_as_a_failed_try(hel
         waits = [wait for _, _, wait in scene.told.named("disconnected")]
         assert waits == ([1, 1, 1, 1, 1] if helps else [1, 2, 4, 8, 16])
 
-    played(play)
+    play_scene(play)
 
 
 def test_an_exception_caused_by_one_message_refuses_only_that_one() -> None:
-    """Which one it was is found by sending them one by one, over the next connection."""
+    """Messages are sent one by one over the next connection to find the one."""
 
     async def play() -> None:
         scene = Scene(Policy(reconnect=Backoff(1, 1)))
@@ -308,7 +308,7 @@ def test_an_exception_caused_by_one_message_refuses_only_that_one() -> None:
         scene.target.confirm(1, 3)
         assert scene.settled[-1] == 3
 
-    played(play)
+    play_scene(play)
 
 
 # The pump around it.
@@ -318,7 +318,7 @@ BOUND = Binding.to_queue("in", "q", "k")
 
 
 class Breaking(MemorySource):
-    """Shows that it is broken while nobody reads, too."""
+    """Shows that it is broken even while it is not read."""
 
     @property
     def lost(self) -> Disconnected | None:
@@ -346,7 +346,7 @@ def test_a_message_on_hold_that_nothing_routes_is_counted_once_and_goes_when_it_
         pump.stop()
         await running
 
-    played(play)
+    play_scene(play)
 
 
 @pytest.mark.parametrize("hops", [7, 8, 9])
@@ -359,11 +359,11 @@ def test_a_message_that_has_passed_more_than_max_hops_bridges_becomes_a_dead_let
         await pump.run()
         assert (len(target.messages), len(dead.messages)) == ((1, 0) if hops <= 8 else (0, 1))
 
-    played(play)
+    play_scene(play)
 
 
 def test_dead_letters_wait_however_long_their_target_takes_nothing() -> None:
-    """There is nowhere else for them to go: they are neither given up nor packed for it."""
+    """They have no other target, so they are neither given up nor packed because of back-pressure."""
 
     async def play() -> None:
         room: list[bool] = []
@@ -380,4 +380,4 @@ def test_dead_letters_wait_however_long_their_target_takes_nothing() -> None:
         assert letter.message.headers["n"] == 1
         assert not source.unsettled
 
-    played(play)
+    play_scene(play)

@@ -1,4 +1,4 @@
-"""How long is waited before each try."""
+"""The time to wait before each try."""
 
 from __future__ import annotations
 

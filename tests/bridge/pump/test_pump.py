@@ -1,4 +1,4 @@
-"""What the pump promises, over endpoints in memory that refuse, break and come back."""
+"""The promises of the pump, with endpoints in memory that refuse, break and come back."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def numbered(count: int, keys: int = 4) -> list[Message]:
     return [Message("in", f"k.{n % keys}", {"n": n}) for n in range(count)]
 
 
-def pumped(
+def run_pump(
     messages: Sequence[Message],
     targets: dict[str, MemoryTarget],
     policy: Policy = QUICK,
@@ -67,7 +67,7 @@ def numbers(target: MemoryTarget) -> list[int]:
 
 
 def firsts(target: MemoryTarget) -> dict[str, list[int]]:
-    """Key -> the numbers of its messages as they first arrived."""
+    """Return key -> numbers of its messages in the order of their first arrival."""
     seen: set[int] = set()
     found: dict[str, list[int]] = defaultdict(list)
     for outgoing in target.messages:
@@ -80,7 +80,7 @@ def firsts(target: MemoryTarget) -> dict[str, list[int]]:
 
 def test_each_queue_gets_its_messages_once_and_in_order_when_nothing_fails() -> None:
     everything, some = MemoryTarget("all"), MemoryTarget("some")
-    source, told = pumped(numbered(1_000), {"all": everything, "some": some})
+    source, told = run_pump(numbered(1_000), {"all": everything, "some": some})
     assert numbers(everything) == list(range(1_000))
     assert numbers(some) == list(range(1, 1_000, 4))
     assert not source.unsettled
@@ -89,7 +89,7 @@ def test_each_queue_gets_its_messages_once_and_in_order_when_nothing_fails() -> 
 
 def test_two_queues_may_share_a_target() -> None:
     both = MemoryTarget()
-    pumped(numbered(40), {"all": both, "some": both})
+    run_pump(numbered(40), {"all": both, "some": both})
     assert Counter(o.queue for o in both.messages) == {"all": 40, "some": 10}
 
 
@@ -112,7 +112,7 @@ def test_nothing_is_lost_and_each_key_arrives_in_order_whatever_breaks(seed: int
 
     everything, some, dead = MemoryTarget("all", fault), MemoryTarget("some", fault), MemoryTarget("dead")
     policy = Policy(16, tries=1_000, backoff=QUICK.backoff, reconnect=QUICK.reconnect, one_at_a_time=one_at_a_time)
-    source, _ = pumped(numbered(300), {"all": everything, "some": some}, policy, dead, cut)
+    source, _ = run_pump(numbered(300), {"all": everything, "some": some}, policy, dead, cut)
     assert not source.unsettled
     assert not dead.messages
     assert firsts(everything) == {f"k.{key}": list(range(key, 300, 4)) for key in range(4)}
@@ -127,7 +127,7 @@ def test_a_key_that_is_refused_is_held_while_the_others_flow_on() -> None:
 
     everything = MemoryTarget(fault=fault)
     policy = Policy(4, tries=5, backoff=Backoff(0.05, 0.05))
-    source, told = pumped(numbered(8, keys=2), {"all": everything, "some": everything}, policy)
+    source, told = run_pump(numbered(8, keys=2), {"all": everything, "some": everything}, policy)
     sent = [n for o, n in zip(everything.messages, numbers(everything), strict=True) if o.queue == "all"]
     assert [n for n in sent if n % 2 == 0] == [2, 0, 4, 6]  # 2 was under way when 0 was refused; 4 waited
     assert sent.index(1) < sent.index(0)
@@ -139,7 +139,7 @@ def test_a_key_that_is_refused_is_held_while_the_others_flow_on() -> None:
 def test_after_its_tries_a_message_becomes_a_dead_letter_with_the_reason_and_its_key_continues() -> None:
     everything = MemoryTarget("kafka", lambda o: Failure("nack") if o.message.headers["n"] == 4 else None)
     dead = MemoryTarget("dead")
-    source, told = pumped(numbered(40), {"all": everything, "some": everything}, dead=dead)
+    source, told = run_pump(numbered(40), {"all": everything, "some": everything}, dead=dead)
     [letter] = dead.messages
     assert letter.message.headers["n"] == 4
     told_headers = {name: value for name, value in letter.message.headers.items() if name.startswith("hashstar-")}
@@ -164,7 +164,7 @@ def test_a_final_refusal_is_not_tried_again() -> None:
         return Failure("too large", final=True) if outgoing.message.headers["n"] == 3 else None
 
     dead = MemoryTarget("dead")
-    pumped(numbered(8), {"all": MemoryTarget(fault=fault), "some": MemoryTarget()}, dead=dead)
+    run_pump(numbered(8), {"all": MemoryTarget(fault=fault), "some": MemoryTarget()}, dead=dead)
     assert asked[3] == 1
     assert numbers(dead) == [3]
 
@@ -177,14 +177,14 @@ def test_without_a_target_for_dead_letters_a_refused_message_is_held_and_not_set
         await asyncio.sleep(0.2)
         pump.stop()
 
-    source, _ = pumped(numbered(12), {"all": everything, "some": everything}, policy, act=stop)
+    source, _ = run_pump(numbered(12), {"all": everything, "some": everything}, policy, act=stop)
     assert source.unsettled == 8  # 4 and all behind it, though these were written
     assert sorted({*numbers(everything)}) == [n for n in range(12) if n != 4]
 
 
 def test_an_unroutable_message_becomes_a_dead_letter_by_default() -> None:
     dead = MemoryTarget("dead")
-    source, told = pumped(
+    source, told = run_pump(
         [Message("in", "other", {"n": 1}), *numbered(4)], {"all": MemoryTarget(), "some": MemoryTarget()}, dead=dead
     )
     assert numbers(dead) == [1]
@@ -195,7 +195,7 @@ def test_an_unroutable_message_becomes_a_dead_letter_by_default() -> None:
 
 def test_an_unroutable_message_is_dropped_only_by_choice_and_reported() -> None:
     policy = Policy(16, unroutable=Unroutable.DROP)
-    source, told = pumped([Message("in", "other")], {"all": MemoryTarget(), "some": MemoryTarget()}, policy)
+    source, told = run_pump([Message("in", "other")], {"all": MemoryTarget(), "some": MemoryTarget()}, policy)
     assert not source.unsettled
     [(_, delivery, fate, _)] = told.named("unroutable")
     assert fate == "drop"
@@ -204,7 +204,7 @@ def test_an_unroutable_message_is_dropped_only_by_choice_and_reported() -> None:
 
 def test_a_message_that_a_broker_would_refuse_is_a_dead_letter() -> None:
     dead = MemoryTarget("dead")
-    pumped(
+    run_pump(
         [Message("in", "k.1", {"CC": "no array", "n": 0})], {"all": MemoryTarget(), "some": MemoryTarget()}, dead=dead
     )
     assert "unacceptable_type_in_header" in dead.messages[0].message.headers["hashstar-reason"]
@@ -212,7 +212,7 @@ def test_a_message_that_a_broker_would_refuse_is_a_dead_letter() -> None:
 
 def test_queues_that_are_ignored_need_no_target() -> None:
     everything = MemoryTarget()
-    source, _ = pumped(numbered(8), {"all": everything}, ignored=frozenset({"some"}))
+    source, _ = run_pump(numbered(8), {"all": everything}, ignored=frozenset({"some"}))
     assert len(everything.messages) == 8
     assert not source.unsettled
 
@@ -225,7 +225,7 @@ def test_a_stop_waits_until_what_was_read_is_settled() -> None:
         await asyncio.sleep(0.01)
         pump.stop()
 
-    source, _ = pumped(numbered(1_000), {"all": slow, "some": slow}, policy, act=stop)
+    source, _ = run_pump(numbered(1_000), {"all": slow, "some": slow}, policy, act=stop)
     written = {n for o, n in zip(slow.messages, numbers(slow), strict=True) if o.queue == "all"}
     assert 0 < len(written) < 1_000
     assert source.unsettled == 1_000 - len(written)
@@ -264,7 +264,7 @@ def test_the_window_bounds_what_is_under_way() -> None:
             most = max(most, pump.in_flight)
             await asyncio.sleep(0)
 
-    pumped(numbered(200), {"all": stuck, "some": stuck}, Policy(16, tries=9, backoff=QUICK.backoff), act=watch)
+    run_pump(numbered(200), {"all": stuck, "some": stuck}, Policy(16, tries=9, backoff=QUICK.backoff), act=watch)
     assert most == 16
 
 
@@ -287,7 +287,7 @@ def test_a_dead_letter_that_is_refused_for_its_headers_is_written_with_these_in_
 
     dead = MemoryTarget("dead", fault)
     message = Message("in", "other", {f"h{n}": n for n in range(20)} | {"n": 1}, {"message_id": "m"}, b"body")
-    source, _ = pumped([message, *numbered(4)], {"all": MemoryTarget(), "some": MemoryTarget()}, dead=dead)
+    source, _ = run_pump([message, *numbered(4)], {"all": MemoryTarget(), "some": MemoryTarget()}, dead=dead)
     [letter] = dead.messages
     assert letter.message.headers["hashstar-packed"] is True
     assert letter.message.headers["hashstar-reason"] == "unroutable: no queue of the topology gets it"
@@ -305,7 +305,7 @@ def test_a_dead_letter_that_is_refused_however_small_is_held() -> None:
         pump.stop()
 
     policy = Policy(16, backoff=QUICK.backoff, drain=0.1)
-    source, told = pumped(
+    source, told = run_pump(
         [Message("in", "other", {"n": 1})], {"all": MemoryTarget(), "some": MemoryTarget()}, policy, dead, stop
     )
     assert source.unsettled == 1

@@ -1,4 +1,4 @@
-"""Every event in every state of the pump: whatever happened, all that is read gets through once all is well again.
+"""Every event in every state of the pump: all messages get through once all faults are over.
 
 Sources and targets are models that do nothing by themselves: a run is a list of events, each some time after the one
 before, by a clock that jumps. Two invariants hold at every moment: a delivery is settled only when all its copies are
@@ -37,20 +37,20 @@ MESSAGES = 24
 KEYS = 3
 WINDOW = 4
 PATIENCE = 900.0
-"""Seconds in which all is to be settled once everything is well."""
+"""Maximum number of seconds until all is settled after the faults."""
 
 
 class World:
-    """What is safe, and the switches that events turn."""
+    """The messages that are stored safely, and the switches that events turn."""
 
     def __init__(self, dead_letters: bool) -> None:
         self.safe: set[tuple[str, int]] = set()
-        """Queue, "" for dead letters, and the number of a message."""
+        """Queue, "" for dead letters, and number of each safe message."""
         self.well = False
         self.dead_letters = dead_letters
         self.open_targets: set[str] = set()
         self.violations: list[str] = []
-        """Broken promises; an exception would be one more thing that the pump survives."""
+        """Broken promises; an exception instead would be handled by the pump."""
 
     def is_done(self, message: Message) -> bool:
         """Return whether every copy of a message is safe."""
@@ -60,7 +60,7 @@ class World:
 
 
 class ModelSource(Source):
-    """A queue with one lane a connection."""
+    """A source with one lane per connection."""
 
     def __init__(self, name: str, world: World, numbers: Sequence[int]) -> None:
         self.name = name
@@ -130,7 +130,7 @@ class ModelSource(Source):
 
 
 class ModelTarget(Target):
-    """Answers when an event says so, and at once when all is well."""
+    """A target that answers when an event asks for it, and at once after the faults."""
 
     def __init__(self, name: str, world: World) -> None:
         self.name = name
@@ -185,7 +185,7 @@ class ModelTarget(Target):
 
 
 class Silent:
-    """Nobody who counts or logs."""
+    """Events of the pump that are ignored."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_: None
@@ -207,7 +207,7 @@ EVENTS = st.lists(
 
 
 def act(event: str, endpoint: Any, number: int, pump: Pump) -> None:
-    """Have an event happen."""
+    """Let an event happen."""
     is_target = isinstance(endpoint, Target)
     if event == "pause":
         pump.pause()
@@ -234,7 +234,7 @@ def act(event: str, endpoint: Any, number: int, pump: Pump) -> None:
 async def live(
     events: Sequence[tuple[str, str, int, float]], policy: Policy, with_dead_letters: bool
 ) -> dict[str, ModelTarget]:
-    """Run the events, have all be well, and wait for the end."""
+    """Run the events, end all faults, and wait for the end."""
     world = World(with_dead_letters)
     sources = [ModelSource("a", world, range(0, MESSAGES, 2)), ModelSource("b", world, range(1, MESSAGES, 2))]
     targets = {name: ModelTarget(name, world) for name in ("all", "odd", "dead")}

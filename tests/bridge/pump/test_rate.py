@@ -1,4 +1,4 @@
-"""A bound of the rate, by a clock that is the test's own."""
+"""The maximum rate, by a virtual clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROUTER = Router(
 
 
 class Timed(MemorySource):
-    """Keeps when how many messages were read."""
+    """Keeps the time and number of messages of each read."""
 
     def __init__(self, count: int) -> None:
         super().__init__([Message("in", "k", {"n": n}) for n in range(count)])

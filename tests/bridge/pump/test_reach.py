@@ -1,4 +1,4 @@
-"""Which queues a message can get to, compared with where the router sends messages."""
+"""The queues that a message can reach, compared with those to which the router sends messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from exchange.entities.entities import Policy
 NAMES = ("a", "b", "c", "d")
 
 
-def built(edges: list[tuple[str, str]], alternates: dict[str, str], queues: dict[str, str]) -> Topology:
+def build_topology(edges: list[tuple[str, str]], alternates: dict[str, str], queues: dict[str, str]) -> Topology:
     topology = Topology()
     for name in NAMES:
         arguments = {"alternate-exchange": alternates[name]} if name in alternates else {}
@@ -25,7 +25,7 @@ def built(edges: list[tuple[str, str]], alternates: dict[str, str], queues: dict
 
 
 GRAPHS = st.builds(
-    built,
+    build_topology,
     st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max_size=6),
     st.dictionaries(st.sampled_from(NAMES), st.sampled_from(NAMES), max_size=2),
     st.dictionaries(st.sampled_from(["p", "q", "r"]), st.sampled_from(NAMES), max_size=3),
@@ -50,11 +50,13 @@ def test_a_queue_that_is_reachable_has_a_way_to_it(topology: Topology, exchange:
 
 
 def test_an_alternate_exchange_by_policy_counts() -> None:
-    topology = built([], {}, {"q": "b"}).set_policy(Policy("p", "^a$", {"alternate-exchange": "b"}, "exchanges"))
+    topology = build_topology([], {}, {"q": "b"}).set_policy(
+        Policy("p", "^a$", {"alternate-exchange": "b"}, "exchanges")
+    )
     assert reachable_queues(topology, "a") == {"q"}
 
 
 def test_the_default_exchange_and_messages_that_name_their_own_reach_every_queue() -> None:
-    topology = built([], {}, {"p": "a", "q": "b"})
+    topology = build_topology([], {}, {"p": "a", "q": "b"})
     assert reachable_queues(topology, "") == reachable_queues(topology, None) == {"p", "q"}
     assert reachable_queues(topology, "nowhere") == frozenset()

@@ -1,4 +1,4 @@
-"""The window of a source: what is in flight is bounded, in messages and bytes, and all of it is given back."""
+"""The window of a source: it bounds messages and bytes in flight, and gets all of them back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def deliveries(*sizes: int, lane: object = "lane") -> list[Delivery]:
 
 
 class Settled(Window):
-    """A window that keeps what it settles."""
+    """A window that keeps the positions that it settles."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
         self.settled: list[Any] = []
@@ -38,7 +38,7 @@ class Settled(Window):
 
 
 class Reads(MemorySource):
-    """Keeps how many messages it was asked for each time."""
+    """Keeps the limit of each read."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         super().__init__(messages)
@@ -50,7 +50,7 @@ class Reads(MemorySource):
 
 
 class Breaking(MemorySource):
-    """Shows that it is broken while nobody reads, too."""
+    """Shows that it is broken even while it is not read."""
 
     @property
     def lost(self) -> Disconnected | None:
@@ -81,7 +81,7 @@ class Slow(MemoryTarget):
             asyncio.get_running_loop().call_later(1.0, self._answer_one)
 
 
-async def pumped(source: MemorySource, target: MemoryTarget, policy: Policy, seconds: float = 100_000.0) -> None:
+async def run_pump(source: MemorySource, target: MemoryTarget, policy: Policy, seconds: float = 100_000.0) -> None:
     source.end()
     pump = Pump([Inlet(source)], ROUTER, {"q": target}, Silent(), policy, random=random.Random(1).random)
     await asyncio.wait_for(pump.run(), seconds)
@@ -168,7 +168,7 @@ def test_a_window_knows_what_further_copies_would_settle() -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.integers(1, 8), st.integers(1, 200), st.data())
 def test_a_window_counts_unsettled_deliveries(most: int, most_bytes: int, data: st.DataObject) -> None:
-    """Whatever is admitted and done in whatever order; and with all of it done, nothing is left."""
+    """In any order of admitting and finishing; when all is finished, nothing is left."""
     window = Settled(most, most_bytes)
     left: list[Any] = []
     draw: Any = data.draw
@@ -205,7 +205,7 @@ def test_a_window_counts_unsettled_deliveries(most: int, most_bytes: int, data: 
     ids=["even", "small and large", "larger than all of it"],
 )
 def test_bytes_in_flight_are_bounded_and_all_messages_get_through(sizes: list[int]) -> None:
-    """Also in the first read, of which nobody knows how large its messages are, and where sizes change."""
+    """Also in the first read, whose sizes are unknown, and where sizes change."""
     seen: list[tuple[int, int]] = []
 
     async def run() -> None:
@@ -228,7 +228,7 @@ def test_a_source_is_not_read_while_there_is_no_room() -> None:
     async def run() -> None:
         source = Reads(bodies(*[10] * 40))
         target = Slow(lambda: None)
-        await pumped(source, target, Policy(window=4))
+        await run_pump(source, target, Policy(window=4))
         assert min(source.limits) > 0
         assert len(source.limits) <= 42
         assert len(target.messages) == 40
@@ -237,7 +237,7 @@ def test_a_source_is_not_read_while_there_is_no_room() -> None:
 
 
 def test_each_lost_connection_of_a_source_empties_its_window() -> None:
-    """Nothing of the connections before is in it, nor sent once more for it."""
+    """Deliveries of earlier connections are neither counted nor sent again."""
 
     async def run() -> None:
         taken: list[bool] = []

@@ -17,7 +17,7 @@ from exchange import InputError, Message
 from exchange.partition.partitioning.specification import Partitioning, parse_key_source
 from exchange.routing.route import Placement
 from tests.bridge.daemon.test_config import read
-from tests.bridge.daemon.test_daemon import running, written
+from tests.bridge.daemon.test_daemon import running, write_config
 from tests.support.bridge.certificates import authority_in
 
 PAIR = """
@@ -180,11 +180,11 @@ def test_messages_of_a_partitioned_queue_are_kept_in_order_by_the_topologys_key(
 
 def test_lines_of_librdkafka_are_lines_of_the_bridges_log(tmp_path: Path) -> None:
     text = PAIR.replace('topology = "t.bindings"', 'topology = "t.bindings"\nhttp = "off"\nlog_format = "json"')
-    with running(written(tmp_path, text.replace("kafka://h", "kafka://127.0.0.1:1"))) as bridge:
+    with running(write_config(tmp_path, text.replace("kafka://h", "kafka://127.0.0.1:1"))) as bridge:
         line = bridge.event("log", by="bridge.kafka", level="error")
         bridge.event("disconnected")
         bridge.process.terminate()
-        bridge.ended()
+        bridge.wait_for_exit()
     assert "FAIL" in line["text"]
     assert "127.0.0.1:1" in line["text"]
     assert all(event["level"] for event in bridge.events())  # each line is an object

@@ -1,4 +1,4 @@
-"""The endpoints of RabbitMQ do what every endpoint must, with each kind of queue, on live brokers."""
+"""The endpoints of RabbitMQ behave as every endpoint must, with each kind of queue, on live brokers."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def place(request: pytest.FixtureRequest, rabbitmq: Server, tmp_path: Path) -> I
 
 
 class TestRabbitmqSource(SourceBehaviour):
-    """Of RabbitMQ."""
+    """The behaviour of RabbitMQ's endpoints."""
 
 
 class TestRabbitmqTarget(TargetBehaviour):
-    """Of RabbitMQ."""
+    """The behaviour of RabbitMQ's endpoints."""

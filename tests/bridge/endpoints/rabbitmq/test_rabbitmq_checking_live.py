@@ -1,4 +1,4 @@
-"""What a check finds at live brokers, and that it leaves no trace there."""
+"""Checks of live brokers: what they find, and that they leave no trace."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def errors(findings: Sequence[Finding]) -> list[str]:
 
 
 class Reading(MemorySource):
-    """A source in memory that says it reads a queue of a broker."""
+    """A source in memory whose place is a queue of a broker."""
 
     def __init__(self, broker: Broker, queue: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Opening a connection: what is said of ports that speak something else, and sockets that nobody leaves open."""
+"""Opening a connection: errors of ports with other protocols, and sockets, none of which stays open."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, An
 
 
 async def reason_from(serve: Serve, tls: bool = False, server_tls: ssl.SSLContext | None = None) -> str:
-    """Why no connection can be made to a server that does this with whoever connects."""
+    """Return why no connection can be made to a server that treats its clients in this way."""
     served: set[asyncio.Task[Any] | None] = set()
 
     async def kept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -97,7 +97,7 @@ async def test_a_silent_port_is_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @on_a_loop
 async def test_opening_that_is_cancelled_once_and_again_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At whatever moment, and of a port that never answers: a server that waits for the end of each sees it."""
+    """At any moment, even for a port that never answers: a server sees the end of each connection."""
     monkeypatch.setattr(module, "CLOSE_SECONDS", 0.2)
     problems: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))

@@ -1,4 +1,4 @@
-"""Frames are read the same however they come in pieces, and returns find the messages that they are about."""
+"""Frames are decoded alike however they are cut, and returns are matched with their messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def frame(kind: int, payload: bytes) -> bytes:
     return struct.pack(">BHI", kind, 1, len(payload)) + payload + b"\xce"
 
 
-def written(event: Event) -> bytes:
+def encode_event(event: Event) -> bytes:
     """Encode the frames of an event as a broker does."""
     if isinstance(event, Acked):
         method = 120 if event.nack else 80
@@ -65,7 +65,7 @@ class Unconnected(Wire):
 
 @given(st.lists(st.one_of(arrivals, returns, acks), max_size=6), st.lists(st.integers(1, 5_000), max_size=20))
 def test_events_are_the_same_however_their_bytes_are_cut(events: Sequence[Event], cuts: Sequence[int]) -> None:
-    wire, data = Unconnected(), b"".join(map(written, events))
+    wire, data = Unconnected(), b"".join(map(encode_event, events))
     for size in cuts:
         wire._on_data_available(data[:size])
         data = data[size:]
@@ -74,9 +74,9 @@ def test_events_are_the_same_however_their_bytes_are_cut(events: Sequence[Event]
     assert [type(each) for each in wire.contents[1].events] == [type(each) for each in events]
 
 
-DELIVERY = written(Arrived(1, False, b"e", b"k", b"\0\0", b"body"))
+DELIVERY = encode_event(Arrived(1, False, b"e", b"k", b"\0\0", b"body"))
 METHOD_BYTES = 8 + int.from_bytes(DELIVERY[3:7])
-"""Of the delivery's first frame."""
+"""Size of the delivery's first frame."""
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["at once", "byte by byte"])
@@ -157,26 +157,26 @@ def message(key: bytes, body: bytes = b"", **headers: object) -> Sent:
     return Sent(b"x", key, body, lambda: content)
 
 
-def returned(sent: Sent, **shown: object) -> Returned:
+def make_return(sent: Sent, **shown: object) -> Returned:
     content = ContentHeader.of(shown) if shown else sent.content()
     return Returned(312, b"NO_ROUTE", sent.exchange, sent.routing_key, content.raw, sent.body)
 
 
 def test_a_return_is_matched_with_the_message_that_looks_the_same() -> None:
     sent = {1: message(b"a"), 2: message(b"b"), 3: message(b"b", b"other"), 4: message(b"b", kind=1)}
-    events = [returned(sent[4]), returned(sent[2])]
+    events = [make_return(sent[4]), make_return(sent[2])]
     assert [numbers for _, numbers in match_returns(sent, events)] == [[4], [2]]
 
 
 def test_of_equal_messages_each_return_takes_another_one() -> None:
     sent = dict.fromkeys(range(1, 6), message(b"a", kind=1))
-    event = returned(sent[1])
+    event = make_return(sent[1])
     assert [numbers for _, numbers in match_returns(sent, [event] * 3, known={2})] == [[1], [3], [4]]
 
 
 def test_the_order_of_headers_does_not_matter() -> None:
     sent = {1: message(b"a", z=1, b=2), 2: message(b"a", z=2, b=2)}
-    assert [numbers for _, numbers in match_returns(sent, [returned(sent[1], b=2, z=1)])] == [[1]]
+    assert [numbers for _, numbers in match_returns(sent, [make_return(sent[1], b=2, z=1)])] == [[1]]
 
 
 def test_a_return_that_may_be_about_several_messages_is_reported_for_all_of_them() -> None:
@@ -186,7 +186,7 @@ def test_a_return_that_may_be_about_several_messages_is_reported_for_all_of_them
 
 
 def test_a_return_of_an_unknown_message_is_matched_with_none() -> None:
-    assert [numbers for _, numbers in match_returns({1: message(b"a")}, [returned(message(b"b"))])] == [[]]
+    assert [numbers for _, numbers in match_returns({1: message(b"a")}, [make_return(message(b"b"))])] == [[]]
 
 
 def test_without_a_file_offsets_are_forgotten_with_their_object() -> None:

@@ -1,4 +1,4 @@
-"""RabbitMQ's own ways, on live brokers: what it returns, refuses, blocks, deletes and redelivers."""
+"""The special behaviour of RabbitMQ, on live brokers: what it returns, refuses, blocks, deletes and redelivers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ QUICK = Policy(window=200, tries=4, backoff=Backoff(0.01, 0.1), reconnect=Backof
 
 
 class Broker:
-    """A live broker, and what a test has declared there."""
+    """A live broker, with the queues and exchanges that a test declares."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -65,7 +65,7 @@ class Broker:
             self.channel.basic_publish("", queue, body, pika.BasicProperties(**properties))
 
     def get(self, queue: str) -> tuple[Any, pika.BasicProperties, bytes]:
-        """One message of a queue."""
+        """Get one message of a queue."""
         end = time.monotonic() + 10
         while time.monotonic() < end:
             method, properties, body = self.channel.basic_get(queue, auto_ack=True)
@@ -75,7 +75,7 @@ class Broker:
         pytest.fail("the queue is empty")
 
     def bodies(self, queue: str) -> list[bytes]:
-        """All there is in a queue."""
+        """Get the bodies of all messages of a queue."""
         found = []
         while (got := self.channel.basic_get(queue, auto_ack=True))[0] is not None:
             found.append(got[2] or b"")
@@ -117,20 +117,20 @@ def broker(rabbitmq: Server) -> Iterator[Broker]:
         found.close()
 
 
-def failures_of(told: Reports) -> dict[int, str]:
-    return {outgoing.number: failure.reason for outgoing, failure in told.failures}
+def failures_of(reports: Reports) -> dict[int, str]:
+    return {outgoing.number: failure.reason for outgoing, failure in reports.failures}
 
 
-async def pumped(
+async def run_pump(
     messages: Sequence[Message], target: RabbitmqTarget, act: Callable[[], None] = lambda: None
 ) -> MemoryTarget:
-    """Pump messages to a target; the dead letters."""
+    """Pump messages to a target, and return the target of dead letters."""
     dead = MemoryTarget("dead")
-    await pumped_or_dead(messages, target, dead, act)
+    await run_pump_with_dead_letters(messages, target, dead, act)
     return dead
 
 
-async def pumped_or_dead(
+async def run_pump_with_dead_letters(
     messages: Sequence[Message], target: RabbitmqTarget, dead: Target, act: Callable[[], None] = lambda: None
 ) -> None:
     """Pump messages to a target or to the dead letters."""
@@ -154,13 +154,13 @@ async def test_of_thousands_of_equal_bodies_those_without_a_route_fail(broker: B
         broker.channel.queue_bind(queue, exchange, f"key.{n}")
     chance = random.Random(1)
     keys = [f"key.{chance.randrange(20)}" for _ in range(5_000)]
-    target, told = broker.target(exchange), Reports()
-    await target.open(told)
-    send_to(target, told, [Message("", key, body=b"same") for key in keys], "queue")
-    await told.answers(5_000)
+    target, reports = broker.target(exchange), Reports()
+    await target.open(reports)
+    send_to(target, reports, [Message("", key, body=b"same") for key in keys], "queue")
+    await reports.answers(5_000)
     wrong = {n for n, key in enumerate(keys, 1) if int(key[4:]) >= 10}
-    assert failures_of(told) == dict.fromkeys(wrong, "returned: 312 NO_ROUTE")
-    assert not any(failure.busy or failure.final for _, failure in told.failures)
+    assert failures_of(reports) == dict.fromkeys(wrong, "returned: 312 NO_ROUTE")
+    assert not any(failure.busy or failure.final for _, failure in reports.failures)
     await target.close()
 
 
@@ -171,11 +171,11 @@ async def test_messages_that_differ_only_in_headers_fail_individually(broker: Br
     chance = random.Random(2)
     kinds = [chance.choice(["good", "bad"]) for _ in range(1_000)]
     messages = [Message("", "key", {"z": "first", "kind": kind, "a": 1.5}, body=b"same") for kind in kinds]
-    target, told = broker.target(exchange), Reports()
-    await target.open(told)
-    send_to(target, told, messages, "queue")
-    await told.answers(1_000)
-    assert {*failures_of(told)} == {n for n, kind in enumerate(kinds, 1) if kind == "bad"}
+    target, reports = broker.target(exchange), Reports()
+    await target.open(reports)
+    send_to(target, reports, messages, "queue")
+    await reports.answers(1_000)
+    assert {*failures_of(reports)} == {n for n, kind in enumerate(kinds, 1) if kind == "bad"}
     await target.close()
 
 
@@ -184,12 +184,12 @@ async def test_messages_that_differ_only_in_bcc_are_distinguished(broker: Broker
     exchange, queue = broker.exchange("headers"), broker.queue()
     broker.channel.queue_bind(queue, exchange, "", {"x-match": "all-with-x", "x-hashstar-bcc": ["good"]})
     messages = [Message("", "none", {"BCC": ["good" if n % 3 else "bad"]}, body=b"same") for n in range(60)]
-    target, told = broker.target(exchange), Reports()
-    await target.open(told)
-    send_to(target, told, messages, "queue")
-    await told.answers(60)
-    assert len(told.failures) + len(told.confirmations) == 60
-    assert not any("or one like it" in failure.reason for _, failure in told.failures)
+    target, reports = broker.target(exchange), Reports()
+    await target.open(reports)
+    send_to(target, reports, messages, "queue")
+    await reports.answers(60)
+    assert len(reports.failures) + len(reports.confirmations) == 60
+    assert not any("or one like it" in failure.reason for _, failure in reports.failures)
     await target.close()
     broker.bodies(queue)
 
@@ -200,7 +200,7 @@ async def test_cc_and_bcc_which_the_topology_has_applied_are_not_applied_again(b
     broker.channel.queue_bind(queue, exchange, "good")
     broker.channel.queue_bind(other, exchange, "copy")
     messages = [Message("", "good", {"CC": ["copy", "good"], "BCC": ["copy"]}), Message("", "none", {"CC": ["good"]})]
-    dead = await pumped(messages, broker.target(exchange))
+    dead = await run_pump(messages, broker.target(exchange))
     _, properties, _ = broker.get(queue)
     assert properties.headers is not None
     assert properties.headers["x-hashstar-cc"] == ["copy", "good"]
@@ -213,15 +213,15 @@ async def test_cc_and_bcc_which_the_topology_has_applied_are_not_applied_again(b
 
 @on_a_loop
 async def test_a_bridge_whose_cc_names_its_own_source_moves_each_message_once(broker: Broker) -> None:
-    """The target's broker applied CC once more, and one message became thousands."""
+    """Without this, the target's broker applied CC again, and one message became thousands."""
     read, written = broker.queue(), broker.queue()
     broker.put(read, b"x", headers={"CC": [read]})
-    source, target, told = broker.source(read), broker.target("", written), Reports()
+    source, target, reports = broker.source(read), broker.target("", written), Reports()
     await source.open()
-    await target.open(told)
+    await target.open(reports)
     found = await read_all_of(source, 1)
     target.send([Outgoing(found[0].message, found[0], "queue", None, 1)])
-    await told.answers(1)
+    await reports.answers(1)
     source.settle(found[0])
     await source.close()
     await target.close()
@@ -235,12 +235,12 @@ async def test_a_message_to_a_queue_carries_its_exchange_and_key_and_each_bridge
     broker.channel.queue_bind(first, exchange, "#")
     broker.channel.basic_publish(exchange, "order.new", b"x", pika.BasicProperties(headers={"n": 5}))
     for read, written in ((first, second), (second, third)):
-        source, target, told = broker.source(read), broker.target("", written), Reports()
+        source, target, reports = broker.source(read), broker.target("", written), Reports()
         await source.open()
-        await target.open(told)
+        await target.open(reports)
         [delivery] = await read_all_of(source, 1)
         target.send([Outgoing(delivery.message, delivery, "queue", None, 1)])
-        await told.answers(1)
+        await reports.answers(1)
         await source.close()
         await target.close()
     _, properties, _ = broker.get(third)
@@ -252,12 +252,12 @@ async def test_a_message_to_a_queue_carries_its_exchange_and_key_and_each_bridge
 @on_a_loop
 async def test_a_full_queue_that_rejects_publishes_is_a_nack(broker: Broker) -> None:
     queue = broker.queue(x_max_length=10, x_overflow="reject-publish")
-    target, told = broker.target("", queue), Reports()
-    await target.open(told)
-    send_to(target, told, [Message(body=b"%d" % n) for n in range(50)], "queue")
-    await told.answers(50)
-    assert {*failures_of(told).values()} == {"nack"}
-    assert len(broker.bodies(queue)) == len(told.confirmations) < 50
+    target, reports = broker.target("", queue), Reports()
+    await target.open(reports)
+    send_to(target, reports, [Message(body=b"%d" % n) for n in range(50)], "queue")
+    await reports.answers(50)
+    assert {*failures_of(reports).values()} == {"nack"}
+    assert len(broker.bodies(queue)) == len(reports.confirmations) < 50
     await target.close()
 
 
@@ -281,13 +281,13 @@ async def test_only_the_message_with_a_header_that_the_broker_cannot_read_is_ref
     target = broker.target("", queue)
     wrong, left = [], [Outgoing(m, Delivery(m), "queue", None, n) for n, m in enumerate(messages)]
     for _ in range(4):  # all at once, then one by one up to the wrong one, then the others
-        told = Reports()
-        await open_again(target, told)
+        reports = Reports()
+        await open_again(target, reports)
         target.send(left)
-        await told.answers_or_loss(len(left))
-        answered = {o.number for o in told.confirmations} | {o.number for o, _ in told.failures}
+        await reports.answers_or_loss(len(left))
+        answered = {o.number for o in reports.confirmations} | {o.number for o, _ in reports.failures}
         left = [o for o in left if o.number not in answered]
-        wrong += told.failures
+        wrong += reports.failures
         if not left:
             break
     await target.close()
@@ -304,7 +304,7 @@ async def test_a_message_with_an_unreadable_header_becomes_a_dead_letter_with_it
     queue = broker.queue()
     messages = [Message("", queue, body=b"%d" % n) for n in range(30)]
     messages[7] = message_of("", queue, ContentHeader(raw), b"7")
-    dead = await pumped(messages, broker.target("", queue))
+    dead = await run_pump(messages, broker.target("", queue))
     assert [o.message.body for o in dead.messages] == [b"7"]
     assert {int(body) for body in broker.bodies(queue)} == {*range(30)} - {7}
 
@@ -317,13 +317,13 @@ async def test_a_foreign_user_id_travels_as_a_header_and_one_of_our_own_as_it_is
         Message("", f"key.{n % 5}", {}, {} if user is None else {"user_id": user}, b"%d" % n)
         for n, user in enumerate(users)
     ]
-    target, told = broker.target("", queue), Reports()
-    await target.open(told)
-    send_to(target, told, messages, "queue")
-    await told.answers(150)
+    target, reports = broker.target("", queue), Reports()
+    await target.open(reports)
+    send_to(target, reports, messages, "queue")
+    await reports.answers(150)
     await target.close()
-    assert not told.failures
-    assert not told.losses
+    assert not reports.failures
+    assert not reports.losses
     for user in users:
         _, properties, _ = broker.get(queue)
         headers = properties.headers or {}
@@ -338,7 +338,7 @@ async def test_a_broker_takes_dead_letters_of_messages_that_it_refuses_or_would_
     properties = {"user_id": "nobody", "expiration": "soon"}
     messages = [Message("", "key", {"CC": [other]}, properties, b"bad"), Message("", "key", body=b"good")]
     dead = RabbitmqTarget("dead", [broker.address], {"": Address.queue(graveyard)})
-    await asyncio.wait_for(pumped_or_dead(messages, broker.target("", queue), dead), 20)
+    await asyncio.wait_for(run_pump_with_dead_letters(messages, broker.target("", queue), dead), 20)
     await asyncio.sleep(0.1)
     _, letter, body = broker.get(graveyard)
     assert body == b"bad"
@@ -352,13 +352,13 @@ async def test_a_broker_takes_dead_letters_of_messages_that_it_refuses_or_would_
 async def test_a_deleted_exchange_is_reported_and_nothing_is_lost(broker: Broker) -> None:
     exchange, queue = broker.exchange("fanout"), broker.queue()
     broker.channel.queue_bind(queue, exchange)
-    target, told = broker.target(exchange), Reports()
-    await target.open(told)
+    target, reports = broker.target(exchange), Reports()
+    await target.open(reports)
     broker.channel.exchange_delete(exchange)
-    send_to(target, told, [Message(body=b"0")], "queue")
-    await told.loss()
-    assert "404" in str(told.losses[0])
-    assert exchange in str(told.losses[0])
+    send_to(target, reports, [Message(body=b"0")], "queue")
+    await reports.loss()
+    assert "404" in str(reports.losses[0])
+    assert exchange in str(reports.losses[0])
     await target.close()
     with pytest.raises(Disconnected, match=exchange):
         await target.open(Reports())
@@ -368,7 +368,7 @@ async def test_a_deleted_exchange_is_reported_and_nothing_is_lost(broker: Broker
         broker.channel.queue_bind(queue, exchange)
 
     messages = [Message(body=b"%d" % n) for n in range(300)]
-    dead = await pumped(messages, target, come_back)
+    dead = await run_pump(messages, target, come_back)
     assert not dead.messages
     assert {int(body) for body in broker.bodies(queue)} == {*range(300)}
 
@@ -400,15 +400,15 @@ async def test_a_queue_that_is_gone_holds_its_messages_until_it_is_back(broker: 
     def remake() -> None:
         broker.channel.queue_declare(queue, durable=True)
 
-    target, told = broker.target("", queue), Reports()
-    await target.open(told)
+    target, reports = broker.target("", queue), Reports()
+    await target.open(reports)
     broker.channel.queue_delete(queue)
-    outgoing = send_to(target, told, [Message("", "key", body=b"%d" % n) for n in range(50)], "queue")
-    await told.answers(50)
-    assert all(failure.busy and "NO_ROUTE" in failure.reason for _, failure in told.failures)
+    outgoing = send_to(target, reports, [Message("", "key", body=b"%d" % n) for n in range(50)], "queue")
+    await reports.answers(50)
+    assert all(failure.busy and "NO_ROUTE" in failure.reason for _, failure in reports.failures)
     remake()
     target.send(outgoing)
-    await told.answers(100)
+    await reports.answers(100)
     await target.close()
     assert [int(body) for body in broker.bodies(queue)] == list(range(50))
 
@@ -429,12 +429,12 @@ async def test_permission_to_write_to_the_default_exchange_suffices_for_a_queue(
     queue = broker.queue()
     broker.control("set_permissions", other_user, "^$", "^amq\\.default$", "^$")
     address = parse_broker(f"amqp://{other_user}:pw@{broker.host}:{broker.port}")
-    target, told = RabbitmqTarget("to", [address], {"queue": Address.queue(queue)}), Reports()
-    await target.open(told)
-    send_to(target, told, [Message(body=b"x")], "queue")
-    await told.answers(1)
+    target, reports = RabbitmqTarget("to", [address], {"queue": Address.queue(queue)}), Reports()
+    await target.open(reports)
+    send_to(target, reports, [Message(body=b"x")], "queue")
+    await reports.answers(1)
     await target.close()
-    assert not told.failures
+    assert not reports.failures
     assert broker.bodies(queue) == [b"x"]
 
 
@@ -449,13 +449,13 @@ async def test_a_missing_permission_is_no_fault_of_the_messages(broker: Broker, 
 
     async def refused() -> None:
         for _ in range(2):  # nor when it is sent one by one
-            told = Reports()
-            await target.open(told)
-            send_to(target, told, [Message("", "a", body=b"x"), Message("", "b", body=b"y")], "queue")
-            await told.loss()
+            reports = Reports()
+            await target.open(reports)
+            send_to(target, reports, [Message("", "a", body=b"x"), Message("", "b", body=b"y")], "queue")
+            await reports.loss()
             await target.close()
-            assert not told.failures
-            assert re.search(rf"403 .*{exchange}.*grant it", str(told.losses[0]))
+            assert not reports.failures
+            assert re.search(rf"403 .*{exchange}.*grant it", str(reports.losses[0]))
 
     await refused()
     broker.control("set_permissions", other_user, "^$", ".*", "^$")
@@ -463,10 +463,10 @@ async def test_a_missing_permission_is_no_fault_of_the_messages(broker: Broker, 
     await refused()
     broker.control("clear_topic_permissions", other_user)
     broker.bodies(queue)
-    told = Reports()
-    await target.open(told)
-    send_to(target, told, [Message("", "a", body=b"x"), Message("", "b", body=b"y")], "queue")
-    await told.answers(2)
+    reports = Reports()
+    await target.open(reports)
+    send_to(target, reports, [Message("", "a", body=b"x"), Message("", "b", body=b"y")], "queue")
+    await reports.answers(2)
     await target.close()
     assert broker.bodies(queue) == [b"x", b"y"]
 
@@ -706,26 +706,27 @@ async def test_an_invalid_file_of_offsets_is_an_input_error(broker: Broker, tmp_
 @on_a_loop
 async def test_while_the_broker_blocks_publishers_messages_wait_and_then_pass(broker: Broker) -> None:
     queue = broker.queue()
-    target, told = broker.target("", queue), Reports()
-    await target.open(told)
-    send_to(target, told, [Message(body=b"0")], "queue")
-    await told.answers(1)
+    target, reports = broker.target("", queue), Reports()
+    await target.open(reports)
+    send_to(target, reports, [Message(body=b"0")], "queue")
+    await reports.answers(1)
     change = "vm_memory_monitor:set_vm_memory_high_watermark"
     before = broker.control(
         "eval", f"Before = vm_memory_monitor:get_vm_memory_high_watermark(), {change}(0.00001), Before."
     )
     try:
-        outgoing = send_to(target, told, [Message(body=b"1")], "queue", 2)  # a connection is blocked when it publishes
+        # The broker blocks a connection when it publishes.
+        outgoing = send_to(target, reports, [Message(body=b"1")], "queue", 2)
         await asyncio.sleep(1.0)
-        outgoing += send_to(target, told, [Message(body=b"%d" % n) for n in range(2, 500)], "queue", 3)
+        outgoing += send_to(target, reports, [Message(body=b"%d" % n) for n in range(2, 500)], "queue", 3)
         await asyncio.sleep(0.5)
-        assert len(told.confirmations) <= 2
-        assert not told.losses
+        assert len(reports.confirmations) <= 2
+        assert not reports.losses
         assert re.search(r"^blocked by the broker: low on memory", target.trouble or "")
     finally:
         broker.control("eval", f"{change}({before.strip()}).")
-    await told.answers(500)
-    assert not told.failures
+    await reports.answers(500)
+    assert not reports.failures
     assert target.trouble is None
     await target.close()
 
@@ -747,7 +748,7 @@ async def test_a_connection_on_which_nothing_comes_is_lost_after_two_heartbeats(
 
 @on_a_loop
 async def test_opening_can_be_given_up_at_any_time(broker: Broker) -> None:
-    """A connection that was left open would be an unclosed socket, which fails the test."""
+    """A connection that stayed open would be an unclosed socket, which fails the test."""
     source, target = broker.source(broker.queue()), broker.target("", broker.queue())
     for n in range(20):
         for opening in (source.open(), target.open(Reports())):
@@ -826,13 +827,13 @@ async def test_tls_checks_the_server_and_shows_the_client(broker: Broker, author
         def addresses(**values: str) -> Any:
             return read_brokers("tls", url, Table(values, "bridge.toml"))
 
-        target, told = (
+        target, reports = (
             RabbitmqTarget("to", addresses(**right, server_name="localhost"), {"": Address.queue(queue)}),
             Reports(),
         )
-        await target.open(told)
-        send_to(target, told, [Message(body=bytes(1_000_000))] * 3, "")
-        await told.answers(3)
+        await target.open(reports)
+        send_to(target, reports, [Message(body=bytes(1_000_000))] * 3, "")
+        await reports.answers(3)
         await target.close()
         source = RabbitmqSource("from", addresses(**right, server_name="localhost"), queue)
         await source.open()
@@ -854,19 +855,19 @@ async def test_a_body_of_16_mib_goes_through_and_a_larger_one_is_a_dead_letter(b
     read, written = broker.queue(), broker.queue()
     body = random.Random(3).randbytes(16 << 20)
     broker.put(read, body)
-    source, target, told = broker.source(read), broker.target("", written), Reports()
+    source, target, reports = broker.source(read), broker.target("", written), Reports()
     await source.open()
-    await target.open(told)
+    await target.open(reports)
     [delivery] = await source.read(1)
     assert delivery.message.body == body
-    send_to(target, told, [delivery.message], "queue")
-    await told.answers(1)
+    send_to(target, reports, [delivery.message], "queue")
+    await reports.answers(1)
     source.settle(delivery)
     await source.close()
     await target.close()
     assert broker.get(written)[2] == body
     if broker.server.version_info >= (4,):  # before, 128 MiB are taken
-        dead = await pumped([Message(body=body + b"x"), Message(body=b"small")], broker.target("", written))
+        dead = await run_pump([Message(body=body + b"x"), Message(body=b"small")], broker.target("", written))
         assert [len(o.message.body) for o in dead.messages] == [len(body) + 1]
         assert broker.bodies(written) == [b"small"]
 
@@ -876,11 +877,11 @@ async def test_a_key_of_255_bytes_passes_and_a_longer_one_is_refused(broker: Bro
     exchange, queue = broker.exchange("topic"), broker.queue()
     broker.channel.queue_bind(queue, exchange, "#")
     keys = ["k" * 255, "ü" * 127, "k" * 256, ""]
-    target, told = broker.target(exchange), Reports()
-    await target.open(told)
-    send_to(target, told, [Message("", key) for key in keys], "queue")
-    await told.answers(4)
-    [(outgoing, failure)] = told.failures
+    target, reports = broker.target(exchange), Reports()
+    await target.open(reports)
+    send_to(target, reports, [Message("", key) for key in keys], "queue")
+    await reports.answers(4)
+    [(outgoing, failure)] = reports.failures
     assert (outgoing.number, failure.final) == (3, True)
     await target.close()
     source = broker.source(queue)
@@ -891,11 +892,11 @@ async def test_a_key_of_255_bytes_passes_and_a_longer_one_is_refused(broker: Bro
 
 @on_a_loop
 async def test_properties_larger_than_a_frame_are_refused(broker: Broker) -> None:
-    target, told = broker.target("", broker.queue()), Reports()
-    await target.open(told)
-    send_to(target, told, [Message(headers={"large": "x" * 200_000})], "queue")
-    await told.answers(1)
-    assert told.failures[0][1].final
+    target, reports = broker.target("", broker.queue()), Reports()
+    await target.open(reports)
+    send_to(target, reports, [Message(headers={"large": "x" * 200_000})], "queue")
+    await reports.answers(1)
+    assert reports.failures[0][1].final
     await target.close()
 
 
@@ -905,11 +906,11 @@ async def test_a_message_keeps_its_delivery_mode_and_is_persistent_if_it_has_non
     modes = [1, 2, None]
     for mode in modes:
         broker.put(read, b"x", delivery_mode=mode)
-    source, target, told = broker.source(read), broker.target("", written), Reports()
+    source, target, reports = broker.source(read), broker.target("", written), Reports()
     await source.open()
-    await target.open(told)
-    send_to(target, told, [d.message for d in await read_all_of(source, 3)], "queue")
-    await told.answers(3)
+    await target.open(reports)
+    send_to(target, reports, [d.message for d in await read_all_of(source, 3)], "queue")
+    await reports.answers(3)
     await source.close()
     await target.close()
     assert [broker.get(written)[1].delivery_mode for _ in modes] == [1, 2, 2]
@@ -921,14 +922,14 @@ async def test_the_identity_of_a_message_survives_the_bridge(broker: Broker) -> 
     broker.put(read, b"0", message_id="17", timestamp=1_700_000_000)
     broker.put(read, b"1", headers={"x-hashstar-id": "kafka/k/t/0/1"}, message_id="18")
     broker.put(read, b"2", headers={"x-other": "x"})
-    source, target, told = broker.source(read), broker.target("", written), Reports()
+    source, target, reports = broker.source(read), broker.target("", written), Reports()
     await source.open()
-    await target.open(told)
+    await target.open(reports)
     found = await read_all_of(source, 3)
     assert [d.identity for d in found] == [f"message/from/{read}/17", "kafka/k/t/0/1", None]
     assert [d.time for d in found] == [1_700_000_000_000_000, None, None]
     target.send([Outgoing(d.message, d, "queue", None, n) for n, d in enumerate(found, 1)])
-    await told.answers(3)
+    await reports.answers(3)
     await source.close()
     await target.close()
     headers = [broker.get(written)[1].headers or {} for _ in range(3)]

@@ -1,4 +1,4 @@
-"""The management API that `bridge check` asks: its answers are bounded in bytes and in seconds in all."""
+"""The management API that `bridge check` asks: the size and the time of its answers are bounded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BROKER = pika.URLParameters("amqp://ann:s3cret@127.0.0.1:5672/%2F")
 
 
 def test_a_slow_answer_is_given_up_after_its_seconds_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A byte now and then never lets a socket's own timeout come."""
+    """With a byte now and then, a socket's own timeout never expires."""
     monkeypatch.setattr(management, "CHECK_SECONDS", 0.3)
     with Dripping((HEAD + b"\r\n[", b" "), 0.02) as server:
         began = time.monotonic()

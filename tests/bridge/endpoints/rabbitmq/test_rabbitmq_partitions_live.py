@@ -1,4 +1,4 @@
-"""RabbitMQ targets put messages where the topology's partitions are, on live brokers."""
+"""RabbitMQ targets put messages into the partitions of the topology, on live brokers."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def target_of(broker: Broker, topology: Topology, address: Address) -> RabbitmqT
     return target
 
 
-async def published(broker: Broker, topology: Topology, address: Address, messages: list[Message]) -> list[str | None]:
-    """Publish messages to the topology's queue; the partitions that it chose."""
-    target, told = target_of(broker, topology, address), Reports()
-    await target.open(told)
+async def publish(broker: Broker, topology: Topology, address: Address, messages: list[Message]) -> list[str | None]:
+    """Publish messages to the topology's queue, and return the partitions that it chose."""
+    target, reports = target_of(broker, topology, address), Reports()
+    await target.open(reports)
     router = Router(topology)
     outgoing, chosen = [], []
     for number, message in enumerate(messages):
@@ -57,17 +57,17 @@ async def published(broker: Broker, topology: Topology, address: Address, messag
         chosen.append(placement.name)
         outgoing.append(Outgoing(message, Delivery(message), "q", placement, number))
     target.send(outgoing)
-    await told.answers(len(messages))
+    await reports.answers(len(messages))
     await target.close()
-    assert not told.failures
+    assert not reports.failures
     return chosen
 
 
-def numbered() -> list[Message]:
+def make_messages() -> list[Message]:
     return [Message("", f"key.{n % 50}", {"tenant": f"tenant-{n % 40}"}, body=b"%d" % n) for n in range(COUNT)]
 
 
-def declared(broker: Broker, name: str, queue_type: str = "classic") -> str:
+def declare_queue(broker: Broker, name: str, queue_type: str = "classic") -> str:
     broker.channel.queue_declare(name, durable=True, arguments={"x-queue-type": queue_type})
     broker._queues.append(name)
     return name
@@ -94,25 +94,25 @@ def by_partition(chosen: list[str | None]) -> dict[str, list[int]]:
 @on_a_loop
 async def test_600_messages_of_a_super_stream_are_in_the_streams_that_its_partitioner_chooses(broker: Broker) -> None:
     base = broker.queue(x_queue_type="stream")  # a name of its own
-    streams = [declared(broker, f"{base}-{n}", "stream") for n in range(3)]
+    streams = [declare_queue(broker, f"{base}-{n}", "stream") for n in range(3)]
     for text, names in ((f"over {','.join(streams)}", streams), ("over 3", ["0", "1", "2"])):
         topology = topology_of(f"rabbitmq.super_stream {text}")
-        chosen = await published(broker, topology, Address.queue(base), numbered())
+        chosen = await publish(broker, topology, Address.queue(base), make_messages())
         placed = by_partition(chosen)
         assert sorted(placed) == names  # none is empty
         for stream, name in zip(streams, names, strict=True):
             found = await stream_bodies(broker, stream, len(placed[name]))
             assert found == placed[name]
             broker.channel.queue_delete(stream)
-            declared(broker, stream, "stream")
+            declare_queue(broker, stream, "stream")
 
 
 @on_a_loop
 async def test_a_queue_for_each_partition_gets_what_kafkas_producer_would_put_there(broker: Broker) -> None:
     base = broker.queue()
-    queues = [declared(broker, f"{base}.{n}") for n in range(4)]
+    queues = [declare_queue(broker, f"{base}.{n}") for n in range(4)]
     topology = topology_of('kafka.murmur2 over 4 by header "tenant"')
-    placed = by_partition(await published(broker, topology, Address.queue(f"{base}.{{partition}}"), numbered()))
+    placed = by_partition(await publish(broker, topology, Address.queue(f"{base}.{{partition}}"), make_messages()))
     assert {name: [int(body) for body in broker.bodies(queues[int(name)])] for name in placed} == placed
 
 
@@ -122,7 +122,7 @@ async def test_an_exchange_is_published_to_with_the_partition_s_name_as_the_key(
     for name, queue in zip("abc", queues, strict=True):
         broker.channel.queue_bind(queue, exchange, name)
     topology = topology_of("rabbitmq.super_stream over a,b,c")
-    placed = by_partition(await published(broker, topology, Address(exchange, "{partition}"), numbered()))
+    placed = by_partition(await publish(broker, topology, Address(exchange, "{partition}"), make_messages()))
     assert {
         name: [int(body) for body in broker.bodies(queue)] for name, queue in zip("abc", queues, strict=True)
     } == placed
@@ -141,7 +141,7 @@ async def test_a_hashing_exchange_chooses_the_partitions_of_the_topology(broker:
     for queue in queues:
         broker.channel.queue_bind(queue, exchange, "1")
     topology = topology_of(f"rabbitmq.consistent_hash over 3 {key}")
-    placed = by_partition(await published(broker, topology, Address(exchange), numbered()))
+    placed = by_partition(await publish(broker, topology, Address(exchange), make_messages()))
     found = {str(n): [int(body) for body in broker.bodies(queue)] for n, queue in enumerate(queues)}
     assert found == placed
 
@@ -149,7 +149,7 @@ async def test_a_hashing_exchange_chooses_the_partitions_of_the_topology(broker:
 @on_a_loop
 async def test_the_bridge_waits_while_partitions_are_missing_or_too_many(broker: Broker) -> None:
     base = broker.queue()
-    names = [declared(broker, f"{base}-{n}") for n in range(3)]
+    names = [declare_queue(broker, f"{base}-{n}") for n in range(3)]
     for count, words in ((4, rf"'{base}-3': there is none; declare it \(the topology spreads 'q' over 4\)"),
                          (2, rf"'{base}-2' is one partition more")):  # fmt: skip
         target = target_of(broker, topology_of(f"kafka.murmur2 over {count}"), Address.queue(f"{base}-{{partition}}"))

@@ -1,4 +1,4 @@
-"""What a RabbitMQ target makes of confirms, nacks and returns, without a broker: events in, answers out."""
+"""Confirms, nacks and returns at a RabbitMQ target, without a broker: events in, reports out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.virtual_loop import run_virtually
 
 
 class Wire:
-    """A connection that keeps what is written, and its channel."""
+    """A connection that keeps what is written to it; it is its own channel, too."""
 
     number = 1
     user = "guest"
@@ -35,7 +35,7 @@ class Wire:
 
 
 class Answers:
-    """What the pump is told: numbers of messages, and reasons of those that failed."""
+    """What the pump is reports: numbers of messages, and reasons of those that failed."""
 
     def __init__(self) -> None:
         self.good: list[int] = []
@@ -52,7 +52,7 @@ class Answers:
 
 
 class Scene:
-    """A publishing of one connection."""
+    """The publishes of one connection, with its reports."""
 
     def __init__(self, suspects: int = 0) -> None:
         self.wire, self.answers = Wire(), Answers()
@@ -79,7 +79,7 @@ def ack(number: int, *, multiple: bool = False) -> Acked:
     return Acked(number, multiple, nack=False)
 
 
-def played(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def play_scene(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
     run_virtually(scene())
 
 
@@ -96,11 +96,11 @@ def test_a_confirm_answers_one_message_or_all_up_to_it() -> None:
         assert scene.answers.good == [2, 1, 3, 4, 6]
         assert scene.answers.bad == [(5, Failure("nack", busy=True))]
 
-    played(play)
+    play_scene(play)
 
 
 def test_a_message_that_was_returned_is_not_confirmed_by_its_confirm() -> None:
-    """The broker confirms what it could put nowhere, too: that would be a loss. It returns it first."""
+    """The broker returns an unroutable message and then confirms it; to count it as confirmed would be a loss."""
 
     async def play() -> None:
         scene = Scene()
@@ -115,11 +115,11 @@ def test_a_message_that_was_returned_is_not_confirmed_by_its_confirm() -> None:
         assert scene.answers.good == [1, 3, 4]
         assert [number for number, _ in scene.answers.bad] == [2, 5]
 
-    played(play)
+    play_scene(play)
 
 
 def test_an_exchange_that_returns_all_is_at_fault_until_it_routes_again() -> None:
-    """Then its messages wait; before and after it is each message's own fault."""
+    """Then its messages wait; before and after that, each message is at fault itself."""
 
     async def play() -> None:
         scene = Scene()
@@ -137,11 +137,11 @@ def test_an_exchange_that_returns_all_is_at_fault_until_it_routes_again() -> Non
         scene.hear(ack(scene.sent))
         assert busy(UNROUTED + 1) == [False] * UNROUTED + [True]
 
-    played(play)
+    play_scene(play)
 
 
 def test_an_exchange_is_not_at_fault_while_older_messages_have_no_answer() -> None:
-    """What is routed is confirmed later than what is returned."""
+    """The broker confirms routed messages later than it returns others."""
 
     async def play() -> None:
         scene = Scene()
@@ -155,7 +155,7 @@ def test_an_exchange_is_not_at_fault_while_older_messages_have_no_answer() -> No
         scene.hear(ack(older))
         assert scene.answers.good == [older]
 
-    played(play)
+    play_scene(play)
 
 
 def test_suspects_are_sent_one_by_one_until_the_guilty_one_is_found() -> None:
@@ -171,7 +171,7 @@ def test_suspects_are_sent_one_by_one_until_the_guilty_one_is_found() -> None:
         assert number == 2
         assert failure.final
 
-    played(play)
+    play_scene(play)
 
 
 def test_the_number_of_suspects_is_counted() -> None:
@@ -182,7 +182,7 @@ def test_the_number_of_suspects_is_counted() -> None:
         assert scene.publishing.accuse(Refused(501, "no")) == 3
         assert scene.answers.bad == []
 
-    played(play)
+    play_scene(play)
 
 
 def test_after_the_last_suspect_all_that_waits_goes_at_once() -> None:
@@ -195,7 +195,7 @@ def test_after_the_last_suspect_all_that_waits_goes_at_once() -> None:
         scene.hear(ack(6, multiple=True))
         assert scene.answers.good == [1, 2, 3, 4, 5, 6]
 
-    played(play)
+    play_scene(play)
 
 
 def test_while_publishers_are_blocked_nothing_is_written() -> None:
@@ -211,7 +211,7 @@ def test_while_publishers_are_blocked_nothing_is_written() -> None:
         scene.hear(ack(3, multiple=True))
         assert scene.answers.good == [1, 2, 3]
 
-    played(play)
+    play_scene(play)
 
 
 def test_a_message_that_cannot_be_written_is_refused_and_the_broker_s_numbers_stay_right() -> None:
@@ -225,4 +225,4 @@ def test_a_message_that_cannot_be_written_is_refused_and_the_broker_s_numbers_st
         scene.hear(ack(2))
         assert scene.answers.good == [12]
 
-    played(play)
+    play_scene(play)

@@ -1,4 +1,4 @@
-"""What a target makes of an exchange that routes nothing, and of a key that it does not route, on a live broker."""
+"""Targets with an exchange that routes nothing, or that does not route one key, on a live broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
 from exchange import Message
 from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import Broker
-from tests.bridge.endpoints.rabbitmq.test_rabbitmq_reading_live import until
+from tests.bridge.endpoints.rabbitmq.test_rabbitmq_reading_live import wait_until
 from tests.support.bridge.behaviour import Reports, Silent, on_a_loop, router_to
 from tests.support.servers import Server
 
@@ -30,8 +30,8 @@ def broker(rabbitmq: Server) -> Iterator[Broker]:
     broker.close()
 
 
-async def moved_past_an_outage(broker: Broker, keys: list[str]) -> tuple[list[bytes], list[bytes]]:
-    """Move a message of each key to an exchange that has no binding at first; bodies that arrived, and dead ones."""
+async def move_past_an_outage(broker: Broker, keys: list[str]) -> tuple[list[bytes], list[bytes]]:
+    """Move a message of each key to an exchange without a binding at first; return arrived bodies, and dead ones."""
     exchange, queue = broker.exchange("topic"), broker.queue()
     messages = [Message("", key, body=b"%d" % n) for n, key in enumerate(keys)]
     source, dead = MemorySource(messages), MemoryTarget("dead")
@@ -40,7 +40,7 @@ async def moved_past_an_outage(broker: Broker, keys: list[str]) -> tuple[list[by
     pump = Pump([Inlet(source, "in")], router_to(queue), {queue: target}, Silent(), POLICY, dead)
     running = asyncio.create_task(pump.run())
     (outlet,) = [each for each in pump.outlets if each.target is target]
-    await until(lambda: queue in outlet.waiting)
+    await wait_until(lambda: queue in outlet.waiting)
     await asyncio.sleep(2.0)  # many times what all tries take
     assert not dead.messages
     broker.channel.queue_bind(queue, exchange, "key.#")
@@ -51,7 +51,7 @@ async def moved_past_an_outage(broker: Broker, keys: list[str]) -> tuple[list[by
 
 @on_a_loop
 async def test_an_exchange_that_has_lost_its_queue_makes_no_dead_letters(broker: Broker) -> None:
-    arrived, dead = await moved_past_an_outage(broker, [f"key.{n % 20}" for n in range(400)])
+    arrived, dead = await move_past_an_outage(broker, [f"key.{n % 20}" for n in range(400)])
     assert not dead
     for key in range(20):
         assert [n for n in map(int, arrived) if n % 20 == key] == list(range(key, 400, 20))
@@ -61,7 +61,7 @@ async def test_an_exchange_that_has_lost_its_queue_makes_no_dead_letters(broker:
 async def test_a_message_without_a_route_becomes_a_dead_letter_once_others_get_through(broker: Broker) -> None:
     keys = [f"key.{n % 20}" for n in range(200)]
     keys[0] = keys[77] = "other"
-    arrived, dead = await moved_past_an_outage(broker, keys)
+    arrived, dead = await move_past_an_outage(broker, keys)
     assert sorted(dead) == [b"0", b"77"]
     assert sorted(map(int, arrived)) == [n for n in range(200) if n not in (0, 77)]
 
@@ -71,12 +71,12 @@ async def test_a_target_queue_that_is_gone_is_trouble_before_a_message_comes(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publishing, "LOOK_EVERY", 0.05)
-    queue, told = broker.queue(), Reports()
+    queue, reports = broker.queue(), Reports()
     target = RabbitmqTarget("to", [broker.address], {"queue": Address.queue(queue)})
-    await target.open(told)
+    await target.open(reports)
     broker.channel.queue_delete(queue)
-    await until(lambda: target.trouble == f"queue '{queue}': there is none; declare it")
+    await wait_until(lambda: target.trouble == f"queue '{queue}': there is none; declare it")
     broker.channel.queue_declare(queue, durable=True)
-    await until(lambda: target.trouble is None)
-    assert not told.losses
+    await wait_until(lambda: target.trouble is None)
+    assert not reports.losses
     await target.close()

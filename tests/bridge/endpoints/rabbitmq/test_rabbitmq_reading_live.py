@@ -1,4 +1,4 @@
-"""What a source takes off the socket, how it hears of its end, and what it makes of messages that come again."""
+"""Reading at a live broker: how much is read off the socket, lost connections, and redelivered messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.live
 
 LARGE = 900_000
 WINDOW_BYTES = 16 << 20
-"""Of which a quarter may wait between the socket and the pump."""
+"""Size of the window; a quarter of it may wait between the socket and the pump."""
 
 
 @pytest.fixture
@@ -36,14 +36,14 @@ def broker(rabbitmq: Server) -> Iterator[Broker]:
     broker.close()
 
 
-async def until(done: Callable[[], Any], seconds: float = 20.0) -> None:
-    """Wait until it is so."""
+async def wait_until(done: Callable[[], Any], seconds: float = 20.0) -> None:
+    """Wait until ``done()`` is true."""
     async with asyncio.timeout(seconds):
         while not done():  # noqa: ASYNC110  what is waited for is in a broker, or in what is tested
             await asyncio.sleep(0.02)
 
 
-def filled(broker: Broker, count: int, **arguments: Any) -> str:
+def fill_queue(broker: Broker, count: int, **arguments: Any) -> str:
     queue = broker.queue(**arguments)
     broker.put(queue, *[b"%d" % n + bytes(LARGE) for n in range(count)])
     return queue
@@ -55,11 +55,11 @@ def at(url: str, queue: str, **options: Any) -> RabbitmqSource:
 
 @on_a_loop
 async def test_no_more_is_read_off_the_socket_than_a_quarter_of_the_window(broker: Broker) -> None:
-    """And heartbeats, which cannot be heard meanwhile, do not end the connection."""
-    queue = filled(broker, 60)
+    """Heartbeats, which cannot be read meanwhile, do not end the connection."""
+    queue = fill_queue(broker, 60)
     source = at(f"{broker.server.url}?heartbeat=2", queue)
     await source.open()
-    await until(lambda: source._arrived_bytes > WINDOW_BYTES // 4)
+    await wait_until(lambda: source._arrived_bytes > WINDOW_BYTES // 4)
     for _ in range(90):
         await asyncio.sleep(0.1)
         assert source._arrived_bytes < WINDOW_BYTES // 4 + (3 << 20)
@@ -77,14 +77,14 @@ async def test_no_more_is_read_off_the_socket_than_a_quarter_of_the_window(broke
 
 @on_a_loop
 async def test_a_connection_that_ends_while_nothing_is_read_is_lost(broker: Broker) -> None:
-    queue = filled(broker, 40)
+    queue = fill_queue(broker, 40)
     with relay_to(broker.host, broker.port) as relay:
         parts = urlsplit(broker.server.url)
         source = at(parts._replace(netloc=f"{parts.netloc.rpartition('@')[0]}@127.0.0.1:{relay.port}").geturl(), queue)
         await source.open()
-        await until(lambda: source._arrived_bytes > WINDOW_BYTES // 4)
+        await wait_until(lambda: source._arrived_bytes > WINDOW_BYTES // 4)
         relay.cut()
-        await until(lambda: source.lost is not None)
+        await wait_until(lambda: source.lost is not None)
         with pytest.raises(Disconnected):
             await source.read(1)
         await source.close()
@@ -95,18 +95,18 @@ async def test_a_lost_connection_is_noticed_while_the_window_is_full(broker: Bro
     """With a target that takes nothing, and an operator who closes all connections."""
     queue = broker.queue()
     broker.put(queue, *[b"%d" % n for n in range(50)])
-    told = Noted()
+    events = Noted()
     stuck = Never()
     source = RabbitmqSource("from", [broker.address], queue)
-    pump = Pump([Inlet(source)], router_to(queue), {queue: stuck}, told, Policy(window=10))
+    pump = Pump([Inlet(source)], router_to(queue), {queue: stuck}, events, Policy(window=10))
     running = asyncio.create_task(pump.run())
-    await until(lambda: pump.in_flight == 10)
+    await wait_until(lambda: pump.in_flight == 10)
     # The bridge's connection, which is the one with this name.
     await asyncio.to_thread(close_connection_of, broker, "hashstar")
-    await until(lambda: told.disconnected_from)
+    await wait_until(lambda: events.disconnected_from)
     assert pump.waiting_for(pump._inlets[0]) == "waits until stuck has answered for what was read before"
     stuck.confirm_all()
-    await until(lambda: pump.in_flight == 10)  # opened again, and read again from the first
+    await wait_until(lambda: pump.in_flight == 10)  # opened again, and read again from the first
     pump.stop()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -123,7 +123,7 @@ async def test_a_broker_that_sends_no_heartbeat_is_called_silent_until_it_sends_
     connection._wire.heard -= 12  # as if so many seconds had passed
     assert source.trouble == "the broker is silent for 12 s"
     broker.put(queue, b"a sign of life")
-    await until(lambda: source.trouble is None)
+    await wait_until(lambda: source.trouble is None)
     await source.close()
 
 
@@ -159,7 +159,7 @@ async def test_messages_near_the_delivery_limit_are_reported_and_delayed(
         await source.open()
     source._redeliveries._seen_at -= 120  # as if that time had passed
     await source.open()
-    await until(lambda: len(source._arrived) >= FEW)
+    await wait_until(lambda: len(source._arrived) >= FEW)
     await asyncio.sleep(0.2)
     assert len(source._arrived) == FEW
     await source.close()
@@ -168,7 +168,7 @@ async def test_messages_near_the_delivery_limit_are_reported_and_delayed(
 
 @on_a_loop
 async def test_reading_can_be_cancelled_at_any_moment_while_the_socket_is_paused_and_resumed(broker: Broker) -> None:
-    queue = filled(broker, 30)
+    queue = fill_queue(broker, 30)
     source = at(broker.server.url, queue)
     await source.open()
     chance = random.Random(1)
@@ -190,7 +190,7 @@ async def _read(source: RabbitmqSource) -> list[bytes]:
 
 
 class Never(MemoryTarget):
-    """Answers when it is asked to."""
+    """A target that answers when the test asks for it."""
 
     def __init__(self) -> None:
         super().__init__("stuck")
@@ -206,7 +206,7 @@ class Never(MemoryTarget):
 
 
 class Noted(Silent):
-    """Keeps who was lost."""
+    """Events that keep the names of lost endpoints."""
 
     def __init__(self) -> None:
         self.disconnected_from: list[str] = []

@@ -1,4 +1,4 @@
-"""What a RabbitMQ target cannot obey is refused when the configuration is read; what it can, it does."""
+"""Partitions that a RabbitMQ target cannot choose are refused when the configuration is read."""
 
 from __future__ import annotations
 

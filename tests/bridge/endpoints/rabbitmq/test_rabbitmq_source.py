@@ -1,4 +1,4 @@
-"""What a RabbitMQ source acknowledges and when it stops reading its socket, without a broker."""
+"""Acknowledgements of a RabbitMQ source, and the reading of its socket, without a broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.virtual_loop import run_virtually
 
 
 class Wire:
-    """A connection that keeps what is written and whether it is paused, and its channel."""
+    """A connection that keeps what is written and whether it is paused; it is its own channel, too."""
 
     number = 1
 
@@ -30,7 +30,7 @@ class Wire:
         self.paused = False
 
     async def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Scene:
@@ -61,7 +61,7 @@ def acked(tag: int) -> bytes:
     return encode_ack(1, tag, multiple=True)
 
 
-def played(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def play_scene(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
     run_virtually(scene())
 
 
@@ -85,11 +85,11 @@ def test_settled_deliveries_are_acknowledged_once_and_as_a_prefix() -> None:
         await scene.source.close()
         assert wire.writes == [acked(3), acked(5)]
 
-    played(play)
+    play_scene(play)
 
 
 def test_a_delivery_of_an_earlier_connection_acknowledges_nothing() -> None:
-    """Its tag is another message's now."""
+    """Its tag may be that of another message now."""
 
     async def play() -> None:
         scene = Scene()
@@ -105,7 +105,7 @@ def test_a_delivery_of_an_earlier_connection_acknowledges_nothing() -> None:
         await asyncio.sleep(0.1)
         assert scene.wire.writes == [acked(1)]
 
-    played(play)
+    play_scene(play)
 
 
 def test_the_socket_is_not_read_while_much_waits_to_be_read() -> None:
@@ -126,4 +126,4 @@ def test_the_socket_is_not_read_while_much_waits_to_be_read() -> None:
         assert scene.source._arrived_bytes == 0
         assert FIXED_BYTES > 0
 
-    played(play)
+    play_scene(play)

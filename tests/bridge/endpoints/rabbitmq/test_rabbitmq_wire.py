@@ -1,4 +1,4 @@
-"""What a broker sends against the protocol ends the connection, before it fills the memory."""
+"""A broker that breaks the protocol loses the connection, before it can fill the memory."""
 
 from __future__ import annotations
 

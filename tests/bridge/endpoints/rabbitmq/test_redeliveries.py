@@ -1,4 +1,4 @@
-"""When a source is put off because its messages come near the delivery limit."""
+"""Sources that wait longer because their messages are near the delivery limit."""
 
 from __future__ import annotations
 
