@@ -71,8 +71,8 @@ class Outlet:
 
     ``dead_letter`` sends a dead letter instead of a message that this target does not take; without it, such a message
     is held and tried for ever, and so is one for which ``is_last`` is true. ``random`` returns numbers in [0, 1).
-    ``changed`` is called when the target was opened, and when it has answered for messages of a lost connection of
-    their source.
+    ``changed`` is called when the target was opened, and when a refused message left because its source will give it
+    again.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""A RabbitMQ connection on asyncio: pika opens and keeps it, what there is a lot of passes by pika."""
+"""Queues, streams and exchanges of RabbitMQ: pika opens and keeps the connection, frequent frames bypass it."""
