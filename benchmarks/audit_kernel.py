@@ -19,7 +19,7 @@ from benchmarks.audit_archive import EXCHANGES, PATTERNS, drawn_by_rank, drawn_k
 from benchmarks.measure import Contestant, run_rounds, show, timed
 from benchmarks.workloads import SEED
 from bindings.counts.columnar.classes.classes import Classifier
-from bindings.counts.columnar.counting import Counter
+from bindings.counts.columnar.counting import Tallier
 from bindings.counts.tally import Tally
 
 __all__ = ["audit_kernel"]
@@ -54,8 +54,8 @@ def _show(name: str, batch: pa.RecordBatch, rounds: int) -> None:
     topology = keys_topology()
     pieces = [batch.slice(start, PIECE) for start in range(0, batch.num_rows, PIECE)]
     coded = [_coded(piece) for piece in pieces]
-    plain = Counter(topology, sketches=False)
-    full = Counter(topology)
+    plain = Tallier(topology, sketches=False)
+    full = Tallier(topology)
     classifier = Classifier(topology)
     cold = timed(lambda: [classifier.classify(piece) for piece in pieces])[0]
     tallies = [_counted(counter, some) for counter, some in ((plain, pieces), (full, pieces), (full, coded))]
@@ -85,7 +85,7 @@ def _scan(piece: pa.RecordBatch) -> object:
     return [pc.sum(pc.binary_length(piece.column(name))) for name in ("exchange", "routing_key")]
 
 
-def _counted(counter: Counter, pieces: list[pa.RecordBatch]) -> Tally:
+def _counted(counter: Tallier, pieces: list[pa.RecordBatch]) -> Tally:
     for piece in pieces:
         counter.add(piece)
     return counter.result()

@@ -9,7 +9,7 @@ import pyarrow as pa
 from bindings.archive.account import Account
 from bindings.counts import comparison_file, tally_file, verification_file
 from bindings.counts.columnar.comparing import Comparer
-from bindings.counts.columnar.counting import Counter
+from bindings.counts.columnar.counting import Tallier
 from bindings.counts.columnar.verifying import Verifier
 from bindings.counts.comparison import Comparison
 from bindings.counts.tally import Tally, fingerprint
@@ -25,8 +25,8 @@ class CoverageStudy:
 
     topology: Topology
 
-    def counter(self) -> Counter:
-        return Counter(self.topology)
+    def counter(self) -> Tallier:
+        return Tallier(self.topology)
 
     def zero(self) -> Tally:
         return Tally(fingerprint(self.topology))

@@ -7,14 +7,14 @@ message, so the configuration has to ask for it.
 
 from __future__ import annotations
 
-from collections import Counter as Counts
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from time import time
 from typing import Final
 
 from bindings.archive.record import Rows
 from bindings.archive.sums import Unread
-from bindings.counts.columnar.counting import Counter
+from bindings.counts.columnar.counting import Tallier
 from bindings.counts.coverage import coverage
 from bindings.counts.tally import Tally, fingerprint
 from bindings.report.build import Sources, build_report
@@ -33,15 +33,15 @@ SERIES: Final = 1_000
 
 
 class Coverage:
-    """Counts the messages that are read. Use it on the event loop's thread, but `report` and `lines` on any."""
+    """Counter the messages that are read. Use it on the event loop's thread, but `report` and `lines` on any."""
 
     def __init__(self, name: str, topology: Topology) -> None:
         self._name = name
         self._topology = topology
-        self._counter = Counter(topology)
+        self._counter = Tallier(topology)
         self._rows = Rows("", self._counter.columns)
         self._total = Tally(fingerprint(topology))
-        self._bad: Counts[str] = Counts()
+        self._bad: Counter[str] = Counter()
 
     def read(self, inlet: Inlet, deliveries: Sequence[Delivery]) -> None:
         """Count deliveries as they enter the topology, without those that the filter rejects."""

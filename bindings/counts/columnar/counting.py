@@ -6,7 +6,7 @@ differs from its address's, by headers, CC or BCC, is counted by itself. Where k
 are always read row by row. The tally is the same in each case.
 
 A row may stand for several messages that were counted before: see `bindings.counts.columnar.arrays.spans`. These must
-be of one slot of the whole archive's timeline, and exchange and key must decide everything: `Counter.by_key`.
+be of one slot of the whole archive's timeline, and exchange and key must decide everything: `Tallier.by_key`.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from exchange.partition.batch import UNDECIDED
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.topology.topology import Topology
 
-__all__ = ["Counter"]
+__all__ = ["Tallier"]
 
 WINDOW: Final = 1 << 17
 """Number of rows that are counted together."""
 
 
-class Counter:
+class Tallier:
     """Counts messages for one topology: ``add`` batches, then call ``result``. Not safe for several threads.
 
     Without ``sketches`` the tally has no numbers of distinct keys, no samples and no heavy hitters.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter as Multiset
+from collections import Counter
 from dataclasses import replace
 from random import Random
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bindings.archive.record import build_batch
 from bindings.check.check import check
-from bindings.counts.columnar.counting import Counter
+from bindings.counts.columnar.counting import Tallier
 from bindings.counts.outcome import Explorer
 from bindings.counts.verification import verdict_for
 from bindings.diff.comparison.compare import compare
@@ -78,7 +78,7 @@ def test_a_delay_changes_no_outcome_and_no_count(seed: int) -> None:
         assert explorers[0].outcome(record.message) == explorers[1].outcome(record.message)
     counted = []
     for each in (topology, delayed(topology)):
-        counter = Counter(each)
+        counter = Tallier(each)
         counter.add(build_batch(records))
         counted.append(exact(counter.result()))
     assert counted[0].facts == counted[1].facts
@@ -102,8 +102,8 @@ def test_a_delay_changes_no_finding_but_what_brokers_refuse(seed: int) -> None:
     """The inner type's own arguments are checked by its plugin."""
     topology = rebuild(topologies.topology(Random(seed), LATEST))
 
-    def found(topology: Topology) -> Multiset[tuple[str, str]]:
-        return Multiset((each.code, each.message) for each in check(topology) if each.code != "HS602")
+    def found(topology: Topology) -> Counter[tuple[str, str]]:
+        return Counter((each.code, each.message) for each in check(topology) if each.code != "HS602")
 
     assert found(topology) == found(delayed(topology))
 

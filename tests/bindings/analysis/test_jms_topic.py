@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bindings.archive.record import Record, build_batch
 from bindings.check.check import check
-from bindings.counts.columnar.counting import Counter
+from bindings.counts.columnar.counting import Tallier
 from bindings.counts.outcome import Explorer
 from bindings.counts.tally import fingerprint
 from bindings.diff.comparison.compare import compare
@@ -50,7 +50,7 @@ def test_messages_are_counted_as_they_are_routed(seed: int) -> None:
     rng = Random(seed)
     topology = jms(*rng.choices(SELECTORS, k=3))
     messages = [Message(rng.choice("tj"), rng.choice(("a.b", "b", "c")), rng.choice(HEADERS)) for _ in range(40)]
-    counter = Counter(topology)
+    counter = Tallier(topology)
     counter.add(build_batch([Record(message, None) for message in messages]))
     found = {outcome: facts.messages for outcome, facts in counter.result().facts.items()}
     explorer = Explorer(topology)

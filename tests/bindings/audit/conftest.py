@@ -1,4 +1,4 @@
-"""A Spark for the tests that need one; started when the first of them asks."""
+"""A Spark for the tests that need one, started with the first of them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ CONF = {
 
 @pytest.fixture(autouse=True)
 def quick_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drivers and executors of other processes too: none lives so long that the best compiler's time is worth it."""
+    """For the JVMs of all processes: none lives long enough for the best compiler to pay."""
     monkeypatch.setenv("JDK_JAVA_OPTIONS", " ".join(QUICK))
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Spark in this machine, with two workers, which begins failed tasks again."""
+    """Yield a Spark on this machine with two workers, which runs failed tasks again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]))
         # What workers import of the tests, they import from there.

@@ -1,4 +1,4 @@
-"""``hashstar audit`` as its users meet it; in this process, as Spark's numbers are the same (tests/bindings/audit)."""
+"""``hashstar audit`` as users call it, in this process: the numbers of Spark are the same (test_job.py)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KEYS = ["order.eu.created"] * 5 + ["order.us.created"] * 3 + ["order.eu.paid"] *
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to work in, with a topology and an archive of fourteen messages, an hour apart."""
+    """Return a working folder with a topology and an archive of fourteen messages, an hour apart."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "orders.bindings").write_text(TOPOLOGY)
     write(tmp_path / "archive.jsonl", KEYS)
@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(path: Path, keys: list[str], vhost: str | None = None, first: int = 0) -> None:
-    """An archive of messages to orders, one an hour from 2026-11-01 on."""
+    """Write an archive of messages to orders, one an hour from 2026-11-01 on."""
     lines = []
     for hour, key in enumerate(keys, first):
         line: dict[str, Any] = {"exchange": "orders", "routing_key": key, "timestamp": 1_793_491_200 + 3_600 * hour}
@@ -47,12 +47,12 @@ def write(path: Path, keys: list[str], vhost: str | None = None, first: int = 0)
 
 
 def audit(*arguments: object) -> Result:
-    """Run it."""
+    """Run the command."""
     return CliRunner().invoke(hashstar, ["audit", *map(str, arguments)])
 
 
 def report(*arguments: object) -> dict[str, Any]:
-    """The report of a run as JSON."""
+    """Return the report of a run as JSON."""
     result = audit(*arguments, "--format", "json")
     assert result.exit_code in (0, 1), result.output
     found: dict[str, Any] = json.loads(result.stdout)

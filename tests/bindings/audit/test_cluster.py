@@ -1,4 +1,4 @@
-"""The packaged job: a wheel, given to a cluster of two workers, whose Python knows nothing of this package."""
+"""The packaged job: a wheel for a cluster of two workers, whose Python does not have this package."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ print("driver", bindings.__file__, flush=True)
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-"""Tells from where the package is, then does what it is told to."""
+"""Prints where the package was imported from, then runs the script in its arguments."""
 
 DEFINITIONS = {
     "vhost": "/",
@@ -52,7 +52,7 @@ def unavailable(reason: str) -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package, as it is released."""
+    """Build the package as it is released."""
     try:
         spark_version()
         java_version(os.environ)
@@ -70,7 +70,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def python(folder: Path, *lines: str) -> Path:
-    """A Python with the packages of this one, but not those that are installed from where they are edited."""
+    """Return a Python with the packages of this one, without editable installs."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=SECONDS)
     (packages,) = folder.glob("lib/python3*/site-packages")
     (packages / "others.pth").write_text("\n".join([sysconfig.get_path("purelib"), *lines]))
@@ -79,7 +79,7 @@ def python(folder: Path, *lines: str) -> Path:
 
 @pytest.mark.live
 def test_the_wheel_audits_on_a_cluster_of_two_workers(wheel: Path, tmp_path: Path) -> None:
-    """Neither the driver's Python nor the workers' has the package; the workers' has no lark either."""
+    """Neither the driver's Python nor that of the workers has the package; the workers do not have lark either."""
     rng = Random(3)
     keys = [f"order.{n}.{rng.choice(('created', 'paid'))}" for n in range(3000)]
     archive = tmp_path / "archive"

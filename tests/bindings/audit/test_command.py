@@ -1,4 +1,4 @@
-"""``hashstar audit`` on Spark: the same report as in one process, and a running one."""
+"""``hashstar audit`` on Spark: the same report as in one process; and following an archive."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ orders -> mail: "mail.#"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to work in, with a topology and an archive of two files."""
+    """Return a working folder with a topology and an archive of two files."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "orders.bindings").write_text(TOPOLOGY)
     (tmp_path / "archive").mkdir()
@@ -36,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(path: Path, messages: int, seconds: int = 1) -> None:
-    """An archive of messages, so many seconds apart, a third of which go nowhere."""
+    """Write an archive of messages with a number of seconds between them; a third are unroutable."""
     keys = ("order.eu.created", "order.us.created", "order.eu.paid")
     lines = [
         json.dumps({"exchange": "orders", "routing_key": keys[n % 3], "timestamp": 1_793_491_200 + n * seconds})
@@ -46,7 +46,7 @@ def write(path: Path, messages: int, seconds: int = 1) -> None:
 
 
 def report(*arguments: str) -> dict[str, Any]:
-    """The report of a run as JSON, without the time when it was made."""
+    """Return the report of a run as JSON, without the time at which it was made."""
     result = CliRunner().invoke(hashstar, ["audit", *arguments, "--format", "json"])
     assert result.exit_code == 0, result.output
     found: dict[str, Any] = json.loads(result.stdout)
@@ -71,7 +71,7 @@ def test_a_followed_archive_is_counted_once(spark: SparkSession, folder: Path) -
 
 
 def test_slots_of_a_followed_archive_become_wider_as_it_grows(spark: SparkSession, folder: Path) -> None:
-    """From seconds to those of a day, of ten days, and no narrower again; always those of the whole archive."""
+    """They become those of a day, then of ten days, always as for the whole archive, and never narrower again."""
     follow = ("follow", "-t", "orders.bindings", "--state", "state", "archive")
     widths = [report(*follow)["timeline"]["slot_seconds"]]
     for number, apart in enumerate((864, 8_640, 1), 2):

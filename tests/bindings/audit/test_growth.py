@@ -1,4 +1,4 @@
-"""Files that grow are taken once, record by record, and their sum is kept, whatever interrupts it at any moment."""
+"""Each record of growing files is counted once, and the sum is kept, at whatever moment the process ends."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ SEEDS = settings(deadline=None, max_examples=20)
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """The end of the process."""
 
 
 class Stream:
-    """What Spark does: its checkpoint outlives a process, all else does not."""
+    """A stream as Spark runs it: only its checkpoint outlives a process."""
 
     def __init__(self, archive: Path, state: Path, step_bytes: int = 1 << 30, folded: int = 2) -> None:
         self.archive, self.state, self.step_bytes, self.folded = archive, state, step_bytes, folded
@@ -46,7 +46,7 @@ class Stream:
         self.notices: list[str] = []
 
     def run(self) -> Pass:
-        """Take what is new; after a kill, begin with the batch that was not done."""
+        """Count what is new; after a kill, begin with the batch that was not done."""
         growth = Growth(str(self.archive), self.state / "files", step_bytes=self.step_bytes, split_bytes=300)
         ledger = Ledger(self.state, {"coverage": STUDY}, self.folded)
         if self.done < len(self.offsets) - 1:
@@ -70,7 +70,7 @@ class Stream:
 
 
 def counts(passed: Pass) -> tuple[Any, ...]:
-    """Return the counts of a pass; of bad records the numbers only, since places may differ."""
+    """Return the counts of a pass; only the numbers of bad records, since their offsets may differ."""
     account = passed.account
     tally = replace(exact(passed.values[0]), unread=Unread())
     return tally, account.records, account.window, account.unread.skipped, account.unread.bad
@@ -100,7 +100,7 @@ def test_a_growing_archive_is_counted_as_the_whole_one(
 
 @contextmanager
 def killed_at(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], bool]]:
-    """Ends the process at one of the moments when a file has been written, named or removed, or is about to be."""
+    """End the process before or after one of the moments at which a file is written, renamed or removed."""
     moments = 0
 
     def watched(operation: Callable[..., Any]) -> Callable[..., Any]:

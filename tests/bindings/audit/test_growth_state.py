@@ -1,4 +1,4 @@
-"""What is remembered of files that are followed: where a file was cut, and what was said already."""
+"""The state of followed files: where a file was cut, and which notices were given."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINE = b'{"exchange": "orders", "routing_key": "order.new"}\n'
 
 
 class Followed:
-    """An archive that one process follows."""
+    """An archive that a process follows."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "archive").mkdir()
@@ -28,7 +28,7 @@ class Followed:
         self._seen = 0
 
     def look(self) -> tuple[list[tuple[int, int | None]], list[str]]:
-        """The splits that are new, and the notices."""
+        """Return the new splits and the notices."""
         last = self._growth.look()
         steps = self._growth.steps(self._seen, last)
         self._seen = last
@@ -42,13 +42,13 @@ def followed(tmp_path: Path) -> Followed:
 
 
 def batches() -> Iterator[bytes]:
-    """Batches of a partition, each larger than what is compared of a file's beginning, and all of one size."""
+    """Return batches of a partition, all of one size, larger than the beginning by which files are recognised."""
     for offset in count():
         yield batch(offset, [KafkaRecord(0, key=b"k", value=bytes(100_000))])
 
 
 def test_records_written_behind_a_cut_are_read_from_there(followed: Followed) -> None:
-    """A log of Kafka that lost its last batches and grew by others: those begin where it was cut."""
+    """A log of Kafka lost its last batches and grew by others, which begin where it was cut."""
     path = followed.folder / "orders-0" / f"{0:020}.log"
     path.parent.mkdir()
     some = batches()
@@ -80,7 +80,7 @@ def test_a_notice_about_a_file_comes_once(followed: Followed) -> None:
 
 @pytest.mark.parametrize("exact", [True, False])
 def test_neighbouring_splits_are_joined_only_if_both_are_exact_or_neither(exact: bool) -> None:
-    """Where a record begins at one's start and the other's may begin before it, they are no one split."""
+    """A record begins at the start of an exact split; that of another split may begin before it."""
     form = JsonLines()
     first, second = Split("f", 0, 10, exact=True), Split("f", 10, 20, exact=exact)
     [task] = tasks_of([(File("f", form, 20), [first, second])], 1_000)

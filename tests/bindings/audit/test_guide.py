@@ -1,4 +1,4 @@
-"""The snippet of docs/audit.md that needs Spark runs, with a table and a topology of its names."""
+"""The snippet of docs/audit.md that needs Spark runs with a table and a topology of its names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def traffic(spark: SparkSession) -> Iterator[None]:
-    """The table ``traffic.messages``: two messages, of which one is routed."""
+    """Make the table ``traffic.messages``: two messages, of which one is routed."""
     spark.sql("CREATE DATABASE traffic")
     rows = [("orders", "order.eu.created"), ("orders", "invoice.printed"), ("documents", "")]
     spark.createDataFrame(rows, "exchange string, routing_key string").write.saveAsTable("traffic.messages")

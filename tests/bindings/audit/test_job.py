@@ -1,4 +1,4 @@
-"""A pass on Spark, whole or in parts, finds what a pass without Spark finds, and that is what each message does."""
+"""A pass on Spark, whole or in parts, gives the counts of a pass without Spark: what each message does."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def studies_for(rng: Random, topology: Topology) -> list[Study[Any]]:
 
 @contextmanager
 def in_parts(task_bytes: int, last: int = 2) -> Iterator[None]:
-    """So small tasks that there are many, and results that are added two at a time."""
+    """Make tasks small and many, and let results be added two at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(planning, "SMALLEST", task_bytes)
         patch.setattr(planning, "LARGEST", task_bytes)
@@ -72,7 +72,7 @@ def in_parts(task_bytes: int, last: int = 2) -> Iterator[None]:
 @SOME
 @given(SEED, PROFILE)
 def test_spark_counts_what_each_message_does(spark: SparkSession, seed: int, profile: Any) -> None:
-    """Three studies in one pass, two formats in one archive, one task or many."""
+    """With three studies in one pass, two formats in one archive, one task or many."""
     rng = Random(seed)
     topology = topology_for(rng, profile)
     records = records_for(rng, topology, 30)
@@ -98,7 +98,7 @@ def frame(spark: SparkSession, folder: str, records: Sequence[Record]) -> DataFr
 @SOME
 @given(SEED, st.booleans())
 def test_records_that_spark_reads_are_counted_alike(spark: SparkSession, seed: int, by_key: bool) -> None:
-    """Rows where they lie, or counted first where only keys decide; with CC and BCC."""
+    """Row by row, or counted first where only keys decide; with CC and BCC."""
     rng = Random(seed)
     topology = topology_for(rng, LATEST, by_key=by_key)
     records = records_for(rng, topology, 30)
@@ -121,7 +121,7 @@ def test_records_that_spark_reads_are_counted_alike(spark: SparkSession, seed: i
 def test_messages_that_spark_counts_first_have_the_slots_of_the_window(
     spark: SparkSession, seconds: int, width: int
 ) -> None:
-    """Not those of a fixed width, nor of records that are left out: of no key, of another virtual host or time."""
+    """Slots have no fixed width, and records that are left out, by key, virtual host or time, do not count for it."""
     messages = [Message("amq.topic", f"a.{number % 3}") for number in range(1_111)]
     step = seconds * 1_000_000 // len(messages)
     records = [Record(message, number * step, "/") for number, message in enumerate(messages)]
@@ -184,7 +184,7 @@ def test_headers_may_be_maps_of_texts(spark: SparkSession) -> None:
 
 
 def test_a_task_that_runs_again_counts_once(spark: SparkSession, tmp_path: Path) -> None:
-    """Each task fails when it has counted all, in a worker that goes on working."""
+    """Each task fails after it has counted everything, in a worker that goes on working."""
     rng = Random(1)
     topology = topology_for(rng, LATEST)
     records = records_for(rng, topology, 40)
@@ -217,7 +217,7 @@ def test_the_next_task_counts_nothing_of_a_failed_one(tmp_path: Path) -> None:
 
 @pytest.fixture
 def spoilt(tmp_path: Path) -> Path:
-    """An archive of which some lines cannot be read."""
+    """Write an archive of which some lines cannot be read."""
     path = tmp_path / "spoilt.jsonl"
     records = [Record(Message("amq.topic", f"a.{n}"), 1_000 * n) for n in range(60)]
     write_lines(path, records, [b"{", b"[]", b"\xff", b"{}"])

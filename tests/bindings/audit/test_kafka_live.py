@@ -62,7 +62,7 @@ with session("local[2]", conf=conf) as spark:
 
 
 NOT_THERE = ("not installed", "unresolved dependency", "UNRESOLVED DEPENDENCIES")
-"""What a process without the connector says."""
+"""Parts of the errors of a process without the connector."""
 
 
 class Audit:
@@ -80,7 +80,7 @@ class Audit:
         )  # fmt: skip
 
     def ask(self, what: str) -> dict[str, Any]:
-        """What it counts."""
+        """Return what the process counts."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -99,7 +99,7 @@ class Audit:
         return found
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the process."""
         self._process.kill()
         self._process.communicate()
         self._log.close()
@@ -158,7 +158,7 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 def rows(*records: dict[str, Any]) -> pa.RecordBatch:
-    """What the connector gives: here of one topic, with a time each millisecond."""
+    """Return rows as the connector gives them, of one topic, with a time each millisecond."""
     return pa.record_batch({
         "topic": pa.array(["orders"] * len(records)),
         "partition": pa.array([record.get("partition", 0) for record in records], pa.int32()),

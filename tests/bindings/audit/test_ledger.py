@@ -1,4 +1,4 @@
-"""A ledger's batches are in its sum once each: the last one again, the last folded one again."""
+"""Each batch is in the sum of a ledger once, also if the last batch, or the last folded one, comes again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_batch_that_comes_again_replaces_itself(tmp_path: Path, again: bool) -
 
 @pytest.mark.parametrize("again", [False, True], ids=["the same ledger", "another one"])
 def test_a_batch_that_is_folded_is_refused(tmp_path: Path, again: bool) -> None:
-    """It would be counted twice: what it added is in the sum and cannot be taken out."""
+    """It would be counted twice: what it added cannot be taken out of the sum."""
     ledger = ledger_in(tmp_path)
     for batch in range(3):
         ledger.put(batch, entry(10))

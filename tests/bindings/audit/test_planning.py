@@ -1,4 +1,4 @@
-"""Archives are divided so that tasks are alike and nothing is read twice; what they met beside records adds up."""
+"""Archives are divided into tasks of equal size that read nothing twice; accounts of the parts add."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts are left out only if no record in them is wanted: at the very bounds, records are."""
+"""Parts are left out only if no record in them is wanted; records exactly at a bound are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def archive(tmp_path: Path) -> str:
-    """Three row groups of times 10 to 19, 20 to 29 and 30 to 39, each of another exchange."""
+    """Write three row groups with times 10 to 19, 20 to 29 and 30 to 39, each of another exchange."""
     path = tmp_path / "a.parquet"
     times = [EPOCH + timedelta(microseconds=n) for n in range(10, 40)]
     table = pa.table({

@@ -1,4 +1,4 @@
-"""The function that audits gives the command's report."""
+"""The function `audit` returns the report of the command."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ expect orders "eu.new" -> all, eu
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[str, str, str]:
-    """A topology, another one, and an archive of three messages, one of them in another virtual host."""
+    """Write two topologies, and an archive of three messages, one of them in another virtual host."""
     topology, other, archive = tmp_path / "t.bindings", tmp_path / "o.bindings", tmp_path / "m.jsonl"
     topology.write_text(TOPOLOGY)
     other.write_text(TOPOLOGY.replace('"eu.#"', '"us.#"'))
@@ -40,7 +40,7 @@ def files(tmp_path: Path) -> tuple[str, str, str]:
 
 
 def test_the_function_and_the_command_give_the_same_report(files: tuple[str, str, str]) -> None:
-    """With all that both can be asked for, but for the moment at which they are."""
+    """With all options that both have; only the time at which the report is made differs."""
     topology, other, archive = files
     report = audit(topology, archive, compare=other, verify=True)
     asked = ["-t", topology, "--no-spark", "--compare", other, "--verify", "--format", "json", archive]

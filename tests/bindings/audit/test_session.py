@@ -1,4 +1,4 @@
-"""What Spark needs is looked for before it starts, and told in words; what was there before is left as it was."""
+"""What Spark needs is checked before it starts, with clear errors; a session that was there before stays as it was."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECONDS = 900
 
 
 def a_java(folder: Path, said: str) -> Path:
-    """A program called java that says something."""
+    """Make a program called java that prints this."""
     path = folder / "bin" / "java"
     path.parent.mkdir(parents=True)
     path.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
@@ -154,7 +154,7 @@ print("equal", bool(steps))
 
 @pytest.mark.live
 def test_spark_connect_gives_the_same_counts(spark: SparkSession, tmp_path: Path) -> None:
-    """In a process of its own, as a process has one kind of session."""
+    """In another process, since a process has one kind of session."""
     for name in ("grpc", "grpc_status", "zstandard"):
         try:
             __import__(name)

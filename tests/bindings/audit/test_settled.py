@@ -1,4 +1,4 @@
-"""What of a file is complete: no more than that, and what was damaged is passed over as soon as something follows."""
+"""Only the complete part of a growing file is read, and damage is skipped as soon as something follows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LINE = b'{"exchange": "e", "routing_key": "k"}\n'
 
 
 def taken(form: Format, path: Path, contents: list[bytes], split_bytes: int = 100) -> tuple[list[int], list[Bad]]:
-    """How many records are read after each state of a file, and what was bad in all."""
+    """Return the number of records read after each state of a file, and all that was bad."""
     counts, bad, end = [], [], 0
     for content in contents:
         path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""The data source gives the records that the readers give, with Spark's types, however it is asked."""
+"""The data source gives the records of the archive readers with Spark's types, with any options."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def followed(spark: SparkSession, folder: Path, state: str = "state", **options: object) -> Pass:
-    """What is counted after all that is there was taken."""
+    """Return what is counted after everything present was read."""
     following = follow(spark, str(folder / "archive"), [STUDY], str(folder / state), **options)  # type: ignore[arg-type]
     following.wait()
     return following.total()
@@ -80,11 +80,11 @@ with session("local[2]", conf={"spark.driver.memory": "1g"}) as spark:
     for following in running:
         following.wait()
 """
-"""Ends when the second batch of one stream is stored, and that of another is counted only."""
+"""Ends when the second batch of one stream is stored, and that of another is counted and not stored."""
 
 
 def test_a_kill_between_store_and_checkpoint_counts_nothing_twice(spark: SparkSession, tmp_path: Path) -> None:
-    """At both moments; two streams are in one process, which a kill ends for both."""
+    """At both moments: two streams run in one process, and a kill ends both."""
     (tmp_path / "archive").mkdir()
     for n in range(3):
         (tmp_path / "archive" / f"{n}.jsonl").write_text(LINE % n * (n + 1))
@@ -146,7 +146,7 @@ def test_following_goes_on_while_the_archive_grows(spark: SparkSession, tmp_path
 
 
 def until(happens: object, following: Following) -> None:
-    """Wait for something; the stream's failure is the test's."""
+    """Wait for a condition; a failure of the stream fails the test."""
     end = time.monotonic() + 60
     while not happens():  # type: ignore[operator]
         assert not following.wait(0.1)

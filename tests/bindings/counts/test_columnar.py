@@ -1,4 +1,4 @@
-"""The kernel over columns: whatever the topology and the messages, each row's class is what the router explains."""
+"""The kernel over columns: for any topology and messages, the class of each row stands for what the router explains."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TEXTS = st.lists(st.text("ab.\0é日", max_size=30) | st.text("abcdefgh.", max_s
 
 
 def messages_for(rng: Random, topology: Topology, number: int) -> list[Message]:
-    """Messages, many of them twice, some of them to exchanges that do not take any."""
+    """Return messages, many of them twice, some of them to exchanges that take none."""
     made = [topologies.message(rng, topology) for _ in range(number)]
     made += [Message(rng.choice(["nowhere", "amq.rabbitmq.trace", "x0", ""]), "a.b") for _ in range(3)]
     made += rng.choices(made, k=number)
@@ -38,7 +38,7 @@ def messages_for(rng: Random, topology: Topology, number: int) -> list[Message]:
 
 
 class Oracle:
-    """A router that is asked again for each way that chance may go."""
+    """A router that is asked once for each combination of random choices."""
 
     def __init__(self, topology: Topology) -> None:
         self.numbers = {binding: number for number, binding in enumerate(ordered_bindings(topology))}
@@ -51,7 +51,7 @@ class Oracle:
         return self.path.pop() % count
 
     def leaf(self, message: Message, path: tuple[int, ...]) -> Outcome:
-        """What the router explains when each pick at random is the next of the path."""
+        """Return what the router explains when the random choices are those of the path."""
         self.path = list(path)
         try:
             explanation = self.router.explain(message)
@@ -75,7 +75,7 @@ class Oracle:
 
 
 def expected(oracle: Oracle, message: Message) -> Outcome:
-    """The outcome, with all that chance may pick tried without cleverness."""
+    """Return the outcome, with all random choices tried one after another."""
     found = {oracle.leaf(message, path) for path in oracle.paths}
     first = next(iter(found))
     if len(found) == 1:
@@ -97,7 +97,7 @@ SIDES = ("queues", "bindings", "exchanges", "alternates")
 
 
 def few(topology: Topology) -> bool:
-    """Whether seven tries of each pick are all that there are."""
+    """Return whether seven tries of each random choice are all that there are."""
     randoms = [name for name, exchange in topology.exchanges.items() if exchange.type.endswith("random")]
     return all(len(topology.bindings_from(name)) <= 7 for name in randoms)
 
@@ -105,7 +105,7 @@ def few(topology: Topology) -> bool:
 @settings(max_examples=100, deadline=None)
 @given(SEED, PROFILE, st.sampled_from([0, 1, 5, 1 << 17]), st.integers(1, 60))
 def test_the_class_of_a_row_is_what_the_router_explains(seed: int, profile: Profile, states: int, chunk: int) -> None:
-    """Queues, bindings, alternates, refusals and chance; in one batch or many, with room for states or without."""
+    """With queues, bindings, alternates, refusals and chance; in one batch or many, with many states allowed or few."""
     rng = Random(seed)
     topology = topologies.topology(rng, profile)
     if not few(topology):
@@ -138,7 +138,7 @@ def test_the_columns_of_a_classifier_are_enough_to_classify(seed: int, profile: 
 @settings(max_examples=200, deadline=None)
 @given(SEED, st.sampled_from([0, 3, 40, 1 << 17]), st.sampled_from([0, 60, 1 << 24]))
 def test_keys_have_one_class_only_if_the_router_matches_the_same_bindings(seed: int, states: int, cells: int) -> None:
-    """Dense patterns, keys of few words, a slice of an array; steps in a grid, in a table, or in one then the other."""
+    """With dense patterns, keys of few words and slices; with steps in a grid, in a table, or first in the one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(automaton, "CELLS", cells)
         patch.setattr(keys, "CHUNK", 7)
@@ -170,7 +170,7 @@ def compare_topics(seed: int, states: int) -> None:
 @settings(max_examples=200, deadline=None)
 @given(TEXTS, st.integers(0, 3))
 def test_keys_are_split_at_dots(texts: list[str], cut: int) -> None:
-    """And the empty key has none; in any part of a column."""
+    """The empty key has no words; the same in any slice of a column."""
     column = build_column([key.encode() for key in texts])
     assert column is not None
     cut = min(cut, len(texts))
@@ -269,7 +269,7 @@ def test_a_shape_keeps_the_words_that_bindings_name() -> None:
 
 
 def test_words_that_begin_alike_have_different_numbers() -> None:
-    """With so many long words that the numbers of their parts fill the bytes beside them."""
+    """With so many long words that the numbers of their nodes need all of their bytes."""
     named = [f"{n:08d}-abcdef" for n in range(30_000)]
     odd = [chr(size) + "".join(map(chr, rest)) for size in range(6) for rest in itertools.product(range(4), repeat=5)]
     vocabulary = Vocabulary()

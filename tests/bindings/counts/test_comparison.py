@@ -1,4 +1,4 @@
-"""Two topologies over the same messages: whatever they are, each message is counted as two routers route it."""
+"""Two topologies over the same messages: each message is counted as two routers route it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ PARTITIONINGS = (
 
 
 def altered(rng: Random, topology: Topology) -> Topology:
-    """Another topology, that has much of this one."""
+    """Return another topology that has much in common with this one."""
     exchanges = {name: each for name, each in topology.exchanges.items() if rng.random() < 0.95}
     queues = [each for each in topology.queues.values() if rng.random() < 0.9]
     bindings = [each for each in topology.bindings if rng.random() < 0.85]
@@ -73,7 +73,7 @@ def altered(rng: Random, topology: Topology) -> Topology:
 
 
 def partitioned(rng: Random, topology: Topology) -> Topology:
-    """The same with partitions."""
+    """Return the same topology with partitioned queues."""
     chosen = {name: rng.choice(PARTITIONINGS) for name in topology.queues}
     queues = [
         replace(queue, partitioning=None if (text := chosen[name]) is None else Partitioning.parse(text))
@@ -89,7 +89,7 @@ def two(rng: Random, profile: Profile, kinds: topologies.Kinds | None = None) ->
 
 
 def records_for(rng: Random, topology: Topology, number: int, *, placed: bool = True) -> list[Record]:
-    """Records with and without a time, some of them twice."""
+    """Return records with and without a time, some of them twice."""
     made = [topologies.message(rng, topology) for _ in range(number)]
     made += [Message("nowhere", "a.b"), Message("amq.rabbitmq.trace", "a")]
     messages = rng.choices(made, k=2 * number)
@@ -106,7 +106,7 @@ def compared(comparer: Comparer, records: Sequence[Record], chunk: int = 1_000) 
 
 
 def slow_comparison(before: Topology, after: Topology, records: Sequence[Record]) -> Comparison:
-    """The comparison, a message at a time, without witnesses and shapes."""
+    """Return the comparison, made message by message, without witnesses and shapes."""
     first, second = Explorer(before), Explorer(after)
     total = Comparison(fingerprint(before), fingerprint(after))
     for message, time, *_ in records:
@@ -157,7 +157,7 @@ def test_batches_are_compared_as_single_messages_are(
 
 
 def named_words(topology: Topology) -> set[str]:
-    """All words that a key is looked for in a topic or direct exchange's bindings, or a queue's name."""
+    """Return all words in the keys of bindings to topic and direct exchanges, and in the names of queues."""
     kinds = {name: exchange.type for name, exchange in topology.exchanges.items()}
     keys = [(b.routing_key, kinds[b.source]) for b in topology.bindings if kinds.get(b.source) in ("topic", "direct")]
     return {
@@ -175,7 +175,7 @@ def shape_of(key: str, words: set[str]) -> str:
 @settings(max_examples=40, deadline=None)
 @given(SEED, SEED, st.booleans())
 def test_comparisons_add(seed: int, cut: int, placed: bool) -> None:
-    """In this order or another, by one comparer or by three."""
+    """In any order, by one comparer or by three."""
     rng = Random(seed)
     before, after = two(rng, LATEST)
     records = records_for(rng, before, 15, placed=placed)
@@ -270,7 +270,7 @@ def check_partitions(found: Changes, before: Topology, after: Topology, records:
 
 
 def counted_first(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """One row for each exchange and key."""
+    """Return one row for each exchange and key, with the number of its messages."""
     table = pa.Table.from_batches([batch]).select(["exchange", "routing_key", "time"])
     sums: list[Any] = [([], "count_all"), ("time", "min"), ("time", "max")]
     names = {"count_all": "count", "time_min": "time", "time_max": "last"}
@@ -281,7 +281,7 @@ def counted_first(batch: pa.RecordBatch) -> pa.RecordBatch:
 @settings(max_examples=40, deadline=None)
 @given(SEED)
 def test_messages_counted_beforehand_give_the_same_comparison(seed: int) -> None:
-    """But for the places of witnesses, which grouped messages have none of."""
+    """Only the witnesses' sources and offsets differ, which grouped messages do not have."""
     rng = Random(seed)
     kinds = topologies.Kinds(types=("direct", "fanout", "topic", "x-modulus-hash"))
     before = topologies.topology(rng, LATEST, kinds)

@@ -1,8 +1,8 @@
-"""What is reported of a tally is what one counts by hand, message by message, from the router's explanations."""
+"""The tables of a tally agree with what is counted message by message from the router's explanations."""
 
 from __future__ import annotations
 
-from collections import Counter as Multiset
+from collections import Counter
 from random import Random
 
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bindings.archive.record import Record, build_batch
-from bindings.counts.columnar.counting import Counter
+from bindings.counts.columnar.counting import Tallier
 from bindings.counts.coverage import (
     Coverage,
     alternate_uses,
@@ -36,7 +36,7 @@ CERTAIN = topologies.Kinds(
 
 
 def tally_for(topology: Topology, messages: list[Message], times: list[int] | None = None) -> Tally:
-    counter = Counter(topology)
+    counter = Tallier(topology)
     records = [Record(message, times[n] if times else None) for n, message in enumerate(messages)]
     counter.add(build_batch(records))
     return counter.result()
@@ -54,11 +54,11 @@ def test_the_tables_agree_with_the_router_s_explanations(seed: int) -> None:
     messages = rng.choices([topologies.message(rng, topology) for _ in range(20)], k=40)
     messages += [Message("nowhere", "a")]
     router = Router(topology, cache=0)
-    hits, only, exposure = Multiset[Binding](), Multiset[Binding](), Multiset[str]()
-    queues, avoided, alternates, lost = Multiset[str](), Multiset[str](), Multiset[tuple[str, str]](), Multiset[str]()
-    fan_out: dict[str, Multiset[int]] = {}
+    hits, only, exposure = Counter[Binding](), Counter[Binding](), Counter[str]()
+    queues, avoided, alternates, lost = Counter[str](), Counter[str](), Counter[tuple[str, str]](), Counter[str]()
+    fan_out: dict[str, Counter[int]] = {}
     for message in messages:
-        fans = fan_out.setdefault(message.exchange, Multiset())
+        fans = fan_out.setdefault(message.exchange, Counter())
         try:
             explanation = router.explain(message)
         except BrokerError:
@@ -113,7 +113,7 @@ def test_the_tables_agree_with_the_router_s_explanations(seed: int) -> None:
 @settings(max_examples=30, deadline=None)
 @given(SEED)
 def test_chance_counts_as_possible_and_hits_a_binding(seed: int) -> None:
-    """Neither dead nor certain."""
+    """It is neither dead nor certainly hit."""
     number = Random(seed).randint(2, 5)
     bindings = [Binding.to_queue("x", f"q{n}", str(n)) for n in range(number)]
     topology = Topology([Exchange("x", "x-random")], [Queue(f"q{n}") for n in range(number)], bindings)

@@ -1,4 +1,4 @@
-"""Coverage at its edges: the very moment, one or two messages, ways that are not the only ones."""
+"""Coverage at its limits: the exact moment, one or two messages, destinations with several ways."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ A, B = Binding.to_queue, Binding.to_exchange
 
 
 def use(**fields: Any) -> BindingUse:
-    """The use of a binding that nothing hit, but for these."""
+    """Return the use of a binding that no message hit, with these fields changed."""
     known: dict[str, Any] = {
         "binding": A("x", "q"), "number": 0, "messages": 0, "possible": 0, "only": 0, "first": None, "last": None,
         "distinct_keys": 0, "share": None, "exposure": 0, "eligible": True,

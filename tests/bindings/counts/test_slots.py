@@ -35,7 +35,7 @@ TIMES = st.one_of(
         st.sampled_from(WIDTHS[:14]),
     ),
 )
-"""Any, and those about as far from each other as decides between two widths."""
+"""Any times, and times whose distance decides between two widths."""
 MESSAGES = st.lists(st.tuples(TIMES, st.sampled_from("xy"), st.sampled_from([True, False, None])), max_size=12)
 
 
@@ -74,7 +74,7 @@ def test_each_width_divides_the_next_and_the_last_suits_any_time() -> None:
 @settings(max_examples=150, deadline=None)
 @given(MESSAGES, st.integers(1, 12), st.sampled_from([0, 1 << 18]), st.sampled_from([0, 3, 1 << 18]))
 def test_columns_are_counted_as_messages_are(messages: list[Timed], chunk: int, dense: int, pending: int) -> None:
-    """Whether cells are counted in arrays or by sorting, summed up at once or at the end, with outcomes coming up."""
+    """Counted in arrays or by sorting, summed up at once or at the end, with new outcomes from time to time."""
     outcomes = [Outcome(exchange, routed=routed) for _, exchange, routed in messages]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(timeline, "DENSE", dense)
@@ -89,7 +89,7 @@ def test_columns_are_counted_as_messages_are(messages: list[Timed], chunk: int, 
 
 
 def test_messages_of_many_batches_are_held_in_few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many seconds and outcomes there are: those of the slots in use, and a few that wait."""
+    """For any number of seconds and outcomes, only the cells of slots in use are held, and a few that wait."""
     monkeypatch.setattr(timeline, "PENDING", 2_000)
     outcomes = [Outcome("x", ("q",), (number,), routed=True) for number in range(500)]
     columns = timeline.Timeline()

@@ -1,8 +1,8 @@
-"""Tallies add; and one made of batches is the one made message by message."""
+"""Tallies add; a tally made of batches equals the one made message by message."""
 
 from __future__ import annotations
 
-from collections import Counter as Multiset
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from bindings.archive.sums import Span, Unread
 from bindings.counts.columnar import counting
 from bindings.counts.columnar.arrays.hashing import hashes_of
 from bindings.counts.columnar.classes import key_groups as addresses
-from bindings.counts.columnar.counting import Counter
+from bindings.counts.columnar.counting import Tallier
 from bindings.counts.outcome import Explorer
 from bindings.counts.sketch import (
     ERROR,
@@ -50,7 +50,7 @@ REASONS = st.dictionaries(st.sampled_from(["no key", "é\udcff", "not JSON"]), s
 
 
 def records_for(rng: Random, topology: Topology, number: int) -> list[Record]:
-    """Records with and without a time, some of them twice, in windows from seconds to centuries."""
+    """Return records with and without a time, some of them twice, in windows from seconds to centuries."""
     made = [topologies.message(rng, topology) for _ in range(number)]
     made += [Message("nowhere", "a.b"), Message("amq.rabbitmq.trace", "a")]
     messages = rng.choices(made, k=2 * number)
@@ -60,7 +60,7 @@ def records_for(rng: Random, topology: Topology, number: int) -> list[Record]:
 
 
 def slow_tally(topology: Topology, records: Sequence[Record]) -> Tally:
-    """The tally, a message at a time, without summaries of heavy hitters."""
+    """Return the tally, made message by message, without summaries of heavy hitters."""
     explorer = Explorer(topology)
     total = Tally(fingerprint(topology))
     for message, time, *_ in records:
@@ -79,7 +79,7 @@ def slow_tally(topology: Topology, records: Sequence[Record]) -> Tally:
     return total
 
 
-def tally_in_parts(counter: Counter, records: Sequence[Record], chunk: int) -> Tally:
+def tally_in_parts(counter: Tallier, records: Sequence[Record], chunk: int) -> Tally:
     for start in range(0, len(records), chunk):
         counter.add(build_batch(records[start : start + chunk]))
     return counter.result()
@@ -93,7 +93,7 @@ def test_batches_are_counted_as_single_messages_are(seed: int, chunk: int, state
     records = records_for(rng, topology, 15)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "WINDOW", window)
-        found = tally_in_parts(Counter(topology, states=states), records, chunk)
+        found = tally_in_parts(Tallier(topology, states=states), records, chunk)
     assert exact(found) == slow_tally(topology, records)
     for facts in found.facts.values():
         assert sum(item.count for item in facts.hot.items) <= facts.messages
@@ -103,15 +103,15 @@ def test_batches_are_counted_as_single_messages_are(seed: int, chunk: int, state
 @settings(max_examples=60, deadline=None)
 @given(SEED, SEED)
 def test_the_tally_of_several_archives_is_the_sum_of_their_tallies(seed: int, cut: int) -> None:
-    """Counted by one counter, or by three that never met; in this order or another."""
+    """In any order, by one counter or by three."""
     rng = Random(seed)
     topology = topologies.topology(rng, LATEST)
     records = records_for(rng, topology, 15)
     cut %= len(records)
     other = cut // 2
-    whole = tally_in_parts(Counter(topology), records, 100)
+    whole = tally_in_parts(Tallier(topology), records, 100)
     a, b, c = (
-        tally_in_parts(Counter(topology), part, 100) for part in (records[:other], records[other:cut], records[cut:])
+        tally_in_parts(Tallier(topology), part, 100) for part in (records[:other], records[other:cut], records[cut:])
     )
     assert exact(a + b + c) == exact(a + (b + c)) == exact(c + a + b) == exact(whole)
     assert a + b == b + a
@@ -124,15 +124,15 @@ def test_the_tally_of_several_archives_is_the_sum_of_their_tallies(seed: int, cu
 def test_a_tally_survives_a_table(seed: int, skipped: dict[str, int], bad: dict[str, int]) -> None:
     rng = Random(seed)
     topology = topologies.topology(rng, LATEST)
-    tally = tally_in_parts(Counter(topology), records_for(rng, topology, 10), 100)
-    tally = replace(tally, unread=Unread(Multiset(skipped), Multiset(bad)), partitions={("q", None): 3, ("q", 0): 2})
+    tally = tally_in_parts(Tallier(topology), records_for(rng, topology, 10), 100)
+    tally = replace(tally, unread=Unread(Counter(skipped), Counter(bad)), partitions={("q", None): 3, ("q", 0): 2})
     assert tally_of(table_of(tally)) == tally
     assert tally.read == tally.messages + sum(skipped.values()) + sum(bad.values())
 
 
 def test_a_tally_survives_a_file(tmp_path: Path) -> None:
     topology = Topology((), [Queue("q")], [Binding.to_queue("amq.topic", "q", "#")])
-    tally = tally_in_parts(Counter(topology), [Record(Message("amq.topic", "a"), 5)], 1)
+    tally = tally_in_parts(Tallier(topology), [Record(Message("amq.topic", "a"), 5)], 1)
     save_tally(tally, tmp_path / "tally.parquet")
     assert load_tally(tmp_path / "tally.parquet") == tally
     assert tally.window == (5, 5)
@@ -187,7 +187,7 @@ def test_messages_are_counted_by_partition(by: str) -> None:
         Message("amq.topic", key, {"h": str(n)}, {"message_id": str(n)}, f'{{"id": {n}}}'.encode()) for n, key in keys
     ]
     records = list(map(Record, messages))
-    counter = Counter(topology)
+    counter = Tallier(topology)
     assert counter.by_key == (by in ("routing_key", "word 2", "word -1"))
     counter.add(build_batch(records).select(list(counter.columns)))
     tally = counter.result()
@@ -196,7 +196,7 @@ def test_messages_are_counted_by_partition(by: str) -> None:
 
 
 def grouped(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Messages of one slot with the same exchange and key as one row."""
+    """Return one row for messages of one slot with the same exchange and key."""
     times = [None if time is None else time.value for time in batch.column("time")]
     known = [time for time in times if time is not None]
     width = width_for(min(known), max(known)) if known else 1
@@ -211,12 +211,12 @@ def grouped(batch: pa.RecordBatch) -> pa.RecordBatch:
 @settings(max_examples=40, deadline=None)
 @given(SEED)
 def test_messages_counted_beforehand_give_the_same_tally(seed: int) -> None:
-    """Also where a part of them is counted by itself, whose own window asks for narrower slots."""
+    """Also if a part is counted by itself, whose own window allows narrower slots."""
     rng = Random(seed)
     topology = topologies.topology(rng, LATEST, topologies.Kinds(types=("direct", "fanout", "topic", "x-modulus-hash")))
     made = [Record(Message(r.message.exchange, r.message.routing_key), r.time) for r in records_for(rng, topology, 20)]
     batch = build_batch(made)
-    counter = Counter(topology)
+    counter = Tallier(topology)
     assert counter.by_key
     whole = grouped(batch)
     counter.add(whole)
@@ -229,7 +229,7 @@ def test_messages_counted_beforehand_give_the_same_tally(seed: int) -> None:
 
 
 def coded(column: pa.Array) -> pa.Array:
-    """The same texts in dictionaries, which have one more that nothing has."""
+    """Return the same texts in dictionaries, which also hold a text that no row has."""
     if pa.types.is_string(column.type):
         found = column.dictionary_encode()
         texts = pa.concat_arrays([pa.array(["unused"]), found.dictionary])
@@ -244,7 +244,7 @@ def coded(column: pa.Array) -> pa.Array:
 @settings(max_examples=60, deadline=None)
 @given(SEED, st.sampled_from([0.0, 0.8, 1.0]), st.sampled_from([0, 1, 8]), st.sampled_from([7, 1 << 17]))
 def test_grouping_by_key_does_not_change_the_tally(seed: int, worth: float, sparse: int, window: int) -> None:
-    """Whether grouping is thought to be worth it, whether texts are coded, whatever else decides; all of the tally."""
+    """Whether grouping is found to pay or not, and texts are in dictionaries or not."""
     rng = Random(seed)
     topology = topologies.topology(rng, LATEST)
     batch = build_batch(records_for(rng, topology, 20))
@@ -255,7 +255,7 @@ def test_grouping_by_key_does_not_change_the_tally(seed: int, worth: float, spar
         for share, some in ((0.0, batch), (worth, batch), (worth, pa.record_batch(columns, batch.schema.names))):
             patch.setattr(addresses, "WORTH", share)
             patch.setattr(addresses, "SPARSE", sparse)
-            counter = Counter(topology)
+            counter = Tallier(topology)
             for start in range(0, batch.num_rows, 16):
                 counter.add(some.slice(start, 16))
             tallies.append(counter.result())
@@ -275,7 +275,7 @@ def named(batch: pa.RecordBatch) -> tuple[list[str], list[pa.Array]]:
 
 def test_messages_of_different_slots_may_not_be_counted_together() -> None:
     batch = build_batch([Record(Message("amq.topic", "a"), -1)]).append_column("count", pa.array([2]))
-    counter = Counter(Topology())
+    counter = Tallier(Topology())
     counter.add(batch.append_column("last", pa.array([1], pa.timestamp("us", "UTC"))))
     with pytest.raises(InputError, match="very different times"):
         counter.result()
@@ -308,7 +308,7 @@ def test_the_number_of_distinct_keys_is_within_the_error(number: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.dictionaries(st.integers(0, 300), st.integers(1, 100), max_size=200), max_size=6))
 def test_counts_of_heavy_hitters_are_too_low_by_no_more_than_the_error(parts: list[dict[int, int]]) -> None:
-    truth = Multiset[str]()
+    truth = Counter[str]()
     summary = Frequent()
     for part in parts:
         counts = {str(key): count for key, count in part.items()}
@@ -331,11 +331,11 @@ def test_hot_keys_of_batches_are_within_the_error(seed: int, window: int) -> Non
     keys = [f"{rng.choice('ab')}.{int(rng.paretovariate(0.7)) % 500}" for _ in range(600)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "WINDOW", window)
-        counter = Counter(topology)
+        counter = Tallier(topology)
         for start in range(0, len(keys), 60):
             counter.add(build_batch([Record(Message("amq.topic", key)) for key in keys[start : start + 60]]))
         tally = counter.result()
-    truth = Multiset(keys)
+    truth = Counter(keys)
     for outcome, facts in tally.facts.items():
         found = {item.text: item.count for item in facts.hot.items}
         for key in truth:

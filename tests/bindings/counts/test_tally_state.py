@@ -1,4 +1,4 @@
-"""What must differ differs: fingerprints of topologies that route otherwise; and errors that add up."""
+"""Fingerprints of topologies that route differently differ; errors of summaries add."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ A = Binding.to_queue
 
 
 def ring(*queues: str, delayed: bool = False) -> Topology:
-    """A hash exchange with these queues, bound in this order."""
+    """Return a hash exchange with these queues, bound in this order."""
     kind, arguments = ("x-delayed-message", {"x-delayed-type": "x-consistent-hash"}) if delayed else (
         "x-consistent-hash", {}
     )  # fmt: skip
@@ -42,7 +42,7 @@ def plain(priority: int = 0, *, internal: bool = False, alternate: str = "a", pa
     ids=["ring", "delayed ring", "priority", "internal", "alternate", "pattern"],
 )
 def test_topologies_that_route_otherwise_have_different_fingerprints(one: Topology, other: Topology) -> None:
-    """Their tallies do not add: the counts would be of neither."""
+    """Their tallies do not add, since the sum would be of neither topology."""
     assert fingerprint(one) != fingerprint(other)
     with pytest.raises(InputError, match="different topologies"):
         Tally(fingerprint(one)) + Tally(fingerprint(other))
@@ -60,13 +60,13 @@ MANY = st.dictionaries(st.integers(0, 400).map(str), st.integers(1, 50), min_siz
 
 
 def summary_of(counts: dict[str, int]) -> Frequent:
-    """The summary of counts, as it is made of them: merged from summaries of one item each."""
+    """Return the summary of counts, merged from summaries of one item each."""
     return merge_summaries(*[Frequent((Item(text, count),)) for text, count in counts.items()])
 
 
 @given(st.lists(MANY, min_size=1, max_size=4))
 def test_counts_stay_within_the_error_where_items_are_dropped(parts: list[dict[str, int]]) -> None:
-    """More different ones than are kept, merged and merged again."""
+    """With more items than are kept, merged several times."""
     summary = merge_summaries(*map(summary_of, parts))
     counted = {item.text: item.count for item in summary.items}
     assert len(counted) <= FREQUENT

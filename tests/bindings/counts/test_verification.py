@@ -1,4 +1,4 @@
-"""What brokers did against what their topologies say: the right ones agree, and every fault is found and counted."""
+"""Brokers that route as their topologies agree; every fault of a broker is found and counted."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PROFILE = st.sampled_from(list(PROFILES.values()))
 
 
 def traced(rng: Random, topology: Topology, number: int) -> list[Record]:
-    """What a broker of this topology would have traced, some of it several times, in odd orders."""
+    """Return what a broker of this topology would have traced, with repeated queues in any order."""
     router = Router(topology, choose=rng.randrange)
     made = [topologies.message(rng, topology) for _ in range(number)]
     records: list[Record] = []
@@ -83,7 +83,7 @@ def test_a_broker_that_routes_as_its_topology_agrees(seed: int, profile: Profile
 
 
 def spoiled(rng: Random, topology: Topology, record: Record, outcome: Outcome) -> tuple[Record, Difference | None]:
-    """A record as a broker with a fault would have traced it, and what must be found."""
+    """Return a record as a broker with a fault would have traced it, and the expected difference."""
     name, queues = record.message.exchange, set(record.routed_queues or ())
     allowed = {*outcome.queues, *outcome.possible_queues}
     fault = rng.choice(("drop", "add", "stranger", "server-named", "all", "nothing"))
@@ -116,7 +116,7 @@ def spoiled(rng: Random, topology: Topology, record: Record, outcome: Outcome) -
 
 
 def with_faults(rng: Random, topology: Topology) -> tuple[list[Record], list[Difference | None]]:
-    """Traces of a broker, each with what must be found of it."""
+    """Return traces of a broker with faults, each with the expected difference."""
     explorer = Explorer(topology)
     records, truth = list[Record](), list[Difference | None]()
     for record in traced(rng, topology, 20):
@@ -169,7 +169,7 @@ def test_every_fault_of_a_broker_is_a_difference(
 @settings(max_examples=25, deadline=None)
 @given(SEED, SEED, st.sampled_from([1, 3, 1_000]), st.booleans())
 def test_verifications_add(seed: int, cut: int, limit: int, placed: bool) -> None:
-    """In this order or another, by one verifier or by three; and when there are more differences than are kept."""
+    """In any order, by one verifier or by three, with more differences than are kept or fewer."""
     rng = Random(seed)
     topology = topologies.topology(rng, LATEST)
     records, truth = with_faults(rng, topology)

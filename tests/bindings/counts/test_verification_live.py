@@ -1,4 +1,4 @@
-"""What real brokers did: they agree with the engine, and disagree with a topology that they do not have."""
+"""Real brokers agree with the engine, and disagree with a topology that is not theirs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.servers import Server
 pytestmark = pytest.mark.live
 
 SURE = topologies.Kinds(types=("direct", "fanout", "topic", "topic", "x-modulus-hash"), policies=False)
-"""Of headers, a client that reads the firehose sees fewer types than there are."""
+"""Types of headers that a client keeps when it reads the firehose; there are more."""
 
 PREFIX = "hashstar-"
 
@@ -54,7 +54,7 @@ def test_a_broker_that_was_traced_agrees_with_its_topology(
 
 
 def disagrees(rng: Random, topology: Topology, records: list[Record]) -> None:
-    """A topology without some of the bindings."""
+    """Return a topology without some of its bindings."""
     kept = [binding for binding in topology.bindings if rng.random() < 0.5]
     other = Topology(topology.exchanges.values(), topology.queues.values(), kept, profile=topology.profile)
     router = Router(other)
@@ -76,7 +76,7 @@ def disagrees(rng: Random, topology: Topology, records: list[Record]) -> None:
 
 
 def told(server: Server, topology: Topology, messages: list[Message], path: Path) -> list[Record]:
-    """What the firehose of a broker with this topology tells of these messages."""
+    """Return what the firehose of a broker with this topology traces of these messages."""
     import pika
 
     with traced(server, f"verify-{uuid.uuid4()}") as connection, all_types_in_pika():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter as Counts
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 
@@ -10,7 +10,7 @@ from bindings.archive.reading import Bad, Bias
 from bindings.archive.record import Record, build_batch
 from bindings.archive.sums import Span, Unread
 from bindings.check.check import check
-from bindings.counts.columnar.counting import Counter
+from bindings.counts.columnar.counting import Tallier
 from bindings.counts.outcome import AlternateLink, Outcome
 from bindings.counts.sketch import Frequent, Item, SampledKey, hash_of, registers_of
 from bindings.counts.slots import HOUR, SlotCounts
@@ -69,8 +69,8 @@ TALLY = Tally(
     {("audit", 0): 60, ("audit", 1): 20, ("audit", 3): 10},
     SlotCounts(HOUR, {(START // HOUR, "orders", True): 90, (START // HOUR + 24, "orders", False): 9}),
     Unread(
-        Counts({"in another virtual host": 5}),
-        Counts({"no JSON": 2}),
+        Counter({"in another virtual host": 5}),
+        Counter({"no JSON": 2}),
         {"no JSON": (Bad("archive/a.jsonl", 17, "no JSON", b'{"exch\xff'),)},
     ),
 )
@@ -96,7 +96,7 @@ def hand_made() -> Report:
 
 def tally_of(topology: Topology, messages: Iterable[Message], times: Sequence[int] = ()) -> Tally:
     """What is counted of messages."""
-    counter = Counter(topology)
+    counter = Tallier(topology)
     counter.add(build_batch([Record(each, times[n] if times else None) for n, each in enumerate(messages)]))
     return counter.result()
 
