@@ -28,7 +28,7 @@ CONF = {
 
 @pytest.fixture(autouse=True)
 def quick_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For the JVMs of all processes: none lives long enough for the best compiler to pay."""
+    """Choose the quick compiler for the JVMs of all processes: none lives long enough for the best one to pay."""
     monkeypatch.setenv("JDK_JAVA_OPTIONS", " ".join(QUICK))
 
 
