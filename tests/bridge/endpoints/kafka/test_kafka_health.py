@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.endpoint import Disconnected
+from bridge.endpoints.kafka import checking
 from bridge.endpoints.kafka.config import KafkaSource
 from bridge.endpoints.kafka.consumer.member import Member
 from bridge.endpoints.kafka.errors import LOG, Reasons, text_of
@@ -220,3 +221,15 @@ async def test_a_check_of_brokers_that_are_down_ends_soon() -> None:
         async with asyncio.timeout(15.0):
             [found] = await source.check()
         assert found.level == "error"
+
+
+def test_a_check_asks_no_admin_client_about_a_group_without_a_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An AdminClient would use freed memory when the coordinator is not found in time."""
+
+    def fail(*_: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no coordinator"))
+
+    monkeypatch.setattr(checking, "fetch_committed", fail)
+    admin: Any = None
+    [found] = checking._check_group(admin, {"group.id": "g"})
+    assert (found.level, found.key, found.text) == ("error", "group", "group 'g': _TIMED_OUT: no coordinator")
