@@ -1,4 +1,4 @@
-"""Where a broker put messages, compared with where its topology says that they go: agreement, and each difference.
+"""Where a broker put messages, compared with where they go by its topology: agreement, and each difference.
 
 Messages with an equal difference are counted together, and a few are kept as witnesses to replay. Of more than
 ``LIMIT`` differences those with the smallest hashes are kept, with exact counts, and the messages of the others are

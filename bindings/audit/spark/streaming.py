@@ -119,7 +119,7 @@ def follow(
     on_update: Callable[[Update], None] = lambda update: None,
     step_bytes: int = STEP_BYTES,
 ) -> Following:
-    """Follow a file or folder that grows, or a topic of Kafka: read what is new now, or ``every`` number of seconds.
+    """Follow a file or folder that grows, or a topic of Kafka: read what is new once, or again after ``every`` seconds.
 
     ``on_update`` is called after each micro-batch, when its sum is safely written; after a restart it may be called for
     the same one again. A micro-batch reads about ``step_bytes`` of files. Raises InputError if the archive does not

@@ -114,7 +114,7 @@ class Tallier:
         groups = _group(addresses, classes, weights)
         for queue, partitioning in self._partitionings.items():
             gets = np.array([queue in outcome.queues for outcome in self._classifier.outcomes], np.bool_)
-            if partitioning.key.by_routing_key:
+            if partitioning.key.by_routing_key:  # a group has one key; else each row has a key of its own
                 keys, rows = pa.record_batch({"routing_key": addresses.keys}), np.flatnonzero(gets[groups.classes])
                 self._count_partitions(
                     queue, partitions_of(keys, groups.addresses(rows), partitioning), rows, groups.weights
@@ -158,7 +158,7 @@ class Tallier:
 
 
 class _Groups(NamedTuple):
-    """Groups of messages with a common class and address, and their numbers; one or several for each such pair."""
+    """Groups of messages of one class and address; there may be several groups for the same pair."""
 
     classes: IntArray
     """Group -> class."""
@@ -177,9 +177,10 @@ class _Groups(NamedTuple):
 
 
 def _group(addresses: Addresses, classes: IntArray, weights: npt.NDArray[np.int64] | None) -> _Groups:
-    """Group rows by address: one group for each address, with the class of one of its rows, for all rows of that class.
+    """Group rows by address.
 
-    Each other row, which headers, CC or BCC made differ, is a group of its own behind these.
+    Group n has the rows of address n that have the class of its last row: nearly always all of them. Each other row,
+    whose class differs by headers, CC or BCC, is a group of its own behind these.
     """
     number, of = len(addresses.keys), addresses.of
     if of is None:

@@ -88,12 +88,12 @@ class Witnesses:
                 better.append(at)
         if not better:
             return
-        part = batch.take(pa.array(rows[better]))
-        names = part.schema.names
-        sources = decode_dictionary(part.column("source")).to_pylist() if "source" in names else [""] * len(better)
-        offsets = part.column("offset").to_pylist() if "offset" in names else [0] * len(better)
-        routed = part.column("routed_queues").to_pylist() if "routed_queues" in names else [None] * len(better)
-        columns = zip(better, messages_of(part, np.arange(len(better))), sources, offsets, routed, strict=True)
+        chosen = batch.take(pa.array(rows[better]))
+        names = chosen.schema.names
+        sources = decode_dictionary(chosen.column("source")).to_pylist() if "source" in names else [""] * len(better)
+        offsets = chosen.column("offset").to_pylist() if "offset" in names else [0] * len(better)
+        routed = chosen.column("routed_queues").to_pylist() if "routed_queues" in names else [None] * len(better)
+        columns = zip(better, messages_of(chosen, np.arange(len(better))), sources, offsets, routed, strict=True)
         for at, message, source, offset, queues in columns:
             group = groups[at]
             seen = None if queues is None else tuple([unescape(queue) for queue in queues])

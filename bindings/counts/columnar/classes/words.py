@@ -73,13 +73,13 @@ def split_words(column: Column) -> Words:
         heads, tails = heads[~empty], tails[~empty]
     marks = np.empty(end - begin + 1, np.uint8)  # 1 where a word begins, 2 where a key does
     np.equal(data[: end - begin], DOT, out=marks[1:].view(np.bool_))
-    open_end = marks[tails + 1]  # 1 for a key that ends with a dot; read before the next key's mark goes there
+    open_end = marks[tails + 1]  # 1 for a key that ends with a dot, until the mark of the next key replaces it
     marks[heads] = 2
     starts = np.flatnonzero(marks[: end - begin].view(np.bool_))
     first = np.flatnonzero(marks[starts] == 2)
     counts = np.diff(first, append=len(starts))
     lengths = np.diff(starts, append=end - begin + 1) - 1
-    lengths[first[1:] - 1] += 1  # the last word of a key has no dot behind it that the difference would include
+    lengths[first[1:] - 1] += 1  # between two keys is no dot to subtract
     if len(lengths):
         lengths[-1] = end - begin - starts[-1]
     if open_end.any():
