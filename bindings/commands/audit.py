@@ -14,8 +14,8 @@ import click
 from bindings.commands.archive import with_mapping
 from bindings.commands.audit_options import (
     Outputs,
+    SparkOptions,
     Thresholds,
-    Where,
     output_options,
     parse_time,
     spark_options,
@@ -97,7 +97,7 @@ def run_command(
     archive_vhost: str | None,
     max_bad: int | None,
     keep_bad: str | None,
-    where: Where,
+    where: SparkOptions,
     thresholds: Thresholds,
     outputs: Outputs,
     archives: tuple[str, ...],
@@ -190,7 +190,7 @@ def follow_command(
     state: str,
     every: float | None,
     archive_vhost: str | None,
-    where: Where,
+    where: SparkOptions,
     thresholds: Thresholds,
     outputs: Outputs,
     archive: str,
@@ -260,7 +260,7 @@ def _vhost_taken(archive_vhost: str | None, topology: Topology) -> str | None:
 
 
 @contextmanager
-def _session(where: Where, step: Callable[[int, int], None]) -> Iterator[SparkSession | None]:
+def _session(where: SparkOptions, step: Callable[[int, int], None]) -> Iterator[SparkSession | None]:
     """Start Spark and show its progress; None without it."""
     if where.no_spark:
         yield None

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from bindings.report.gates import Settings
     from bindings.report.model import Report
 
-__all__ = ["Outputs", "Thresholds", "Where", "output_options", "parse_time", "spark_options", "threshold_options"]
+__all__ = [
+    "Outputs",
+    "SparkOptions",
+    "Thresholds",
+    "output_options",
+    "parse_time",
+    "spark_options",
+    "threshold_options",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +67,15 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """The options for the forms of a report."""
+    """The options for the forms of a report, and for its counts."""
 
     form: str
     """The form that is printed."""
     whole: bool
+    """Whether lists are printed in full."""
     save_tally: Path | None
     files: Mapping[str, Path]
-    """Forms that are written -> where to."""
+    """Name of a form -> the file or folder that it is written to."""
 
     def write(self, report: Report, tally: Tally) -> None:
         """Write the files that were asked for. Raises InputError."""
@@ -83,8 +92,8 @@ class Outputs:
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
-    """The options for where messages are counted."""
+class SparkOptions:
+    """The options for Spark, or to count in this process."""
 
     master: str | None
     remote: str | None
@@ -106,15 +115,18 @@ class Where:
 def _gather(
     name: str, options: Mapping[str, Callable[[Any], Any]], make: Callable[..., Any]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds options, by their parameters, to a command, which gets them made into one value."""
+    """Return a decorator that adds options to a command, which gets their values as one argument, ``name``.
+
+    ``options`` maps a parameter of ``make`` to its option; ``make`` returns the argument.
+    """
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
-        def gathering(**values: Any) -> None:
+        def call(**values: Any) -> None:
             values[name] = make(**{option: values.pop(option) for option in options})
             command(**values)
 
-        decorated: Callable[..., None] = gathering
+        decorated: Callable[..., None] = call
         for option in reversed([*options.values()]):
             decorated = option(decorated)
         return decorated
@@ -142,7 +154,7 @@ spark_options = _gather(
             "--no-spark", is_flag=True, help="Count in this process, on one core: same numbers, no Java needed."
         ),
     },
-    Where,
+    SparkOptions,
 )
 threshold_options = _gather(
     "thresholds",

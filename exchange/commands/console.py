@@ -16,9 +16,8 @@ from exchange.errors import HashstarError, InputError
 from exchange.limits import ANSWER_SECONDS
 
 __all__ = [
-    "echo_error", "echo_line", "fail", "exit_on_error", "progress", "seconds_to_answer", "show_status", "show_warnings",
-    "status",
-    "timeout_option",
+    "echo_error", "echo_line", "exit_on_error", "fail", "progress", "seconds_to_answer", "show_status", "show_warnings",
+    "status", "timeout_option",
 ]  # fmt: skip
 
 TIMEOUT: Final = "hashstar.timeout"

@@ -29,7 +29,7 @@ from bindings.drawing.drawing import draw
 from bindings.drawing.text import to_text as picture
 from bindings.report.build import Sources, build_report
 from bindings.report.figures import format_minute, format_share, format_time
-from bindings.report.forms import terminal
+from bindings.report.forms import FORMS, terminal
 from bindings.report.forms.as_json import encode_json, to_json
 from bindings.report.forms.junit import to_junit
 from bindings.report.forms.markdown import to_markdown
@@ -305,6 +305,18 @@ def test_tables_have_the_numbers_of_the_report(tmp_path: Path) -> None:
             assert found["changed_queues"].num_rows == len(report.comparison.changes.queues)
         if report.verification is not None:
             assert found["differences"].num_rows == len(report.verification.differences)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_every_form_is_written_to_a_path_that_it_makes(name: str, tmp_path: Path) -> None:
+    """A file, or a folder of files; what cannot be printed is refused."""
+    path = tmp_path / "new" / "report"
+    FORMS[name].reporter.write(hand_made(), path)
+    assert path.stat().st_size
+    assert path.is_dir() == (FORMS[name].metavar == "DIR")
+    if path.is_dir():
+        with pytest.raises(InputError, match="not to standard output"):
+            FORMS[name].reporter.write(hand_made(), None)
 
 
 def test_tables_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:
