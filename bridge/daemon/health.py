@@ -257,7 +257,7 @@ class Health:
         name = endpoint.name
         if not self._metrics.up.get(name):
             reason = self._metrics.last_error.get(name, "not connected yet")
-            causes.add(name, "disconnected", reason, way_out=f"{self._check} says what is wrong")
+            causes.add(name, "disconnected", reason, way_out=f"{self._check} finds the cause")
             return False
         try:
             trouble = endpoint.trouble
@@ -322,7 +322,7 @@ class Health:
         behind = window.messages - len(held)
         reason = f"{first.delivery.origin} is on hold: {first.held_reason}"
         if len(held) > 1:
-            reason += f"; so are {len(held) - 1:,} more"
+            reason += f"; so {'is' if len(held) == 2 else 'are'} {len(held) - 1:,} more"
         reason += f"; {behind:,} messages read after it wait to be settled" if behind else ""
         reason += ", and nothing more is read" if window.room <= 0 else ""
         ways = []
