@@ -1,4 +1,4 @@
-"""``python -m tests.soak_start_stop``: bridges are started and told to end at random moments; each must end in time.
+"""``python -m tests.soak_start_stop``: bridges are started and stopped at random moments; each must end in time.
 
 A round starts `bridge.daemon.run.run`, or the program itself, and sends SIGTERM some milliseconds later: while it
 connects, reads, reconnects, or has not begun. Sources and targets work, are missing, refuse, hang or break, in memory
@@ -42,17 +42,17 @@ from tests.support.servers import SERVERS, Unavailable, running
 
 DRAIN: Final = 0.3
 SLACK: Final = 3.0
-"""Seconds for a machine that is busy with other things."""
+"""Seconds beyond the promised time, for a busy machine."""
 BOUND: Final = DRAIN + CLOSING + SLACK
 LATEST: Final = 0.3
-"""Seconds after its start at which a bridge is told to end, at most."""
+"""Maximum number of seconds from the start of a bridge to its stop."""
 LATEST_PROCESS: Final = 1.5
-"""The same of a process, which takes half a second to begin."""
+"""The same for a process, which takes half a second to start."""
 BATCH: Final = 50
-"""Messages that are published every so many rounds."""
+"""Number of messages that are published at once, every tenth round."""
 
 FAILURES: Final = 5
-"""Rounds that fail before the others are left out: what hangs disturbs what comes after it."""
+"""Number of failed rounds after which the others are left out: what hangs disturbs later rounds."""
 
 TOPOLOGY: Final = 'vhost "/"\nexchange all: fanout\nqueue out\nall -> out\n'
 
@@ -77,7 +77,7 @@ url = "archive:dead"
 
 @dataclass
 class Outcome:
-    """What came of some rounds."""
+    """The result of several rounds."""
 
     rounds: int = 0
     slowest: float = 0.0
@@ -97,7 +97,7 @@ class Outcome:
 
 
 class From(MemorySource):
-    """Opens after a while, or never, and breaks at times."""
+    """An endpoint that opens after a while, or never, and breaks at times."""
 
     def __init__(self, chance: random.Random, way: str) -> None:
         super().__init__([Message("all", "k", body=b"%d" % n) for n in range(500)], name="from")
@@ -119,7 +119,7 @@ class From(MemorySource):
 
 
 class To(MemoryTarget):
-    """Opens after a while, or never, and breaks at times."""
+    """An endpoint that opens after a while, or never, and breaks at times."""
 
     def __init__(self, chance: random.Random, way: str) -> None:
         def fault(_: Outgoing) -> Disconnected | None:
@@ -150,7 +150,7 @@ WAYS: Final = ("works", "breaks", "refuses", "hangs")
 
 
 def in_memory(base: Config, chance: random.Random) -> tuple[str, Config]:
-    """A configuration with endpoints in memory, and its name."""
+    """Return a name and a configuration with endpoints in memory."""
     source, target = chance.choice(WAYS), chance.choice(WAYS)
     config = replace(
         base, inlets=(Inlet(From(chance, source), "all"),), targets={"out": To(chance, target)}, dead_letters=None
@@ -162,7 +162,7 @@ def in_memory(base: Config, chance: random.Random) -> tuple[str, Config]:
 
 
 async def round_of(config: Config, delay: float) -> tuple[float, object, str | None]:
-    """Start a bridge in this process and have it told to end; how long that took, its answer, and what is wrong."""
+    """Start and stop a bridge in this process; return the seconds that stopping took, its result, and the failure."""
     log = io.StringIO()
     before = asyncio.all_tasks()
     handlers = list(logging.getLogger().handlers)
@@ -191,7 +191,7 @@ async def round_of(config: Config, delay: float) -> tuple[float, object, str | N
 
 
 def _stacks() -> str:
-    """What each task waits for: its coroutine and those that it awaits, with their lines."""
+    """Describe what each task waits for: its coroutine and those that it awaits, with their lines."""
     lines = []
     for task in asyncio.all_tasks():
         waiting: Any = task.get_coro()
@@ -204,7 +204,7 @@ def _stacks() -> str:
 
 
 def process_round(config: Path, delay: float, *, after_start: bool) -> tuple[float, object, str | None]:
-    """The same with the program; ``after_start`` counts the delay from its log of being started on."""
+    """Do the same with the program; with ``after_start``, the delay begins when its log shows that it has started."""
     log = config.with_name("log")
     with log.open("wb") as out:
         process = subprocess.Popen([sys.executable, "-m", "bridge.cli", "bridge", "run", str(config)], stderr=out)
@@ -253,13 +253,13 @@ def soak(
 
 
 def base_config(folder: Path) -> Config:
-    """A configuration to put endpoints in memory into."""
-    written(folder, 'url = "archive:in"', 'url = "archive:into"\nqueues = ["out"]')
+    """Make a configuration whose endpoints can be replaced by endpoints in memory."""
+    write_config(folder, 'url = "archive:in"', 'url = "archive:into"\nqueues = ["out"]')
     return read_config(folder / "bridge.toml", {})
 
 
-def written(folder: Path, source: str, target: str, name: str = "bridge.toml") -> Path:
-    """A configuration's file."""
+def write_config(folder: Path, source: str, target: str, name: str = "bridge.toml") -> Path:
+    """Write a configuration with its topology."""
     (folder / "t.bindings").write_text(TOPOLOGY)
     path = folder / name
     path.write_text(CONFIG.format(drain=DRAIN, source=source, target=target))
@@ -270,7 +270,7 @@ def written(folder: Path, source: str, target: str, name: str = "bridge.toml") -
 
 
 class Rabbit:
-    """A queue with numbered messages to read and one to write to; and configurations of both."""
+    """A queue with numbered messages to read and one to write to, and configurations for both."""
 
     def __init__(self, url: str, folder: Path) -> None:
         own = pika.URLParameters(url)
@@ -301,12 +301,12 @@ class Rabbit:
         }
         pairs = [(s, t) for s in sources for t in targets if s == "works" or t == "works"]
         self.files = {
-            f"RabbitMQ, source {s}, target {t}": written(folder, sources[s], targets[t], f"{n}.toml")
+            f"RabbitMQ, source {s}, target {t}": write_config(folder, sources[s], targets[t], f"{n}.toml")
             for n, (s, t) in enumerate(pairs)
         }
 
     def configs(self) -> list[Callable[[random.Random], tuple[str, Config]]]:
-        """Each of them, read anew for each round."""
+        """Return functions that read a configuration for each round."""
         return [lambda _, name=name, path=path: (name, read_config(path, {})) for name, path in self.files.items()]  # type: ignore[misc]
 
     def publish(self, count: int = BATCH) -> None:
@@ -316,12 +316,12 @@ class Rabbit:
             self._published += 1
 
     def after(self, number: int) -> None:
-        """Between rounds."""
+        """Publish messages between rounds."""
         if number % 10 == 0:
             self.publish()
 
     def missing(self) -> set[int]:
-        """The messages that are neither here nor there, when all bridges have ended."""
+        """Return the messages that are in neither queue after all bridges have ended."""
         there: set[int] = set()
         for queue in (f"{self._name}-out", self._name):
             while True:

@@ -219,7 +219,7 @@ class Pump:
                     if hops > max_hops:
                         self._give_up_loop(inlet, pending, hops, ready)
                         continue
-                # Before the filter, which would judge a message of which something is missing.
+                # Before the filter, which must not see an incomplete message.
                 if delivery.refusal is not None:
                     self._unroutable(inlet, pending, delivery.refusal, ready)
                     continue
