@@ -2,7 +2,7 @@
 
 A percentage is compared as it is shown, rounded to the precision asked for; since 100 is never reached by rounding,
 ``fail_under = 100`` means all. A limit of an exchange or queue is that of the entry with its very name, else of the
-first entry whose glob fits; the limits for everything hold besides.
+first entry whose glob matches; the limits for everything hold as well.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A report as one page of HTML that needs nothing else: no server, no network, no other file.
 
 The page holds the report's JSON, packed, and a script that draws it, table by table and page by page, so that a hundred
-thousand bindings open as quickly as three. Names and keys in a report are anybody's text: they stand in the JSON with
+thousand bindings open as quickly as three. Names and keys in a report may be hostile: they stand in the JSON with
 ``<`` escaped, the script makes text nodes of them, and the page's own policy lets no other script run and nothing load.
 """
 

@@ -155,7 +155,7 @@ def test_long_names_cut_a_page_before_it_grows_without_bound() -> None:
 
 
 class Elements(HTMLParser):
-    """The elements and attributes of a document."""
+    """The elements and attributes that a document has."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -187,7 +187,7 @@ def drawn(report: dict[str, Any], folder: Path, address: str = "") -> str:
 
 
 def rows_of(dom: str, table: str) -> int:
-    """How many rows of a table are in the document."""
+    """Return the number of rows of a table in the document."""
     after = dom[dom.index(f'id="table-{table}"') :]
     return after[: after.index("</table>")].count('<tr class="can-open">')
 
@@ -290,7 +290,7 @@ def test_an_empty_report_is_drawn_too(tmp_path: Path) -> None:
 
 
 def layered(random: Random, exchanges: int) -> Topology:
-    """Fanout exchanges that lead to later ones only, as one for each type of message and its supertypes do."""
+    """Return fanout exchanges that lead to later ones only, such as one for each type of message and its supertypes."""
     names = [f"Contracts:Event{number}" for number in range(exchanges)]
     bindings = [
         Binding.to_exchange(names[one], names[other])
