@@ -32,20 +32,25 @@ def show_string(text: str) -> str:
     return f"[{','.join([str(ord(sign)) for sign in text])}]"
 
 
-def show_binary(text: str) -> str:
-    """Print a binary that holds a text; 3.10 prints characters beyond ASCII in another way."""
-    if not text:
-        return "<<>>"
-    if not all(sign in _ESCAPES or " " <= sign <= "~" or sign >= "\xa0" for sign in text):
-        return f"<<{','.join(map(str, encode_binary(text)))}>>"
+def show_binary(data: bytes) -> str:
+    """Print a binary: as text if it is printable in UTF-8 or Latin-1, else as numbers.
+
+    3.10 prints characters beyond ASCII in another way.
+    """
+    try:
+        text, encoding = data.decode(), "/utf8"
+    except UnicodeDecodeError:
+        text, encoding = data.decode("latin-1"), ""
+    if not data or not all(sign in _ESCAPES or " " <= sign <= "~" or sign >= "\xa0" for sign in text):
+        return f"<<{','.join(map(str, data))}>>"
     escaped = "".join([_ESCAPES.get(sign, sign) for sign in text])
-    return f'<<"{escaped}">>' if text.isascii() else f'<<"{escaped}"/utf8>>'
+    return f'<<"{escaped}">>' if text.isascii() else f'<<"{escaped}"{encoding}>>'
 
 
 def show_field(value: Any) -> str:
     """Print a field value that is decoded as by `exchange.field_values.type_and_value`."""
     if isinstance(value, bytes):
-        return show_binary(value.decode("utf-8", "surrogateescape"))
+        return show_binary(value)
     return _ATOMS.get(str(value), str(value))
 
 
@@ -56,7 +61,7 @@ def show_json(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, str):
-        return show_binary(value)
+        return show_binary(encode_binary(value))
     if isinstance(value, Mapping):
         return "#{" + ",".join([f"{show_json(key)} => {show_json(item)}" for key, item in value.items()]) + "}"
     if isinstance(value, (list, tuple)):

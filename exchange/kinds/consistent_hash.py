@@ -152,7 +152,8 @@ class ConsistentHash(Kind):
     def check_binding(cls, exchange: Exchange, binding: Binding, tables: Tables, profile: Profile) -> None:
         weight = _weight(binding)
         if not INTEGER.fullmatch(binding.routing_key):
-            raise PreconditionFailed(f"The binding key must be an integer: {show_binary(binding.routing_key)}")
+            key = show_binary(encode_binary(binding.routing_key))
+            raise PreconditionFailed(f"The binding key must be an integer: {key}")
         if weight < 1:
             raise PreconditionFailed("The binding key must be greater than 0")
         if profile.max_weight is not None and weight > profile.max_weight:

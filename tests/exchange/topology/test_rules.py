@@ -15,6 +15,11 @@ HEADERS = BASE.declare_exchange(Exchange("h", "headers"))
 TO_Q = Binding.to_queue("x", "q", "a.*")
 
 
+def declare_history(length: Any) -> Topology:
+    """Declare an exchange with the argument x-recent-history-length."""
+    return BASE.declare_exchange(Exchange("r", "x-recent-history", arguments={"x-recent-history-length": length}))
+
+
 @pytest.mark.parametrize(
     ("edit", "answer"),
     [
@@ -38,6 +43,12 @@ TO_Q = Binding.to_queue("x", "q", "a.*")
         (lambda: HEADERS.bind(Binding.to_queue("h", "q", "", {"x-match": "some"})), '406 PRECONDITION_FAILED - Invalid x-match field value <<"some">>; expected all, any, all-with-x, or any-with-x'),
         (lambda: HEADERS.bind(Binding.to_queue("h", "q", "", {"x-match": 1})), "406 PRECONDITION_FAILED - Invalid x-match field type long (value 1); expected longstr"),
         (lambda: HEADERS.bind(Binding.to_queue("h", "q", "", {"x-match": True})), "406 PRECONDITION_FAILED - Invalid x-match field type bool (value true); expected longstr"),
+        (lambda: HEADERS.bind(Binding.to_queue("h", "q", "", {"x-match": ""})), "406 PRECONDITION_FAILED - Invalid x-match field value <<>>; expected all, any, all-with-x, or any-with-x"),
+        (lambda: HEADERS.bind(Binding.to_queue("h", "q", "", {"x-match": b"\xff"})), '406 PRECONDITION_FAILED - Invalid x-match field type binary (value <<"ÿ">>); expected longstr'),
+        (lambda: declare_history(True), "406 PRECONDITION_FAILED - Invalid argument true, 'x-recent-history-length' must be a positive integer"),
+        (lambda: declare_history(None), "406 PRECONDITION_FAILED - Invalid argument undefined, 'x-recent-history-length' must be a positive integer"),
+        (lambda: declare_history("é"), "406 PRECONDITION_FAILED - Invalid argument <<\"é\"/utf8>>, 'x-recent-history-length' must be a positive integer"),
+        (lambda: declare_history("a\x01"), "406 PRECONDITION_FAILED - Invalid argument <<97,1>>, 'x-recent-history-length' must be a positive integer"),
         (lambda: BASE.bind(TO_Q).delete_exchange("x", if_unused=True), "406 PRECONDITION_FAILED - exchange 'x' in vhost '/' in use"),
         (lambda: BASE.delete_exchange("amq.topic"), "403 ACCESS_REFUSED - deletion of system exchange 'amq.topic' in vhost '/' not allowed"),
         (lambda: BASE.delete_exchange(""), "403 ACCESS_REFUSED - operation not permitted on the default exchange"),
