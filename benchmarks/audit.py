@@ -15,7 +15,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any, Final
 
-from benchmarks.audit_archive import PATTERNS, headers_topology, keys_topology, written
+from benchmarks.audit_archive import PATTERNS, headers_topology, keys_topology, write_archive
 from benchmarks.measure import Contestant, processor_seconds, resident_mb, run_rounds, show
 from bindings.archive.formats.detect import detect
 from bindings.audit.spark.job import run
@@ -42,7 +42,7 @@ def audit(quick: bool) -> None:
             ("keys that come once or a few times", "many", keys_topology()),
             ("50,000 keys, headers exchanges", "few", headers_topology()),
         ):
-            _show(spark, name, written(folder, archive, messages), topology, messages, rounds)
+            _show(spark, name, write_archive(folder, archive, messages), topology, messages, rounds)
             memory.append((name, resident_mb(), _heap_mb(spark)))
     print("\naudit, memory of the driver in MB after each: this process, heap of its JVM in use")
     for name, process, heap in memory:

@@ -23,7 +23,7 @@ from bindings.archive.reading import Bias
 from bindings.archive.record import SCHEMA, make_empty_column
 from exchange import Binding, Exchange, Queue, Topology
 
-__all__ = ["EXCHANGES", "PATTERNS", "drawn_by_rank", "drawn_keys", "headers_topology", "keys_topology", "written"]
+__all__ = ["EXCHANGES", "PATTERNS", "draw_by_rank", "draw_keys", "headers_topology", "keys_topology", "write_archive"]
 
 EXCHANGES: Final = tuple(f"x{number}" for number in range(5))
 QUEUES: Final = 50
@@ -88,7 +88,7 @@ def _pattern(chance: random.Random, sort: str) -> str:
     return ".".join(words)
 
 
-def written(folder: Path, which: str, messages: int) -> Path:
+def write_archive(folder: Path, which: str, messages: int) -> Path:
     """Return the folder of the archive ``few`` or ``many`` of this many messages; make it if it is missing."""
     place = folder / f"{which}-{messages}-v{VERSION}"
     done = place / "complete"
@@ -103,13 +103,13 @@ def written(folder: Path, which: str, messages: int) -> Path:
 def _batches(which: str, messages: int) -> Iterator[pa.RecordBatch]:
     generator = np.random.default_rng(SEED)
     size = KEYS[which] if which == "few" else KEYS[which] * messages // 10_000_000
-    keys, exchanges = drawn_keys(generator, size), pa.array(EXCHANGES).take(pa.array(generator.integers(0, 5, size)))
+    keys, exchanges = draw_keys(generator, size), pa.array(EXCHANGES).take(pa.array(generator.integers(0, 5, size)))
 
     values = {name: pa.array([f"{name}-{n}" for n in range(count)]) for name, count in HEADERS.items()}
     times = BEGIN + np.sort(generator.integers(0, WEEK_US, messages))
     for start in range(0, messages, PIECE):
         count = min(PIECE, messages - start)
-        drawn = drawn_by_rank(generator, size, count) if which == "few" else generator.integers(0, size, count)
+        drawn = draw_by_rank(generator, size, count) if which == "few" else generator.integers(0, size, count)
         columns = {
             "time": pa.array(times[start : start + count], pa.timestamp("us", "UTC")),
             "vhost": pa.array(["/"] * count),
@@ -124,14 +124,14 @@ def _batches(which: str, messages: int) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def drawn_by_rank(generator: np.random.Generator, size: int, count: int) -> npt.NDArray[np.integer]:
+def draw_by_rank(generator: np.random.Generator, size: int, count: int) -> npt.NDArray[np.integer]:
     """So many numbers below a size, by Zipf's law."""
     weights = (1 / np.arange(1, size + 1) ** ZIPF).cumsum()
     drawn: npt.NDArray[np.integer] = np.searchsorted(weights, generator.random(count) * weights[-1])
     return drawn
 
 
-def drawn_keys(generator: np.random.Generator, number: int) -> pa.Array:
+def draw_keys(generator: np.random.Generator, number: int) -> pa.Array:
     """So many keys, most of them different."""
     words = pa.array(VOCABULARY)
     lengths = generator.integers(3, 6, number)

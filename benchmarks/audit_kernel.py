@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.audit_archive import EXCHANGES, PATTERNS, drawn_by_rank, drawn_keys, keys_topology
-from benchmarks.measure import Contestant, run_rounds, show, timed
+from benchmarks.audit_archive import EXCHANGES, PATTERNS, draw_by_rank, draw_keys, keys_topology
+from benchmarks.measure import Contestant, run_rounds, show, time_call
 from benchmarks.workloads import SEED
 from bindings.counts.columnar.classes.classes import Classifier
 from bindings.counts.columnar.counting import Tallier
@@ -33,8 +33,8 @@ def audit_kernel(quick: bool) -> None:
     generator = np.random.default_rng(SEED)
     number = 500_000 if quick else 5_000_000
     rounds = 3 if quick else 5
-    few, many = drawn_keys(generator, 50_000), drawn_keys(generator, number * 9 // 10)
-    _show("50,000 keys", _batch(few.take(pa.array(drawn_by_rank(generator, len(few), number)))), rounds)
+    few, many = draw_keys(generator, 50_000), draw_keys(generator, number * 9 // 10)
+    _show("50,000 keys", _batch(few.take(pa.array(draw_by_rank(generator, len(few), number)))), rounds)
     _show("keys that come once", _batch(many.take(pa.array(generator.integers(0, len(many), number)))), rounds)
 
 
@@ -45,7 +45,7 @@ def _batch(keys: pa.Array) -> pa.RecordBatch:
     return pa.record_batch({"exchange": exchanges, "routing_key": keys, "time": times})
 
 
-def _coded(piece: pa.RecordBatch) -> pa.RecordBatch:
+def _encode(piece: pa.RecordBatch) -> pa.RecordBatch:
     columns = {name: piece.column(name).dictionary_encode() for name in ("exchange", "routing_key")}
     return pa.record_batch({**columns, "time": piece.column("time")})
 
@@ -53,12 +53,12 @@ def _coded(piece: pa.RecordBatch) -> pa.RecordBatch:
 def _show(name: str, batch: pa.RecordBatch, rounds: int) -> None:
     topology = keys_topology()
     pieces = [batch.slice(start, PIECE) for start in range(0, batch.num_rows, PIECE)]
-    coded = [_coded(piece) for piece in pieces]
+    coded = [_encode(piece) for piece in pieces]
     plain = Tallier(topology, sketches=False)
     full = Tallier(topology)
     classifier = Classifier(topology)
-    cold = timed(lambda: [classifier.classify(piece) for piece in pieces])[0]
-    tallies = [_counted(counter, some) for counter, some in ((plain, pieces), (full, pieces), (full, coded))]
+    cold = time_call(lambda: [classifier.classify(piece) for piece in pieces])[0]
+    tallies = [_count(counter, some) for counter, some in ((plain, pieces), (full, pieces), (full, coded))]
     sums = {tuple(sorted((o, f.messages) for o, f in tally.facts.items())) for tally in tallies}
     table = pa.Table.from_batches([batch])
 
@@ -69,9 +69,9 @@ def _show(name: str, batch: pa.RecordBatch, rounds: int) -> None:
     rows = [
         Contestant("read the columns", _per(batch, lambda: [_scan(piece) for piece in pieces]), "floor"),
         Contestant("classes", _per(batch, lambda: [classifier.classify(piece) for piece in pieces])),
-        Contestant("tally", _per(batch, lambda: _counted(plain, pieces))),
-        Contestant("tally with sketches", _per(batch, lambda: _counted(full, pieces))),
-        Contestant("tally with sketches, coded keys", _per(batch, lambda: _counted(full, coded))),
+        Contestant("tally", _per(batch, lambda: _count(plain, pieces))),
+        Contestant("tally with sketches", _per(batch, lambda: _count(full, pieces))),
+        Contestant("tally with sketches, coded keys", _per(batch, lambda: _count(full, coded))),
         Contestant("group_by", _per(batch, group), "peer", "pyarrow, exchange and key, count"),
     ]
     about = f"{batch.num_rows:,} messages, {group().num_rows:,} exchanges and keys; {PATTERNS:,} patterns, one thread"
@@ -85,11 +85,11 @@ def _scan(piece: pa.RecordBatch) -> object:
     return [pc.sum(pc.binary_length(piece.column(name))) for name in ("exchange", "routing_key")]
 
 
-def _counted(counter: Tallier, pieces: list[pa.RecordBatch]) -> Tally:
+def _count(counter: Tallier, pieces: list[pa.RecordBatch]) -> Tally:
     for piece in pieces:
         counter.add(piece)
     return counter.result()
 
 
 def _per(batch: pa.RecordBatch, work: Callable[[], object]) -> Callable[[], float]:
-    return lambda: timed(work)[0] / batch.num_rows * 1e6
+    return lambda: time_call(work)[0] / batch.num_rows * 1e6

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from benchmarks.measure import Contestant, in_child, microseconds_per, resident_mb, run_rounds, show, timed
+from benchmarks.measure import Contestant, in_child, microseconds_per, resident_mb, run_rounds, show, time_call
 from benchmarks.workloads import EXCHANGE, headers_bindings, headers_messages, million_keys
 from exchange import Binding, Exchange, Matcher, Message, Pattern, Queue, Router, Topology
 from exchange.kinds.headers import match_mode
@@ -63,7 +63,7 @@ def load_dict(number: int) -> Load:
         for queue, key in million_keys(number):
             bind(key, queue)
 
-    seconds, _ = timed(load)
+    seconds, _ = time_call(load)
     return Load("dict", seconds, resident_mb() - before, *_changes(bind, unbind, MORE, MORE_WILD))
 
 
@@ -83,7 +83,7 @@ def load_matcher(number: int) -> Load:
             bind(key, queue)
         matcher.match("test.q0.1")
 
-    seconds, _ = timed(load)
+    seconds, _ = time_call(load)
     return Load("Matcher", seconds, resident_mb() - before, *_changes(bind, unbind, MORE, MORE_WILD))
 
 
@@ -98,7 +98,7 @@ def load_router(number: int) -> Load:
         assert router.route(Message(EXCHANGE, "test.q0.1")).queues == ("q0",)
         return router
 
-    seconds, router = timed(load)
+    seconds, router = time_call(load)
     more, more_wild = ([Binding.to_queue(EXCHANGE, "q0", key) for key in keys] for keys in (MORE, MORE_WILD))
     return Load("Router", seconds, resident_mb() - before, *_changes(router.bind, router.unbind, more, more_wild))
 

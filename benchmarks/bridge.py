@@ -29,14 +29,14 @@ from benchmarks.bridge_brokers import (
     TO,
     Broker,
     channel,
+    count_in_queue,
     fill_queue,
     fill_topic,
-    in_queue,
     kafka,
     kafka_image,
     make_topic,
     rabbitmq,
-    shovelling,
+    run_shovel,
 )
 from benchmarks.bridge_long import PARTITIONS, memory_of_archive, memory_of_rabbitmq, show_workers
 from benchmarks.bridge_pumps import (
@@ -76,48 +76,48 @@ def bridge(quick: bool) -> None:
         to_kafka = None if image is None else brokers.enter_context(kafka(image))
         for each in broker.images():
             with rabbitmq(each) as found:
-                _of_rabbitmq(each, found, to_kafka, quick)
+                _measure_rabbitmq(each, found, to_kafka, quick)
         if not broker.images():
             print(f"\nbridge of RabbitMQ: not measured: {broker.VARIABLE} is not set")
         if to_kafka is None:
             print(f"\nbridge of Kafka: not measured: {KAFKA} is not set")
         else:
-            _of_kafka(str(image), to_kafka, quick)
+            _measure_kafka(str(image), to_kafka, quick)
 
 
-def _of_rabbitmq(image: str, found: Broker, to_kafka: Broker | None, quick: bool) -> None:
+def _measure_rabbitmq(image: str, found: Broker, to_kafka: Broker | None, quick: bool) -> None:
     count, rounds = (COUNT // 4, 2) if quick else (COUNT, ROUNDS)
     url = found.url
     contestants: dict[str, Contestant] = {
         BARE: partial(_bare, url),
-        "RabbitMQ -> memory": lambda n, clock: _pumped(from_queue(url), Forgetting(), WINDOW, n, clock),
-        "RabbitMQ -> RabbitMQ": lambda n, clock: _pumped(from_queue(url), to_queue(url), WINDOW, n, clock),
+        "RabbitMQ -> memory": lambda n, clock: _pump(from_queue(url), Forgetting(), WINDOW, n, clock),
+        "RabbitMQ -> RabbitMQ": lambda n, clock: _pump(from_queue(url), to_queue(url), WINDOW, n, clock),
         SHOVEL: partial(_shovel, found, "amqp://"),
         "shovel, over TCP": partial(_shovel, found, "amqp://127.0.0.1"),
     }
     if to_kafka is not None:
         make_topic(to_kafka.url, TO, PARTITIONS)
-        contestants["RabbitMQ -> Kafka"] = lambda n, clock: _pumped(
+        contestants["RabbitMQ -> Kafka"] = lambda n, clock: _pump(
             from_queue(url), to_topic(to_kafka.url), WINDOW, n, clock
         )
     roots = [each.process for each in (found, to_kafka) if each is not None]
-    rates = _taking_turns(contestants, rounds, count, roots, before=lambda: fill_queue(url, count))
+    rates = _run_in_turns(contestants, rounds, count, roots, before=lambda: fill_queue(url, count))
     _show(f"bridge on {image}, {rounds} rounds of {count:,}", rates)
     _compare(rates, "RabbitMQ -> Kafka", BARE)
     _compare(rates, "RabbitMQ -> RabbitMQ", SHOVEL)
     memory_of_rabbitmq(url, MILLION // 20 if quick else MILLION)
 
 
-def _of_kafka(image: str, found: Broker, quick: bool) -> None:
+def _measure_kafka(image: str, found: Broker, quick: bool) -> None:
     count, rounds = (KAFKA_COUNT // 4, 2) if quick else (KAFKA_COUNT, ROUNDS)
     url, topic = found.url, make_topic(found.url, FROM, PARTITIONS)
     fill_topic(url, topic, count)
     contestants: dict[str, Contestant] = {
         BARE_KAFKA: partial(_bare_kafka, url, topic),
-        "Kafka -> memory": lambda n, clock: _pumped(from_topic(url, topic), Forgetting(), KAFKA_WINDOW, n, clock),
-        "Kafka -> archive": partial(_archived, url, topic),
+        "Kafka -> memory": lambda n, clock: _pump(from_topic(url, topic), Forgetting(), KAFKA_WINDOW, n, clock),
+        "Kafka -> archive": partial(_archive, url, topic),
     }
-    rates = _taking_turns(contestants, rounds, count, [found.process])
+    rates = _run_in_turns(contestants, rounds, count, [found.process])
     _show(f"bridge on {image}, {rounds} rounds of {count:,}", rates)
     show_workers(url, count)
     memory_of_archive(url, MILLION // 20 if quick else MILLION)
@@ -129,7 +129,7 @@ def _of_kafka(image: str, found: Broker, quick: bool) -> None:
 Contestant = Callable[[int, Clock], Rate]
 
 
-def _taking_turns(
+def _run_in_turns(
     contestants: Mapping[str, Contestant],
     rounds: int,
     count: int,
@@ -206,7 +206,7 @@ def _bare_kafka(url: str, topic: str, count: int, clock: Clock) -> Rate:
     return rate
 
 
-def _pumped(source: Source, target: Target, window: int, count: int, clock: Clock) -> Rate:
+def _pump(source: Source, target: Target, window: int, count: int, clock: Clock) -> Rate:
     async def run() -> Rate:
         counting = Counting(clock, count)
         pump = pump_of(source, target, counting, window)
@@ -219,21 +219,21 @@ def _pumped(source: Source, target: Target, window: int, count: int, clock: Cloc
     return asyncio.run(run())
 
 
-def _archived(url: str, topic: str, count: int, clock: Clock) -> Rate:
+def _archive(url: str, topic: str, count: int, clock: Clock) -> Rate:
     from bridge.endpoints.archive.config import ArchiveTarget
 
     folder = Path(mkdtemp())
     try:
-        return _pumped(from_topic(url, topic), ArchiveTarget("bench", folder, {TO: ""}), KAFKA_WINDOW, count, clock)
+        return _pump(from_topic(url, topic), ArchiveTarget("bench", folder, {TO: ""}), KAFKA_WINDOW, count, clock)
     finally:
         shutil.rmtree(folder)
 
 
 def _shovel(found: Broker, uri: str, count: int, clock: Clock) -> Rate:
-    with channel(found.url) as looking, shovelling(found, uri, WINDOW):
-        while not (first := in_queue(looking)):
+    with channel(found.url) as looking, run_shovel(found, uri, WINDOW):
+        while not (first := count_in_queue(looking)):
             time.sleep(0.005)
         clock.start(first)
-        while in_queue(looking) < count:
+        while count_in_queue(looking) < count:
             time.sleep(0.02)
         return clock.stop()

@@ -31,13 +31,13 @@ __all__ = [
     "declare",
     "fill_queue",
     "fill_topic",
-    "in_queue",
+    "count_in_queue",
     "kafka",
     "kafka_image",
     "make_topic",
     "publish_all",
     "rabbitmq",
-    "shovelling",
+    "run_shovel",
 ]
 
 FROM: Final = "bench-from"
@@ -68,7 +68,7 @@ def rabbitmq(image: str) -> Iterator[Broker]:
     """With the shovel plugin."""
     with broker._container(image) as container:
         port = int(broker._docker("port", container, "5672/tcp").splitlines()[0].rpartition(":")[2])
-        broker._connected(pika.ConnectionParameters("127.0.0.1", port, heartbeat=0)).close()
+        broker._connect(pika.ConnectionParameters("127.0.0.1", port, heartbeat=0)).close()
         broker._docker("exec", "-u", "root", container, "rabbitmq-plugins", "enable", "rabbitmq_shovel")
         yield Broker(container, _process(container), f"amqp://guest:guest@127.0.0.1:{port}/%2F")
 
@@ -139,7 +139,7 @@ def declare(url: str) -> None:
             found.queue_declare(queue, durable=True)
 
 
-def in_queue(found: BlockingChannel, queue: str = TO) -> int:
+def count_in_queue(found: BlockingChannel, queue: str = TO) -> int:
     """How many messages are in it."""
     return int(found.queue_declare(queue, passive=True).method.message_count)
 
@@ -175,7 +175,7 @@ async def publish_all(url: str, count: int) -> None:
 
 
 @contextmanager
-def shovelling(of: Broker, uri: str, window: int) -> Iterator[None]:
+def run_shovel(of: Broker, uri: str, window: int) -> Iterator[None]:
     """While RabbitMQ's own shovel moves what is in the queue, each message confirmed before it is acknowledged."""
     definition = {
         "src-protocol": "amqp091", "src-uri": uri, "src-queue": FROM, "src-prefetch-count": window,

@@ -31,12 +31,12 @@ SHARES: Final = (0.1, 0.5, 1.0)
 
 def memory_of_rabbitmq(url: str, count: int) -> None:
     """RabbitMQ -> RabbitMQ."""
-    _show_memory("RabbitMQ -> RabbitMQ", count, _through_rabbitmq, url, _publishes)
+    _show_memory("RabbitMQ -> RabbitMQ", count, _pass_rabbitmq, url, _publish_aside)
 
 
 def memory_of_archive(url: str, count: int) -> None:
     """Kafka -> archive."""
-    _show_memory("Kafka -> archive", count, _into_archive, url, _produces)
+    _show_memory("Kafka -> archive", count, _into_archive, url, _produce_aside)
 
 
 def _show_memory(name: str, count: int, move: Callable[..., Sizes], url: str, fill: Callable[..., None]) -> None:
@@ -53,12 +53,12 @@ Sizes = tuple[list[tuple[int, float]], float, int]
 """Messages and MB; seconds, and how many there were in all."""
 
 
-def _through_rabbitmq(url: str, _: str, count: int) -> Sizes:
+def _pass_rabbitmq(url: str, _: str, count: int) -> Sizes:
     declare(url)
-    return asyncio.run(_sized(from_queue(url), to_queue(url), WINDOW, count))
+    return asyncio.run(_measure_sizes(from_queue(url), to_queue(url), WINDOW, count))
 
 
-def _publishes(url: str, _: str, count: int) -> None:
+def _publish_aside(url: str, _: str, count: int) -> None:
     """Fill the queue while it is emptied, as long as that may take."""
     time.sleep(2.0)  # until the queues are new
 
@@ -75,17 +75,17 @@ def _into_archive(url: str, topic: str, count: int) -> Sizes:
     folder = Path(mkdtemp())
     try:
         target = ArchiveTarget("bench", folder, {TO: ""})
-        return asyncio.run(_sized(from_topic(url, topic), target, KAFKA_WINDOW, count))
+        return asyncio.run(_measure_sizes(from_topic(url, topic), target, KAFKA_WINDOW, count))
     finally:
         shutil.rmtree(folder)
 
 
-def _produces(url: str, topic: str, count: int) -> None:
+def _produce_aside(url: str, topic: str, count: int) -> None:
     time.sleep(2.0)
     fill_topic(url, topic, count)
 
 
-async def _sized(source: Source, target: Target, window: int, count: int) -> Sizes:
+async def _measure_sizes(source: Source, target: Target, window: int, count: int) -> Sizes:
     counting = Counting(None, count)
     pump = pump_of(source, target, counting, window)
     start = time.perf_counter()
@@ -106,7 +106,7 @@ def show_workers(url: str, count: int) -> None:
         for workers in (1, 2):
             folder = Path(mkdtemp())
             try:
-                speed, own = _worked(url, folder, name, workers, count)
+                speed, own = _measure_workers(url, folder, name, workers, count)
             finally:
                 shutil.rmtree(folder)
             cores = f"{speed * own / 1e6:.2f} of {os.cpu_count()} cores"
@@ -124,7 +124,7 @@ targets.write = {{ {target} }}
 """
 
 
-def _worked(url: str, folder: Path, name: str, workers: int, count: int) -> tuple[float, float]:
+def _measure_workers(url: str, folder: Path, name: str, workers: int, count: int) -> tuple[float, float]:
     """Messages a second, and microseconds of the processors for each; what counts is what was committed."""
     from confluent_kafka import Consumer, TopicPartition
 

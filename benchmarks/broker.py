@@ -23,7 +23,7 @@ from pika.exceptions import AMQPError
 
 from benchmarks.workloads import EXCHANGE, Topics
 
-__all__ = ["QUEUES", "Timing", "bound", "images", "time_inside"]
+__all__ = ["QUEUES", "Timing", "find_bound", "images", "time_inside"]
 
 VARIABLE: Final = "HASHSTAR_BENCH_RABBITMQ"
 
@@ -83,7 +83,7 @@ lists:flatten(io_lib:format("~w", [[Version, Rounds, Queues]])).
 """
 
 
-def bound(patterns: Sequence[str]) -> dict[str, int]:
+def find_bound(patterns: Sequence[str]) -> dict[str, int]:
     """Return pattern -> queue for patterns that every broker accepts: since 4.3.5 a pattern has at most two ``#``."""
     accepted = [pattern for pattern in patterns if pattern.split(".").count("#") <= 2]
     return {pattern: number % QUEUES for number, pattern in enumerate(accepted)}
@@ -93,7 +93,7 @@ def _bind(channel: BlockingChannel, patterns: Sequence[str]) -> None:
     channel.exchange_declare(EXCHANGE, "topic", durable=True)
     for number in range(QUEUES):
         channel.queue_declare(str(number), exclusive=True)
-    for pattern, number in bound(patterns).items():
+    for pattern, number in find_bound(patterns).items():
         # Without a callback this is a bind that waits for no answer, which a blocking channel does not offer.
         channel._impl.queue_bind(str(number), EXCHANGE, pattern, callback=None)
         channel.connection.process_data_events(0)
@@ -112,14 +112,14 @@ def _container(image: str) -> Iterator[str]:
 @contextmanager
 def _channel(container: str) -> Iterator[BlockingChannel]:
     port = int(_docker("port", container, "5672/tcp").splitlines()[0].rpartition(":")[2])
-    connection = _connected(pika.ConnectionParameters("127.0.0.1", port, heartbeat=0))
+    connection = _connect(pika.ConnectionParameters("127.0.0.1", port, heartbeat=0))
     try:
         yield connection.channel()
     finally:
         connection.close()
 
 
-def _connected(parameters: pika.ConnectionParameters) -> pika.BlockingConnection:
+def _connect(parameters: pika.ConnectionParameters) -> pika.BlockingConnection:
     end = time.monotonic() + START_SECONDS
     while True:
         try:

@@ -68,7 +68,7 @@ def _calls(content: ContentHeader) -> list[tuple[str, Callable[[bytes], object]]
     guest = to_amqp(RECORD)
     return [
         ("pika: decode", lambda raw: BasicProperties().decode(raw)),
-        ("decode", _decoded),
+        ("decode", _decode),
         ("pika: encode", lambda _: b"".join(of_pika.encode())),
         ("encode", lambda _: ContentHeader.of(headers, properties).raw),
         ("a message, undecoded", _message),
@@ -84,7 +84,7 @@ def _message(raw: bytes) -> Message:
     return message_of("orders", "order.eu.new", ContentHeader(raw), b"body")
 
 
-def _decoded(raw: bytes) -> object:
+def _decode(raw: bytes) -> object:
     content = ContentHeader(raw)
     return content.headers(), content.properties()
 

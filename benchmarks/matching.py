@@ -58,11 +58,11 @@ def _topics(topics: Topics, rounds: int, kombu_keys: int, brokers: Sequence[str]
     floor = dict.fromkeys(keys, ())
     rows = [
         Contestant("dict.__getitem__", lambda: microseconds_per(floor.__getitem__, keys), "floor"),
-        Contestant("Matcher, first-seen keys", lambda: _first_seen(cached, keys)),
+        Contestant("Matcher, first-seen keys", lambda: _match_first(cached, keys)),
         Contestant("Matcher(cache=0)", lambda: microseconds_per(uncached.match, keys)),
-        Contestant("Matcher, seen keys", lambda: _seen(cached.match, keys)),
-        Contestant("Router.route, first-seen keys", lambda: _routed_first(router, messages)),
-        Contestant("Router.route, seen keys", lambda: _seen(router.route, messages)),
+        Contestant("Matcher, seen keys", lambda: _match_seen(cached.match, keys)),
+        Contestant("Router.route, first-seen keys", lambda: _route_first(router, messages)),
+        Contestant("Router.route, seen keys", lambda: _match_seen(router.route, messages)),
         Contestant("kombu", lambda: microseconds_per(kombu, few), "peer", f"wrong on {wrong} of {kombu_keys} keys"),
     ]
     show(topics.name, topics.about, [*run_rounds(rows, rounds), *_brokers(topics, brokers)])
@@ -84,21 +84,21 @@ def _router(patterns: Sequence[str]) -> Router:
 NOWHERE: Final = "no.*.such.key"
 
 
-def _first_seen(matcher: Matcher[str], keys: Sequence[str]) -> float:
+def _match_first(matcher: Matcher[str], keys: Sequence[str]) -> float:
     pattern = Pattern.of_binding_key(NOWHERE)
     matcher.bind(pattern, "")
     matcher.unbind(pattern, "")
     return microseconds_per(matcher.match, keys)
 
 
-def _routed_first(router: Router, messages: Sequence[Message]) -> float:
+def _route_first(router: Router, messages: Sequence[Message]) -> float:
     binding = Binding.to_queue(EXCHANGE, "0", NOWHERE)
     router.bind(binding)
     router.unbind(binding)
     return microseconds_per(router.route, messages)
 
 
-def _seen(call: Callable[[Any], object], arguments: Sequence[Any]) -> float:
+def _match_seen(call: Callable[[Any], object], arguments: Sequence[Any]) -> float:
     microseconds_per(call, arguments)
     return microseconds_per(call, arguments)
 
@@ -120,7 +120,7 @@ def _brokers(topics: Topics, images: Sequence[str]) -> Iterator[Contestant]:
     for image in images:
         timing = broker.time_inside(image, topics)
         ours: Matcher[int] = Matcher()
-        for pattern, queue in broker.bound(topics.patterns).items():
+        for pattern, queue in broker.find_bound(topics.patterns).items():
             ours.bind(Pattern.of_binding_key(pattern), queue)
         differ = sum(set(ours.match(key)) != queues for key, queues in zip(topics.keys, timing.queues, strict=False))
         note = f"differs from ours on {differ} of {len(timing.queues)} keys"

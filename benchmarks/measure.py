@@ -29,7 +29,7 @@ __all__ = [
     "resident_mb",
     "run_rounds",
     "show",
-    "timed",
+    "time_call",
 ]
 
 P = ParamSpec("P")
@@ -65,7 +65,7 @@ def microseconds_per(call: Callable[[Any], object], arguments: Sequence[Any]) ->
     return (process_time() - start) / len(arguments) * 1e6
 
 
-def timed(work: Callable[[], T]) -> tuple[float, T]:
+def time_call(work: Callable[[], T]) -> tuple[float, T]:
     """Seconds of the processor, and what the work gave."""
     start = process_time()
     result = work()

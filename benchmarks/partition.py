@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.measure import Contestant, microseconds_per, run_rounds, show, timed
+from benchmarks.measure import Contestant, microseconds_per, run_rounds, show, time_call
 from benchmarks.workloads import SEED
 from exchange.partition import Partitions
 from exchange.partition.batch import partition_batch
@@ -108,7 +108,7 @@ def _batch(strategy: str, keys: Any) -> Callable[[], float]:
 
 
 def _per_key(work: Callable[[], object], keys: Any) -> float:
-    return timed(work)[0] / len(keys) * 1e6
+    return time_call(work)[0] / len(keys) * 1e6
 
 
 def _librdkafka(keys: list[bytes]) -> float:

@@ -25,7 +25,7 @@ from bridge.rocketmq.remoting import admin
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.message import RocketMessage
 from exchange.partition.clients.rocketmq.send import SendSettings
-from tests.recorders.jvm import PROGRAMS, classpath, command
+from tests.recorders.jvm import PROGRAMS, find_classpath, make_command
 
 __all__ = ["rocketmq"]
 
@@ -109,8 +109,13 @@ async def _ours(namesrv: str, mode: str, count: int) -> float:
 @contextmanager
 def _java(namesrv: str) -> Iterator[Callable[[str, int], float]]:
     """Yield a function that has the Java client send messages in one way, and returns the seconds that took."""
-    jars = classpath(f"org.apache.rocketmq:rocketmq-client:{VERSION}")
-    running = [*command(SOURCE, jars, "--add-opens", "java.base/java.nio=ALL-UNNAMED"), namesrv, TOPIC, str(len(BODY))]
+    jars = find_classpath(f"org.apache.rocketmq:rocketmq-client:{VERSION}")
+    running = [
+        *make_command(SOURCE, jars, "--add-opens", "java.base/java.nio=ALL-UNNAMED"),
+        namesrv,
+        TOPIC,
+        str(len(BODY)),
+    ]
     with subprocess.Popen(running, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as java:  # noqa: S603
 
         def send(mode: str, count: int) -> float:

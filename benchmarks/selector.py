@@ -20,7 +20,7 @@ from benchmarks.measure import Contestant, microseconds_per, run_rounds, show
 from benchmarks.workloads import SEED
 from exchange.selector import Selector
 from exchange.selector.meaning import evaluate
-from tests.recorders.jvm import ask, classpath
+from tests.recorders.jvm import ask, find_classpath
 
 __all__ = ["selector"]
 
@@ -53,10 +53,10 @@ def selector(quick: bool) -> None:
         matching = sum(map(ours, messages))
         assert matching == sum(map(by_hand, messages))
         rows = [
-            Contestant("Python by hand", _asked(by_hand, messages), "floor"),
-            Contestant("Selector", _asked(ours, messages)),
-            Contestant("Selector.matches", _asked(ours.matches, messages)),
-            Contestant("the definition", _asked(_defined(ours), messages), "peer"),
+            Contestant("Python by hand", _ask(by_hand, messages), "floor"),
+            Contestant("Selector", _ask(ours, messages)),
+            Contestant("Selector.matches", _ask(ours.matches, messages)),
+            Contestant("the definition", _ask(_define(ours), messages), "peer"),
             _java(text, messages, rounds, matching),
         ]
         about = f"{len(messages):,} messages, {matching / len(messages):.0%} match"
@@ -82,11 +82,11 @@ def _messages(chance: random.Random) -> list[dict[str, str]]:
 KINDS: Final = ("order", "invoice", "test-order")
 
 
-def _asked(question: Callable[[dict[str, str]], object], messages: Sequence[dict[str, str]]) -> Callable[[], float]:
+def _ask(question: Callable[[dict[str, str]], object], messages: Sequence[dict[str, str]]) -> Callable[[], float]:
     return lambda: microseconds_per(question, messages)
 
 
-def _defined(ours: Selector) -> Callable[[dict[str, str]], object]:
+def _define(ours: Selector) -> Callable[[dict[str, str]], object]:
     return lambda properties: evaluate(ours.expression, properties)
 
 
@@ -107,4 +107,4 @@ def _java(text: str, messages: list[dict[str, str]], rounds: int, matching: int)
 
 @cache
 def _jars() -> str:
-    return classpath(f"org.apache.rocketmq:rocketmq-filter:{VERSION}")
+    return find_classpath(f"org.apache.rocketmq:rocketmq-filter:{VERSION}")

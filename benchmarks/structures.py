@@ -17,7 +17,7 @@ from functools import partial
 from multiprocessing import get_context
 from typing import Final, NamedTuple, Protocol
 
-from benchmarks.measure import Contestant, in_child, microseconds_per, resident_mb, timed
+from benchmarks.measure import Contestant, in_child, microseconds_per, resident_mb, time_call
 from benchmarks.workloads import Topics, dense_1k, many_hashes, sparse_100k, state_trap
 from exchange import Matcher, Pattern
 from exchange.patterns.pattern import MANY, ONE, Word, ordered
@@ -335,11 +335,11 @@ def structures(quick: bool) -> None:
 
 def _row(name: str, topics: Topics) -> Row | None:
     _check(STRUCTURES[name], topics)
-    if not _in_time(_first_key, name, topics):
+    if not _is_in_time(_first_key, name, topics):
         print(f"  {name:<24}  no answer to the first key in {PATIENCE:.0f} s")
         return None
-    structure = _built(name, _patterns(topics))
-    keys = _as_many_as_budgeted(structure, topics.keys)
+    structure = _build(name, _patterns(topics))
+    keys = _choose_keys(structure, topics.keys)
     return Row(name, structure, keys, in_child(_memory, name, topics), *(Contestant(name, None) for _ in range(4)))
 
 
@@ -347,7 +347,7 @@ def _patterns(topics: Topics) -> list[Pattern]:
     return [Pattern.of_binding_key(text) for text in topics.patterns]
 
 
-def _built(name: str, patterns: Sequence[Pattern]) -> Structure:
+def _build(name: str, patterns: Sequence[Pattern]) -> Structure:
     make = STRUCTURES[name]
     structure = make() if name.startswith("ours") else WithLiterals(make())
     for pattern in patterns:
@@ -356,30 +356,30 @@ def _built(name: str, patterns: Sequence[Pattern]) -> Structure:
 
 
 def _first_key(name: str, topics: Topics) -> None:
-    _built(name, _patterns(topics)).match(topics.keys[0])
+    _build(name, _patterns(topics)).match(topics.keys[0])
 
 
 def _memory(name: str, topics: Topics) -> float:
     patterns = _patterns(topics)
     before = resident_mb()
-    structure = _built(name, patterns)
+    structure = _build(name, patterns)
     for key in topics.keys[:2]:
         structure.match(key)
     return resident_mb() - before
 
 
-def _as_many_as_budgeted(structure: Structure, keys: Sequence[str]) -> Sequence[str]:
+def _choose_keys(structure: Structure, keys: Sequence[str]) -> Sequence[str]:
     number = 2
     microseconds_per(structure.match, keys[:number])  # what is built on first use
     while number < len(keys):
-        seconds, _ = timed(partial(microseconds_per, structure.match, keys[:number]))
+        seconds, _ = time_call(partial(microseconds_per, structure.match, keys[:number]))
         if seconds > BUDGET / 4:
             break
         number *= 2
     return keys[:number]
 
 
-def _in_time(work: Callable[[str, Topics], None], name: str, topics: Topics) -> bool:
+def _is_in_time(work: Callable[[str, Topics], None], name: str, topics: Topics) -> bool:
     child = get_context("spawn").Process(target=work, args=(name, topics))
     child.start()
     child.join(PATIENCE + 60 * (len(topics.patterns) > 50_000))  # a regex takes long to build

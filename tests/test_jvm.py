@@ -39,7 +39,7 @@ def test_jars_are_downloaded_once_and_again_when_one_is_gone(tmp_path: Path, mon
     monkeypatch.setenv("JARS", str(jars))
 
     def times(*coordinates: str) -> int:
-        assert jvm.classpath.__wrapped__(*coordinates) == f"{jars}/one.jar:{jars}/two.jar"
+        assert jvm.find_classpath.__wrapped__(*coordinates) == f"{jars}/one.jar:{jars}/two.jar"
         return len(asked.read_text().splitlines())
 
     assert [times("a:b:1"), times("a:b:1"), times("a:b:2")] == [1, 1, 2]
@@ -56,7 +56,7 @@ def test_a_source_is_compiled_once_and_again_when_it_or_a_jar_has_changed(tmp_pa
 
     def compiled(number: int) -> int:
         source.write_text(SOURCE % number)
-        jvm.command(source, f"{tmp_path}/*")
+        jvm.make_command(source, f"{tmp_path}/*")
         return len(list((kept / "java").iterdir()))
 
     assert [compiled(1), compiled(1), compiled(2)] == [1, 1, 2]

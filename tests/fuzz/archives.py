@@ -52,10 +52,10 @@ class Read(NamedTuple):
 
 def read(form: Format, splits: list[Split]) -> Read:
     """Return all of a file, split by split."""
-    return _gathered(item for split in splits for item in form.read(split))
+    return _gather(item for split in splits for item in form.read(split))
 
 
-def _gathered(items: Iterator[Item]) -> Read:
+def _gather(items: Iterator[Item]) -> Read:
     found = Read([], [], Counter())
     for item in items:
         if isinstance(item, Bad):
@@ -77,7 +77,7 @@ def facts(record: Record) -> tuple[Any, ...]:
     return (message.exchange, message.routing_key, *tables, message.body, *record[1:])
 
 
-def same(one: Read, other: Read, *, places: bool = True) -> None:
+def check_same(one: Read, other: Read, *, places: bool = True) -> None:
     """Raise AssertionError if readings of one file differ.
 
     Without ``places``, what is bad may be told in other pieces: of a damaged binary file, a split may begin where only
@@ -99,14 +99,14 @@ def lines(form: Format, name: str) -> Callable[[bytes], None]:
         whole = read(form, [Split(path)])
         for size in {97, max(len(data) // 3, 50)} if len(data) < 20_000 else {len(data) // 3}:
             parts = read(form, form.plan(path, size))
-            same(whole, parts, places=not isinstance(form, RocketmqLog))
-        _settled(form, path, whole)
-        _written(whole)
+            check_same(whole, parts, places=not isinstance(form, RocketmqLog))
+        _check_complete_part(form, path, whole)
+        _check_written(whole)
 
     return run
 
 
-def sealed(form: Format, name: str, seal: Callable[[bytearray], None]) -> Callable[[bytes], None]:
+def make_sealed(form: Format, name: str, seal: Callable[[bytearray], None]) -> Callable[[bytes], None]:
     """Return a target as `lines`, whose inputs get the right checksums first: what is behind those is reached."""
     run = lines(form, name)
 
@@ -142,14 +142,14 @@ def seal_messages(data: bytearray) -> None:
         at += size
 
 
-def _settled(form: Format, path: str, whole: Read) -> None:
+def _check_complete_part(form: Format, path: str, whole: Read) -> None:
     """Check that the complete part of a growing file has a beginning of the records of the whole file."""
     found = form.plan_complete(path, 0, SPLIT_BYTES)
     count = len(read(form, found.splits).records)
     assert count <= len(whole.records)
 
 
-def _written(whole: Read) -> None:
+def _check_written(whole: Read) -> None:
     """Each record that was read is a line of ours, and reads the same from it."""
     for record in whole.records[:20]:
         with suppress(HashstarError):
@@ -166,7 +166,7 @@ def _written(whole: Read) -> None:
 def json_lines(data: bytes) -> None:
     """Lines are read the same by Arrow and by ourselves."""
     path = str(write("lines.jsonl", data))
-    same(read(JsonLines(), [Split(path)]), _gathered(read_lines(Split(path), None, add_line)))
+    check_same(read(JsonLines(), [Split(path)]), _gather(read_lines(Split(path), None, add_line)))
 
 
 def whole(form: Format, name: str) -> Callable[[bytes], None]:
@@ -180,7 +180,7 @@ def whole(form: Format, name: str) -> Callable[[bytes], None]:
         form.recognises(main[: 1 << 16], Path(path))
         found = read(form, [Split(path)])
         form.plan_complete(path)
-        _written(found)
+        _check_written(found)
 
     return run
 
@@ -273,8 +273,8 @@ def times(data: bytes) -> None:
 
 FORMATS: Final[Mapping[str, Callable[[bytes], None]]] = {
     "kafka-segment": lines(KafkaSegment(), "orders-0/00000000000000000000.log"),
-    "kafka-batches": sealed(KafkaSegment(), "orders-1/00000000000000000000.log", seal_batches),
-    "rocketmq-messages": sealed(RocketmqLog(), "commitlog/00000000000000000000", seal_messages),
+    "kafka-batches": make_sealed(KafkaSegment(), "orders-1/00000000000000000000.log", seal_batches),
+    "rocketmq-messages": make_sealed(RocketmqLog(), "commitlog/00000000000000000000", seal_messages),
     "rocketmq-log": lines(RocketmqLog(), "commitlog/00000000000000000000"),
     "json-lines-splits": lines(JsonLines(), "archive.jsonl"),
     "json-lines": json_lines,

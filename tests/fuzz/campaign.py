@@ -166,7 +166,7 @@ class Campaign:
         ]  # fmt: skip
         _exit_at_once()
         with offline():
-            atheris.Setup(arguments, self._keeping(findings, progress), custom_mutator=_mutated)
+            atheris.Setup(arguments, self._keeping(findings, progress), custom_mutator=_mutate)
             atheris.Fuzz()
         os._exit(0)
 
@@ -219,7 +219,7 @@ def _place(error: Exception) -> str:
     return f"{text[:80]}-{blake2b(text.encode(), digest_size=3).hexdigest()}"
 
 
-def _mutated(data: bytes, longest: int, seed: int) -> bytes:
+def _mutate(data: bytes, longest: int, seed: int) -> bytes:
     """Return one of libFuzzer's mutations, or now and then a part repeated many times."""
     import atheris
 

@@ -35,7 +35,7 @@ def amqp_abroad(data: bytes) -> None:
         assert _parts(to_amqp(to_kafka(message, "t", b"k"))) == _parts(message)
     with suppress(Unmappable, IllegalMessage):
         sent = to_rocketmq(message, "t")
-        assert _parts(from_rocketmq(_through(sent))) == _parts(message)
+        assert _parts(from_rocketmq(_cross(sent))) == _parts(message)
 
 
 def kafka_abroad(data: bytes) -> None:
@@ -50,7 +50,7 @@ def kafka_abroad(data: bytes) -> None:
         assert to_kafka(message, record.topic) == home
         with suppress(IllegalMessage):
             sent = to_rocketmq(message, "t", record.key)
-            assert to_kafka(from_rocketmq(_through(sent)), record.topic) == home
+            assert to_kafka(from_rocketmq(_cross(sent)), record.topic) == home
 
 
 def rocketmq_abroad(data: bytes) -> None:
@@ -97,7 +97,7 @@ def _parts(message: Message) -> tuple[str, str, bytes, bytes]:
     return message.exchange, message.routing_key, content_of(message).raw, message.body
 
 
-def _through(sent: RocketMessage) -> StoredMessage:
+def _cross(sent: RocketMessage) -> StoredMessage:
     wire = decode_properties(encode_checked_properties(sent.properties))
     return StoredMessage(sent.topic, sent.body, wire, sent.flag, "b", 0, 0, 1, 0, 2, bytes(8), 3, bytes(8), 0)
 

@@ -73,10 +73,10 @@ class Result(NamedTuple):
 def main(processes: int, seconds: int, allow: float, only: str, rows: str) -> None:
     chosen = {"all": [*SURVIVORS, *AIMED], "aimed": AIMED, "survivors": SURVIVORS}[rows]
     mutants = [mutant for mutant in chosen if only in mutant.module or only in mutant.what]
-    stale = list(_stale(mutants))
+    stale = list(_find_stale(mutants))
     if stale:
         sys.exit("\n".join(stale))
-    with _copies(processes) as copies:
+    with _make_copies(processes) as copies:
         began = monotonic()
         files = sorted({test for mutant in mutants for test in mutant.tests})
         shares = [share for number in range(processes) if (share := files[number::processes])]
@@ -93,7 +93,7 @@ def main(processes: int, seconds: int, allow: float, only: str, rows: str) -> No
         def one(mutant: Mutant) -> Result:
             copy = free.get()
             try:
-                result = _tried(mutant, copy, seconds)
+                result = _try_mutant(mutant, copy, seconds)
             finally:
                 free.put(copy)
             print(_line(result), flush=True)
@@ -124,7 +124,7 @@ def _judge(results: Sequence[Result], allow: float, seconds: float) -> None:
         sys.exit(1)
 
 
-def _stale(mutants: Sequence[Mutant]) -> Iterator[str]:
+def _find_stale(mutants: Sequence[Mutant]) -> Iterator[str]:
     for mutant in mutants:
         try:
             mutant.applied(ROOT)
@@ -133,7 +133,7 @@ def _stale(mutants: Sequence[Mutant]) -> Iterator[str]:
 
 
 @contextmanager
-def _copies(count: int) -> Iterator[list[Path]]:
+def _make_copies(count: int) -> Iterator[list[Path]]:
     """Yield folders with copies of the code, to be mutated."""
     with TemporaryDirectory(prefix="mutants-") as folder:
         copies = [Path(folder) / str(number) for number in range(count)]
@@ -147,7 +147,7 @@ def _copies(count: int) -> Iterator[list[Path]]:
         yield copies
 
 
-def _tried(mutant: Mutant, copy: Path, seconds: int) -> Result:
+def _try_mutant(mutant: Mutant, copy: Path, seconds: int) -> Result:
     path, began = copy / mutant.module, monotonic()
     text = path.read_text()
     try:

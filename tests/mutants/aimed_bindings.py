@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant, of
+from tests.mutants.mutant import Mutant, mutants_of
 
 __all__ = ["BINDINGS"]
 
 BINDINGS: Final[list[Mutant]] = [
-    *of(
+    *mutants_of(
         "bindings/analysis/crawl.py",
         "bindings/analysis/test_crawl.py bindings/analysis/test_algebra.py",
         (
@@ -18,7 +18,7 @@ BINDINGS: Final[list[Mutant]] = [
             "if not any(word in vocabulary for",
         ),
     ),
-    *of(
+    *mutants_of(
         "bindings/diff/planning/order.py",
         "bindings/diff/test_plan_order.py bindings/diff/test_plan.py",
         (
@@ -37,7 +37,7 @@ BINDINGS: Final[list[Mutant]] = [
             "dict.fromkeys([*bindings, *self._after.bindings_from(old.name)])",
         ),
     ),
-    *of(
+    *mutants_of(
         "bindings/diff/planning/tangles.py",
         "bindings/diff/test_plan_order.py bindings/diff/test_plan.py",
         (
@@ -51,7 +51,7 @@ BINDINGS: Final[list[Mutant]] = [
             "    (Change.SWITCHES, ANY),\n",
         ),
     ),
-    *of(
+    *mutants_of(
         "bindings/counts/tally.py",
         "bindings/counts/test_tally_state.py bindings/counts/test_tally.py",
         (
@@ -70,7 +70,7 @@ BINDINGS: Final[list[Mutant]] = [
             'if sequence is not None and exchange.type == "x-consistent-hash":',
         ),
     ),
-    *of(
+    *mutants_of(
         "bindings/counts/sketch.py",
         "bindings/counts/test_tally_state.py bindings/counts/test_tally.py",
         (
@@ -79,7 +79,7 @@ BINDINGS: Final[list[Mutant]] = [
             "error = max(summary.error for summary in summaries)",
         ),
     ),
-    *of(
+    *mutants_of(
         "bindings/counts/coverage.py",
         "bindings/counts/test_coverage_edges.py bindings/counts/test_coverage.py",
         (
@@ -93,7 +93,7 @@ BINDINGS: Final[list[Mutant]] = [
             "",
         ),
     ),
-    *of(
+    *mutants_of(
         "bindings/audit/spark/ledger.py",
         "bindings/audit/test_ledger.py",
         (
@@ -107,7 +107,7 @@ BINDINGS: Final[list[Mutant]] = [
             "if max(batches, default=0) >= batch:",
         ),
     ),
-    *of(
+    *mutants_of(
         "bindings/audit/spark/growth.py",
         "bindings/audit/test_growth_state.py bindings/audit/test_growth.py",
         (
@@ -117,7 +117,7 @@ BINDINGS: Final[list[Mutant]] = [
         ),
         ("notices come with each step", "        self._reported.update(notices)\n", ""),
     ),
-    *of(
+    *mutants_of(
         "bindings/audit/spark/pruning.py",
         "bindings/audit/test_pruning.py",
         (
@@ -131,7 +131,7 @@ BINDINGS: Final[list[Mutant]] = [
             "else max(self.last, time)",
         ),
     ),
-    *of(
+    *mutants_of(
         "bindings/audit/planning.py",
         "bindings/audit/test_growth_state.py bindings/audit/test_planning.py",
         (
@@ -141,7 +141,7 @@ BINDINGS: Final[list[Mutant]] = [
         ),
         ("tasks begin in the order of files", "    groups.sort(key=lambda group: -group[0])\n", ""),
     ),
-    *of(
+    *mutants_of(
         "bindings/archive/formats/kafka_transactions.py",
         "bindings/archive/test_kafka_ends.py bindings/archive/test_kafka_segment.py",
         (
@@ -155,7 +155,7 @@ BINDINGS: Final[list[Mutant]] = [
             "place = behind if is_chained else len(data)",
         ),
     ),
-    *of(
+    *mutants_of(
         "bindings/archive/formats/json_lines.py",
         "bindings/archive/test_json_lines_fast.py bindings/archive/test_json_lines.py",
         (
@@ -169,7 +169,7 @@ BINDINGS: Final[list[Mutant]] = [
             "",
         ),
     ),
-    *of(
+    *mutants_of(
         "bindings/archive/formats/kafka_batches.py",
         "bindings/archive/test_kafka_ends.py bindings/archive/test_kafka_segment.py",
         (
@@ -183,7 +183,7 @@ BINDINGS: Final[list[Mutant]] = [
             "        if False:",
         ),
     ),
-    *of(
+    *mutants_of(
         "bindings/report/gates.py",
         "bindings/report/test_gates.py",
         (
@@ -197,7 +197,7 @@ BINDINGS: Final[list[Mutant]] = [
             "ignored[binding] = use",
         ),
     ),
-    *of(
+    *mutants_of(
         "exchange/notation.py",
         "bindings/sources/test_language_writer.py bindings/sources/test_language_laws.py",
         (
@@ -206,7 +206,7 @@ BINDINGS: Final[list[Mutant]] = [
             "_BARE.fullmatch(name) and",
         ),
     ),
-    *of(
+    *mutants_of(
         "bindings/sources/document_writer.py",
         "bindings/sources/test_language_writer.py bindings/sources/test_language_laws.py",
         (

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant, of
+from tests.mutants.mutant import Mutant, mutants_of
 
 __all__ = ["BRIDGE"]
 
 PUMP: Final = "bridge/pump/test_pump.py bridge/pump/test_pump_model.py"
 
 BRIDGE: Final[list[Mutant]] = [
-    *of(
+    *mutants_of(
         "bridge/pump/window.py",
         f"bridge/pump/test_window.py {PUMP}",
         (
@@ -50,7 +50,7 @@ BRIDGE: Final[list[Mutant]] = [
             "if pending.copies >= copies.get(pending, 0):",
         ),
     ),
-    *of(
+    *mutants_of(
         "bridge/pump/order.py",
         f"bridge/pump/test_held.py {PUMP}",
         (
@@ -64,7 +64,7 @@ BRIDGE: Final[list[Mutant]] = [
             "",
         ),
     ),
-    *of(
+    *mutants_of(
         "bridge/pump/outlet.py",
         f"bridge/pump/test_outlet.py {PUMP}",
         (
@@ -113,7 +113,7 @@ BRIDGE: Final[list[Mutant]] = [
             "if _partition_of(outgoing) in self._gates:",
         ),
     ),
-    *of(
+    *mutants_of(
         "bridge/pump/gate.py",
         f"bridge/pump/test_gate.py {PUMP}",
         ("waits behind a gate do not grow", "        self.attempts += 1\n", ""),
@@ -129,7 +129,7 @@ BRIDGE: Final[list[Mutant]] = [
             "        if True:\n            self.since",
         ),
     ),
-    *of(
+    *mutants_of(
         "bridge/pump/policy.py",
         f"bridge/pump/test_policy.py {PUMP}",
         (
@@ -139,7 +139,7 @@ BRIDGE: Final[list[Mutant]] = [
         ),
         ("jitter takes away up to all of a wait", "(1 - random / 2)", "(1 - random)"),
     ),
-    *of(
+    *mutants_of(
         "bridge/pump/inlet.py",
         f"bridge/pump/test_rate.py {PUMP}",
         ("ten seconds of a rate are saved up", "loop.time() - 1.0)", "loop.time() - 10.0)"),
@@ -149,7 +149,7 @@ BRIDGE: Final[list[Mutant]] = [
             "",
         ),
     ),
-    *of(
+    *mutants_of(
         "bridge/pump/pump.py",
         f"bridge/pump/test_outlet.py {PUMP}",
         (
@@ -179,7 +179,7 @@ BRIDGE: Final[list[Mutant]] = [
             "        self._route(inlet, [pending])",
         ),
     ),
-    *of(
+    *mutants_of(
         "bridge/daemon/workers.py",
         "bridge/daemon/test_workers.py",
         (
@@ -188,7 +188,7 @@ BRIDGE: Final[list[Mutant]] = [
             "",
         ),
     ),
-    *of(
+    *mutants_of(
         "bridge/endpoints/archive/rotation.py",
         "bridge/endpoints/archive/test_rotation.py bridge/endpoints/archive/test_archive.py "
         "bridge/endpoints/archive/test_archive_faults.py",
@@ -208,7 +208,7 @@ BRIDGE: Final[list[Mutant]] = [
             "            torn = 0",
         ),
     ),
-    *of(
+    *mutants_of(
         "bridge/endpoints/archive/spool.py",
         "bridge/endpoints/archive/test_rotation.py bridge/endpoints/archive/test_archive.py "
         "bridge/endpoints/archive/test_archive_faults.py",
@@ -228,7 +228,7 @@ BRIDGE: Final[list[Mutant]] = [
             "_last_moment = time_ns() // 1_000",
         ),
     ),
-    *of(
+    *mutants_of(
         "exchange/amqp/content.py",
         "exchange/amqp/test_header_bounds.py exchange/amqp/test_codec.py",
         (
@@ -242,7 +242,7 @@ BRIDGE: Final[list[Mutant]] = [
             "        return at, end",
         ),
     ),
-    *of(
+    *mutants_of(
         "exchange/amqp/fields.py",
         "exchange/amqp/test_header_bounds.py exchange/amqp/test_codec.py",
         (
@@ -256,7 +256,7 @@ BRIDGE: Final[list[Mutant]] = [
             "return read(data, at + 5, behind, depth), behind",
         ),
     ),
-    *of(
+    *mutants_of(
         "bridge/endpoints/rabbitmq/publishing.py",
         "bridge/endpoints/rabbitmq/test_rabbitmq_publishing.py bridge/endpoints/rabbitmq/test_rabbitmq_frames.py",
         (
@@ -270,7 +270,7 @@ BRIDGE: Final[list[Mutant]] = [
             "return self._suspects",
         ),
     ),
-    *of(
+    *mutants_of(
         "bridge/endpoints/rabbitmq/reading.py",
         "bridge/endpoints/rabbitmq/test_rabbitmq_source.py",
         (
@@ -284,7 +284,7 @@ BRIDGE: Final[list[Mutant]] = [
             "\n    async def close",
         ),
     ),
-    *of(
+    *mutants_of(
         "bridge/endpoints/kafka/consumer/assignment.py",
         "bridge/endpoints/kafka/test_kafka_member.py",
         (
@@ -306,7 +306,7 @@ BRIDGE: Final[list[Mutant]] = [
             "while offsets and offsets[0] <= offset:",
         ),
     ),
-    *of(
+    *mutants_of(
         "bridge/endpoints/kafka/producer/transaction.py",
         "bridge/endpoints/kafka/test_kafka_transactions.py",
         (

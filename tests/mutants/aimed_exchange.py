@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant, of
+from tests.mutants.mutant import Mutant, mutants_of
 
 __all__ = ["EXCHANGE"]
 
 NOTHING: Final = "pass"
 
 EXCHANGE: Final[list[Mutant]] = [
-    *of(
+    *mutants_of(
         "exchange/patterns/matcher.py",
         "exchange/patterns/test_matcher_memory.py exchange/patterns/test_matcher.py",
         (
@@ -50,7 +50,7 @@ EXCHANGE: Final[list[Mutant]] = [
             "(*literal, *wild) if not self._distinct else",
         ),
     ),
-    *of(
+    *mutants_of(
         "exchange/patterns/wildcards.py",
         "exchange/patterns/test_matcher_memory.py exchange/patterns/test_matcher.py",
         (
@@ -75,7 +75,7 @@ EXCHANGE: Final[list[Mutant]] = [
             "",
         ),
     ),
-    *of(
+    *mutants_of(
         "exchange/patterns/conjunctions.py",
         "exchange/patterns/test_matcher_memory.py exchange/patterns/test_matcher.py",
         (
@@ -103,7 +103,7 @@ EXCHANGE: Final[list[Mutant]] = [
             "            if True:\n                return",
         ),
     ),
-    *of(
+    *mutants_of(
         "exchange/routing/router.py",
         "exchange/routing/test_router_memory.py exchange/routing/test_router.py "
         "exchange/routing/test_router_laws.py exchange/routing/test_explain.py",
@@ -143,7 +143,7 @@ EXCHANGE: Final[list[Mutant]] = [
             "        seen: set[str] = set()\n",
         ),
     ),
-    *of(
+    *mutants_of(
         "exchange/topology/rules.py",
         "exchange/topology/test_rules_state.py exchange/topology/test_rules.py exchange/kinds/test_hash_kinds.py",
         (
@@ -162,7 +162,7 @@ EXCHANGE: Final[list[Mutant]] = [
             "if queue.partitioning == existing.partitioning:",
         ),
     ),
-    *of(
+    *mutants_of(
         "exchange/kinds/consistent_hash.py",
         "exchange/topology/test_rules_state.py exchange/kinds/test_hash_kinds.py",
         (
@@ -176,12 +176,12 @@ EXCHANGE: Final[list[Mutant]] = [
             "if name not in message.headers:",
         ),
     ),
-    *of(
+    *mutants_of(
         "exchange/kinds/headers.py",
         "exchange/routing/test_router_memory.py exchange/routing/test_router.py",
         ("the header BCC matches", '        if name != "BCC"\n', ""),
     ),
-    *of(
+    *mutants_of(
         "exchange/kinds/topic.py",
         "exchange/routing/test_router_memory.py exchange/routing/test_router.py exchange/routing/test_router_laws.py",
         (
@@ -190,7 +190,7 @@ EXCHANGE: Final[list[Mutant]] = [
             'may_be_wild = "*" in key',
         ),
     ),
-    *of(
+    *mutants_of(
         "exchange/dispatch/dispatcher.py",
         "exchange/dispatch/test_dispatch.py",
         (
@@ -204,7 +204,7 @@ EXCHANGE: Final[list[Mutant]] = [
             'requeue=on_error == "dead-letter"',
         ),
     ),
-    *of(
+    *mutants_of(
         "exchange/routing/nearest.py",
         "exchange/routing/test_nearest.py exchange/routing/test_explain.py",
         (
@@ -221,7 +221,7 @@ EXCHANGE: Final[list[Mutant]] = [
             "bindings = bindings[:MAX_MEASURED]",
         ),
     ),
-    *of(
+    *mutants_of(
         "exchange/partition/clients/kafka_builtin.py",
         "exchange/partition/clients/test_kafka_builtin.py",
         (
@@ -230,7 +230,7 @@ EXCHANGE: Final[list[Mutant]] = [
             "return memory._replace(produced=event.size)",
         ),
     ),
-    *of(
+    *mutants_of(
         "exchange/partition/clients/kafka.py",
         "exchange/partition/clients/test_kafka.py",
         (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Mutant", "Stale", "of"]
+__all__ = ["Mutant", "Stale", "mutants_of"]
 
 
 class Stale(Exception):
@@ -38,7 +38,7 @@ class Mutant:
         return text.replace(self.old, self.new)
 
 
-def of(module: str, tests: str, *rows: tuple[str, str, str] | tuple[str, str, str, str]) -> list[Mutant]:
+def mutants_of(module: str, tests: str, *rows: tuple[str, str, str] | tuple[str, str, str, str]) -> list[Mutant]:
     """Return the mutants of a module: what, old text, new text and, where it is equivalent, why.
 
     ``tests`` are paths below the folder of tests, separated by white space.

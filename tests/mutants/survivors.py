@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant, of
+from tests.mutants.mutant import Mutant, mutants_of
 
 __all__ = ["SURVIVORS"]
 
 SURVIVORS: Final[list[Mutant]] = [
-    *of(
+    *mutants_of(
         "exchange/patterns/matcher.py",
         "exchange/patterns/test_matcher_memory.py",
         (
@@ -28,7 +28,7 @@ SURVIVORS: Final[list[Mutant]] = [
             "",
         ),
     ),
-    *of(
+    *mutants_of(
         "exchange/patterns/wildcards.py",
         "exchange/patterns/test_matcher_memory.py",
         (
@@ -37,7 +37,7 @@ SURVIVORS: Final[list[Mutant]] = [
             "if False:",
         ),
     ),
-    *of(
+    *mutants_of(
         "exchange/patterns/conjunctions.py",
         "exchange/patterns/test_matcher_memory.py",
         (
@@ -51,7 +51,7 @@ SURVIVORS: Final[list[Mutant]] = [
             "self._masks > MASKS",
         ),
     ),
-    *of(
+    *mutants_of(
         "exchange/routing/router.py",
         "exchange/routing/test_router_memory.py",
         (
@@ -75,7 +75,7 @@ SURVIVORS: Final[list[Mutant]] = [
             "        if True:\n            route = self._walk(message, None)",
         ),
     ),
-    *of(
+    *mutants_of(
         "exchange/kinds/headers.py",
         "exchange/routing/test_router_memory.py",
         (
@@ -84,7 +84,7 @@ SURVIVORS: Final[list[Mutant]] = [
             'not name.startswith("x")',
         ),
     ),
-    *of(
+    *mutants_of(
         "exchange/routing/nearest.py",
         "exchange/routing/test_nearest.py",
         (
@@ -93,7 +93,7 @@ SURVIVORS: Final[list[Mutant]] = [
             "if there not in best:",
         ),
     ),
-    *of(
+    *mutants_of(
         "exchange/partition/clients/kafka.py",
         "exchange/partition/clients/test_kafka.py",
         (
@@ -102,7 +102,7 @@ SURVIVORS: Final[list[Mutant]] = [
             "if 0 <= self.refresh_ms <= inputs.now - memory.since:",
         ),
     ),
-    *of(
+    *mutants_of(
         "bridge/pump/window.py",
         "bridge/pump/test_window.py",
         ("a window full of bytes has room for one more", "        if left <= 0:", "        if left < 0:"),
@@ -118,7 +118,7 @@ SURVIVORS: Final[list[Mutant]] = [
             "if left < 0:",
         ),
     ),
-    *of(
+    *mutants_of(
         "bridge/pump/order.py",
         "bridge/pump/test_held.py",
         (
@@ -132,7 +132,7 @@ SURVIVORS: Final[list[Mutant]] = [
             "return line[0]",
         ),
     ),
-    *of(
+    *mutants_of(
         "bridge/pump/inlet.py",
         "bridge/pump/test_window.py bridge/pump/test_rate.py bridge/pump/test_pump.py",
         (
@@ -156,7 +156,7 @@ SURVIVORS: Final[list[Mutant]] = [
             "free_at += len(deliveries) / rate / 2",
         ),
     ),
-    *of(
+    *mutants_of(
         "bridge/pump/outlet.py",
         "bridge/pump/test_outlet.py",
         (
@@ -170,17 +170,17 @@ SURVIVORS: Final[list[Mutant]] = [
             "if in_flight.pop(outgoing.number, outgoing) is not None:",
         ),
     ),
-    *of(
+    *mutants_of(
         "bridge/pump/policy.py",
         "bridge/pump/test_policy.py",
         ("the first wait is twice as long", "min(attempt - 1, 60)", "min(attempt, 60)"),
     ),
-    *of(
+    *mutants_of(
         "bridge/pump/dead_letters.py",
         "bridge/pump/test_dead_letters.py",
         ("a dead letter expires", '("expiration", properties), ', ""),
     ),
-    *of(
+    *mutants_of(
         "bridge/daemon/workers.py",
         "bridge/daemon/test_workers.py",
         (
@@ -194,12 +194,12 @@ SURVIVORS: Final[list[Mutant]] = [
             "return min(worker.code for worker in workers)",
         ),
     ),
-    *of(
+    *mutants_of(
         "bridge/endpoints/archive/rotation.py",
         "bridge/endpoints/archive/test_rotation.py",
         ("parts have their names before they are synced", "            os.fsync(file.fileno())", "            pass"),
     ),
-    *of(
+    *mutants_of(
         "bridge/endpoints/archive/writing.py",
         "bridge/endpoints/archive/test_archive.py",
         (
@@ -209,12 +209,12 @@ SURVIVORS: Final[list[Mutant]] = [
             "whom it reports to has forgotten the connection by then",
         ),
     ),
-    *of(
+    *mutants_of(
         "exchange/amqp/content.py",
         "exchange/amqp/test_header_bounds.py",
         ("a header may reach behind the table", "                if behind > end:", "                if False:"),
     ),
-    *of(
+    *mutants_of(
         "bridge/endpoints/kafka/consumer/assignment.py",
         "bridge/endpoints/kafka/test_kafka_member.py",
         (
@@ -223,7 +223,7 @@ SURVIVORS: Final[list[Mutant]] = [
             "        offset = delivery.position + 2\n        self._fresh",
         ),
     ),
-    *of(
+    *mutants_of(
         "bridge/endpoints/kafka/consumer/member.py",
         "bridge/endpoints/kafka/test_kafka_member.py",
         (
@@ -232,7 +232,7 @@ SURVIVORS: Final[list[Mutant]] = [
             "if False:",
         ),
     ),
-    *of(
+    *mutants_of(
         "bridge/endpoints/kafka/producer/transaction.py",
         "bridge/endpoints/kafka/test_kafka_transactions.py",
         (
@@ -241,7 +241,7 @@ SURVIVORS: Final[list[Mutant]] = [
             "if False:",
         ),
     ),
-    *of(
+    *mutants_of(
         "bridge/endpoints/rabbitmq/publishing.py",
         "bridge/endpoints/rabbitmq/test_rabbitmq_publishing.py",
         (
@@ -255,7 +255,7 @@ SURVIVORS: Final[list[Mutant]] = [
             "failure = None",
         ),
     ),
-    *of(
+    *mutants_of(
         "bridge/endpoints/rabbitmq/reading.py",
         "bridge/endpoints/rabbitmq/test_rabbitmq_source.py",
         (
@@ -264,7 +264,7 @@ SURVIVORS: Final[list[Mutant]] = [
             "",
         ),
     ),
-    *of(
+    *mutants_of(
         "bindings/analysis/crawl.py",
         "bindings/analysis/test_crawl.py",
         (
@@ -273,7 +273,7 @@ SURVIVORS: Final[list[Mutant]] = [
             "        if False:\n            raise OutOfBudget",
         ),
     ),
-    *of(
+    *mutants_of(
         "bindings/diff/planning/order.py",
         "bindings/diff/test_plan_order.py",
         (
@@ -282,7 +282,7 @@ SURVIVORS: Final[list[Mutant]] = [
             "[*turning, *opening, *replacing, *closing, *swaps]",
         ),
     ),
-    *of(
+    *mutants_of(
         "bindings/counts/tally.py",
         "bindings/counts/test_tally_state.py",
         (
@@ -291,12 +291,12 @@ SURVIVORS: Final[list[Mutant]] = [
             "yield repr(sorted(map(repr, sequence)))",
         ),
     ),
-    *of(
+    *mutants_of(
         "bindings/counts/sketch.py",
         "bindings/counts/test_tally_state.py",
         ("what merging leaves out is no error", "        error += dropped\n", ""),
     ),
-    *of(
+    *mutants_of(
         "bindings/counts/coverage.py",
         "bindings/counts/test_coverage_edges.py",
         ("what was hit at the very moment is stale", "use.last < since", "use.last <= since"),
@@ -306,7 +306,7 @@ SURVIVORS: Final[list[Mutant]] = [
             "RULE_OF_THREE / self.exposure",
         ),
     ),
-    *of(
+    *mutants_of(
         "bindings/audit/spark/ledger.py",
         "bindings/audit/test_ledger.py",
         (
@@ -315,7 +315,7 @@ SURVIVORS: Final[list[Mutant]] = [
             "        if batch < summed:",
         ),
     ),
-    *of(
+    *mutants_of(
         "bindings/audit/spark/pruning.py",
         "bindings/audit/test_pruning.py",
         (
@@ -324,7 +324,7 @@ SURVIVORS: Final[list[Mutant]] = [
             "greatest <= wanted.first",
         ),
     ),
-    *of(
+    *mutants_of(
         "bindings/archive/formats/json_lines.py",
         "bindings/archive/test_json_lines_fast.py",
         (
@@ -333,7 +333,7 @@ SURVIVORS: Final[list[Mutant]] = [
             "for texts in (exchange, key))",
         ),
     ),
-    *of(
+    *mutants_of(
         "bindings/archive/formats/kafka_transactions.py",
         "bindings/archive/test_kafka_ends.py",
         (
@@ -342,7 +342,7 @@ SURVIVORS: Final[list[Mutant]] = [
             "if True:",
         ),
     ),
-    *of(
+    *mutants_of(
         "bindings/sources/document_writer.py",
         "bindings/sources/test_language_writer.py",
         (
@@ -351,7 +351,7 @@ SURVIVORS: Final[list[Mutant]] = [
             "",
         ),
     ),
-    *of(
+    *mutants_of(
         "bindings/apply/broker.py",
         "bindings/apply/test_broker.py",
         (
@@ -365,7 +365,7 @@ SURVIVORS: Final[list[Mutant]] = [
             "if step.added or part.arguments or not self._live.unbind(part):",
         ),
     ),
-    *of(
+    *mutants_of(
         "bindings/apply/apply.py",
         "bindings/apply/test_broker.py",
         (

@@ -14,13 +14,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-__all__ = ["free_ports", "installed", "running"]
+__all__ = ["free_ports", "install", "run_server"]
 
 IMAGES: Final = Path(__file__).parent.parent.parent / ".ci" / "images.d"
 
 
 @contextmanager
-def installed(name: str, version: str) -> Iterator[Path]:
+def install(name: str, version: str) -> Iterator[Path]:
     """Yield a folder with a version of a server: its jars in ``libs``, and its scripts."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / name
@@ -39,7 +39,7 @@ def free_ports(count: int) -> list[str]:
 
 
 @contextmanager
-def running(command: list[str], environment: Mapping[str, str], log: Path, ready: bytes) -> Iterator[None]:
+def run_server(command: list[str], environment: Mapping[str, str], log: Path, ready: bytes) -> Iterator[None]:
     """Run a server, from the line of its log that shows that it is ready until it has ended. Raises TimeoutError."""
     with log.open("wb") as output:
         server = subprocess.Popen(command, env=os.environ | environment, stdout=output, stderr=output)

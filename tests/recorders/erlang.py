@@ -16,7 +16,7 @@ from exchange.partition.hashing.erlang import UNDEFINED, Atom
 from tests.recorders import golden
 from tests.recorders.keys import COUNTS, KEYS
 
-__all__ = ["BUCKETS", "LISTS", "SEEDS", "TERMS", "source"]
+__all__ = ["BUCKETS", "LISTS", "SEEDS", "TERMS", "to_source"]
 
 LISTS: Final = tuple([[key.encode() for key in KEYS[at : at + 1 + at % 3]] for at in range(len(KEYS))])
 """A routing key alone, with one more, and with two."""
@@ -40,7 +40,7 @@ BUCKETS: Final = (*range(1, 40), 100, 1000, 10_000, 1_000_000, 10**9)
 """Every seed is asked about with every number of buckets."""
 
 
-def source(term: Any) -> str:
+def to_source(term: Any) -> str:
     """Return the term as Erlang source."""
     if isinstance(term, bytes):
         return f"<<{','.join(map(str, term))}>>"
@@ -48,7 +48,7 @@ def source(term: Any) -> str:
         return f"'{term.name}'"
     if isinstance(term, (list, tuple)):
         left, right = "[]" if isinstance(term, list) else "{}"
-        return left + ",".join(map(source, term)) + right
+        return left + ",".join(map(to_source, term)) + right
     if isinstance(term, bool):
         return str(term).lower()
     return f"{term:.17e}" if isinstance(term, float) else str(term)
@@ -58,7 +58,7 @@ def record() -> None:
     """Ask, and write the answers."""
     keys = [key.encode() for key in KEYS]
     terms = [*keys, *LISTS, *TERMS]
-    hashes, _ = _ask([f"{{hash,{source(term)}}}." for term in terms])
+    hashes, _ = _ask([f"{{hash,{to_source(term)}}}." for term in terms])
     answers = [[int(number) for number in line.split()] for line in hashes]
     by_default, whole = ([answer[which] for answer in answers] for which in (0, 1))
     counts = {str(count): [f"{{jump,{h},{count}}}." for h in by_default[: len(keys)]] for count in COUNTS}
@@ -72,7 +72,7 @@ def record() -> None:
             "phash2 of keys": by_default[: lists[0]],
             "phash2 of keys, of 2^32": whole[: lists[0]],
             "phash2 of lists": by_default[slice(*lists)],
-            "phash2 of terms": {source(term): h for term, h in zip(TERMS, whole[lists[1] :], strict=True)},
+            "phash2 of terms": {to_source(term): h for term, h in zip(TERMS, whole[lists[1] :], strict=True)},
             "buckets of keys": {count: [next(left) for _ in lines] for count, lines in counts.items()},
             "buckets of seeds": {seed: [next(left) for _ in lines] for seed, lines in grid.items()},
         },

@@ -86,7 +86,7 @@ def answers(url: str, text: str | None) -> list[bool | None] | str:
         for headers in MESSAGES:
             if connection.is_closed:
                 connection = pika.BlockingConnection(pika.URLParameters(url))
-            found.append(_published(connection, headers))
+            found.append(_publish(connection, headers))
     except AMQPError as error:
         return f"{error.args[0]} {error.args[1]}" if len(error.args) > 1 else repr(error)
     finally:
@@ -99,7 +99,7 @@ def answers(url: str, text: str | None) -> list[bool | None] | str:
     return found
 
 
-def _published(connection: pika.BlockingConnection, headers: dict[str, Any]) -> bool | None:
+def _publish(connection: pika.BlockingConnection, headers: dict[str, Any]) -> bool | None:
     channel = connection.channel()
     channel.confirm_delivery()
     try:
@@ -121,7 +121,7 @@ def answer_of_two(url: str, selectors: tuple[str, str]) -> bool | None:
         channel.queue_declare(f"{QUEUE}-{number}", exclusive=True)
         channel.queue_bind(f"{QUEUE}-{number}", EXCHANGE, "k", selector(text))
     try:
-        return _published(connection, {"s": True})
+        return _publish(connection, {"s": True})
     finally:
         if connection.is_open:
             connection.close()

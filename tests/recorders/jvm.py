@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["PROGRAMS", "QUICK", "ask", "classpath", "command"]
+__all__ = ["PROGRAMS", "QUICK", "ask", "find_classpath", "make_command"]
 
 PROGRAMS: Final = ("java", "javac", "mvn")
 """What has to be on this machine."""
@@ -31,9 +31,9 @@ POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion
 
 
 @cache
-def classpath(*coordinates: str) -> str:
+def find_classpath(*coordinates: str) -> str:
     """Return the class path with these artifacts (``group:artifact:version``) and their dependencies."""
-    kept = _kept() / f"{_digest(coordinates)}.classpath"
+    kept = _cache_folder() / f"{_digest(coordinates)}.classpath"
     if kept.exists():
         found = kept.read_text(encoding="utf-8")
         if all(Path(jar).exists() for jar in found.split(os.pathsep)):
@@ -55,24 +55,24 @@ def classpath(*coordinates: str) -> str:
     return found
 
 
-def command(source: Path, jars: str, *options: str) -> list[str]:
+def make_command(source: Path, jars: str, *options: str) -> list[str]:
     """Return the command that runs a Java source file of one public class; arguments of ``main`` may be appended."""
-    return ["java", "-Xmx512m", *options, "-cp", f"{_compiled(source, jars)}{os.pathsep}{jars}", source.stem]
+    return ["java", "-Xmx512m", *options, "-cp", f"{_compile(source, jars)}{os.pathsep}{jars}", source.stem]
 
 
 def ask(source: Path, jars: str, question: Any, *options: str) -> Any:
     """Run a Java source file with the question as JSON on standard input; its standard output is JSON too."""
-    running = command(source, jars, *options)
+    running = make_command(source, jars, *options)
     text = json.dumps(question)
     done = subprocess.run(running, input=text, stdout=subprocess.PIPE, encoding="utf-8", check=True, timeout=600)
     return json.loads(done.stdout)
 
 
-def _compiled(source: Path, jars: str) -> Path:
+def _compile(source: Path, jars: str) -> Path:
     """Return the folder with the classes of a source file, compiled if they are not there."""
     compiler = Path(shutil.which("javac") or "javac").resolve()
     made_from = [str(compiler), source.name, source.read_text(encoding="utf-8"), *_files(jars)]
-    kept = _kept() / f"{source.stem}-{_digest(made_from)}"
+    kept = _cache_folder() / f"{source.stem}-{_digest(made_from)}"
     if not kept.exists():
         with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
             classes = Path(folder) / "classes"
@@ -94,7 +94,7 @@ def _files(jars: str) -> list[str]:
     return [f"{jar} {jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in found]
 
 
-def _kept() -> Path:
+def _cache_folder() -> Path:
     folder = Path(os.environ.get("HASHSTAR_CACHE") or Path.home() / ".cache" / "hashstar") / "java"
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, Final
 
 from tests.recorders import golden
-from tests.recorders.jvm import ask, classpath
+from tests.recorders.jvm import ask, find_classpath
 from tests.recorders.keys import COUNTS, KEYS
 
 __all__ = ["BYTES", "LONE", "VERSIONS"]
@@ -194,7 +194,7 @@ def _keys(texts: tuple[str, ...], raw: tuple[bytes, ...] = ()) -> list[str]:
     return commands + [f"bytes {data.hex()} {counts}" for data in raw]
 
 
-def _asked(source: str, jars: str, commands: list[str]) -> list[list[Any]]:
+def _ask(source: str, jars: str, commands: list[str]) -> list[list[Any]]:
     """Each command with its answer."""
     answers = ask(JAVA / source, jars, commands)
     return [list(pair) for pair in zip(commands, answers, strict=True)]
@@ -213,24 +213,24 @@ def _sequence(kind: str, made: str, version: str) -> list[str]:
 def record(version: str) -> None:
     """One version of kafka-clients."""
     keyed, kinds = VERSIONS[version]
-    jars = classpath(f"org.apache.kafka:kafka-clients:{version}")
+    jars = find_classpath(f"org.apache.kafka:kafka-clients:{version}")
     commands = [f"new {keyed}", *_keys(KEYS + LONE, BYTES)]
     answers: dict[str, Any] = {"keys": ask(JAVA / "Partitioners.java", jars, commands)[1:]}
     for kind, made in kinds.items():
-        answers[kind] = _asked("Partitioners.java", jars, _sequence(kind, made, version))
+        answers[kind] = _ask("Partitioners.java", jars, _sequence(kind, made, version))
     if version in ACCUMULATORS:
         random, racks = Random(f"accumulator {version}"), 0 if version.startswith("3") else 3
         commands = [*accumulated(random, racks), *unanswered(random, racks)]
-        answers["accumulator"] = _asked("Accumulator.java", jars, commands)
+        answers["accumulator"] = _ask("Accumulator.java", jars, commands)
     golden.write(f"kafka-clients-{version}", "kafka-clients", version, answers)
 
 
 def record_scala() -> None:
     """Record the Scala producer."""
-    jars = classpath(f"org.apache.kafka:kafka_2.10:{SCALA}")
+    jars = find_classpath(f"org.apache.kafka:kafka_2.10:{SCALA}")
     answers = {
         "keys": ask(JAVA / "ScalaProducer.java", jars, _keys(KEYS + LONE)),
-        "sequence": _asked("ScalaProducer.java", jars, list(scala(Random(0)))),
+        "sequence": _ask("ScalaProducer.java", jars, list(scala(Random(0)))),
     }
     golden.write(f"kafka-scala-{SCALA}", "kafka_2.10", SCALA, answers)
 

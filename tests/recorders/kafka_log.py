@@ -18,7 +18,7 @@ from random import Random
 from typing import Any, Final
 
 from tests.recorders import golden
-from tests.recorders.brokers import free_ports, installed, running
+from tests.recorders.brokers import free_ports, install, run_server
 from tests.recorders.jvm import ask
 
 __all__ = ["CODECS", "TOPICS"]
@@ -91,7 +91,7 @@ def _steps() -> list[dict[str, Any]]:
 
 def record(version: str) -> None:
     """One version."""
-    with installed("kafka", version) as home, tempfile.TemporaryDirectory() as folder:
+    with install("kafka", version) as home, tempfile.TemporaryDirectory() as folder:
         data, jars = Path(folder) / "data", f"{home}/libs/*"
         port, controller = free_ports(2)
         environment = {
@@ -101,7 +101,7 @@ def record(version: str) -> None:
             "KAFKA_LOG_CLEANER_BACKOFF_MS": "500",
         }
         subprocess.run([home / "kafka", "format"], env=os.environ | environment, check=True, timeout=60)
-        with running([str(home / "kafka"), "run"], environment, Path(folder) / "log", b"Kafka Server started"):
+        with run_server([str(home / "kafka"), "run"], environment, Path(folder) / "log", b"Kafka Server started"):
             question = {
                 "bootstrap": f"127.0.0.1:{port}",
                 "topics": {topic: settings | SMALL for topic, settings in TOPICS.items()},

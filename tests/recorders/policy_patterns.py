@@ -17,7 +17,7 @@ from tests.recorders import golden
 from tests.support.differential import manage
 from tests.support.servers import Server, amqp_version
 
-__all__ = ["NAMES", "PATTERNS", "applied"]
+__all__ = ["NAMES", "PATTERNS", "apply"]
 
 POLICY: Final = "hashstar-pattern"
 LONG: Final = "a" * 40
@@ -46,7 +46,7 @@ PATTERNS: Final = (
 # ruff: noqa: E501  a table reads best as it is
 
 
-def applied(server: Server, pattern: str) -> list[str] | None:
+def apply(server: Server, pattern: str) -> list[str] | None:
     """Set a policy of the pattern; return the names of the queues it is applied to, None when it is refused."""
     body = {"pattern": pattern, "definition": {"max-length": 5}, "apply-to": "queues", "priority": 9}
     try:
@@ -84,7 +84,7 @@ def record(url: str, management_url: str) -> None:
     server = Server(url, "argument", amqp_version(url), management_url)
     declare(server)
     try:
-        answers = [applied(server, pattern) for pattern in PATTERNS]
+        answers = [apply(server, pattern) for pattern in PATTERNS]
     finally:
         delete(server)
     release = ".".join(server.version.split(".")[:2])

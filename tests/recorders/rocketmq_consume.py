@@ -12,7 +12,7 @@ from typing import Final
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.offsets import format_table
 from tests.recorders import golden
-from tests.recorders.jvm import ask, classpath
+from tests.recorders.jvm import ask, find_classpath
 
 __all__ = ["OFFSETS", "SUBSCRIPTIONS", "WRITTEN"]
 
@@ -47,7 +47,7 @@ def record(version: str) -> None:
     """One version."""
     files = [format_table({TopicQueue(*row[:3]): row[3] for row in rows}) for rows in WRITTEN]
     question = {"subscriptions": SUBSCRIPTIONS, "offsets": OFFSETS, "files": files}
-    answers = ask(SOURCE, classpath(f"org.apache.rocketmq:rocketmq-client:{version}"), question)
+    answers = ask(SOURCE, find_classpath(f"org.apache.rocketmq:rocketmq-client:{version}"), question)
     client = "rocketmq-client FilterAPI, LockBatchRequestBody, PullSysFlag, OffsetSerializeWrapper"
     golden.write(f"rocketmq-consume-{version}", client, version, answers)
 

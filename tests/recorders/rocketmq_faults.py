@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, Final
 
 from tests.recorders import golden
-from tests.recorders.jvm import ask, classpath
+from tests.recorders.jvm import ask, find_classpath
 
 __all__ = ["ALLOCATIONS", "LATENCIES", "SCRIPTS"]
 
@@ -135,7 +135,7 @@ The room of a broker or client is what stands before the first @, for `AllocateM
 def main() -> None:
     """Record."""
     for version in VERSIONS:
-        jars = classpath(f"org.apache.rocketmq:rocketmq-client:{version}")
+        jars = find_classpath(f"org.apache.rocketmq:rocketmq-client:{version}")
         scripts = [
             script | {"steps": [step for step in script["steps"] if step[0] != "detect" or version == "5.5.0"]}
             for script in SCRIPTS

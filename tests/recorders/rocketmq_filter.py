@@ -14,7 +14,7 @@ from random import Random
 from typing import Final
 
 from tests.recorders import golden
-from tests.recorders.jvm import ask, classpath
+from tests.recorders.jvm import ask, find_classpath
 
 __all__ = ["DIGEST", "EXPRESSIONS", "PROPERTIES"]
 
@@ -116,7 +116,7 @@ def _condition(random: Random, depth: int) -> str:
     return f"{_value(random)} {compared}" + (f" {_value(random)}" if compared != "IS NULL" else "")
 
 
-def _mutated(random: Random, text: str) -> str:
+def _mutate(random: Random, text: str) -> str:
     words = text.split(" ")
     at = random.randrange(len(words))
     roll = random.random()
@@ -138,7 +138,7 @@ def _expressions(count: int) -> tuple[str, ...]:
         if roll < 0.1:
             text = random.choice(("", " ")).join(random.choices(TOKENS, k=random.randint(1, 8)))
         elif roll < 0.3:
-            text = _mutated(random, text)
+            text = _mutate(random, text)
         made[text] = None
     return tuple(made)
 
@@ -161,7 +161,7 @@ DIGEST: Final = hashlib.sha256(json.dumps([EXPRESSIONS, PROPERTIES]).encode()).h
 def main() -> None:
     """Record each version."""
     for version in VERSIONS:
-        jars = classpath(f"org.apache.rocketmq:rocketmq-filter:{version}")
+        jars = find_classpath(f"org.apache.rocketmq:rocketmq-filter:{version}")
         question = {"expressions": EXPRESSIONS, "properties": PROPERTIES}
         answers = {"corpus": DIGEST, "answers": ask(HERE / "RocketmqFilter.java", jars, question)}
         golden.write(f"rocketmq-filter-{version}", "rocketmq-filter SelectorParser", version, answers)

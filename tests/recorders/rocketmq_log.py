@@ -20,7 +20,7 @@ from random import Random
 from typing import Any, Final
 
 from tests.recorders import golden
-from tests.recorders.brokers import free_ports, installed, running
+from tests.recorders.brokers import free_ports, install, run_server
 from tests.recorders.jvm import ask
 
 __all__ = ["FILE_BYTES", "KEPT", "OPEN", "SOURCE", "sends"]
@@ -108,7 +108,7 @@ def broker(home: Path, data: Path, version: str) -> Iterator[tuple[str, str]]:
     told = SMALL | EXTENDED.get(version, {}) | {"listenPort": port}
     settings = {"NAMESRV_PORT": namesrv, "ROCKETMQ_DATA": str(data)}
     settings |= {f"ROCKETMQ_{name}": str(value) for name, value in told.items()}
-    with running([str(home / "rocketmq"), "run"], settings, data / "log", b"The broker["):
+    with run_server([str(home / "rocketmq"), "run"], settings, data / "log", b"The broker["):
         yield f"127.0.0.1:{namesrv}", f"127.0.0.1:{port}"
 
 
@@ -126,7 +126,7 @@ def asks(data: Path, version: str) -> list[dict[str, Any]]:
 
 def record(version: str) -> None:
     """One version."""
-    with installed("rocketmq", version) as home, tempfile.TemporaryDirectory() as folder:
+    with install("rocketmq", version) as home, tempfile.TemporaryDirectory() as folder:
         data, jars = Path(folder), f"{home}/libs/*"
         with broker(home, data, version) as (namesrv, address):
             question = {"namesrv": namesrv, "sends": sends(version, address), "wait": WAIT}

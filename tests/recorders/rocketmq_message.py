@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, Final
 
 from tests.recorders import golden
-from tests.recorders.jvm import ask, classpath
+from tests.recorders.jvm import ask, find_classpath
 
 __all__ = ["BATCHES", "GROUPS", "RECORDS", "STRINGS", "TOPICS", "USER_PROPERTIES"]
 
@@ -96,7 +96,7 @@ def main(versions: tuple[str, ...]) -> None:
             "strings": STRINGS, "batches": BATCHES, "records": records, "topics": TOPICS, "groups": GROUPS,
             "user properties": USER_PROPERTIES,
         }  # fmt: skip
-        jars = classpath(f"org.apache.rocketmq:rocketmq-client:{version}", "com.alibaba:fastjson:1.2.83")
+        jars = find_classpath(f"org.apache.rocketmq:rocketmq-client:{version}", "com.alibaba:fastjson:1.2.83")
         answers = ask(SOURCE, jars, question, "--add-opens", "java.base/java.util=ALL-UNNAMED")
         golden.write(f"rocketmq-message-{version}", "org.apache.rocketmq:rocketmq-client", version, answers)
 

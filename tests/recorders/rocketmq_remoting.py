@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from bridge.rocketmq.remoting.command import LANGUAGES, Command, SerializeType, encode
 from tests.recorders import golden
-from tests.recorders.jvm import ask, classpath
+from tests.recorders.jvm import ask, find_classpath
 
-__all__ = ["COMMANDS", "CREDENTIALS", "told"]
+__all__ = ["COMMANDS", "CREDENTIALS", "to_json"]
 
 VERSIONS: Final = ("4.9.7", "5.5.0")
 HERE: Final = Path(__file__).parent
@@ -52,7 +52,7 @@ def _commands(count: int = 60) -> tuple[Command, ...]:
 COMMANDS: Final = _commands()
 
 
-def told(command: Command) -> dict[str, Any]:
+def to_json(command: Command) -> dict[str, Any]:
     """Return a command in the form of the Java program."""
     fields: dict[str, Any] = {**command._asdict(), "fields": dict(command.fields)}
     return fields | {"body": b64encode(command.body).decode()}
@@ -61,12 +61,12 @@ def told(command: Command) -> dict[str, Any]:
 def main() -> None:
     """Record all of it anew."""
     frames = [b64encode(encode(command, header)).decode() for command in COMMANDS for header in SerializeType]
-    question = {"commands": [told(command) for command in COMMANDS], "frames": frames, "credentials": CREDENTIALS}
+    question = {"commands": [to_json(command) for command in COMMANDS], "frames": frames, "credentials": CREDENTIALS}
     for version in VERSIONS:
         wanted = [f"org.apache.rocketmq:rocketmq-client:{version}"]
         if version.startswith("4."):
             wanted.append(f"org.apache.rocketmq:rocketmq-acl:{version}")
-        answers = ask(HERE / "RocketmqRemoting.java", classpath(*wanted), question, *OPEN)
+        answers = ask(HERE / "RocketmqRemoting.java", find_classpath(*wanted), question, *OPEN)
         golden.write(f"rocketmq-remoting-{version}", "rocketmq-remoting", version, {"frames": frames, **answers})
         print(f"rocketmq-remoting {version}")
 

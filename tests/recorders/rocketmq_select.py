@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Final
 
 from tests.recorders import golden
-from tests.recorders.jvm import ask, classpath
+from tests.recorders.jvm import ask, find_classpath
 from tests.recorders.keys import COUNTS, KEYS
 
 __all__ = ["ROUTES", "SEEDS", "TURNS", "TYPED"]
@@ -143,18 +143,18 @@ def main() -> None:
         question: dict[str, Any] = {"counts": COUNTS, "seeds": SEEDS, "turns": TURNS}
         if version in WHOLE:
             question |= {"keys": KEYS, "typed": TYPED, "routes": ROUTES}
-        jars = classpath(f"org.apache.rocketmq:rocketmq-client:{version}")
+        jars = find_classpath(f"org.apache.rocketmq:rocketmq-client:{version}")
         answers = ask(HERE / "RocketmqSelect.java", jars, question, *OPEN)
         golden.write(f"rocketmq-select-{version}", "rocketmq-client", version, answers)
         print(f"rocketmq-client {version}")
 
-    jars = classpath(f"org.apache.rocketmq:rocketmq-proxy:{WHOLE[-1]}")
+    jars = find_classpath(f"org.apache.rocketmq:rocketmq-proxy:{WHOLE[-1]}")
     asked = {"keys": KEYS, "routes_of_counts": [_route_of(count) for count in COUNTS], "routes": ROUTES}
     answers = ask(HERE / "RocketmqSelectProxy.java", jars, asked, *OPEN)
     golden.write("rocketmq-select-proxy", "rocketmq-proxy", WHOLE[-1], answers)
     print("rocketmq-proxy")
 
-    jars = classpath(f"org.apache.rocketmq:rocketmq-client-java:{GRPC_CLIENT}", "com.alibaba:fastjson:1.2.83")
+    jars = find_classpath(f"org.apache.rocketmq:rocketmq-client-java:{GRPC_CLIENT}", "com.alibaba:fastjson:1.2.83")
     answers = ask(HERE / "RocketmqSelectGrpc.java", jars, {"keys": KEYS, "counts": COUNTS})
     golden.write("rocketmq-select-grpc", "rocketmq-client-java", GRPC_CLIENT, answers)
     print("rocketmq-client-java")

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Final
 
 from tests.recorders import golden
-from tests.recorders.jvm import ask, classpath
+from tests.recorders.jvm import ask, find_classpath
 
 __all__ = ["CODES", "SENDS"]
 
@@ -66,7 +66,7 @@ SENDS: Final = _sends()
 def main() -> None:
     """Record; before 5.1.4 there is no detector."""
     for version in VERSIONS:
-        jars = classpath(f"org.apache.rocketmq:rocketmq-client:{version}")
+        jars = find_classpath(f"org.apache.rocketmq:rocketmq-client:{version}")
         sends = [send | {"detector": send["detector"] and version == "5.5.0"} for send in SENDS]
         answers = {"sends": ask(HERE / "RocketmqSend.java", jars, sends, *OPEN)}
         golden.write(f"rocketmq-send-{version}", "rocketmq-client DefaultMQProducerImpl", version, answers)

@@ -20,7 +20,7 @@ LONE: Final = ("\ud800", "a\udc00b", "\ude00\ud83d")
 
 def record(version: str) -> None:
     """Ask one version, and write its answers."""
-    jars = jvm.classpath(f"com.rabbitmq:stream-client:{version}")
+    jars = jvm.find_classpath(f"com.rabbitmq:stream-client:{version}")
     keys = [key.encode("utf-16-be", "surrogatepass").hex() for key in (*KEYS, *LONE)]
     answers = jvm.ask(Path(__file__).parent / "SuperStreams.java", jars, [*COUNTS, *keys])
     hashes, *places = zip(*answers, strict=True)

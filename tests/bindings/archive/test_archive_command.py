@@ -79,7 +79,7 @@ def test_every_format_is_found_by_content_whatever_the_file_is_called(tmp_path: 
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 200, b"{}\n", b'{"routing": "a"}\n', b"PAR1", b"<xml/>"])
-def test_what_cannot_be_audited_is_told_and_ends_with_2(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_cannot_be_audited_is_named_and_ends_with_2(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "f").write_bytes(content)
     result = run("inspect", tmp_path / "f")
     assert result.exit_code == 2
@@ -94,7 +94,7 @@ def test_an_archive_without_routing_keys_says_so(tmp_path: Path) -> None:
     assert "no record can be audited; of 2 records: no routing_key" in result.stderr
 
 
-def test_inspect_tells_counts_window_and_places_of_bad_records(tmp_path: Path) -> None:
+def test_inspect_shows_counts_window_and_places_of_bad_records(tmp_path: Path) -> None:
     path = lines(tmp_path / "f")
     path.write_bytes(path.read_bytes() + b"junk\n")
     result = run("inspect", path)
@@ -138,7 +138,7 @@ def test_more_bad_records_than_allowed_stop_it_and_nothing_is_written(tmp_path: 
     assert (result.exit_code, "exists already" in result.stderr) == (2, True)
 
 
-def test_a_mapping_that_is_none_is_bad_usage(tmp_path: Path) -> None:
+def test_an_unknown_place_in_a_mapping_is_bad_usage(tmp_path: Path) -> None:
     result = run("inspect", "--exchange", "value", lines(tmp_path / "f"))
     assert result.exit_code == 2
     assert "is no place" in result.stderr
@@ -150,7 +150,7 @@ def test_the_old_name_of_a_mapping_is_the_new_class_with_a_warning() -> None:
     assert Mapping is FieldMapping
 
 
-def test_there_is_nothing_in_an_empty_folder_and_no_archive_where_there_is_no_path(tmp_path: Path) -> None:
+def test_an_empty_folder_and_a_missing_path_are_no_archives(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is nothing in it"):
         detect(str(tmp_path))
     with pytest.raises(InputError, match="no such file"):

@@ -18,18 +18,18 @@ from typing import Final
 import pytest
 
 from bindings.archive.reading import SPLIT_BYTES
-from tests.support.archives.damage import Original, check, damaged, originals, read, write
+from tests.support.archives.damage import Original, check, make_damaged_copy, make_originals, read_archive, write
 
 COPIES: Final = int(os.environ.get("HASHSTAR_DAMAGED_COPIES", "300"))
 PARTS: Final = 10
 SECONDS: Final = 60
 """More than a hundred times what reading a copy takes, on a machine that is busy."""
 
-kept = cache(originals)
+kept = cache(make_originals)
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_what_is_read_of_a_damaged_copy_is_what_is_there_and_the_rest_is_told(part: int, tmp_path: Path) -> None:
+def test_a_damaged_copy_gives_its_intact_records_and_reports_the_rest(part: int, tmp_path: Path) -> None:
     files = kept()
     for number in range(part, COPIES, PARTS):
         original = files[number // PARTS % len(files)]
@@ -38,10 +38,10 @@ def test_what_is_read_of_a_damaged_copy_is_what_is_there_and_the_rest_is_told(pa
 
 def _check_one(original: Original, number: int, folder: Path) -> None:
     chance = random.Random(number)
-    copy = damaged(original, chance)
+    copy = make_damaged_copy(original, chance)
     write(folder, original.path, copy.data)
     with _at_most(SECONDS):
-        outcome = read(folder, chance.choice((SPLIT_BYTES, SPLIT_BYTES, 700)))
+        outcome = read_archive(folder, chance.choice((SPLIT_BYTES, SPLIT_BYTES, 700)))
     try:
         check(original, copy, outcome)
     except AssertionError as error:

@@ -50,7 +50,7 @@ def twice(record: bytes, name: str, form: str, at: int) -> Case:
     return two(record, record, name, form, at)
 
 
-def dumped(key: str) -> bytes:
+def write_dump(key: str) -> bytes:
     return json.dumps({"properties": {"routing_key": key}, "headers": {}}).encode()
 
 
@@ -88,7 +88,7 @@ CASES: Final = [
     Case("RabbitMQ management API, messages", {"got.json": json.dumps([FETCHED] * 2).encode()}, 20),
     Case(
         "rabbitmq-dump-queue",
-        {"m-1-headers+properties.json": dumped("all"), "m-2-headers+properties.json": dumped("all")}, 3,
+        {"m-1-headers+properties.json": write_dump("all"), "m-2-headers+properties.json": write_dump("all")}, 3,
     ),
     Case(
         "Kafka Connect files",
@@ -148,13 +148,15 @@ def test_all_formats_are_here() -> None:
     assert {case.format for case in CASES} == {form.name for form in FORMATS}
 
 
-def test_inspect_counts_it(case: Case, is_damaged: bool, archive: Path) -> None:
+def test_inspect_counts_both_records(case: Case, is_damaged: bool, archive: Path) -> None:
     told = json.loads(run(archive_command, "inspect", "--json", *MAPPED, archive).stdout)
     assert told["formats"] == [case.format]
     assert (told["records"], sum(bad["records"] for bad in told["bad"])) == (2 - is_damaged, int(is_damaged))
 
 
-def test_convert_counts_it_and_stops_where_none_is_allowed(is_damaged: bool, archive: Path, tmp_path: Path) -> None:
+def test_convert_counts_both_records_and_stops_where_no_bad_one_is_allowed(
+    is_damaged: bool, archive: Path, tmp_path: Path
+) -> None:
     for target in ("out", "out.jsonl"):
         result = run(archive_command, "convert", *MAPPED, archive, tmp_path / target)
         assert (result.exit_code, "bad: 1: " in result.stderr) == (0, is_damaged)
@@ -164,7 +166,9 @@ def test_convert_counts_it_and_stops_where_none_is_allowed(is_damaged: bool, arc
         assert (tmp_path / f"strict-{target}").exists() is not is_damaged
 
 
-def test_audit_counts_it_and_stops_where_none_is_allowed(is_damaged: bool, archive: Path, tmp_path: Path) -> None:
+def test_audit_counts_both_records_and_stops_where_no_bad_one_is_allowed(
+    is_damaged: bool, archive: Path, tmp_path: Path
+) -> None:
     arguments = ("-t", tmp_path / "t.bindings", "--archive-vhost", "*", "--no-spark", *MAPPED)
     report = tmp_path / "report.json"
     assert run(audit_command, *arguments, "--json", report, archive).exit_code == 0
@@ -174,7 +178,7 @@ def test_audit_counts_it_and_stops_where_none_is_allowed(is_damaged: bool, archi
 
 
 @pytest.mark.usefixtures("archive")
-def test_a_bridge_gives_the_others_and_logs_it(is_damaged: bool, tmp_path: Path) -> None:
+def test_a_bridge_moves_the_good_records_and_logs_a_bad_one(is_damaged: bool, tmp_path: Path) -> None:
     (tmp_path / "bridge.toml").write_text(CONFIG)
     done = run_bridge(tmp_path)
     assert done.code == 0, done.err
@@ -201,7 +205,7 @@ def a_segment_of_nothing_but_damage(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [a_file_that_is_none, a_segment_of_nothing_but_damage])
-def test_what_was_not_read_at_all_is_one_bad_record_of_every_command(
+def test_a_file_that_is_not_read_is_one_bad_record_for_every_command(
     spoil: Callable[[Path], None], tmp_path: Path
 ) -> None:
     (tmp_path / "in").mkdir()
@@ -221,7 +225,7 @@ def test_what_was_not_read_at_all_is_one_bad_record_of_every_command(
     assert len(records_in(tmp_path / "out")) == 1
 
 
-def test_a_store_that_gives_nothing_is_told_by_every_command(tmp_path: Path) -> None:
+def test_a_store_without_records_is_reported_by_every_command(tmp_path: Path) -> None:
     for name in ("commitlog/00000000000000000000", "consumequeue/t/0/00000000000000000000", "checkpoint"):
         path = tmp_path / "in" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -237,7 +241,7 @@ def test_a_store_that_gives_nothing_is_told_by_every_command(tmp_path: Path) -> 
     assert "there are no records in it: left out" in done.err
 
 
-def test_a_file_alone_that_is_no_archive_says_that_it_is_none(tmp_path: Path) -> None:
+def test_a_single_file_that_is_no_archive_is_bad_input(tmp_path: Path) -> None:
     (tmp_path / "plain.txt").write_text("words")
     result = run(archive_command, "inspect", tmp_path / "plain.txt")
     assert result.exit_code == 2

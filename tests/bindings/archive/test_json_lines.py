@@ -30,7 +30,7 @@ def is_text(line: bytes) -> bool:
     return all(0xDC80 <= int(half, 16) < 0xDD00 for half in halves)
 
 
-def written(path: Path, lines: list[Any]) -> Path:
+def write_lines(path: Path, lines: list[Any]) -> Path:
     path.write_bytes(
         b"".join([line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n" for line in lines])
     )
@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 )
 def test_what_is_written_is_read_again(folder: Path, records: list[Record]) -> None:
-    found = read(LINES, written(folder / "own.jsonl", [encode_line(record) for record in records]))
+    found = read(LINES, write_lines(folder / "own.jsonl", [encode_line(record) for record in records]))
     assert not found.bad
     assert [facts(record) for record in found.records] == [facts(record) for record in records]
 
@@ -58,7 +58,7 @@ def test_what_is_written_is_read_again(folder: Path, records: list[Record]) -> N
 @given(
     st.lists(RECORDS.filter(lambda r: is_text(encode_line(r._replace(time=None)))), min_size=1, max_size=4), st.data()
 )
-def test_a_file_torn_anywhere_gives_the_whole_lines_before_and_tells_the_torn_one(
+def test_a_file_torn_anywhere_gives_the_whole_lines_before_and_reports_the_torn_one(
     folder: Path, records: list[Record], data: st.DataObject
 ) -> None:
     lines = [encode_line(record._replace(time=None)) for record in records]
@@ -86,7 +86,7 @@ def test_a_file_torn_anywhere_gives_the_whole_lines_before_and_tells_the_torn_on
     st.integers(1, 60),
 )
 def test_splits_give_each_line_once(folder: Path, lines: list[Any], size: int) -> None:
-    path = written(folder / "splits.jsonl", lines)
+    path = write_lines(folder / "splits.jsonl", lines)
     found, whole = read(LINES, path, size), read(LINES, path)
     assert [facts(record) for record in found.records] == [facts(record) for record in whole.records]
     assert len(found.records) == len(lines)
@@ -163,7 +163,7 @@ def test_plain_lines_are_read_by_arrow() -> None:
 )
 def test_times_are_seconds_or_finer_or_texts(tmp_path: Path, value: Any, time: int) -> None:
     lines = [{"exchange": "", "routing_key": "", "timestamp": value, "headers": {"a": 1}}]
-    assert [record.time for record in read(LINES, written(tmp_path / "f", lines)).records] == [time]
+    assert [record.time for record in read(LINES, write_lines(tmp_path / "f", lines)).records] == [time]
 
 
 @pytest.mark.parametrize(
@@ -188,9 +188,9 @@ def test_times_are_seconds_or_finer_or_texts(tmp_path: Path, value: Any, time: i
         ({"exchange": "a", "routing_key": "b", "routed_queues": "q"}, "routed_queues is not a list of names"),
     ],
 )
-def test_a_bad_line_is_told_with_its_place_and_the_next_one_is_read(tmp_path: Path, line: Any, reason: str) -> None:
+def test_a_bad_line_is_reported_with_its_place_and_the_next_one_is_read(tmp_path: Path, line: Any, reason: str) -> None:
     good = {"exchange": "a", "routing_key": "b"}
-    path = written(tmp_path / "f", [good, line, good])
+    path = write_lines(tmp_path / "f", [good, line, good])
     found = read(LINES, path)
     assert len(found.records) == 2
     ((source, offset, told, sample),) = found.bad
@@ -202,7 +202,7 @@ def test_a_bad_line_is_told_with_its_place_and_the_next_one_is_read(tmp_path: Pa
 def test_what_was_copied_from_another_system_has_keys_of_any_length(tmp_path: Path) -> None:
     """Kafka's keys become routing keys; a line with the place that it was copied from is read as it is."""
     record = Record(Message("x", "k" * 300), source="orders-0/00000000000000000000.log", offset=7)
-    found = read(LINES, written(tmp_path / "f", [encode_line(record), encode_line(record._replace(offset=8))]))
+    found = read(LINES, write_lines(tmp_path / "f", [encode_line(record), encode_line(record._replace(offset=8))]))
     assert not found.bad
     assert [(each.message.routing_key, each.offset) for each in found.records] == [("k" * 300, 7), ("k" * 300, 8)]
 
@@ -211,7 +211,7 @@ def test_what_was_copied_from_another_system_has_keys_of_any_length(tmp_path: Pa
 def test_arrow_leaves_keys_that_are_too_long_to_python(tmp_path: Path, name: str) -> None:
     """The line is bad, and the others of its block are read."""
     lines = [{"exchange": "e", "routing_key": "k", name: "n" * size} for size in (255, 256, 1)]
-    found = read(LINES, written(tmp_path / "f", lines))
+    found = read(LINES, write_lines(tmp_path / "f", lines))
     assert [len(getattr(each.message, name)) for each in found.records] == [255, 1]
     assert [bad.reason.endswith("' has 256 bytes; AMQP allows 255") for bad in found.bad] == [True]
 

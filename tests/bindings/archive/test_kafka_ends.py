@@ -117,7 +117,7 @@ def test_a_length_that_cannot_be_is_refused(body: bytes) -> None:
         read_records(made, header)
 
 
-def test_so_is_a_batch_right_that_has_what_it_says() -> None:
+def test_a_batch_with_the_lengths_that_it_states_is_read() -> None:
     made, header = raw_batch(HEAD + varint(1) + b"k" + varint(-1) + varint(1) + varint(1) + b"n" + varint(-1))
     records = read_records(made, header)
     assert records.keys.lengths.tolist() == [1]

@@ -19,7 +19,7 @@ from bindings.archive.reading import Split
 from bindings.archive.record import Record
 from tests.recorders import golden
 from tests.recorders.kafka_log import CODECS, TOPICS
-from tests.support.archives.kafka_files import unmarked
+from tests.support.archives.kafka_files import strip_marks
 from tests.support.archives.reads import Read, read
 
 LITERAL = KafkaSegment(FieldMapping(routing_key="=k"))
@@ -45,18 +45,18 @@ def bytes_of(text: str | None) -> bytes | None:
     return None if text is None else b64decode(text)
 
 
-def wanted(told: dict[str, Any]) -> tuple[Any, ...]:
+def expected_facts(told: dict[str, Any]) -> tuple[Any, ...]:
     headers = {name: bytes_of(value) for name, value in told["headers"]}  # of equal names the last
     key, value = bytes_of(told["key"]), bytes_of(told["value"])
     return told["offset"], told["time"] * 1000, key, value, sorted(headers.items(), key=repr)
 
 
-def found(record: Record) -> tuple[Any, ...]:
-    key, value, headers = unmarked(record)
+def read_facts(record: Record) -> tuple[Any, ...]:
+    key, value, headers = strip_marks(record)
     return record.offset, record.time, key, value, sorted(headers.items(), key=repr)
 
 
-def all_of(folder: Path, split_bytes: int, mapping: FieldMapping = LITERAL.mapping) -> Read:
+def read_all(folder: Path, split_bytes: int, mapping: FieldMapping = LITERAL.mapping) -> Read:
     archive = detect(str(folder), mapping)
     assert (archive.names, archive.others) == (("Kafka segment",), ())
     parts = [read(form, path, split_bytes) for path, form in archive.files]
@@ -76,21 +76,21 @@ def test_a_topics_log_is_read_as_what_is_committed(
     recording: dict[str, Any], logs: Path, topic: str, split_bytes: int
 ) -> None:
     told = recording[topic]
-    result = all_of(logs / f"{topic}-0", split_bytes)
+    result = read_all(logs / f"{topic}-0", split_bytes)
     assert not result.bad
     behind = BEHIND_AN_OPEN_ONE.get(topic, 0)
     committed = {*told["committed"], *[each["offset"] for each in told["records"][len(told["records"]) - behind :]]}
-    assert [found(record) for record in result.records] == [
-        wanted(each) for each in told["records"] if each["offset"] in committed
+    assert [read_facts(record) for record in result.records] == [
+        expected_facts(each) for each in told["records"] if each["offset"] in committed
     ]
     assert {record.message.exchange for record in result.records} == {topic}
     assert len(told["records"]) - len(committed) == result.skipped.get(ABORTED, 0) + result.skipped.get(NOT_ENDED, 0)
 
 
 @pytest.mark.parametrize("topic", [f"codec-{codec}" for codec in CODECS])
-def test_records_without_a_key_are_told(recording: dict[str, Any], logs: Path, topic: str) -> None:
+def test_records_without_a_key_are_reported(recording: dict[str, Any], logs: Path, topic: str) -> None:
     told = recording[topic]["records"]
-    result = all_of(logs / f"{topic}-0", 1000, FieldMapping())
+    result = read_all(logs / f"{topic}-0", 1000, FieldMapping())
     keys = [(each["offset"], bytes_of(each["key"])) for each in told]
     assert [(r.offset, r.message.routing_key.encode("utf-8", "surrogateescape")) for r in result.records] == [
         (offset, key) for offset, key in keys if key is not None
@@ -98,13 +98,13 @@ def test_records_without_a_key_are_told(recording: dict[str, Any], logs: Path, t
     assert [bad.offset for bad in result.bad] == [offset for offset, key in keys if key is None]
 
 
-def test_what_was_aborted_and_what_has_not_ended_is_skipped_and_says_so(logs: Path) -> None:
+def test_records_of_aborted_and_open_transactions_are_skipped_with_a_reason(logs: Path) -> None:
     """Two transactions aborted, of 4 + 5 and of 6 records; one of 3 is open, behind which nobody reads yet."""
-    skipped = all_of(logs / "transactions-0", 1 << 20).skipped
+    skipped = read_all(logs / "transactions-0", 1 << 20).skipped
     assert (skipped[ABORTED], skipped[NOT_ENDED], skipped[MARKER]) == (15, 3, 4)
 
 
-def test_an_end_in_a_later_segment_is_found_and_missed_where_that_is_not_there(
+def test_the_end_of_a_transaction_is_found_in_a_later_segment_and_unknown_without_it(
     recording: dict[str, Any], logs: Path
 ) -> None:
     folder = logs / "rolled-transactions-0"
@@ -141,10 +141,10 @@ def test_splits_begin_where_the_index_says_or_where_batches_do(logs: Path) -> No
     by_index = LITERAL.plan(str(path), 200)
     index = path.with_suffix(".index")
     assert len(by_index) > 3
-    whole = [found(record) for record in read(LITERAL, path).records]
+    whole = [read_facts(record) for record in read(LITERAL, path).records]
     for content in (b"", b"\0" * 800, bytes(range(256)) * 3, index.read_bytes()[:-5], None):
         index.unlink() if content is None else index.write_bytes(content)
-        assert [found(record) for record in read(LITERAL, path, 200).records] == whole
+        assert [read_facts(record) for record in read(LITERAL, path, 200).records] == whole
         assert not read(LITERAL, path, 200).bad
     assert [split[:3] for split in LITERAL.plan(str(path), 200)] == [split[:3] for split in by_index]
 
@@ -152,16 +152,16 @@ def test_splits_begin_where_the_index_says_or_where_batches_do(logs: Path) -> No
 def test_a_gzipped_segment_is_read_as_one_that_is_not(logs: Path) -> None:
     for topic in ("codec-lz4", "rolled-transactions"):
         folder = logs / f"{topic}-0"
-        whole = all_of(folder, 1 << 20)
+        whole = read_all(folder, 1 << 20)
         for path in folder.glob("*.log"):
             path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
             path.unlink()
-        packed = all_of(folder, 100)
+        packed = read_all(folder, 100)
         assert (packed.bad, packed.skipped) == (whole.bad, whole.skipped)
-        assert [found(record) for record in packed.records] == [found(record) for record in whole.records]
+        assert [read_facts(record) for record in packed.records] == [read_facts(record) for record in whole.records]
 
 
-def test_messages_of_the_old_formats_are_told_and_not_read(tmp_path: Path) -> None:
+def test_messages_of_the_old_formats_are_reported_and_not_read(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.log"
     formats: list[int] = []
     for text in golden.read("kafka-old-log-3.9.2")["logs"]:

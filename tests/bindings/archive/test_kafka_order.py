@@ -32,7 +32,9 @@ LARGE = b"\xff\xff\xff\xff\x0f"
 """A block of snappy that would unpack to 4 GiB."""
 
 
-def forged(base: int, *, last: int = 0, count: int = 1, codec: int = 0, flags: int = 0, packed: bytes = b"no") -> bytes:
+def make_forged(
+    base: int, *, last: int = 0, count: int = 1, codec: int = 0, flags: int = 0, packed: bytes = b"no"
+) -> bytes:
     """Return a batch whose checksum is right, and whose header need not be."""
     rest = struct.pack(">hiqqqhii", codec | flags, last, 1000, 1000, -1, -1, -1, count) + packed
     return struct.pack(">qiibI", base, len(rest) + 9, 0, 2, google_crc32c.value(rest)) + rest
@@ -66,17 +68,17 @@ def outcome(splits: Sequence[Split]) -> list[Any]:
 
 HUGE = (1 << 31) - 1
 REFUSED = {
-    "a forged count": forged(0, count=HUGE),
-    "a forged last offset": forged(0, last=HUGE),
-    "both": forged(0, last=HUGE, count=HUGE),
-    "a bomb of snappy": forged(0, last=9, count=10, codec=2, packed=LARGE),
+    "a forged count": make_forged(0, count=HUGE),
+    "a forged last offset": make_forged(0, last=HUGE),
+    "both": make_forged(0, last=HUGE, count=HUGE),
+    "a bomb of snappy": make_forged(0, last=9, count=10, codec=2, packed=LARGE),
 }
 
 
 @cache
 def bomb() -> bytes:
     """Return a batch that unpacks to more than is allowed."""
-    return forged(0, last=9, count=10, codec=1, packed=zlib.compress(bytes(BATCH_BYTES + 1), 1, 31))
+    return make_forged(0, last=9, count=10, codec=1, packed=zlib.compress(bytes(BATCH_BYTES + 1), 1, 31))
 
 
 @pytest.mark.parametrize(("name", "before"), [*product(REFUSED, (0, 1, 3)), ("a bomb of gzip", 1)])
@@ -94,7 +96,7 @@ def test_good_batches_behind_a_refused_one_are_read(tmp_path: Path, name: str, b
 
 
 def test_a_skipped_batch_with_a_forged_last_offset_hides_none_behind_it(path: Path) -> None:
-    path.write_bytes(good(0) + forged(10, last=HUGE, flags=0x20) + good(2) + good(3))
+    path.write_bytes(good(0) + make_forged(10, last=HUGE, flags=0x20) + good(2) + good(3))
     offsets = [each for each, _ in outcome([Split(str(path))]) if isinstance(each, int)]
     assert offsets == [*range(10), *range(20, 40)]
 
@@ -116,9 +118,9 @@ def piece(kind: str, one: int, other: int) -> bytes:
         case "good":
             return good(one, other)
         case "refused":
-            return forged(one, last=other, count=HUGE)
+            return make_forged(one, last=other, count=HUGE)
         case "marker":
-            return forged(one, last=other, flags=0x20)
+            return make_forged(one, last=other, flags=0x20)
         case "old":
             return bytes(other) + good(one)
         case "moved":

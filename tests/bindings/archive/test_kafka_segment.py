@@ -15,18 +15,18 @@ from bindings.archive.reading import Split
 from bindings.archive.record import Record
 from bridge.interop import to_kafka
 from exchange.errors import InputError
-from tests.support.archives.kafka_files import KafkaRecord, batch, facts, unmarked
+from tests.support.archives.kafka_files import KafkaRecord, batch, facts, strip_marks
 from tests.support.archives.reads import FILES, read
 
 LITERAL = KafkaSegment(FieldMapping(routing_key="=k"))
 
 
-def found(record: Record) -> tuple[Any, ...]:
-    key, value, headers = unmarked(record)
+def read_facts(record: Record) -> tuple[Any, ...]:
+    key, value, headers = strip_marks(record)
     return record.offset, record.time, key, value, sorted(headers.items(), key=repr)
 
 
-def wanted(base: int, record: KafkaRecord) -> tuple[Any, ...]:
+def expected_facts(base: int, record: KafkaRecord) -> tuple[Any, ...]:
     offset, time, key, value, headers = facts(base, record)
     return offset, time, key, value, sorted(headers.items(), key=repr)
 
@@ -60,14 +60,14 @@ def test_all_records_are_read_in_one_split_or_many(path: Path, batches: list[tup
     path.write_bytes(b"".join([batch(100 * n, records_of(b), codec=c) for n, (b, c) in enumerate(batches)]))
     whole = read(LITERAL, path, size)
     assert not whole.bad
-    expected = [wanted(100 * n, record) for n, (items, _) in enumerate(batches) for record in records_of(items)]
-    assert [found(record) for record in whole.records] == expected
+    expected = [expected_facts(100 * n, record) for n, (items, _) in enumerate(batches) for record in records_of(items)]
+    assert [read_facts(record) for record in whole.records] == expected
     assert {record.message.exchange for record in whole.records} <= {"orders.eu"}
 
 
 @FILES
 @given(BATCHES.filter(bool), st.data())
-def test_a_file_torn_anywhere_gives_the_whole_batches_before_and_tells_the_torn_one(
+def test_a_file_torn_anywhere_gives_the_whole_batches_before_and_reports_the_torn_one(
     path: Path, batches: list[tuple[Any, int]], data: st.DataObject
 ) -> None:
     written = [batch(100 * n, records_of(b), codec=c) for n, (b, c) in enumerate(batches)]
@@ -76,15 +76,15 @@ def test_a_file_torn_anywhere_gives_the_whole_batches_before_and_tells_the_torn_
     ends = [sum(map(len, written[: n + 1])) for n in range(len(written))]
     whole = sum(end <= cut for end in ends)
     torn = read(LITERAL, path)
-    expected = [wanted(100 * n, r) for n, (items, _) in enumerate(batches[:whole]) for r in records_of(items)]
-    assert [found(record) for record in torn.records] == expected
+    expected = [expected_facts(100 * n, r) for n, (items, _) in enumerate(batches[:whole]) for r in records_of(items)]
+    assert [read_facts(record) for record in torn.records] == expected
     last = [0, *ends][whole]  # if zeros follow, they may be kept free
     assert [bad.offset for bad in torn.bad] == ([last] if any(path.read_bytes()[last:]) else [])
 
 
 @FILES
 @given(BATCHES.filter(bool), st.data(), st.integers(1, 400))
-def test_damage_is_told_and_invents_nothing(
+def test_damage_is_reported_and_invents_nothing(
     path: Path, batches: list[tuple[Any, int]], data: st.DataObject, size: int
 ) -> None:
     raw = bytearray(b"".join([batch(100 * n, records_of(b), codec=c) for n, (b, c) in enumerate(batches)]))
@@ -92,9 +92,9 @@ def test_damage_is_told_and_invents_nothing(
         raw[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
     path.write_bytes(raw)
     # The offset and the leader's epoch stand before what the checksum is of.
-    expected = {repr(wanted(100 * n, r)[1:]) for n, (items, _) in enumerate(batches) for r in records_of(items)}
+    expected = {repr(expected_facts(100 * n, r)[1:]) for n, (items, _) in enumerate(batches) for r in records_of(items)}
     damaged = read(LITERAL, path, size)
-    assert {repr(found(record)[1:]) for record in damaged.records} <= expected
+    assert {repr(read_facts(record)[1:]) for record in damaged.records} <= expected
 
 
 @FILES
@@ -123,7 +123,7 @@ def test_markers_are_skipped_and_times_of_the_log_are_taken(path: Path) -> None:
     assert [record.time for record in result.records] == [1_009_000, 1_009_000]
 
 
-def test_the_mapping_says_what_is_exchange_and_routing_key(path: Path) -> None:
+def test_the_mapping_chooses_exchange_and_routing_key(path: Path) -> None:
     records = [
         KafkaRecord(0, key=b"k\xff", value=b"", headers=[("rk", b"a.b"), ("ex", b"x"), ("rk", b"c.d")]),
         KafkaRecord(1, key=None, headers=[("rk", None)]),
@@ -164,7 +164,7 @@ def test_a_tombstone_and_an_empty_value_differ_and_neither_key_nor_name_is_lost(
     ]
 
 
-def test_only_the_columns_asked_for_are_made(path: Path) -> None:
+def test_only_the_given_columns_are_built(path: Path) -> None:
     path.write_bytes(batch(0, [KafkaRecord(0)]))
     (rows,) = LITERAL.read(Split(str(path)), ["routing_key", "exchange", "time"])
     assert rows.schema.names == ["routing_key", "exchange", "time"]  # type: ignore[union-attr]

@@ -13,7 +13,7 @@ import pytest
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.kafka_batches import read_header
 from exchange.field_values import type_and_value
-from tests.support.archives.containers import copied, inside
+from tests.support.archives.containers import copy_out, run_inside
 from tests.support.archives.reads import read
 from tests.support.servers import Server
 
@@ -67,10 +67,10 @@ def codecs_in(segment: bytes) -> set[int]:
 
 def test_all_that_a_broker_wrote_is_read(kafka: Server, topic: tuple[str, str], tmp_path: Path) -> None:
     name, codec = topic
-    (folder,) = inside(
+    (folder,) = run_inside(
         kafka, "sh", "-c", f"ls -d /*/{name}-0 /*/*/{name}-0 /*/*/*/{name}-0 2>/dev/null || true"
     ).split()
-    copied(kafka, folder, tmp_path)
+    copy_out(kafka, folder, tmp_path)
     archive = detect(str(tmp_path))
     assert (archive.names, archive.others) == (("Kafka segment",), ())
     ((path, form),) = archive.files

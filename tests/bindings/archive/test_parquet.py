@@ -100,7 +100,7 @@ def test_splits_are_row_groups(sound: Path) -> None:
     assert batch.schema.names == ["routing_key", "exchange"]
 
 
-def test_what_is_read_coded_says_the_same(tmp_path: Path) -> None:
+def test_columns_with_dictionaries_have_the_same_values(tmp_path: Path) -> None:
     """Texts that repeat stand in dictionaries, those that do not are as they are."""
     records = [
         record(n)._replace(message=Message("x", f"key.{n % 7}.{'y' * 40}", {"n": str(n) * 30}), size=0)
@@ -118,7 +118,7 @@ def test_what_is_read_coded_says_the_same(tmp_path: Path) -> None:
 
 @FILES
 @given(st.data())
-def test_a_damaged_byte_of_a_page_is_told_and_the_other_row_groups_are_read(
+def test_a_damaged_byte_of_a_page_is_reported_and_the_other_row_groups_are_read(
     sound: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     raw = bytearray(sound.read_bytes())
@@ -134,7 +134,7 @@ def test_a_damaged_byte_of_a_page_is_told_and_the_other_row_groups_are_read(
 
 @FILES
 @given(st.integers(0, 10_000_000))
-def test_a_torn_file_is_told(sound: Path, tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+def test_a_torn_file_is_reported(sound: Path, tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     raw = sound.read_bytes()
     path = tmp_path_factory.mktemp("torn") / "torn.parquet"
     path.write_bytes(raw[: cut % len(raw)])

@@ -97,7 +97,7 @@ def test_a_written_pattern_matches_the_written_keys_that_it_matches_unwritten(
         ({"a": [Typed("float", 1.0), 1 << 64]}, {"p": 3}),
     ],
 )
-def test_what_no_broker_takes_is_no_record_and_leaves_none_behind(
+def test_a_message_that_no_broker_takes_is_no_record_and_adds_nothing(
     headers: dict[str, Any], properties: dict[str, Any]
 ) -> None:
     """A message checks what it is made of, and then keeps the mappings: they may have changed."""

@@ -29,7 +29,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(hashstar, arguments)
 
 
-def audited(*archives: str) -> dict[str, Any]:
+def count_audited(*archives: str) -> dict[str, Any]:
     result = run("audit", "--no-spark", "-t", "t.bindings", "--format", "json", *archives)
     assert result.exit_code == 0, result.output
     found: dict[str, Any] = json.loads(result.stdout)
@@ -50,7 +50,7 @@ def test_an_audit_counts_a_file_once_however_often_it_is_named(
     folder: Path, archives: tuple[str, ...], repeated: list[int]
 ) -> None:
     (folder / "link").symlink_to("in")
-    report = audited(*archives)
+    report = count_audited(*archives)
     assert report["audited"]["records"]["read"] == 5
     assert all(archive["files"] for archive in report["audited"]["archives"])
     result = run("audit", "--no-spark", "-t", "t.bindings", *archives)
@@ -65,7 +65,7 @@ def test_an_audit_counts_a_file_once_however_often_it_is_named(
 def test_links_within_an_archive_are_read_once_by_all_commands(folder: Path) -> None:
     (folder / "in/a-link.jsonl").symlink_to("b.jsonl")
     (folder / "in/c.jsonl").hardlink_to(folder / "in/a.jsonl")
-    report = audited("in")
+    report = count_audited("in")
     assert report["audited"]["records"]["read"] == 5
     found = json.loads(run("archive", "inspect", "--json", "in").stdout)
     assert (found["records"], len(found["files"])) == (5, 2)

@@ -39,19 +39,19 @@ def is_own(held: dict[str, Any]) -> bool:
     return str(held["topic"]).startswith(OWN_TOPICS)
 
 
-def wanted(held: dict[str, Any]) -> tuple[Any, ...]:
+def expected_facts(held: dict[str, Any]) -> tuple[Any, ...]:
     headers = {name: value for name, value in held["properties"].items() if name not in SYSTEM}
     return held["place"], held["topic"], held["born"] * 1000, sorted(headers.items()), held["size"], held["body"]
 
 
-def found(record: Record) -> tuple[Any, ...]:
+def read_facts(record: Record) -> tuple[Any, ...]:
     message = record.message
     digest = b64encode(sha256(message.body).digest()).decode()
     headers = sorted(message.headers.items())
     return record.offset, message.exchange, record.time, headers, record.size, digest
 
 
-def all_of(folder: Path, split_bytes: int = FILE_BYTES) -> Read:
+def read_all(folder: Path, split_bytes: int = FILE_BYTES) -> Read:
     archive = detect(str(folder), LOG.mapping)
     assert archive.names == ("RocketMQ commit log",)
     parts = [read(form, path, split_bytes) for path, form in archive.files]
@@ -67,10 +67,10 @@ def test_there_is_a_recording_of_each_era() -> None:
 
 @pytest.mark.parametrize("split_bytes", [FILE_BYTES, 5000, 700])
 def test_a_brokers_log_is_read_as_rocketmq_decodes_it(recording: dict[str, Any], log: Path, split_bytes: int) -> None:
-    result = all_of(log, split_bytes)
+    result = read_all(log, split_bytes)
     assert not result.bad
-    assert [found(record) for record in result.records] == [
-        wanted(held) for held in recording["held"] if not is_own(held)
+    assert [read_facts(record) for record in result.records] == [
+        expected_facts(held) for held in recording["held"] if not is_own(held)
     ]
     assert list(result.skipped.values()) == [sum(map(is_own, recording["held"]))]
 
@@ -90,7 +90,7 @@ def test_each_message_that_was_sent_is_read_once_but_those_that_were_never_publi
         or held["properties"].get("DELAY") == "18"
         or held["properties"].get("TIMER_DELAY_MS") == "3600000"
     }
-    records = all_of(log).records
+    records = read_all(log).records
     read_ids = Counter(r.message.properties["message_id"] for r in records if r.message.exchange != "pieces")
     assert read_ids == Counter({name: count for name, count in sent.items() if name not in unpublished})
     assert len(unpublished) == (5 if recording["version"].startswith("4.") else 6)
@@ -127,8 +127,8 @@ def test_a_log_that_a_killed_broker_left_is_read_up_to_where_it_is_torn(recordin
             for tail in (b"", bytes(3000)):  # cut off, or not written to the file's full length
                 path.write_bytes(data[:cut] + tail)
                 result = read(LOG, path)
-                assert [found(record) for record in result.records] == [
-                    wanted(each) for each in held if each["place"] < place and not is_own(each)
+                assert [read_facts(record) for record in result.records] == [
+                    expected_facts(each) for each in held if each["place"] < place and not is_own(each)
                 ]
                 assert [bad.offset for bad in result.bad] == (
                     [] if cut == place or not any(data[place:cut]) else [place]
@@ -136,10 +136,10 @@ def test_a_log_that_a_killed_broker_left_is_read_up_to_where_it_is_torn(recordin
 
 
 def test_a_gzipped_log_is_read_as_one_that_is_not(recording: dict[str, Any], log: Path) -> None:
-    whole = all_of(log)
+    whole = read_all(log)
     for name in recording["files"]:
         (log / f"{name}.gz").write_bytes(gzip.compress((log / name).read_bytes()))
         (log / name).unlink()
-    packed = all_of(log, 1000)
+    packed = read_all(log, 1000)
     assert (packed.bad, packed.skipped) == (whole.bad, whole.skipped)
-    assert [found(record) for record in packed.records] == [found(record) for record in whole.records]
+    assert [read_facts(record) for record in packed.records] == [read_facts(record) for record in whole.records]

@@ -49,7 +49,7 @@ def test_a_key_leads_to_all_that_have_its_hash_the_last_first(
         assert list(file.places("t", key)) == wanted[::-1]
 
 
-def test_the_number_of_slots_is_found_out_where_it_is_unusual_too(path: Path) -> None:
+def test_an_unusual_number_of_slots_is_found_too(path: Path) -> None:
     made = entries([(f"k{n}", 7) for n in range(40)])
     for slots, units in ((10, 41), (10, 60), (5000, 20000), (1, 41), (3, 500), (1000, 41), (64, 256)):
         path.write_bytes(index(slots, units, made))
@@ -61,7 +61,7 @@ def test_the_number_of_slots_is_found_out_where_it_is_unusual_too(path: Path) ->
 
 @FILES
 @given(ENTRIES, st.integers(1, 12), st.data())
-def test_a_file_cut_off_anywhere_is_refused_or_tells_what_is_not_there(
+def test_a_file_cut_off_anywhere_is_refused_or_reports_missing_units(
     path: Path, told: list[tuple[str, int]], slots: int, data: st.DataObject
 ) -> None:
     made = entries([("k2", 100), ("k2", 100), *told])
@@ -73,7 +73,7 @@ def test_a_file_cut_off_anywhere_is_refused_or_tells_what_is_not_there(
 
 @FILES
 @given(ENTRIES, st.integers(1, 12), st.lists(st.tuples(st.integers(0, 499), st.integers(0, 255)), max_size=20))
-def test_damage_leads_nowhere_and_never_round_in_a_circle(
+def test_damage_ends_a_chain_and_makes_no_circle(
     path: Path, told: list[tuple[str, int]], slots: int, damage: list[tuple[int, int]]
 ) -> None:
     made = entries(told)
@@ -92,7 +92,7 @@ def test_damage_leads_nowhere_and_never_round_in_a_circle(
         assert all(isinstance(each, int) for each in found[:-1])
 
 
-def test_a_number_that_is_too_high_is_told(path: Path) -> None:
+def test_a_number_that_is_too_high_is_reported(path: Path) -> None:
     made = entries([("a", 1)] * 1200)
     data = bytearray(index(1, 1300, made))
     data[40 + 4 + 1100 * 20 + 16 : 40 + 4 + 1101 * 20] = (1200).to_bytes(4, "big")  # before the 1100th

@@ -35,7 +35,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("log") / f"{BASE:020}"
 
 
-def written(messages: list[Any]) -> list[bytes]:
+def write_log(messages: list[Any]) -> list[bytes]:
     parts: list[bytes] = []
     for topic, properties, body, version, flag in messages:
         place = BASE + sum(map(len, parts))
@@ -47,7 +47,7 @@ def facts(record: Record) -> tuple[Any, ...]:
     return record.message.exchange, repr(sorted(record.message.headers)), record.message.body, record.time
 
 
-def wanted(messages: list[Any]) -> list[tuple[Any, ...]]:
+def expected_facts(messages: list[Any]) -> list[tuple[Any, ...]]:
     return [
         (topic, repr(sorted(name for name, value in properties.items() if value)), body, 1_000_000)
         for topic, properties, body, *_ in messages
@@ -59,25 +59,25 @@ def wanted(messages: list[Any]) -> list[tuple[Any, ...]]:
 def test_all_messages_are_read_once_however_the_file_is_split(
     path: Path, messages: list[Any], tail: bytes, size: int
 ) -> None:
-    path.write_bytes(b"".join(written(messages)) + tail)
+    path.write_bytes(b"".join(write_log(messages)) + tail)
     result = read(LOG, path, size)
     assert not result.bad
-    assert [facts(record) for record in result.records] == wanted(messages)
+    assert [facts(record) for record in result.records] == expected_facts(messages)
 
 
 @FILES
 @given(MESSAGES.filter(bool), st.data(), st.integers(20, 200))
-def test_a_file_torn_anywhere_gives_the_whole_messages_before_and_tells_the_torn_one(
+def test_a_file_torn_anywhere_gives_the_whole_messages_before_and_reports_the_torn_one(
     path: Path, messages: list[Any], data: st.DataObject, size: int
 ) -> None:
-    parts = written(messages)
+    parts = write_log(messages)
     cut = data.draw(st.integers(0, sum(map(len, parts))))
     path.write_bytes(b"".join(parts)[:cut])
     ends = [sum(map(len, parts[: n + 1])) for n in range(len(parts))]
     whole = sum(end <= cut for end in ends)
     last = [0, *ends][whole]  # if zeros follow, the file is just not full
     result = read(LOG, path, size)
-    assert [facts(record) for record in result.records] == wanted(messages[:whole])
+    assert [facts(record) for record in result.records] == expected_facts(messages[:whole])
     assert [bad.offset - BASE for bad in result.bad] == ([last] if any(path.read_bytes()[last:]) else [])
 
 
@@ -86,7 +86,7 @@ def test_a_file_torn_anywhere_gives_the_whole_messages_before_and_tells_the_torn
 def test_damage_hides_no_message_but_the_damaged_one(
     path: Path, messages: list[Any], data: st.DataObject, size: int
 ) -> None:
-    parts = written(messages)
+    parts = write_log(messages)
     which = data.draw(st.integers(0, len(parts) - 1))
     at = data.draw(st.integers(0, 11))  # size, magic or checksum
     damaged = bytearray(parts[which])
@@ -94,7 +94,7 @@ def test_damage_hides_no_message_but_the_damaged_one(
     parts[which] = bytes(damaged)
     path.write_bytes(b"".join(parts))
     result = read(LOG, path, size)
-    assert [facts(record) for record in result.records] == wanted(messages[:which] + messages[which + 1 :])
+    assert [facts(record) for record in result.records] == expected_facts(messages[:which] + messages[which + 1 :])
     assert [bad.offset - BASE for bad in result.bad] == [sum(map(len, parts[:which]))]
 
 
@@ -107,7 +107,7 @@ def test_anything_at_all_is_read_without_an_exception(path: Path, junk: bytes, s
 
 def test_bodies_are_unpacked_and_what_is_rocketmqs_own_is_skipped(path: Path) -> None:
     packed = zlib.compress(b"body" * 99)
-    parts = written([("a", {"KEYS": "k1 k2", "TAGS": "t", "UNIQ_KEY": "u", "own": "1"}, packed, 2, 0x301)])
+    parts = write_log([("a", {"KEYS": "k1 k2", "TAGS": "t", "UNIQ_KEY": "u", "own": "1"}, packed, 2, 0x301)])
     place = BASE + len(parts[0])
     for topic, flag in (("%RETRY%group", 0), ("b", 0x4)):
         parts.append(message(place, topic, {}, flag=flag))

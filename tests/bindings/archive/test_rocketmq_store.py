@@ -28,7 +28,7 @@ SENT = (
 """Six messages in three queues."""
 
 
-def inspected(folder: Path) -> StoreInspection:
+def inspect_at(folder: Path) -> StoreInspection:
     return inspect_store(open_store(str(folder)))
 
 
@@ -45,7 +45,7 @@ WHOLE = {"a/0": (0, 3, 3), "a/1": (0, 1, 1), "b/0": (0, 2, 2)}
 
 def test_a_whole_store_is_counted_and_nothing_is_bad(tmp_path: Path) -> None:
     store(tmp_path, SENT)
-    found = inspected(tmp_path)
+    found = inspect_at(tmp_path)
     assert not found.problems.bad
     assert offsets(found) == WHOLE
     assert {topic.name: topic.tags for topic in found.topics} == {
@@ -58,20 +58,20 @@ def test_a_whole_store_is_counted_and_nothing_is_bad(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_what_was_deleted_with_its_file_is_not_bad(tmp_path: Path) -> None:
+def test_messages_deleted_with_their_file_are_not_bad(tmp_path: Path) -> None:
     places = store(tmp_path, SENT)
     log = tmp_path / "commitlog" / f"{0:020}"
     data = log.read_bytes()
     log.unlink()
     (tmp_path / "commitlog" / f"{places[2]:020}").write_bytes(data[places[2] :])
-    found = inspected(tmp_path)
+    found = inspect_at(tmp_path)
     assert not found.problems.bad
     assert offsets(found) == {"a/0": (1, 3, 2), "a/1": (1, 1, 0), "b/0": (0, 2, 2)}
     assert sum(queue.deleted for topic in found.topics for queue in topic.queues) == 2
     assert find_by_key(open_store(str(tmp_path)), "k1").deleted == 2
 
 
-def put(path: Path, at: int, data: bytes) -> None:
+def write_at(path: Path, at: int, data: bytes) -> None:
     whole = bytearray(path.read_bytes())
     whole[at : at + len(data)] = data
     path.write_bytes(whole)
@@ -93,29 +93,29 @@ def units_of(folder: Path, queue: str) -> list[bytes]:
         ("a/1", 0, unit, "points at another queue's message"),
     ],
 )
-def test_a_unit_that_does_not_fit_is_told_with_its_queue_and_offset(
+def test_a_unit_that_does_not_fit_is_reported_with_its_queue_and_offset(
     tmp_path: Path, queue: str, at: int, make: Callable[[int, int], bytes], reason: str
 ) -> None:
     store(tmp_path, SENT)
     first = units_of(tmp_path, "b/0" if queue == "b/0" else "a/0")[0]
     place, size = int.from_bytes(first[:8], "big"), int.from_bytes(first[8:12], "big")
-    put(tmp_path / "consumequeue" / queue / f"{0:020}", 20 * at, make(place, size))
-    bad = inspected(tmp_path).problems
+    write_at(tmp_path / "consumequeue" / queue / f"{0:020}", 20 * at, make(place, size))
+    bad = inspect_at(tmp_path).problems
     told = f"a unit of a queue that {reason}"
     assert [(each.source, each.offset) for each in bad.samples[told]] == [(queue, at)]
     misses = reason != "has another code than its message's tag"
     assert bad.bad == Counter({told: 1, **({"a message whose queue has no unit for it": 1} if misses else {})})
 
 
-def test_messages_that_no_queue_has_are_told_by_why(tmp_path: Path) -> None:
+def test_messages_in_no_queue_are_reported_with_the_reason(tmp_path: Path) -> None:
     places = store(tmp_path, (*SENT, Sent("c"), *SENT[:2]))
     for path in (tmp_path / "consumequeue" / "c" / "0").iterdir():
         path.unlink()
     (tmp_path / "consumequeue" / "c" / "0").rmdir()
     for queue, units in (("a/0", 3), ("a/1", 1)):
-        put(tmp_path / "consumequeue" / queue / f"{0:020}", 20 * units, bytes(20))
-    put(tmp_path / "consumequeue" / "b" / "0" / f"{0:020}", 0, unit(0, 0x7FFFFFFF))
-    found = inspected(tmp_path)
+        write_at(tmp_path / "consumequeue" / queue / f"{0:020}", 20 * units, bytes(20))
+    write_at(tmp_path / "consumequeue" / "b" / "0" / f"{0:020}", 0, unit(0, 0x7FFFFFFF))
+    found = inspect_at(tmp_path)
     assert found.problems.bad == {"a message that is in no queue yet": 3, "a message whose queue has no unit for it": 1}
     assert [each.offset for each in found.problems.samples["a message that is in no queue yet"]] == [
         places[7], places[8], places[6],
@@ -123,15 +123,15 @@ def test_messages_that_no_queue_has_are_told_by_why(tmp_path: Path) -> None:
     assert offsets(found)["b/0"] == (1, 2, 1)
 
 
-def test_of_a_broker_that_runs_a_queue_may_be_behind_others(tmp_path: Path) -> None:
+def test_a_queue_of_a_running_broker_may_be_behind_others(tmp_path: Path) -> None:
     """For they were not read at one moment."""
     store(tmp_path, SENT)
-    put(tmp_path / "consumequeue" / "a" / "1" / f"{0:020}", 0, bytes(20))
-    assert inspected(tmp_path).problems.bad == {"a message whose queue has no unit for it": 1}
+    write_at(tmp_path / "consumequeue" / "a" / "1" / f"{0:020}", 0, bytes(20))
+    assert inspect_at(tmp_path).problems.bad == {"a message whose queue has no unit for it": 1}
     (tmp_path / "abort").touch()
-    assert inspected(tmp_path).problems.bad == {"a message that is in no queue yet": 1}
-    put(tmp_path / "consumequeue" / "a" / "0" / f"{0:020}", 0, unit(0, 0x7FFFFFFF))
-    assert inspected(tmp_path).problems.bad["a message whose queue has no unit for it"] == 1
+    assert inspect_at(tmp_path).problems.bad == {"a message that is in no queue yet": 1}
+    write_at(tmp_path / "consumequeue" / "a" / "0" / f"{0:020}", 0, unit(0, 0x7FFFFFFF))
+    assert inspect_at(tmp_path).problems.bad["a message whose queue has no unit for it"] == 1
 
 
 @FILES
@@ -145,7 +145,7 @@ def test_a_log_cut_off_anywhere_in_its_last_message_loses_that_one_only(
     whole = log.read_bytes().rstrip(b"\0")
     cut = data.draw(st.integers(places[-1], len(whole) - 1))
     log.write_bytes(whole[:cut].ljust(len(whole) if data.draw(st.booleans()) else cut, b"\0"))
-    found = inspected(folder)
+    found = inspect_at(folder)
     assert offsets(found) == WHOLE | {"a/0": (0, 3, 2)}
     torn = [each for reason, bad in found.problems.samples.items() if "record" in reason for each in bad]
     assert [each.offset for each in torn] == ([places[-1]] if any(whole[places[-1] : cut]) else [])
@@ -161,7 +161,7 @@ def test_the_last_message_is_lost_whatever_byte_the_log_is_cut_off_at(tmp_path: 
     assert len(whole) == places[-1] + len(message(0, "a", {"TAGS": "red"}, b"b"))
     for cut in range(places[-1], len(whole)):
         log.write_bytes(whole[:cut])
-        assert inspected(tmp_path).messages == 5
+        assert inspect_at(tmp_path).messages == 5
 
 
 def test_light_queues_share_the_messages_of_others(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_light_queues_share_the_messages_of_others(tmp_path: Path) -> None:
         folder = tmp_path / "consumequeue" / queue
         folder.mkdir(parents=True)
         (folder / f"{0:020}").write_bytes(units[0])
-    found = inspected(tmp_path)
+    found = inspect_at(tmp_path)
     assert not found.problems.bad
     assert offsets(found) == {"a/2": (0, 1, 1), "%LMQ%x/0": (0, 1, 1), "b/2": (0, 1, 1)}
 
@@ -194,7 +194,7 @@ def test_a_key_finds_its_messages_and_passes_over_others_of_its_hash(tmp_path: P
     assert find_by_id(opened, "0" * 32).messages == ()
 
 
-def test_what_the_index_names_and_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_unit_of_the_index_without_a_message_is_reported(tmp_path: Path) -> None:
     places = store(tmp_path, SENT)
     log = tmp_path / "commitlog" / f"{0:020}"
     log.write_bytes(log.read_bytes()[: places[4]])
@@ -203,7 +203,7 @@ def test_what_the_index_names_and_is_not_there_is_told(tmp_path: Path) -> None:
     assert inspect_store(opened).problems.bad["a unit of the index that points at no message"] == 1
 
 
-def test_what_waits_for_its_time_is_told_with_it(tmp_path: Path) -> None:
+def test_delayed_messages_are_listed_with_their_times(tmp_path: Path) -> None:
     wheel = {"TIMER_OUT_MS": "9000", "REAL_TOPIC": "a", "UNIQ_KEY": "u"}
     store(tmp_path, [
         Sent("SCHEDULE_TOPIC_XXXX", 2, {"DELAY": "3"}), Sent("SCHEDULE_TOPIC_XXXX", 2, {"DELAY": "3"}),
@@ -212,10 +212,10 @@ def test_what_waits_for_its_time_is_told_with_it(tmp_path: Path) -> None:
     ])  # fmt: skip
     queue = tmp_path / "consumequeue" / "SCHEDULE_TOPIC_XXXX" / "2" / f"{0:020}"
     for n in range(2):
-        put(queue, 20 * n + 12, (1000 * n + 1 + 10_000).to_bytes(8, "big"))
+        write_at(queue, 20 * n + 12, (1000 * n + 1 + 10_000).to_bytes(8, "big"))
     (tmp_path / "config" / "delayOffset.json").write_text('{"offsetTable":{3:1}}')
     (tmp_path / "config" / "timercheck").write_bytes((3000).to_bytes(8, "big").ljust(4096, b"\0"))
-    found = inspected(tmp_path)
+    found = inspect_at(tmp_path)
     assert not found.problems.bad
     assert found.levels == ((3, 10_000, 1, 1, 11_001, 11_001),)
     assert found.wheel == (1, 9000, 9000)
@@ -253,7 +253,7 @@ def test_a_young_store_misses_nothing(tmp_path: Path) -> None:
     for name in ("commitlog", "consumequeue", "config"):
         (tmp_path / name).mkdir()
     (tmp_path / "checkpoint").write_bytes(bytes(4096))
-    found = inspected(tmp_path)
+    found = inspect_at(tmp_path)
     assert not found.problems.bad
     assert (found.records, found.topics, found.groups, found.first_stored) == (0, (), (), None)
 
@@ -264,14 +264,14 @@ def test_files_that_must_be_there_are_missed(tmp_path: Path) -> None:
         (tmp_path / name).unlink()
     (tmp_path / "commitlog").rmdir()
     (tmp_path / "abort").touch()
-    found = inspected(tmp_path)
+    found = inspect_at(tmp_path)
     missing = {Path(each.source).name for each in found.problems.samples["missing"]}
     assert missing == {"checkpoint", "topics.json", "commitlog"}
     assert found.problems.bad["a unit of a queue that points behind the end of the log"] == 6
     assert offsets(found) == {where: (*ends[:2], 0) for where, ends in WHOLE.items()}
 
 
-def test_queues_in_a_database_are_named_and_the_log_tells_what_it_can(tmp_path: Path) -> None:
+def test_queues_in_a_database_are_named_and_counted_by_the_log(tmp_path: Path) -> None:
     store(tmp_path, SENT)
     for path in sorted((tmp_path / "consumequeue").rglob("*"), reverse=True):
         path.unlink() if path.is_file() else path.rmdir()
@@ -297,7 +297,7 @@ def test_a_store_is_an_archive_of_its_commit_log_alone(tmp_path: Path) -> None:
         open_store(str(tmp_path))
 
 
-def test_a_message_of_ipv6_tells_where_it_is(tmp_path: Path) -> None:
+def test_the_id_of_a_message_with_ipv6_has_its_place(tmp_path: Path) -> None:
     store(tmp_path, [Sent("a", flag=0x30)])
     found = open_store(str(tmp_path)).log.at(0)
     assert isinstance(found, Stored)
@@ -306,7 +306,7 @@ def test_a_message_of_ipv6_tells_where_it_is(tmp_path: Path) -> None:
     assert find_by_id(open_store(str(tmp_path)), found.message_id).messages == (found,)
 
 
-def test_of_a_store_that_is_followed_the_log_is_taken(tmp_path: Path) -> None:
+def test_following_a_store_reads_its_log(tmp_path: Path) -> None:
     store(tmp_path / "store", SENT)
     growth = Growth(str(tmp_path / "store"), tmp_path / "state" / "files")
     splits = [split for step in growth.steps(0, growth.look()) for split in step.splits]

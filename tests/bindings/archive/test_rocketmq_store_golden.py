@@ -89,7 +89,7 @@ def test_units_lead_to_the_messages_with_their_offsets_tags_and_sizes(store: Sto
     assert seen == len(held)
 
 
-def test_queues_of_4_9_say_their_codes_in_extensions(store: Store, recording: dict[str, Any], folder: Path) -> None:
+def test_queues_of_4_9_have_their_codes_in_extensions(store: Store, recording: dict[str, Any], folder: Path) -> None:
     first = (folder / "consumequeue" / "orders" / "0" / f"{0:020}").read_bytes()
     is_extended = int.from_bytes(first[12:20], "big", signed=True) <= LAST_ADDRESS
     assert is_extended == recording["version"].startswith("4.")
@@ -155,7 +155,7 @@ def test_the_log_cut_off_at_every_byte_of_its_last_message_loses_that_one_only(
     assert found.problems.bad["a unit of a queue that points behind the end of the log"] == 1
 
 
-def test_the_command_tells_a_store_in_lines_and_as_json(folder: Path, recording: dict[str, Any]) -> None:
+def test_the_command_shows_a_store_in_lines_and_as_json(folder: Path, recording: dict[str, Any]) -> None:
     lines = run(folder)
     assert lines.exit_code == 0
     for told in (
@@ -204,7 +204,7 @@ def test_every_field_of_the_json_is_documented(folder: Path) -> None:
         (["--topic", "nothing"], "there are no queues of a topic 'nothing'"),
     ],
 )
-def test_what_cannot_be_asked_of_a_store_ends_with_2(folder: Path, arguments: list[str], told: str) -> None:
+def test_impossible_questions_to_a_store_end_with_2(folder: Path, arguments: list[str], told: str) -> None:
     result = run(*arguments, folder)
     assert result.exit_code == 2
     assert told in result.stderr

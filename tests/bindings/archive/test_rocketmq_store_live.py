@@ -31,10 +31,10 @@ from bridge.rocketmq.remoting.codes import RequestCode
 from bridge.rocketmq.remoting.errors import RemotingError
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.rocketmq.remoting.stored import stored_messages
-from tests.recorders.jvm import QUICK, ask, classpath
+from tests.recorders.jvm import QUICK, ask, find_classpath
 from tests.recorders.rocketmq_log import OPEN, SOURCE, sends
 from tests.support.archives import containers
-from tests.support.archives.containers import container
+from tests.support.archives.containers import find_container
 from tests.support.archives.reads import read
 from tests.support.servers import SERVERS, Server, missing
 
@@ -51,7 +51,7 @@ Result = TypeVar("Result")
 Sent = list[tuple[RocketMessage, SendResult]]
 
 
-def copied(name: str, folder: Path) -> Store:
+def copy_store(name: str, folder: Path) -> Store:
     """Copy the store of a broker's container, its log last, so that messages in its queues are in the log."""
     folder.mkdir()
     for each in ("checkpoint", "abort", "config", "index", "consumequeue", "commitlog"):
@@ -79,7 +79,7 @@ async def send(producer: Producer, topic: str, count: int, sent: Sent) -> None:
         sent.append((each, await producer.send(each, timeout_ms=20_000)))
 
 
-async def confirmed(sent: Sent, more: int = 100) -> Sent:
+async def wait_for_confirmed(sent: Sent, more: int = 100) -> Sent:
     """Return a copy of the confirmed messages, as soon as there are ``more`` of them than now."""
 
     async def look(wanted: int) -> None:
@@ -90,7 +90,7 @@ async def confirmed(sent: Sent, more: int = 100) -> Sent:
     return list(sent)
 
 
-def told(found: Stored | StoredMessage) -> tuple[Any, ...]:
+def facts_of(found: Stored | StoredMessage) -> tuple[Any, ...]:
     """All of a message, as the file or as the broker tells it."""
     if isinstance(found, Stored):
         (part,) = found.parts()
@@ -126,7 +126,7 @@ def messages_of(found: StoreInspection, topic: str) -> int:
     return next(each.messages for each in found.topics if each.name == topic)
 
 
-def test_files_tell_what_the_broker_answers(rocketmq_servers: list[Server], tmp_path: Path) -> None:
+def test_files_agree_with_the_answers_of_the_broker(rocketmq_servers: list[Server], tmp_path: Path) -> None:
     for server in rocketmq_servers:
         store_path = tmp_path / server.version
 
@@ -134,7 +134,7 @@ def test_files_tell_what_the_broker_answers(rocketmq_servers: list[Server], tmp_
             sent: Sent = []
             await send(producer, "files", COUNT, sent)
             await asyncio.sleep(1)  # so that queues and index have them all
-            store = await asyncio.to_thread(copied, container(of), at)
+            store = await asyncio.to_thread(copy_store, find_container(of), at)
             stored = all_are_there(store, sent)
             found = inspect_store(store)
             assert not found.problems.bad
@@ -155,13 +155,13 @@ def test_files_tell_what_the_broker_answers(rocketmq_servers: list[Server], tmp_
                 assert (str(queue.min_offset), str(queue.max_offset)) == (least, most)
             for each in stored[::5]:
                 answer = await ask(RequestCode.VIEW_MESSAGE_BY_ID, offset=str(each.place))
-                assert [told(one) for one in stored_messages(answer.body, "broker")] == [told(each)]
+                assert [facts_of(one) for one in stored_messages(answer.body, "broker")] == [facts_of(each)]
             times = {"beginTimestamp": "0", "endTimestamp": LATEST}
             for key in ("key7", "Aa9"):
                 answer = await ask(RequestCode.QUERY_MESSAGE, topic="files", key=key, maxNum="64", **times)
-                answered = sorted(map(told, stored_messages(answer.body, "broker")), key=str)
+                answered = sorted(map(facts_of, stored_messages(answer.body, "broker")), key=str)
                 matches = find_by_key(store, key, ("files",))
-                assert sorted(map(told, matches.messages), key=str) == answered
+                assert sorted(map(facts_of, matches.messages), key=str) == answered
                 assert len(answered) == (3 if key == "key7" else 1)
 
         asyncio.run(with_producer(server, work))
@@ -175,8 +175,8 @@ def test_a_broker_that_writes_has_all_that_it_has_confirmed(rocketmq_servers: li
             sending = asyncio.create_task(send(producer, "busy", 100_000, sent))
             try:
                 for n in range(2):
-                    there = await confirmed(sent)
-                    store = await asyncio.to_thread(copied, container(of), tmp_path / f"{of.version}-{n}")
+                    there = await wait_for_confirmed(sent)
+                    store = await asyncio.to_thread(copy_store, find_container(of), tmp_path / f"{of.version}-{n}")
                     assert len(all_are_there(store, there)) == len(there)
                     found = await asyncio.to_thread(inspect_store, store)
                     assert found.problems.bad.keys() <= {NOT_YET}
@@ -189,14 +189,14 @@ def test_a_broker_that_writes_has_all_that_it_has_confirmed(rocketmq_servers: li
         asyncio.run(with_producer(server, work))
 
 
-def told_by_java(server: Server) -> list[dict[str, Any]]:
+def send_by_java(server: Server) -> list[dict[str, Any]]:
     """Return what the Java producer reports of messages that it sent in every simple way."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             missing(f"there is no {program} to run RocketMQ's own producer with")
     client = CLIENTS[server.version_info[0]]
     try:
-        jars = classpath(f"org.apache.rocketmq:rocketmq-client:{client}")
+        jars = find_classpath(f"org.apache.rocketmq:rocketmq-client:{client}")
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as reason:
         missing(f"Maven cannot fetch rocketmq-client {client} ({reason})")
     plain = [send for send in sends("4.9") if send["how"] in PLAIN]
@@ -206,8 +206,8 @@ def told_by_java(server: Server) -> list[dict[str, Any]]:
 
 def test_each_message_that_was_sent_is_read_once(rocketmq_servers: list[Server], tmp_path: Path) -> None:
     for server in rocketmq_servers:
-        sent = Counter(name for told in told_by_java(server) for name in told["id"].split(","))
-        log = containers.copied(server, f"{DATA}/commitlog", tmp_path)
+        sent = Counter(name for told in send_by_java(server) for name in told["id"].split(","))
+        log = containers.copy_out(server, f"{DATA}/commitlog", tmp_path)
         archive = detect(str(log.rename(tmp_path / server.version)), FieldMapping("topic", "=k"))
         assert (archive.names, archive.others) == (("RocketMQ commit log",), ())
         results = [read(form, path, 1 << 20) for path, form in archive.files]
@@ -226,12 +226,12 @@ def test_a_broker_that_was_killed_has_all_that_it_had_confirmed(rocketmq_servers
     for server in rocketmq_servers:
         if server.origin == SERVERS["rocketmq"].url_variable:
             pytest.skip("a broker that was started elsewhere is not killed")
-        name = container(server)
+        name = find_container(server)
         sent: Sent = []
 
         async def work(client: Client, producer: Producer, of_name: str = name, into: Sent = sent) -> None:
             sending = asyncio.create_task(send(producer, "killed", 100_000, into))
-            await confirmed(into)
+            await wait_for_confirmed(into)
             killing = ["docker", "kill", "--signal", "KILL", of_name]
             subprocess.run(killing, check=True, timeout=60, capture_output=True)  # noqa: ASYNC221  as sending goes on
             with suppress(RemotingError, asyncio.TimeoutError):
@@ -239,7 +239,7 @@ def test_a_broker_that_was_killed_has_all_that_it_had_confirmed(rocketmq_servers
 
         asyncio.run(with_producer(server, work))
         assert sent
-        store = copied(name, tmp_path / server.version)
+        store = copy_store(name, tmp_path / server.version)
         assert store.has_abort
         assert len(all_are_there(store, sent)) == len(sent)
         found = inspect_store(store)

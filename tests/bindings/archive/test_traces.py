@@ -94,7 +94,7 @@ def test_a_text_log_torn_anywhere_gives_the_whole_entries_before(
     assert len(result.bad) == (rest > 1 if whole == 0 else rest >= BEGIN_LENGTH)
 
 
-def test_a_text_entry_has_its_types_and_no_body_that_could_be_two(tmp_path: Path) -> None:
+def test_a_text_entry_has_its_types_and_no_ambiguous_body(tmp_path: Path) -> None:
     path = tmp_path / "t.log"
     path.write_text(text_entry("ÿ") + text_entry("€") + text_entry("x", "received", "Queue:        q\n"))
     assert TracingText().recognises(path.read_bytes(), path)
@@ -123,7 +123,7 @@ def test_terms_are_read_as_erlang_prints_them(text: str, term: Any) -> None:
 
 @FILES
 @given(st.text('[]{}<>"\\,a1 /utf8\nü', max_size=12))
-def test_what_is_no_term_is_an_error_and_nothing_else(text: str) -> None:
+def test_bad_terms_raise_input_errors_only(text: str) -> None:
     with suppress(InputError):
         parse(text)
 
@@ -245,7 +245,7 @@ def test_connect_pairs_values_with_keys_and_headers(tmp_path: Path) -> None:
     assert [r.message.routing_key for r in by_header.records] == ["a.b"]
 
 
-def test_values_that_say_exchange_and_key_themselves_are_json_lines(tmp_path: Path) -> None:
+def test_values_with_exchange_and_key_are_json_lines(tmp_path: Path) -> None:
     path = tmp_path / "orders+3+0000000010.json"
     path.write_text('{"exchange":"x","routing_key":"a"}\n')
     assert not Connect().recognises(path.read_bytes(), path)

@@ -23,9 +23,9 @@ from exchange.field_json import json_line, message_to_json
 from exchange.field_values import Typed
 from exchange.message import Message
 from tests.support.amqp_wire import all_types_in_pika
-from tests.support.archives.containers import copied, inside
+from tests.support.archives.containers import copy_out, run_inside
 from tests.support.archives.reads import read, table
-from tests.support.archives.traced import traced
+from tests.support.archives.traced import open_traced
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.live
@@ -52,7 +52,7 @@ ROUTED = [{"archive-a"}, set(), {"archive-a"}, {"archive-a", "archive-b"}, set()
 @contextmanager
 def publishing(server: Server, vhost: str) -> Iterator[Any]:
     """Yield a channel to a new virtual host with tracing on, an exchange and two queues."""
-    with traced(server, vhost) as connection:
+    with open_traced(server, vhost) as connection:
         channel = connection.channel()
         channel.exchange_declare(EXCHANGE, "topic")
         for queue, key in (("archive-a", "a.#"), ("archive-b", "b.#")):
@@ -98,7 +98,7 @@ def tracing_servers(rabbitmq_servers: list[Server]) -> list[Server]:
     found = [server for server in rabbitmq_servers if server.management_url is not None]
     for server in found:
         try:
-            inside(server, "rabbitmq-plugins", "enable", "rabbitmq_tracing")
+            run_inside(server, "rabbitmq-plugins", "enable", "rabbitmq_tracing")
         except subprocess.CalledProcessError as reason:
             pytest.skip(f"rabbitmq_tracing cannot be enabled: {reason.stderr}")
     return found
@@ -145,7 +145,7 @@ def _log(server: Server, name: str, into: Path) -> Path:
     before = b""
     for _ in range(100):
         time.sleep(0.5)
-        path = copied(server, f"{FOLDER}/{name}.log", into)
+        path = copy_out(server, f"{FOLDER}/{name}.log", into)
         data = path.read_bytes()
         if b"received" in data and data == before:
             return path

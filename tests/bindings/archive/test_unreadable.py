@@ -69,7 +69,7 @@ def test_a_file_whose_name_is_not_utf_8_is_read_and_named(path: Path) -> None:
     assert record.source == renamed or path.suffix == ".jsonl"  # the line tells another origin
 
 
-def test_a_gzipped_file_is_read_or_told(path: Path) -> None:
+def test_a_gzipped_file_is_read_or_reported(path: Path) -> None:
     if path.suffix == ".parquet":
         pytest.skip("Parquet is packed inside")
     packed = path.with_name(path.name + ".gz")
@@ -80,7 +80,7 @@ def test_a_gzipped_file_is_read_or_told(path: Path) -> None:
     assert (len(result.records), result.bad) == (1, [])
 
 
-def test_a_file_that_vanishes_before_it_is_read_is_told(path: Path) -> None:
+def test_a_file_that_vanishes_before_it_is_read_is_reported(path: Path) -> None:
     name, form = only(path)
     splits = form.plan(name)
     path.unlink()
@@ -89,7 +89,7 @@ def test_a_file_that_vanishes_before_it_is_read_is_told(path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_what_may_not_be_read_is_told(path: Path) -> None:
+def test_a_file_without_permission_is_reported(path: Path) -> None:
     path.chmod(0)
     with pytest.raises(InputError, match="cannot be read: Permission denied"):
         detect(str(path.parent))
@@ -114,7 +114,9 @@ def test_a_folder_may_hold_files_of_all_formats(tmp_path: Path) -> None:
     assert inspect_splits(archive.plan()).records == len(CONTENTS)
 
 
-def test_a_file_that_cannot_be_opened_is_told_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_opened_is_reported_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a").write_bytes(CONTENTS["lines.jsonl"])
 
     def refuse(*_: object, **__: object) -> None:

@@ -25,7 +25,7 @@ from bindings.audit.spark.growth import Growth
 from bindings.audit.spark.ledger import Entry, Ledger
 from bindings.audit.tasks import Task, count_tasks, order_for
 from exchange import InputError
-from tests.support.archives.growing import STUDY, archive, counted_at_once
+from tests.support.archives.growing import STUDY, count_at_once, make_growing_files
 from tests.support.bindings.exact import exact
 
 LINE = '{"exchange": "orders", "routing_key": "order.new.%s"}\n'
@@ -83,7 +83,7 @@ def test_a_growing_archive_is_counted_as_the_whole_one(
 ) -> None:
     rng = Random(seed)
     folder = tmp_path_factory.mktemp("growth")
-    files = archive(rng, folder / "archive", 12)
+    files = make_growing_files(rng, folder / "archive", 12)
     stream = Stream(folder / "archive", folder / "state", step_bytes)
     (folder / "archive").mkdir()
     written = [0] * len(files)
@@ -94,7 +94,7 @@ def test_a_growing_archive_is_counted_as_the_whole_one(
         if rng.random() < 0.2:
             stream.run()
     total = stream.run()
-    assert counts(total) == counts(counted_at_once(files, folder / "copy"))
+    assert counts(total) == counts(count_at_once(files, folder / "copy"))
     assert stream.notices == []
 
 
@@ -197,7 +197,9 @@ def test_a_file_that_lost_its_end_is_reported_and_read_on(tmp_path: Path) -> Non
 
 
 def test_a_changed_file_that_is_read_as_a_whole_is_reported_once(tmp_path: Path) -> None:
-    file = next(f for seed in range(99) for f in archive(Random(seed), tmp_path / "a", 3) if f.path.suffix == ".gz")
+    file = next(
+        f for seed in range(99) for f in make_growing_files(Random(seed), tmp_path / "a", 3) if f.path.suffix == ".gz"
+    )
     file.write(len(file.content))
     stream = Stream(tmp_path / "a", tmp_path / "state")
     before = stream.run().account.records

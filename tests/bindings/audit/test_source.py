@@ -20,7 +20,7 @@ from bindings.archive.record import SCHEMA, Record, build_batch
 from bindings.audit.spark.pruning import Wanted, prune
 from exchange import Message
 from exchange.field_values import Typed
-from tests.support.archives.growing import archive
+from tests.support.archives.growing import make_growing_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,7 +57,7 @@ def test_all_columns_have_what_the_archive_has(spark: SparkSession, parquet: Pat
 
 
 def test_an_archive_of_all_formats_is_read_completely(spark: SparkSession, tmp_path: Path) -> None:
-    for file in archive(Random(8), tmp_path / "a", 30):
+    for file in make_growing_files(Random(8), tmp_path / "a", 30):
         file.write(len(file.content))
     columns = ["exchange", "routing_key", "source", "offset"]
     items = [item for form, split in detect(str(tmp_path / "a")).plan() for item in form.read(split, columns)]

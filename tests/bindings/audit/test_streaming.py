@@ -18,7 +18,7 @@ from bindings.audit.spark.streaming import Following, Update, follow
 from bindings.audit.studies import CoverageStudy
 from exchange import InputError, Queue, Topology
 from tests.bindings.audit.test_growth import LINE, counts
-from tests.support.archives.growing import STUDY, archive, counted_at_once
+from tests.support.archives.growing import STUDY, count_at_once, make_growing_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,13 +34,13 @@ def followed(spark: SparkSession, folder: Path, state: str = "state", **options:
 @pytest.mark.parametrize("seed", range(1))
 def test_the_running_sum_equals_that_of_the_whole_archive(seed: int, spark: SparkSession, tmp_path: Path) -> None:
     rng = Random(seed)
-    files = archive(rng, tmp_path / "archive", 40)
+    files = make_growing_files(rng, tmp_path / "archive", 40)
     updates: list[Update] = []
     for part in (0.4, 1.0):
         for file in files:
             file.write(int(len(file.content) * part))
         total = followed(spark, tmp_path, step_bytes=4000, on_update=updates.append)
-    assert counts(total) == counts(counted_at_once(files, tmp_path / "copy"))
+    assert counts(total) == counts(count_at_once(files, tmp_path / "copy"))
     assert [update.batch for update in updates] == list(range(len(updates)))
     assert counts(updates[-1].total) == counts(total)
     assert sum(update.records for update in updates) == total.account.read

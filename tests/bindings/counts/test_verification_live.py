@@ -20,7 +20,7 @@ from exchange.field_json import json_line, message_to_json
 from tests.support import topologies
 from tests.support.amqp_wire import all_types_in_pika
 from tests.support.archives.reads import read
-from tests.support.archives.traced import traced
+from tests.support.archives.traced import open_traced
 from tests.support.differential import _declare as declare
 from tests.support.servers import Server
 
@@ -79,7 +79,7 @@ def told(server: Server, topology: Topology, messages: list[Message], path: Path
     """Return what the firehose of a broker with this topology traces of these messages."""
     import pika
 
-    with traced(server, f"verify-{uuid.uuid4()}") as connection, all_types_in_pika():
+    with open_traced(server, f"verify-{uuid.uuid4()}") as connection, all_types_in_pika():
         channel = connection.channel()
         declare(channel, topology)
         queue = channel.queue_declare("", exclusive=True).method.queue

@@ -29,7 +29,7 @@ from bridge.rocketmq.remoting.command import (
 from bridge.rocketmq.remoting.errors import BrokerError, CommandError, RemotingError
 from exchange.partition.clients.rocketmq.send import EXCEPTIONS
 from tests.recorders import golden
-from tests.recorders.rocketmq_remoting import COMMANDS, CREDENTIALS, told
+from tests.recorders.rocketmq_remoting import COMMANDS, CREDENTIALS, to_json
 
 RECORDED = [golden.read(name) for name in golden.names("rocketmq-remoting-")]
 VERSIONS = [each["version"] for each in RECORDED]
@@ -56,7 +56,7 @@ def test_java_decodes_commands_that_we_encode(recorded: dict[str, Any]) -> None:
     ours = [(command, encode(command, header)) for command in COMMANDS for header in SerializeType]
     for (command, frame), asked, answer in zip(ours, recorded["frames"], recorded["decoded"], strict=True):
         assert b64encode(frame).decode() == asked  # else record anew
-        assert answer == told(command)
+        assert answer == to_json(command)
 
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=VERSIONS)

@@ -13,7 +13,7 @@ import pytest
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.message import RocketMessage
-from tests.recorders.jvm import PROGRAMS, QUICK, ask, classpath
+from tests.recorders.jvm import PROGRAMS, QUICK, ask, find_classpath
 from tests.support.rocketmq.groups import consumer_of, eventually, on_each, queues_of, read, send, topic_at
 from tests.support.servers import Server, missing
 
@@ -30,7 +30,7 @@ async def asked(server: Server, client: Client, group: str, topic: str) -> dict[
     for program in PROGRAMS:
         if shutil.which(program) is None:
             missing(f"no {program} on this machine")
-    jars = classpath(f"org.apache.rocketmq:rocketmq-tools:{VERSION}")
+    jars = find_classpath(f"org.apache.rocketmq:rocketmq-tools:{VERSION}")
     question = {"namesrv": server.url, "group": group, "topic": topic, "client": client.client_id}
     told: dict[str, Any] = await asyncio.to_thread(ask, SOURCE, jars, question, *QUICK, *OPEN)
     return told

@@ -50,7 +50,7 @@ def test_a_live_broker_applies_policies_to_the_same_names(rabbitmq_servers: list
         policy_patterns.declare(server)
         try:
             for pattern in PATTERNS:
-                applied = policy_patterns.applied(server, pattern)
+                applied = policy_patterns.apply(server, pattern)
                 for name in NAMES if applied is not None else ():
                     assert Policy("p", pattern).is_found_in(name) in (None, name in (applied or ())), (pattern, name)
         finally:

@@ -10,10 +10,10 @@ import pytest
 
 from tests.support.servers import Server
 
-__all__ = ["container", "copied", "inside"]
+__all__ = ["find_container", "copy_out", "run_inside"]
 
 
-def container(server: Server) -> str:
+def find_container(server: Server) -> str:
     """Return the id of the server's container; skip the test if it has none."""
     port = urlsplit(server.url if "://" in server.url else f"//{server.url}").port
     try:
@@ -28,17 +28,20 @@ def container(server: Server) -> str:
     return listed.stdout.split()[0]
 
 
-def inside(server: Server, *command: str) -> str:
+def run_inside(server: Server, *command: str) -> str:
     """Run a command in the server's container and return what it prints."""
     done = subprocess.run(
-        ["docker", "exec", container(server), *command], capture_output=True, text=True, check=True, timeout=120
+        ["docker", "exec", find_container(server), *command], capture_output=True, text=True, check=True, timeout=120
     )
     return done.stdout
 
 
-def copied(server: Server, path: str, into: Path) -> Path:
+def copy_out(server: Server, path: str, into: Path) -> Path:
     """Copy a file or folder of the server's container into a folder."""
     subprocess.run(
-        ["docker", "cp", "-q", f"{container(server)}:{path}", str(into)], check=True, timeout=120, capture_output=True
+        ["docker", "cp", "-q", f"{find_container(server)}:{path}", str(into)],
+        check=True,
+        timeout=120,
+        capture_output=True,
     )
     return into / Path(path).name

@@ -34,7 +34,18 @@ from exchange.errors import InputError
 from tests.bindings.archive.test_traces import TRACED, text_entry
 from tests.recorders import golden
 
-__all__ = ["KINDS", "Copy", "Original", "Outcome", "Unit", "check", "damaged", "originals", "read", "write"]
+__all__ = [
+    "KINDS",
+    "Copy",
+    "Original",
+    "Outcome",
+    "Unit",
+    "check",
+    "make_damaged_copy",
+    "make_originals",
+    "read_archive",
+    "write",
+]
 
 PLACES: Final = Places("topic", "=k")
 KINDS: Final = ("flipped", "cut", "doubled", "swapped")
@@ -85,15 +96,15 @@ class Outcome(NamedTuple):
     @property
     def contents(self) -> Counter[str]:
         """Of the records, without their places."""
-        return Counter(content(record) for record in self.records)
+        return Counter(content_of(record) for record in self.records)
 
 
-def content(record: Record) -> str:
+def content_of(record: Record) -> str:
     """All of a record but where it was read."""
     return encode_line(record._replace(source="", offset=0)).decode()
 
 
-def damaged(original: Original, chance: random.Random) -> Copy:
+def make_damaged_copy(original: Original, chance: random.Random) -> Copy:
     """Return a copy of a file with random damage."""
     data, kind = original.data, chance.choice(KINDS)
     size = len(data)
@@ -118,7 +129,7 @@ def damaged(original: Original, chance: random.Random) -> Copy:
     else:
         behind = min(end + max(length, 1), size)
         pieces = [(0, start), (end, behind), (start, end), (behind, size)]
-    return Copy(b"".join([data[a:b] for a, b in pieces]), kind, tuple(_kept(original.units, _joined(pieces))))
+    return Copy(b"".join([data[a:b] for a, b in pieces]), kind, tuple(_keep_intact(original.units, _join(pieces))))
 
 
 def _near_an_edge(original: Original, chance: random.Random) -> int:
@@ -126,7 +137,7 @@ def _near_an_edge(original: Original, chance: random.Random) -> int:
     return min(max(chance.choice((unit.start, unit.end)) + chance.randrange(-8, 24), 0), len(original.data) - 1)
 
 
-def _joined(pieces: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _join(pieces: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     joined: list[tuple[int, int]] = []
     for start, end in pieces:
         if start == end:
@@ -138,7 +149,7 @@ def _joined(pieces: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def _kept(units: Sequence[Unit], pieces: Sequence[tuple[int, int]]) -> list[tuple[int, Unit]]:
+def _keep_intact(units: Sequence[Unit], pieces: Sequence[tuple[int, int]]) -> list[tuple[int, Unit]]:
     kept, place = [], 0
     for start, end in pieces:
         kept += [(place + unit.start - start, unit) for unit in units if start <= unit.start and unit.end <= end]
@@ -146,7 +157,7 @@ def _kept(units: Sequence[Unit], pieces: Sequence[tuple[int, int]]) -> list[tupl
     return kept
 
 
-def read(folder: Path, split_bytes: int) -> Outcome:
+def read_archive(folder: Path, split_bytes: int) -> Outcome:
     """Read the archive in a folder, split by split; a folder without an archive has one bad record."""
     try:
         archive = detect(str(folder), PLACES)
@@ -171,21 +182,21 @@ def read(folder: Path, split_bytes: int) -> Outcome:
 def check(original: Original, copy: Copy, outcome: Outcome) -> None:
     """Assert what must hold whatever the format, and the format's law."""
     is_whole = len(original.units) == 1  # Parquet, of which what stands before or behind the file that is read is none
-    if not is_whole and _found(outcome) < sum(unit.records for _, unit in copy.intact):
+    if not is_whole and _count_read(outcome) < sum(unit.records for _, unit in copy.intact):
         assert outcome.bad, "records are missing and nothing says so"
     original.law(original, copy, outcome)
 
 
-def _found(outcome: Outcome) -> int:
+def _count_read(outcome: Outcome) -> int:
     return len(outcome.records) + outcome.skipped
 
 
-def _changed(original: Original, copy: Copy) -> int:
+def _count_changed(original: Original, copy: Copy) -> int:
     """Units that do not stand in the copy as they were."""
     return len(original.units) - len({unit for _, unit in copy.intact})
 
 
-def _strange(original: Original, copy: Copy, outcome: Outcome) -> int:
+def _count_strange(original: Original, copy: Copy, outcome: Outcome) -> int:
     """Return the number of records that were never in the file, or are read more often than they are in the copy."""
     times = 2 if copy.kind == "doubled" else 1
     return (outcome.contents - Counter({text: times * count for text, count in original.contents.items()})).total()
@@ -194,9 +205,9 @@ def _strange(original: Original, copy: Copy, outcome: Outcome) -> int:
 def law_of_lines(original: Original, copy: Copy, outcome: Outcome) -> None:
     """Each line that is there is read, skipped or told, none more than once; a line has no checksum."""
     lines = [line for line in copy.data.split(b"\n") if line.strip()]
-    assert _found(outcome) + len(outcome.bad) == max(len(lines), 1)
-    assert _found(outcome) >= sum(copy.data[at - 1 : at] in (b"", b"\n") for at, _ in copy.intact)
-    assert _strange(original, copy, outcome) <= _changed(original, copy) + JOINTS
+    assert _count_read(outcome) + len(outcome.bad) == max(len(lines), 1)
+    assert _count_read(outcome) >= sum(copy.data[at - 1 : at] in (b"", b"\n") for at, _ in copy.intact)
+    assert _count_strange(original, copy, outcome) <= _count_changed(original, copy) + JOINTS
 
 
 def law_of_entries(original: Original, copy: Copy, outcome: Outcome) -> None:
@@ -207,8 +218,8 @@ def law_of_entries(original: Original, copy: Copy, outcome: Outcome) -> None:
     data = b"\n" + copy.data if copy.data.startswith(b"=") else copy.data
     first = BEGIN.search(data)
     before = data if first is None else data[: first.start()]
-    assert _found(outcome) + len(outcome.bad) == len(BEGIN.findall(data)) + bool(before.strip())
-    assert _strange(original, copy, outcome) <= _changed(original, copy) + JOINTS
+    assert _count_read(outcome) + len(outcome.bad) == len(BEGIN.findall(data)) + bool(before.strip())
+    assert _count_strange(original, copy, outcome) <= _count_changed(original, copy) + JOINTS
 
 
 def law_of_batches(original: Original, copy: Copy, outcome: Outcome) -> None:
@@ -216,7 +227,7 @@ def law_of_batches(original: Original, copy: Copy, outcome: Outcome) -> None:
 
     A batch whose offset is damaged may cost the one beside it, which fits no better. No record is invented.
     """
-    assert _strange(original, copy, outcome) == 0
+    assert _count_strange(original, copy, outcome) == 0
     read = {record.offset for record in outcome.records}
     assert copy.kind == "flipped" or len(read) == len(outcome.records)
     there = {unit for _, unit in copy.intact}
@@ -225,10 +236,10 @@ def law_of_batches(original: Original, copy: Copy, outcome: Outcome) -> None:
     if copy.kind == "swapped":
         assert len(outcome.bad) >= bool(missing)
     else:
-        assert len(missing) <= (_changed(original, copy) if copy.kind == "flipped" else 0), missing
+        assert len(missing) <= (_count_changed(original, copy) if copy.kind == "flipped" else 0), missing
     doubled = len(copy.intact) - len(there)
     assert len(outcome.bad) >= bool(missing) + doubled * original.is_read
-    assert outcome.bad or not _changed(original, copy) or copy.kind == "cut" or _is_offset(original, copy)
+    assert outcome.bad or not _count_changed(original, copy) or copy.kind == "cut" or _is_offset(original, copy)
 
 
 def _is_offset(original: Original, copy: Copy) -> bool:
@@ -244,11 +255,11 @@ def law_of_places(original: Original, copy: Copy, outcome: Outcome) -> None:
     not come further, and one that goes on in the next file, look so.
     """
     held = [unit for at, unit in copy.intact if at == unit.start]
-    assert _found(outcome) >= sum(unit.records for unit in held)
-    if not outcome.bad and _found(outcome) < sum(unit.records for unit in original.units):
+    assert _count_read(outcome) >= sum(unit.records for unit in held)
+    if not outcome.bad and _count_read(outcome) < sum(unit.records for unit in original.units):
         rest = copy.data[max((unit.end for unit in held), default=0) :]
         assert not any(rest) or rest[:8] == struct.pack(">iI", len(rest), BLANK)
-    assert _strange(original, copy, outcome) <= _changed(original, copy) + JOINTS
+    assert _count_strange(original, copy, outcome) <= _count_changed(original, copy) + JOINTS
 
 
 def law_of_rows(original: Original, copy: Copy, outcome: Outcome) -> None:
@@ -258,7 +269,7 @@ def law_of_rows(original: Original, copy: Copy, outcome: Outcome) -> None:
     assert len(outcome.records) <= whole.records
     footer = int.from_bytes(original.data[-8:-4], "little") + 8
     if copy.data[-footer:] == original.data[-footer:]:
-        assert _strange(original, copy, outcome) == 0
+        assert _count_strange(original, copy, outcome) == 0
 
 
 JOINTS: Final = 3
@@ -266,7 +277,7 @@ JOINTS: Final = 3
 BEGIN: Final = re.compile(rb"\n={80}\n[0-9][^\n]{0,40}: Message (?:published|received)\n")
 
 
-def originals() -> list[Original]:
+def make_originals() -> list[Original]:
     """Return logs of real brokers, archives of their records by our own writers, and logs of the tracing plugin."""
     found: list[Original] = []
     for name in (*golden.names("kafka-log-"), *golden.names("rocketmq-log-")):
@@ -338,13 +349,13 @@ def _log(name: str, path: Path, data: bytes) -> Original:
 def _with_contents(original: Original) -> Original:
     records = _records_of(original)
     assert records or not original.is_read or "transactions" in original.name
-    return original._replace(contents=Counter(map(content, records)))
+    return original._replace(contents=Counter(map(content_of, records)))
 
 
 def _records_of(original: Original) -> list[Record]:
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), original.path, original.data)
-        outcome = read(Path(folder), SPLIT_BYTES)
+        outcome = read_archive(Path(folder), SPLIT_BYTES)
     assert not outcome.bad, (original.name, outcome.bad)
     return outcome.records
 

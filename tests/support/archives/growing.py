@@ -23,7 +23,7 @@ from exchange import Binding, Destination, Exchange, Message, Queue, Topology
 from exchange.field_values import FieldTable
 from tests.support.archives import kafka_files, rocketmq_files
 
-__all__ = ["STUDY", "TOPOLOGY", "GrowingFile", "archive", "counted_at_once"]
+__all__ = ["STUDY", "TOPOLOGY", "GrowingFile", "make_growing_files", "count_at_once"]
 
 TOPOLOGY = Topology(
     exchanges=[Exchange("orders", "topic"), Exchange("billing", "direct"), Exchange("events", "headers")],
@@ -64,7 +64,7 @@ class GrowingFile(NamedTuple):
             file.write(self.content[have:end])
 
 
-def archive(rng: Random, folder: Path, records: int) -> list[GrowingFile]:
+def make_growing_files(rng: Random, folder: Path, records: int) -> list[GrowingFile]:
     """Files of several formats, each with so many records at most."""
     makers = [_lines, _packed_lines, _trace, _text_trace, _segment, _commit_log, _parquet]
     return [
@@ -73,7 +73,7 @@ def archive(rng: Random, folder: Path, records: int) -> list[GrowingFile]:
     ]
 
 
-def counted_at_once(files: list[GrowingFile], folder: Path) -> Pass:
+def count_at_once(files: list[GrowingFile], folder: Path) -> Pass:
     """Count a copy of the whole archive, without the records that cannot be known to be complete."""
     for file in files:
         path = folder.joinpath(*file.path.parts[-3:])

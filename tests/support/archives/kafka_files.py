@@ -13,7 +13,7 @@ import pyarrow as pa
 from bindings.archive.record import Record
 from exchange.field_values import type_and_value
 
-__all__ = ["KafkaRecord", "batch", "unmarked", "varint"]
+__all__ = ["KafkaRecord", "batch", "strip_marks", "varint"]
 
 
 class KafkaRecord(NamedTuple):
@@ -48,7 +48,7 @@ def _record(record: KafkaRecord) -> bytes:
     return varint(len(body)) + body
 
 
-def _packed(codec: int, data: bytes) -> bytes:
+def _pack(codec: int, data: bytes) -> bytes:
     if codec == 1:
         return gzip.compress(data)
     if codec == 2:  # snappy-java's stream, in blocks
@@ -62,14 +62,14 @@ def _packed(codec: int, data: bytes) -> bytes:
 
 def batch(base: int, records: Sequence[KafkaRecord], *, time: int = 1000, codec: int = 0, flags: int = 0) -> bytes:
     """Return a batch; ``flags`` are attributes beside the compression."""
-    data = _packed(codec, b"".join(map(_record, records)))
+    data = _pack(codec, b"".join(map(_record, records)))
     last = max([record.offset for record in records], default=0)
     latest = time + max([record.time for record in records], default=0)
     rest = struct.pack(">hiqqqhii", codec | flags, last, time, latest, -1, -1, -1, len(records)) + data
     return struct.pack(">qiibI", base, len(rest) + 9, 0, 2, google_crc32c.value(rest)) + rest
 
 
-def unmarked(record: Record) -> tuple[bytes | None, bytes | None, dict[str, bytes | None]]:
+def strip_marks(record: Record) -> tuple[bytes | None, bytes | None, dict[str, bytes | None]]:
     """Return key, value and headers of a record by its ``x-kafka`` headers, if its key is not its routing key."""
     headers = {name: type_and_value(value)[1] for name, value in record.message.headers.items()}
     assert headers.pop("x-kafka-topic") == record.message.exchange.encode()

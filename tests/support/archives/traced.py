@@ -10,11 +10,11 @@ from urllib.parse import unquote, urlsplit
 from tests.support.differential import manage
 from tests.support.servers import Server, missing
 
-__all__ = ["traced"]
+__all__ = ["open_traced"]
 
 
 @contextmanager
-def traced(server: Server, vhost: str) -> Iterator[Any]:
+def open_traced(server: Server, vhost: str) -> Iterator[Any]:
     """Yield a connection to a new virtual host with tracing on; remove both at the end.
 
     By the management API: each ``rabbitmqctl`` starts an Erlang of its own, which takes seconds.

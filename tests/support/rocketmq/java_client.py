@@ -8,7 +8,7 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Any, Final
 
-from tests.recorders.jvm import PROGRAMS, QUICK, ask, classpath
+from tests.recorders.jvm import PROGRAMS, QUICK, ask, find_classpath
 from tests.support.servers import missing
 
 __all__ = ["LATEST", "encoded", "probe", "probed"]
@@ -23,7 +23,7 @@ def probe(namesrv: str, group: str, *, version: str = LATEST, **asked: Any) -> d
     for program in PROGRAMS:
         if shutil.which(program) is None:
             missing(f"no {program} on this machine")
-    jars = classpath(f"org.apache.rocketmq:rocketmq-client:{version}")
+    jars = find_classpath(f"org.apache.rocketmq:rocketmq-client:{version}")
     answers: dict[str, Any] = ask(SOURCE, jars, {"namesrv": namesrv, "group": group, **asked}, *QUICK, *OPEN)
     return answers
 

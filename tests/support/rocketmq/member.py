@@ -13,7 +13,7 @@ from tempfile import TemporaryFile
 from typing import Any, Final
 
 from bridge.rocketmq.remoting.message import StoredMessage
-from tests.recorders.jvm import PROGRAMS, QUICK, classpath, command
+from tests.recorders.jvm import PROGRAMS, QUICK, find_classpath, make_command
 from tests.support.servers import missing
 
 __all__ = ["Member", "fields_of", "java", "java_sends", "member"]
@@ -29,8 +29,8 @@ def java(broker_version: str) -> str:
         if shutil.which(tool) is None:
             missing(f"{tool} is not installed")
     version = VERSIONS[broker_version.startswith("4.")]
-    jars = classpath(f"org.apache.rocketmq:rocketmq-client:{version}")
-    command(SOURCE, jars)  # compiles it
+    jars = find_classpath(f"org.apache.rocketmq:rocketmq-client:{version}")
+    make_command(SOURCE, jars)  # compiles it
     return jars
 
 
@@ -61,7 +61,7 @@ class Member:
 @asynccontextmanager
 async def _process(jars: str, told: Mapping[str, Any], *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """Start a process that has made its client; it is killed if the block ends before it."""
-    running = command(SOURCE, jars, *QUICK, *options)
+    running = make_command(SOURCE, jars, *QUICK, *options)
     with TemporaryFile() as log:
         for _ in range(TRIES):
             pipe = asyncio.subprocess.PIPE

@@ -19,7 +19,7 @@ import pytest
 from exchange.partition import Partitions
 from exchange.partition.clients.librdkafka import Librdkafka
 from exchange.partition.partitioning.strategies import build_partitioner
-from tests.recorders.jvm import PROGRAMS, QUICK, ask, classpath
+from tests.recorders.jvm import PROGRAMS, QUICK, ask, find_classpath
 from tests.recorders.keys import KEYS
 from tests.support.servers import Server, missing
 
@@ -51,7 +51,7 @@ def java_client(request: pytest.FixtureRequest) -> str:
         if shutil.which(program) is None:
             missing(f"there is no {program} to run Kafka's own producer with")
     try:
-        return classpath(f"org.apache.kafka:kafka-clients:{request.param}")
+        return find_classpath(f"org.apache.kafka:kafka-clients:{request.param}")
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as reason:
         missing(f"Maven cannot fetch kafka-clients {request.param} ({reason})")
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from exchange.partition.hashing.erlang import UNDEFINED, Atom, jump, phash2
 from tests.recorders import golden
-from tests.recorders.erlang import BUCKETS, LISTS, SEEDS, TERMS, source
+from tests.recorders.erlang import BUCKETS, LISTS, SEEDS, TERMS, to_source
 from tests.recorders.keys import COUNTS, KEYS
 
 RECORDED = [golden.read(name) for name in golden.names("erlang-")]
@@ -32,7 +32,7 @@ class TestAgainstErlang:
 
     def test_phash2_of_other_terms_is_erlangs(self, recorded: dict[str, dict[str, int]]) -> None:
         """Atoms, integers of all sizes, floats, tuples and lists in each other."""
-        assert {source(term): phash2(term, 2**32) for term in TERMS} == recorded["phash2 of terms"]
+        assert {to_source(term): phash2(term, 2**32) for term in TERMS} == recorded["phash2 of terms"]
 
     def test_keys_jump_to_erlangs_buckets(self, recorded: dict[str, dict[str, list[int]]]) -> None:
         """1,200 keys in 1, 2, 3, 7, 12, 16 and 100 buckets."""
