@@ -1,4 +1,4 @@
-"""AMQP field values on the wire, all types: pika writes integers, floats and strings of one size only."""
+"""AMQP field values of all types as bytes: pika writes integers, floats and strings of one size only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TAGS = {
 
 
 def encode_field(value: Any) -> bytes:
-    """A field value, its type tag first."""
+    """Encode a field value with its type tag."""
     return _encoded(*type_and_value(value))
 
 

@@ -1,4 +1,4 @@
-"""The engine beside a live RabbitMQ: the same topology declared on both, the same messages published to both.
+"""Compare the engine with a live RabbitMQ: the same topology is declared, the same messages are published to both.
 
 A round is a topology and some hundred messages, all ``mandatory``. What each queue of the broker received and what the
 broker returned must be what ``Router.route`` says, message by message; where a kind picks at random, one of the routes
@@ -32,7 +32,7 @@ END = b"end"
 
 @dataclass
 class Outcome:
-    """What a round, or several, found."""
+    """The result of one or several rounds."""
 
     messages: int = 0
     copies: int = 0
@@ -41,7 +41,7 @@ class Outcome:
 
 
 def compare(server: Server, messages: int, seed: int, per_round: int = 400) -> Outcome:
-    """Rounds until so many messages were published; stops at the tenth difference."""
+    """Run rounds until ``messages`` were published, or until the tenth difference."""
     outcome = Outcome()
     profile = profile_for(server.version)
     with all_types_in_pika():
@@ -60,7 +60,7 @@ def compare(server: Server, messages: int, seed: int, per_round: int = 400) -> O
 
 
 def compare_one(server: Server, topology: Topology, sent: list[Message], outcome: Outcome, name: str) -> None:
-    """One round: what it finds is added to the outcome, differences under the name."""
+    """Run one round, and add its result to the outcome, with differences under the name."""
     connection = pika.BlockingConnection(pika.URLParameters(server.url))
     channel = connection.channel()
     ours = [exchange for exchange in topology.exchanges.values() if exchange.name.startswith("hashstar-")]
@@ -102,7 +102,7 @@ def _problem(
 
 
 class Possible:
-    """Every route that chance allows through a topology."""
+    """All routes through a topology that random choices allow."""
 
     def __init__(self, topology: Topology) -> None:
         self._choose: Callable[[int], int] = lambda n: 0
@@ -112,7 +112,7 @@ class Possible:
         return self._choose(n)
 
     def routes(self, message: Message) -> Iterator[tuple[str, ...]]:
-        """The queues of each: the choices are tried in order, as an odometer turns."""
+        """Yield the queues of each route; the combinations of choices are tried in order."""
         script: list[int] = []
         while True:
             limits: list[int] = []
@@ -155,7 +155,7 @@ def _declare(channel: pika.adapters.blocking_connection.BlockingChannel, topolog
 def publish(
     channel: pika.adapters.blocking_connection.BlockingChannel, queues: Iterable[str], sent: list[Message]
 ) -> tuple[dict[int, Counter[str]], set[int]]:
-    """Publish all, mandatory, to a broker with these queues, and consume: what arrived where, and what came back.
+    """Publish all messages, mandatory, to a broker with these queues; return where they arrived, and the returned ones.
 
     Messages go by their number in what was sent; it is their body.
     """
@@ -192,7 +192,7 @@ def publish(
 
 
 def manage(server: Server, method: str, path: str, body: object = None) -> Any:
-    """Call the server's management API; its answer, parsed, or None when it has none."""
+    """Call the server's management API; return its parsed answer, or None if it is empty."""
     assert server.management_url is not None
     parts = urlsplit(server.url)
     login = b64encode(f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode()).decode()

@@ -1,4 +1,4 @@
-"""Whether a page of ``docs/`` explains all fields of a JSON."""
+"""Check whether a page of ``docs/`` explains all fields of a JSON document."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["fields_of", "words_of"]
 
 
 def words_of(page: str) -> set[str]:
-    """All words of a page."""
+    """Return all words of a page."""
     return set(re.findall(r"\w+", (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")))
 
 
 def fields_of(value: Any, named_by_user: Container[str]) -> set[str]:
-    """The names of all fields, but for those below the fields whose own names a user chooses."""
+    """Return the names of all fields, without those below fields whose names a user chooses."""
     if isinstance(value, list):
         return {name for each in value for name in fields_of(each, named_by_user)}
     if isinstance(value, dict):

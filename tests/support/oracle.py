@@ -1,4 +1,4 @@
-"""The router again, slow and obvious: every binding of every exchange is looked at, by RabbitMQ's rules as written.
+"""A second router, slow and obvious: it checks every binding of every exchange by RabbitMQ's rules as written.
 
 It shares the definition of a pattern (`Pattern.matches`) and of equality in headers with the engine, and nothing of
 how bindings are found; and Erlang's hashes, which have recordings of their own. Random kinds are resolved by the same
@@ -18,7 +18,7 @@ from exchange.partition.hashing.erlang import UNDEFINED, Atom, jump, phash2
 
 
 def route(topology: Topology, message: Message, choose: Callable[[int], int]) -> tuple[str, ...]:
-    """The queues that get the message, sorted."""
+    """Return the queues that get the message, sorted."""
     queues: set[str] = set()
     seen, work = {message.exchange}, [message.exchange]
     if message.exchange == "":

@@ -1,4 +1,4 @@
-"""Small patterns that have much to do with each other, and all short keys: the oracle of the algebra."""
+"""Small patterns that overlap often, and all short keys: the oracle of the algebra."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from exchange.patterns.pattern import DIALECTS
 __all__ = ["DIALECT_NAMES", "all_keys", "matched", "patterns", "words_in"]
 
 LONGEST = {"amqp": 5, "mqtt": 4, "nats": 5}
-"""Words of the longest keys that are tried."""
+"""Maximum number of words of the keys that are tried."""
 
 KEY_WORDS = {"amqp": ["a", "b", "", "x"], "mqtt": ["a", "", "$s", "x", "$x"], "nats": ["a", "b", "x"]}
-"""What patterns name, and other words of each kind that wildcards tell apart."""
+"""Words that patterns name, and further words of each kind that wildcards distinguish."""
 
 PATTERN_WORDS = {
     "amqp": ["a", "b", "", "*", "*", "#", "#"],
@@ -29,7 +29,7 @@ DIALECT_NAMES = st.sampled_from(list(KEY_WORDS))
 
 @cache
 def all_keys(dialect: str) -> list[str]:
-    """All keys of so many words, each once."""
+    """Return all keys of at most `LONGEST` words, each once."""
     sequences = (
         words for length in range(LONGEST[dialect] + 1) for words in product(KEY_WORDS[dialect], repeat=length)
     )
@@ -39,17 +39,17 @@ def all_keys(dialect: str) -> list[str]:
 
 @cache
 def matched(pattern: Pattern) -> frozenset[str]:
-    """Those of the keys that the slow matcher says it matches."""
+    """Return the keys that a pattern matches by the slow matcher."""
     return frozenset(filter(pattern.matches, all_keys(pattern.dialect.name)))
 
 
 def words_in(dialect: str, key: str) -> int:
-    """The length that witnesses are shortest in."""
+    """Return the number of words of a key, by which witnesses are the shortest."""
     return len(DIALECTS[dialect].split(key))
 
 
 def patterns(dialect: str) -> st.SearchStrategy[Pattern]:
-    """Patterns of up to four words."""
+    """Make patterns of up to four words."""
     words = st.lists(st.sampled_from(PATTERN_WORDS[dialect]), max_size=4)
     if dialect != "amqp":
         last = {"mqtt": "#", "nats": ">"}[dialect]

@@ -1,4 +1,4 @@
-"""Find the real servers the live tests talk to.
+"""Find or start the real servers of the live tests.
 
 A kind of server is a row of `SERVERS`. Its servers are, in this order: those at the addresses in its url
 variable; containers of the images in its image variable (or of its default image); none, in which case the
@@ -39,12 +39,12 @@ PULL_SECONDS = 15
 
 
 class Unavailable(Exception):
-    """A server cannot be had; the message says why."""
+    """There is no server; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """A real server which answers."""
+    """A real server that answers."""
 
     url: str
     # What it was started from, or the variable its address came from.
@@ -56,13 +56,13 @@ class Server:
 
     @property
     def version_info(self) -> tuple[int, ...]:
-        """The leading numbers of the version, to compare by: (4, 0, 5)."""
+        """The leading numbers of the version, for comparisons: (4, 0, 5)."""
         return tuple(int(number) for number in re.findall(r"\d+", self.version)[:3])
 
 
 @dataclass(frozen=True)
 class ServerKind:
-    """How to find, start and recognise one kind of server."""
+    """A kind of server: how to find, start and recognise it."""
 
     name: str
     url_variable: str
@@ -85,12 +85,12 @@ class ServerKind:
     sends_on: bool = False
 
     def images(self, environ: Mapping[str, str] = os.environ) -> list[str]:
-        """The images of this run, of which the first is the newest."""
+        """Return the images of this run; the first is the newest."""
         return listed(environ.get(self.image_variable, "")) or [self.default_image]
 
 
 def amqp_url(host: str, port: int) -> str:
-    """The AMQP url of the default user and virtual host."""
+    """Build the AMQP URL of the default user and virtual host."""
     return f"amqp://guest:guest@{host}:{port}/%2F"
 
 
@@ -111,12 +111,12 @@ def _amqp_properties(url: str) -> Any:
 
 
 def amqp_version(url: str) -> str:
-    """The version a broker tells in the server-properties of the AMQP handshake."""
+    """Read the version of a broker from the server properties of the AMQP handshake."""
     return str(_amqp_properties(url)["version"])
 
 
 def rabbitmq_management(url: str, host: str, port: int) -> str | None:
-    """The management API at host and port if it is that of the broker at the AMQP url."""
+    """Return the URL of the management API at host and port, if it belongs to the broker at the AMQP URL."""
     login = urllib.parse.urlsplit(url)
     user, password = (urllib.parse.unquote(part or "guest") for part in (login.username, login.password))
     token = base64.b64encode(f"{user}:{password}".encode()).decode()
@@ -133,7 +133,7 @@ def rabbitmq_management(url: str, host: str, port: int) -> str | None:
 
 
 def kafka_environment(port: int) -> dict[str, str]:
-    """The settings of a node that is broker and controller, as the images apache/kafka and ours take them."""
+    """Build the settings of a node that is broker and controller, for the images apache/kafka and ours."""
     return {
         "KAFKA_NODE_ID": "1",
         "KAFKA_PROCESS_ROLES": "broker,controller",
@@ -152,7 +152,7 @@ def kafka_environment(port: int) -> dict[str, str]:
 
 
 def kafka_version(bootstrap: str) -> str:
-    """The version of the Kafka at an address; of one that is not of our image, "unknown".
+    """Read the version of the Kafka at an address; "unknown" if it is not of our image.
 
     Kafka's protocol does not tell it; our image adds a setting ``hashstar.version.4.3.1``.
     """
@@ -168,12 +168,12 @@ def kafka_version(bootstrap: str) -> str:
 
 
 def rocketmq_environment(port: int) -> dict[str, str]:
-    """The settings of a broker at 127.0.0.1, as our images take them."""
+    """Build the settings of a broker at 127.0.0.1, for our images."""
     return {"ROCKETMQ_listenPort": str(port), "ROCKETMQ_brokerIP1": "127.0.0.1"}
 
 
 def rocketmq_version(namesrv: str) -> str:
-    """The version of the broker that a name server knows, once that one answers; of several that of any."""
+    """Read the version of a broker that a name server knows, once that broker answers; any one of several."""
     cluster = _rocketmq_answer(namesrv, 106)  # GET_BROKER_CLUSTER_INFO
     # Not quite JSON: the ids of brokers are bare numbers.
     broker = re.search(rb'"brokerAddrs":\{"?0"?:"([^"]+)"', cluster)
@@ -187,7 +187,7 @@ def rocketmq_version(namesrv: str) -> str:
 
 
 def _rocketmq_answer(address: str, code: int) -> bytes:
-    """The body of what RocketMQ answers to a request (`RemotingCommand`): lengths, a header in JSON, a body."""
+    """Send RocketMQ a request (`RemotingCommand`: lengths, a header in JSON, a body); return the answer's body."""
     host, _, port = address.rpartition(":")
     header = json.dumps({"code": code, "language": "JAVA", "version": 0, "opaque": 1, "flag": 0}).encode()
     with socket.create_connection((host, int(port)), timeout=5) as connection, connection.makefile("rb") as answer:
@@ -236,12 +236,12 @@ SERVERS: Mapping[str, ServerKind] = {
 
 
 def listed(value: str) -> list[str]:
-    """The entries of a variable that holds one or several, separated by commas or whitespace."""
+    """Return the entries of an environment variable, which are separated by commas or whitespace."""
     return [entry for entry in re.split(r"[,\s]+", value) if entry]
 
 
 def live_is_required(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the environment promises servers, so that a missing one is a failure."""
+    """Return whether the environment promises servers, so that a missing one is a failure."""
     return environ.get("HASHSTAR_REQUIRE_LIVE", "") not in ("", "0")
 
 
@@ -262,7 +262,7 @@ def started(container: DockerContainer, image: str) -> None:
 
 @contextmanager
 def running(kind: ServerKind, environ: Mapping[str, str] = os.environ) -> Iterator[list[Server]]:
-    """All servers of a kind, at least one; its containers are removed at the end.
+    """Yield all servers of a kind, at least one, and remove its containers at the end.
 
     One of several that cannot be had is left out with a warning, or fails the test where servers are
     promised.
@@ -297,7 +297,7 @@ def _warn_of_those_left_out(reasons: list[str]) -> None:
 
 
 def _candidates(kind: ServerKind, environ: Mapping[str, str]) -> Iterator[Callable[[ExitStack], Callable[[], Server]]]:
-    """What starts each, with the stack that will stop it, and gives what waits for it; both raise Unavailable."""
+    """Return functions that start a server, with the stack that stops it, and return what waits for it."""
     urls = listed(environ.get(kind.url_variable, ""))
     if urls:
         for url in urls:
@@ -320,7 +320,7 @@ def _answering_at(kind: ServerKind, url: str) -> Server:
 
 
 def _management_beside(kind: ServerKind, url: str) -> str | None:
-    """The management API as far from the server's port as by default (5672 and 15672), if it is there."""
+    """Find the management API at the default distance from the server's port (5672 and 15672); None if none."""
     if kind.find_management is None or kind.management_port is None:
         return None
     parts = urllib.parse.urlsplit(url)
@@ -384,7 +384,7 @@ def _free_port() -> int:
 
 
 def _docker(connect: Callable[..., DockerClient], kind: ServerKind) -> Any:
-    """A client of a Docker that answers."""
+    """Return a client of Docker that answers."""
     with warnings.catch_warnings():
         # Of the socket docker's client forgets to close when nobody answers: collected while it is ignored.
         warnings.simplefilter("ignore", ResourceWarning)
@@ -408,7 +408,7 @@ def _have_image(client: Any, image: str) -> None:
 
 
 def _address(container: DockerContainer, port: int) -> tuple[str, int]:
-    """Where the container's port is reached: at 127.0.0.1, unless Docker runs elsewhere.
+    """Return host and port of a container's port: at 127.0.0.1, unless Docker runs elsewhere.
 
     testcontainers alone would go by the bridge wherever it takes the machine itself for a container.
     """
@@ -427,7 +427,7 @@ def _has_ended(container: DockerContainer) -> bool:
 
 
 def _wait_for_version(kind: ServerKind, url: str, seconds: float, has_ended: Callable[[], bool] = lambda: False) -> str:
-    """The version of the server at the url, as soon as it answers."""
+    """Wait until the server at the URL answers, and return its version."""
     deadline = time.monotonic() + seconds
     while True:
         try:

@@ -31,32 +31,32 @@ FAMILIES: tuple[tuple[Any, ...], ...] = (
     ([1], [Typed("signedint", 1)], [1.0], [True], [0.0], [-0.0], ["a"], [b"a"], [[]], [{}]),
     ({"a": 1}, {"a": Typed("short", 1)}, {"b": 1}, {"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": [-0.0]}),
 )  # fmt: skip
-"""Field values of all types, those together that one might take for each other."""
+"""Field values of all types; those that could be confused stand together."""
 
 WEIGHTS = ("1", "1", "2", "3", "10", "+2", "007", "0", "a")
-"""Binding keys of x-consistent-hash, two of which no broker takes."""
+"""Binding keys of x-consistent-hash, two of which are invalid."""
 
 VALUES = tuple(value for family in FAMILIES for value in family)
 
 
 @dataclass(frozen=True)
 class Kinds:
-    """What a random topology is made of."""
+    """The names and types that a random topology is made of."""
 
     types: tuple[str, ...] = ("direct", "fanout", "topic", "topic", "headers", "x-random", "x-local-random",
                               "x-recent-history", "x-consistent-hash", "x-modulus-hash")  # fmt: skip
     most_random: int = 2
-    """A walk through many exchanges that pick at random has too many possible ends to list."""
+    """Maximum number of exchanges that choose at random: with more, there are too many possible routes to list."""
     policies: bool = True
 
 
 def words(rng: Random, pool: tuple[str, ...], most: int = 5) -> str:
-    """A key or pattern: mostly short, sometimes without any word."""
+    """Make a key or pattern: mostly short, sometimes without any word."""
     return ".".join(rng.choice(pool) for _ in range(rng.choice((0, 1, 1, 2, 2, 3, 3, 4, most))))
 
 
 def topology(rng: Random, profile: Profile, kinds: Kinds | None = None, prefix: str = "") -> Topology:
-    """A topology that RabbitMQ of this profile accepts, with cycles, alternates and bindings of all kinds."""
+    """Make a topology that RabbitMQ of this profile accepts, with cycles, alternates and bindings of all kinds."""
     kinds = kinds or Kinds()
     result = Topology(profile=profile)
     types = [kind for kind in kinds.types if profile.local_random or kind != "x-local-random"]
@@ -87,7 +87,7 @@ def topology(rng: Random, profile: Profile, kinds: Kinds | None = None, prefix: 
 
 
 def policy(rng: Random, prefix: str, number: int) -> Policy:
-    """A policy that names an alternate exchange for some of the prefix's exchanges, or does not."""
+    """Make a policy for some of the prefix's exchanges, with or without an alternate exchange."""
     definition = {"alternate-exchange": f"{prefix}x{rng.randint(0, 7)}"} if rng.random() < 0.8 else {"expires": 1000}
     apply_to = "exchanges" if "alternate-exchange" in definition else "queues"
     # The default exchange has a policy too, where a pattern matches the empty name.
@@ -98,7 +98,7 @@ def policy(rng: Random, prefix: str, number: int) -> Policy:
 
 
 def edit(rng: Random, old: Topology, prefix: str = "") -> Topology:
-    """One more binding, if RabbitMQ accepts it."""
+    """Add a binding, if RabbitMQ accepts it."""
     try:
         return old.bind(binding(rng, old, prefix))
     except BrokerError:
@@ -106,7 +106,7 @@ def edit(rng: Random, old: Topology, prefix: str = "") -> Topology:
 
 
 def binding(rng: Random, topology: Topology, prefix: str = "") -> Binding:
-    """A binding between parts of the topology, of a sort its source has a use for."""
+    """Make a binding within the topology, with the arguments that its source evaluates."""
     sources = [name for name in topology.exchanges if name.startswith(prefix or "x")]
     source = rng.choice([*sources, *sources, "amq.topic"])
     if topology.exchanges[source].type != "headers" and rng.random() < 0.3:
@@ -134,12 +134,12 @@ def binding(rng: Random, topology: Topology, prefix: str = "") -> Binding:
 
 
 def headers(rng: Random, most: int) -> dict[str, Any]:
-    """Some headers, or arguments of a headers binding."""
+    """Make headers, or arguments of a headers binding."""
     return {name: rng.choice(VALUES) for name in rng.sample(HEADERS, rng.randint(0, most))}
 
 
 def near(rng: Random, value: Any) -> Any:
-    """The value itself, or one that it may be taken for."""
+    """Return the value itself, or one that could be confused with it."""
     families = [family for family in FAMILIES if any(type(value) is type(v) and value == v for v in family)]
     if rng.random() < 0.5 or not families:
         return value
@@ -147,7 +147,7 @@ def near(rng: Random, value: Any) -> Any:
 
 
 def message(rng: Random, topology: Topology, prefix: str = "") -> Message:
-    """A message to an exchange that can be published to, with a key that often matches something."""
+    """Make a message to an exchange that can be published to, with a key that often matches a binding."""
     names = [name for name, exchange in topology.exchanges.items() if not exchange.internal]
     name = rng.choice([name for name in names if name.startswith(prefix or "x") or name in ("", "amq.topic")] or [""])
     carried = headers(rng, 4) if rng.random() < 0.6 else {}
@@ -168,13 +168,13 @@ def message(rng: Random, topology: Topology, prefix: str = "") -> Message:
 
 
 def properties(rng: Random) -> dict[str, Any]:
-    """Some of the properties that an exchange may hash."""
+    """Make some of the properties that an exchange may hash."""
     drawn = {"message_id": words(rng, WORDS), "correlation_id": rng.choice(WORDS), "timestamp": rng.randrange(5)}
     return {name: value for name, value in drawn.items() if rng.random() < 0.3}
 
 
 def key(rng: Random, topology: Topology) -> str:
-    """A routing key: random words, or a binding's with its wildcards filled in, or a queue's name."""
+    """Make a routing key: random words, or a binding's key with its wildcards filled in, or the name of a queue."""
     chance = rng.random()
     if chance < 0.1:
         return rng.choice(list(topology.queues))
