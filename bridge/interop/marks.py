@@ -13,7 +13,7 @@
                             refuse the message
 ==========================  ===========================================================================================
 
-Dead letters name the place where they were published in headers of their own, see `bridge.pump.dead_letters`. Archives
+Dead letters name where they were published in headers of their own, see `bridge.pump.dead_letters`. Archives
 keep messages as they were read.
 
 The bytes of a content header are searched for ``x-hashstar-`` and ``CC``. Most have neither: then the headers to add
@@ -110,8 +110,8 @@ def _hops_in(headers: Mapping[str, Any]) -> int:
         return _number(headers[HOPS]) if HOPS in headers else 0
     content = headers.content
     try:
-        found = content.find(HOPS)
-        return 0 if found is None else _number(decode_value(content.raw, found[1])[0])
+        position = content.find(HOPS)
+        return 0 if position is None else _number(decode_value(content.raw, position[1])[0])
     except MalformedHeader:  # routing and writing raise it, too
         return 0
 
@@ -172,14 +172,14 @@ def mark_header(content: ContentHeader, identity: str | None, marks: bytes, user
         if identity is not None:
             table += _identity_field(identity)
     else:
-        place = marks[len(FIRST_HOP) :]
+        origin = marks[len(FIRST_HOP) :]
         if flags & USER_BIT and (other := content.property("user_id")) != user:
             behind = content.with_property("user_id", None).raw[end:]
             flags &= ~USER_BIT
-            place += _field(USER_ID, other.encode("utf-8", "surrogateescape"))
+            origin += _field(USER_ID, other.encode("utf-8", "surrogateescape"))
         fields, hops = _rewrite(content, identity)
         names = {name for name, _ in fields}
-        own = ContentHeader.of_parts({}, place).fields()
+        own = ContentHeader.of_parts({}, origin).fields()
         fields += [(name, _short_name(name) + value) for name, value in own if name not in names]
         table = b"".join([field for _, field in fields]) + _hops_field(hops + 1)
     front = start - 4 if flags & HEADERS else start

@@ -41,34 +41,34 @@ def places_of(settings: ClientSettings, topics: Iterable[str]) -> frozenset[Plac
 
 async def check_source(settings: ClientSettings, group: str, subscriptions: Sequence[Subscription]) -> list[Finding]:
     """Return findings for a group that reads these topics."""
-    return await _look(settings, lambda client, found: _look_at_source(client, found, group, subscriptions))
+    return await _look(settings, lambda client, findings: _look_at_source(client, findings, group, subscriptions))
 
 
 async def check_target(
     settings: ClientSettings, destinations: Mapping[str, Destination], partitioned: Mapping[str, Partitioning]
 ) -> list[Finding]:
     """Return findings for messages to these topics, over which the topology spreads its queues."""
-    return await _look(settings, lambda client, found: _look_at_target(client, found, destinations, partitioned))
+    return await _look(settings, lambda client, findings: _look_at_target(client, findings, destinations, partitioned))
 
 
 async def _look(settings: ClientSettings, look: Callable[[Client, list[Finding]], Awaitable[None]]) -> list[Finding]:
     """Check with a client that registers nowhere; an error that prevents the check is a finding."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     client: Client | None = None
     try:
         async with asyncio.timeout(PATIENCE):
             client = Client(settings)
             await client.open()
-            await look(client, found)
+            await look(client, findings)
     except TimeoutError:
-        found.append(Finding("error", f"{settings.namesrv_addr}: not all was answered in {PATIENCE:g} s", "url"))
+        findings.append(Finding("error", f"{settings.namesrv_addr}: not all was answered in {PATIENCE:g} s", "url"))
     except ConnectError as error:
         text = f"{error}; is a name server there (its port is 9876), and does it speak TLS where tls = true says so?"
-        found.append(Finding("error", text, "url"))
+        findings.append(Finding("error", text, "url"))
     except HashstarError as error:
-        found.append(Finding("error", str(error), "url"))
+        findings.append(Finding("error", str(error), "url"))
     except Exception as error:  # noqa: BLE001  whatever a server answers, a check ends with its findings
-        found.append(Finding("error", f"{type(error).__name__}: {error}", "url"))
+        findings.append(Finding("error", f"{type(error).__name__}: {error}", "url"))
     finally:
         if client is not None:
             try:
@@ -78,14 +78,14 @@ async def _look(settings: ClientSettings, look: Callable[[Client, list[Finding]]
                 pass
             finally:
                 client.abort()
-    return found
+    return findings
 
 
 async def _look_at_source(
-    client: Client, found: list[Finding], group: str, subscriptions: Sequence[Subscription]
+    client: Client, findings: list[Finding], group: str, subscriptions: Sequence[Subscription]
 ) -> None:
     for each in subscriptions:
-        route = await _route(client, each.topic, found)
+        route = await _route(client, each.topic, findings)
         if route is None:
             continue
         topic = name_of(each.topic)
@@ -93,47 +93,47 @@ async def _look_at_source(
             queues = subscribe_queues(route).all
         except InputError:
             text = f"topic {topic!r} has no queue that may be read; give it read queues and perm 6"
-            found.append(Finding("error", text, "topics"))
+            findings.append(Finding("error", text, "topics"))
             continue
         brokers = {MessageQueue.of(queue).broker for queue in queues}
-        found.append(Finding("ok", f"topic {topic!r}: {len(queues)} queues to read at {len(brokers)} broker(s)"))
-        found += _unread(topic, route)
+        findings.append(Finding("ok", f"topic {topic!r}: {len(queues)} queues to read at {len(brokers)} broker(s)"))
+        findings += _unread(topic, route)
         for address, broker in _servers(route).items():
-            found += await _ask_broker(client, address, broker, each, group)
-    found += await _group(client, group, subscriptions)
+            findings += await _ask_broker(client, address, broker, each, group)
+    findings += await _group(client, group, subscriptions)
 
 
 async def _look_at_target(
     client: Client,
-    found: list[Finding],
+    findings: list[Finding],
     destinations: Mapping[str, Destination],
     partitioned: Mapping[str, Partitioning],
 ) -> None:
     for topic in sorted({destination.topic for destination in destinations.values()}):
-        route = await _route(client, topic, found)
+        route = await _route(client, topic, findings)
         if route is None:
             continue
         try:
             spread = Spread.of(topic, route)
         except Disconnected as error:
-            found.append(Finding("error", f"{error}; give it write queues, perm 6 and a master", "queues"))
+            findings.append(Finding("error", f"{error}; give it write queues, perm 6 and a master", "queues"))
             continue
         names = ", ".join([queue.name for queue in spread.queues])
-        found.append(Finding("ok", f"topic {name_of(topic)!r}: {len(spread.queues)} queues to write ({names})"))
+        findings.append(Finding("ok", f"topic {name_of(topic)!r}: {len(spread.queues)} queues to write ({names})"))
         for queue, partitioning in partitioned.items():
             if destinations[queue].topic == topic:
-                found += _disagreement(spread, queue, partitioning)
-        found += _without_master(name_of(topic), route)
-        found += _unread(name_of(topic), route)
+                findings += _disagreement(spread, queue, partitioning)
+        findings += _without_master(name_of(topic), route)
+        findings += _unread(name_of(topic), route)
         for address, broker in _servers(route).items():
-            found += await _ask_broker(client, address, broker, Subscription(topic), None)
+            findings += await _ask_broker(client, address, broker, Subscription(topic), None)
 
 
-async def _route(client: Client, topic: str, found: list[Finding]) -> TopicRoute | None:
+async def _route(client: Client, topic: str, findings: list[Finding]) -> TopicRoute | None:
     try:
         return await route_of(client, topic)
     except (Disconnected, BrokerError) as error:
-        found.append(Finding("error", str(error), "topics"))
+        findings.append(Finding("error", str(error), "topics"))
         return None
 
 
@@ -225,7 +225,7 @@ def _is_refusal(code: RequestCode, answer: int, remark: str) -> bool:
 
 async def _group(client: Client, group: str, subscriptions: Sequence[Subscription]) -> list[Finding]:
     """Return findings about the group: the brokers that have it, as far as they reveal it."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     missing: list[str] = []
     present: list[str] = []
     asked: dict[str, str] = {}
@@ -246,10 +246,10 @@ async def _group(client: Client, group: str, subscriptions: Sequence[Subscriptio
             f"group {name_of(group)!r}: not there at broker(s) {', '.join(sorted(missing))}; the first consumer makes "
             "it where autoCreateSubscriptionGroup is on, else create it (mqadmin updateSubGroup)"
         )
-        found.append(Finding("warning", text, "group"))
+        findings.append(Finding("warning", text, "group"))
     elif present:
-        found.append(Finding("ok", f"group {name_of(group)!r}: there at {len(present)} broker(s)"))
-    return found
+        findings.append(Finding("ok", f"group {name_of(group)!r}: there at {len(present)} broker(s)"))
+    return findings
 
 
 async def _has_group(client: Client, address: str, group: str) -> bool:

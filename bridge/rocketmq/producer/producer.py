@@ -146,10 +146,10 @@ class Producer:
         """Send a message without an answer (``sendOneway``): whether it arrives is not known. Raises as `send`."""
         request = self._request(message)
         send_to = await self._send_to(request.topic, queue, selector, key)
-        place = self._tries.first_place(request, send_to)
-        broker = place.queue.broker
+        target = self._tries.first_queue(request, send_to)
+        broker = target.queue.broker
         channel = self._tries.open_channel(broker) or await self._tries.channel(broker)
-        channel.write(encode_frame(channel, place, request, 0, ONEWAY))
+        channel.write(encode_frame(channel, target, request, 0, ONEWAY))
 
     async def send_async(
         self,
@@ -186,8 +186,8 @@ class Producer:
     def check(self, message: RocketMessage) -> None:
         """Raise what `send` would raise for this message before it sends anything, however it is sent."""
         request = self._request(message)
-        place = Publishing(message.topic, Partitions.queues({"": 1}), self.settings).places[0]
-        encode(place.command(request, now_ms()))
+        target = Publishing(message.topic, Partitions.queues({"": 1}), self.settings).queues[0]
+        encode(target.command(request, now_ms()))
         self._batch([message])
 
     async def flush(self) -> None:
@@ -197,9 +197,9 @@ class Producer:
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the publish queue list of a topic (``fetchPublishMessageQueues``). Raises ClientError."""
         publishing = self._publishing.get(topic) or await self._look_up(topic)
-        return tuple([place.queue for place in publishing.places])
+        return tuple([each.queue for each in publishing.queues])
 
-    # What is sent, and where.
+    # Building requests, and choosing queues.
 
     def _next_id(self) -> str:
         if self._ids is None:
@@ -257,7 +257,7 @@ class Producer:
         """Look up where a message of this topic goes. Raises as `send`."""
         publishing = self._publishing.get(topic) or await self._look_up(topic)
         if queue is not None:
-            return SendTo(publishing, publishing.place(queue))
+            return SendTo(publishing, publishing.find(queue))
         if selector is None:
             return SendTo(publishing, None)
         chooser = self._selectors.get(selector)
@@ -266,4 +266,4 @@ class Producer:
         position = chooser.choose(topic, key, publishing.partitions).partition
         if position is None:
             raise ClientError("select message queue return null.")
-        return SendTo(publishing, publishing.places[position])
+        return SendTo(publishing, publishing.queues[position])

@@ -1,7 +1,7 @@
-"""What a producer knows of a topic, and what it writes to a broker: routes become places, messages become requests.
+"""What a producer knows of a topic, and what it writes to a broker: routes become queues, messages become requests.
 
-A place is a queue of the publish queue list with those fields of the request's header that are the same for all its
-messages, encoded once (`org.apache.rocketmq.client.impl.producer.TopicPublishInfo`, `SendMessageRequestHeaderV2`).
+A `PublishQueue` has those fields of the request's header that are the same for all messages of a queue, encoded once
+(`org.apache.rocketmq.client.impl.producer.TopicPublishInfo`, `SendMessageRequestHeaderV2`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,16 @@ from exchange.partition.clients.rocketmq.queues import TopicRoute, publish_queue
 from exchange.partition.clients.rocketmq.send import SendSettings
 from exchange.partition.partitions import Partitions
 
-__all__ = ["Place", "ProducerSettings", "Publishing", "Request", "SendResult", "SendTo", "build_request", "result_of"]
+__all__ = [
+    "PublishQueue",
+    "ProducerSettings",
+    "Publishing",
+    "Request",
+    "SendResult",
+    "SendTo",
+    "build_request",
+    "result_of",
+]
 
 COMPRESSED: Final = 0x1 | 0x3 << 8
 """`MessageSysFlag.COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE`; before 5.0 the first alone means zlib."""
@@ -101,7 +110,7 @@ class Request(NamedTuple):
     is_batch: bool = False
 
 
-class Place(NamedTuple):
+class PublishQueue(NamedTuple):
     """A queue of the publish queue list."""
 
     queue: MessageQueue
@@ -140,16 +149,18 @@ NO_FLAGS: Final = _flags(0, 0, is_batch=False)
 
 
 class Publishing:
-    """The queues of a topic, as selectors get them, with a place for each at the same position."""
+    """The queues of a topic: ``partitions`` for selectors, and ``queues`` at the same positions."""
 
-    __slots__ = ("_by_queue", "_settings", "_topic", "partitions", "places")
+    __slots__ = ("_by_queue", "_settings", "_topic", "partitions", "queues")
 
     def __init__(self, topic: str, partitions: Partitions, settings: ProducerSettings) -> None:
         self._topic = topic
         self._settings = settings
         self.partitions: Final = partitions
-        self.places: Final = tuple([_place(topic, MessageQueue.of(partition), settings) for partition in partitions])
-        self._by_queue: Final = {place.queue: place for place in self.places}
+        self.queues: Final = tuple(
+            [_make_queue(topic, MessageQueue.of(partition), settings) for partition in partitions]
+        )
+        self._by_queue: Final = {each.queue: each for each in self.queues}
 
     @classmethod
     def of(cls, topic: str, route: TopicRoute, settings: ProducerSettings, *, is_new: bool = False) -> Publishing:
@@ -167,20 +178,20 @@ class Publishing:
         except InputError as error:
             raise ClientError(f"topic {topic}: {error}") from None
 
-    def place(self, queue: MessageQueue) -> Place:
-        """Return the place of a queue, which need not be in the list: ``send(Message, MessageQueue)`` takes any."""
-        return self._by_queue.get(queue) or _place(self._topic, queue, self._settings)
+    def find(self, queue: MessageQueue) -> PublishQueue:
+        """Return a queue, which need not be in the list: ``send(Message, MessageQueue)`` takes any."""
+        return self._by_queue.get(queue) or _make_queue(self._topic, queue, self._settings)
 
 
 class SendTo(NamedTuple):
     """Where a message goes."""
 
     publishing: Publishing
-    chosen: Place | None
+    chosen: PublishQueue | None
     """The queue that the caller or his selector has chosen; None: the producer chooses one for each try."""
 
 
-def _place(topic: str, queue: MessageQueue, settings: ProducerSettings) -> Place:
+def _make_queue(topic: str, queue: MessageQueue, settings: ProducerSettings) -> PublishQueue:
     fields = {
         "a": settings.group,
         "b": topic,
@@ -191,7 +202,7 @@ def _place(topic: str, queue: MessageQueue, settings: ProducerSettings) -> Place
         "k": "true" if settings.unit_mode else "false",
         "n": queue.broker,
     }
-    return Place(queue, fields, b"".join([encode_field(name, value) for name, value in fields.items()]))
+    return PublishQueue(queue, fields, b"".join([encode_field(name, value) for name, value in fields.items()]))
 
 
 def build_request(message: RocketMessage, settings: ProducerSettings, unique_id: str) -> Request:

@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from bridge.rocketmq.producer.publishing import (
-    Place,
     ProducerSettings,
     Publishing,
+    PublishQueue,
     Request,
     SendResult,
     SendTo,
@@ -79,21 +79,23 @@ class Tries:
 
     # Where a message goes.
 
-    def select(self, publishing: Publishing, topic: str, last_broker: str | None, *, reset: bool = False) -> Place:
+    def select(
+        self, publishing: Publishing, topic: str, last_broker: str | None, *, reset: bool = False
+    ) -> PublishQueue:
         """Choose the queue of the next try where none was chosen before (`selectOneMessageQueue`)."""
         if not self.settings.faults.enabled:  # what the strategy does when it is off, without its tables
             choice, self._turns[topic] = self._round_robin.choose_again(
                 last_broker, publishing.partitions, self._turns.get(topic), self._inputs
             )
-            return publishing.places[cast("int", choice.partition)]
+            return publishing.queues[cast("int", choice.partition)]
         selection = self.settings.faults.select(
             last_broker, publishing.partitions, self.faults, self._memories.get(topic, Memory()),
             Inputs(self._draw, now_ms()), reset_index=reset,
         )  # fmt: skip
         self._memories[topic], self.faults = selection.memory, selection.faults
-        return publishing.place(selection.queue)
+        return publishing.find(selection.queue)
 
-    def first_place(self, request: Request, send_to: SendTo) -> Place:
+    def first_queue(self, request: Request, send_to: SendTo) -> PublishQueue:
         """Return the queue of the first try."""
         return send_to.chosen or self.select(send_to.publishing, request.topic, None)
 
@@ -136,12 +138,12 @@ class Tries:
         result: SendResult | None = None
         while step.action == "try":
             last = tried[-1] if tried else None
-            place = chosen or self.select(publishing, request.topic, last, reset=step.reset_index)
-            broker = place.queue.broker
+            target = chosen or self.select(publishing, request.topic, last, reset=step.reset_index)
+            broker = target.queue.broker
             tried.append(broker)
             start = time.monotonic()
             try:
-                result = await self._once(request, place, step.timeout / 1000)
+                result = await self._once(request, target, step.timeout / 1000)
                 outcome: Outcome = Sent(result.status)
             except RemotingError as failed:
                 error, outcome = failed, _outcome_of(failed)
@@ -152,13 +154,13 @@ class Tries:
             return result
         raise _failure(step, error, tried, request.topic, int((time.monotonic() - began) * 1000))
 
-    async def _once(self, request: Request, place: Place, seconds: float) -> SendResult:
-        broker = place.queue.broker
+    async def _once(self, request: Request, target: PublishQueue, seconds: float) -> SendResult:
+        broker = target.queue.broker
         channel = self.open_channel(broker) or await self.channel(broker)
-        answer = await channel.invoke_with(lambda opaque: encode_frame(channel, place, request, opaque), seconds)
+        answer = await channel.invoke_with(lambda opaque: encode_frame(channel, target, request, opaque), seconds)
         if answer.code == ResponseCode.GO_AWAY:
             self.client.leave(channel)
-        return result_of(answer, request, place.queue, channel.address)
+        return result_of(answer, request, target.queue, channel.address)
 
     # Messages that are sent asynchronously.
 
@@ -247,7 +249,7 @@ class PendingSend:
     """A message that is sent asynchronously, from its first try until `result` is done."""
 
     __slots__ = (
-        "_broker", "_channel", "_place", "_publishing", "_request", "_sending", "_started", "_timeout", "_tries",
+        "_broker", "_channel", "_publishing", "_request", "_sending", "_started", "_target", "_timeout", "_tries",
         "result",
     )  # fmt: skip
 
@@ -256,8 +258,8 @@ class PendingSend:
         self._tries = tries
         self._publishing = send_to.publishing
         self._request = request
-        self._place = tries.first_place(request, send_to)
-        self._broker = self._place.queue.broker
+        self._target = tries.first_queue(request, send_to)
+        self._broker = self._target.queue.broker
         self._channel: Channel | None = None
         self._sending = ASYNC if send_to.chosen is None else ASYNC_SELECTED
         self._timeout = timeout_ms or tries.settings.sending.send_msg_timeout
@@ -292,7 +294,7 @@ class PendingSend:
         self._channel = channel
         try:
             opaque = channel.expect(self._take_answer, self._timeout / 1000)
-            channel.write(encode_frame(channel, self._place, self._request, opaque))
+            channel.write(encode_frame(channel, self._target, self._request, opaque))
         except RemotingError as error:
             self._fail(error, at_once=True)
 
@@ -302,7 +304,7 @@ class PendingSend:
             self._fail(answer if isinstance(answer, RemotingError) else RemotingError("no connection"))
             return
         try:
-            result = result_of(answer, self._request, self._place.queue, channel.address)
+            result = result_of(answer, self._request, self._target.queue, channel.address)
         except RemotingError as error:
             if answer.code == ResponseCode.GO_AWAY and channel.is_usable:
                 self._tries.client.leave(channel)
@@ -310,7 +312,7 @@ class PendingSend:
             else:
                 self._fail(error)
             return
-        if self._broker != self._place.queue.broker:
+        if self._broker != self._target.queue.broker:
             result = result._replace(queue=MessageQueue(self._broker, result.queue.queue_id))
         tries = self._tries
         if tries.settings.faults.enabled:
@@ -365,13 +367,13 @@ class PendingSend:
         return int((time.monotonic() - self._started) * 1000)
 
 
-def encode_frame(channel: Channel, place: Place, request: Request, opaque: int, flag: int = 0) -> bytes:
-    """Return the frame of a request to this place, in the form that the connection is set to. Raises CommandError."""
+def encode_frame(channel: Channel, target: PublishQueue, request: Request, opaque: int, flag: int = 0) -> bytes:
+    """Return the frame of a request to this queue, in the form that the connection is set to. Raises CommandError."""
     born = now_ms()
     settings = channel.settings
     if settings.credentials is None and settings.serialize_type is SerializeType.ROCKETMQ:
-        return place.frame(request, born, opaque, flag)
-    return channel.encode(place.command(request, born)._replace(opaque=opaque, flag=flag))
+        return target.frame(request, born, opaque, flag)
+    return channel.encode(target.command(request, born)._replace(opaque=opaque, flag=flag))
 
 
 def _outcome_of(error: RemotingError) -> Thrown:

@@ -340,7 +340,7 @@ def test_the_frame_of_a_request_is_its_encoded_command(
     code: RequestCode, body: bytes, properties: dict[str, str], system_flag: int, flag: int, is_batch: bool, born: int,
     opaque: int,
 ) -> None:  # fmt: skip
-    place = Publishing.of("t", ROUTE, ProducerSettings("g", unit_mode=is_batch)).places[3]
+    place = Publishing.of("t", ROUTE, ProducerSettings("g", unit_mode=is_batch)).queues[3]
     raw = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()]).encode()
     request = Request(code, "t", body, raw, "", system_flag, flag, is_batch)
     (read,) = Decoder().feed(place.frame(request, born, opaque, 2))
