@@ -134,7 +134,7 @@ class Share:
         """Whether it does not pull, and no message is to be handed out."""
         return not self._resumed.is_set()
 
-    def rebalance(self) -> None:
+    def request_rebalance(self) -> None:
         """Have the queues divided anew soon, as the group or a route has changed."""
         self._changed.set()
 
