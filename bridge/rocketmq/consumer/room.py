@@ -66,17 +66,17 @@ class Room:
         kept = len(reading.assigned)
         return max(1, int(min(left, ANSWER_BYTES) * kept / max(reading.assigned.size, 1))) if kept else MANY
 
-    def look(self) -> None:
+    def wake(self) -> None:
         """Let the queues that wait try again, if there is room by now."""
         if self._waiting and self.left() > 0:
             for reading in self._waiting:
                 reading.moved.set()
             self._waiting.clear()
 
-    def leave(self, reading: Reading) -> None:
+    def remove(self, reading: Reading) -> None:
         """Forget a queue that was given up."""
         self._waiting.discard(reading)
-        self.look()
+        self.wake()
 
 
 MANY: Final = 1 << 30

@@ -199,7 +199,7 @@ class Share:
         reading.consumed_ms = now_ms()
         if reading.waits:
             reading.moved.set()
-        self._room.look()
+        self._room.wake()
         if self._settings.window:
             self._news()
 
@@ -349,7 +349,7 @@ class Share:
         del self._readings[assigned.queue]
         # A bounded source ends when it has read all queues of complete topics: this one may come back unread.
         self.complete -= {assigned.queue.topic}
-        self._room.leave(reading)
+        self._room.remove(reading)
         self._turns.remove(reading)
         self._queues.forget(assigned.queue)
         self.troubles.pop(assigned.queue, None)
@@ -384,7 +384,7 @@ class Share:
         moved = [self._readings[queue] for queue in ours]
         for reading in moved:
             reading.assigned.move(ours[reading.assigned.queue])
-            self._room.leave(reading)
+            self._room.remove(reading)
             if reading.task is not None:
                 reading.task.cancel()
         # They stay among the readings until this is persisted: else a rebalance would begin at the old offsets.

@@ -108,7 +108,7 @@ class Tries:
         """Return the connection to a broker; connect first if there is none. Raises ClientError, ConnectError."""
         channel = self._channels[broker] = await self.client.broker(broker)
         if not channel.is_writable:
-            await channel.writable()
+            await channel.wait_until_writable()
         return channel
 
     def forget_channels(self) -> None:

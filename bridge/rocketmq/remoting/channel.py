@@ -180,7 +180,7 @@ class Channel(asyncio.Protocol):
             self._loop.call_soon(self._flush)
         frames.append(frame)
 
-    async def writable(self) -> None:
+    async def wait_until_writable(self) -> None:
         """Wait until the connection is writable again, or has ended."""
         while not self.is_writable and not self.closed:
             if self._drained is None:

@@ -44,10 +44,10 @@ async def test_a_queue_without_room_is_woken_when_there_is_room() -> None:
     assert room.left() == -200
     assert room.messages_for(two) == 0
     one.assigned.take(2, asyncio.get_running_loop().time())
-    room.look()
+    room.wake()
     assert not two.moved.is_set()
     one.assigned.done_before(1)
-    room.look()
+    room.wake()
     assert two.moved.is_set()
     assert room.messages_for(two) > 0
 
@@ -70,7 +70,7 @@ async def test_a_queue_that_is_given_up_makes_room_and_does_not_wait() -> None:
     assert room.messages_for(one) == room.messages_for(two) == 0
     one.assigned.drop()
     del readings[one.assigned.queue]
-    room.leave(one)
+    room.remove(one)
     assert two.moved.is_set()
     assert not one.moved.is_set()
 
@@ -114,7 +114,7 @@ def test_no_queue_waits_while_there_is_room(steps: list[tuple[int, int]]) -> Non
                 fullest = max(every, key=lambda found: found.assigned.size).assigned
                 fullest.take(99, 0.0)
                 fullest.done_before(10_000)
-                room.look()
+                room.wake()
                 assert each.moved.is_set() or room.left() <= 0
         assert room.left() > -400
 
