@@ -64,8 +64,9 @@ def main(
         topology = bindings.load(_relative(source), vhost, profile)
         archive = _generate(definitions, topology, messages, seed, into)
         page = archive.with_name(f"{archive.name}.html")
+        with_spark = not no_spark and _has_java()
         started = perf_counter()
-        with progress("Auditing") as step, _session(no_spark, step) as spark:
+        with progress("Auditing") as step, _session(with_spark, step) as spark:
             report = bindings.audit(
                 _relative(source), _relative(archive), vhost=topology.vhost, profile=topology.profile.name,
                 selection=bindings.Selection(), spark=spark, step=step,
@@ -85,9 +86,9 @@ def main(
 
 
 @contextmanager
-def _session(no_spark: bool, step: Callable[[int, int], None]) -> Iterator[SparkSession | None]:
-    """Start Spark and yield its session; None if Spark is not wanted or there is no Java."""
-    if no_spark or not _has_java():
+def _session(with_spark: bool, step: Callable[[int, int], None]) -> Iterator[SparkSession | None]:
+    """Start Spark, show its progress and yield its session; yield None without Spark."""
+    if not with_spark:
         yield None
         return
     with session() as spark, watch_progress(spark, step):
