@@ -1,4 +1,7 @@
-"""Apply a topology to a live RabbitMQ: plan what is to be done, and carry it out."""
+"""Apply a topology to a live RabbitMQ: plan what is to be done, and carry it out.
+
+The package is called as a function: ``bindings.apply(...)`` is `bindings.apply.apply.apply`.
+"""
 
 from bindings.public_names import make_callable
 

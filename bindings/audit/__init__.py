@@ -2,6 +2,8 @@
 
 `bindings.audit.study` defines what a pass over an archive may count; `bindings.audit.spark.job` runs the pass on Spark,
 `bindings.audit.local` without it. Spark is imported only where it is used.
+
+The package is called as a function: ``bindings.audit(...)`` is `bindings.audit.run.audit`.
 """
 
 from bindings.public_names import make_callable
