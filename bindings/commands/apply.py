@@ -155,13 +155,15 @@ def _show(todo: Plan, before: Topology, after: Topology, where: str) -> None:
 
 def _show_unknown(before: Topology, wanted: Topology) -> None:
     """Print what --prune would delete."""
-    counts = {
-        "exchanges": len([name for name in before.exchanges if name not in wanted.exchanges and not is_reserved(name)]),
-        "queues": len([name for name in before.queues if name not in wanted.queues and not is_reserved(name)]),
-        "bindings": len([binding for binding in before.bindings if binding not in wanted.bindings]),
-        "policies": len([name for name in before.policies if name not in wanted.policies]),
-    }
-    kept = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    exchanges = [name for name in before.exchanges if name not in wanted.exchanges and not is_reserved(name)]
+    queues = [name for name in before.queues if name not in wanted.queues and not is_reserved(name)]
+    bindings = [binding for binding in before.bindings if binding not in wanted.bindings]
+    policies = [name for name in before.policies if name not in wanted.policies]
+    counts = (
+        (len(exchanges), "exchange", "exchanges"), (len(queues), "queue", "queues"),
+        (len(bindings), "binding", "bindings"), (len(policies), "policy", "policies"),
+    )  # fmt: skip
+    kept = ", ".join([count_noun(*each) for each in counts if each[0]])
     if kept:
         echo_line(f"kept, although the file does not have it: {kept} (--prune deletes)")
 

@@ -338,7 +338,7 @@ def test_a_queue_with_messages_is_not_deleted_unless_by_force(place: Place, kind
     assert manage(place.server, "POST", path, body)["routed"]
     result = place.run(Topology(), "--yes")
     assert result.exit_code == 0
-    assert "kept, although the file does not have it: 1 queues" in result.output
+    assert "kept, although the file does not have it: 1 queue (" in result.output
     result = place.run(Topology(), "--yes", "--prune")
     assert result.exit_code == 1
     assert "queue 'jobs' has 1 messages; --force deletes it all the same" in result.output
