@@ -79,9 +79,9 @@ def _show(spark: Any, name: str, path: Path, topology: Topology, messages: int, 
     ]
     about = f"{messages:,} messages, {keys:,} exchanges and keys; {PATTERNS:,} bindings, {CORES} cores"
     show(f"audit, {name}", about, run_rounds(rows, rounds))
-    told = {row.name: f"{row.name} {row.cost * messages / 1e6:.2f} s" for row in rows if row.cost}
+    texts = {row.name: f"{row.name} {row.cost * messages / 1e6:.2f} s" for row in rows if row.cost}
     spent = {which: median(seconds) for which, seconds in cpu.items()}
-    print(f"  {', '.join(told.values())}; first audit, with what workers learn: {cold:.2f} s")
+    print(f"  {', '.join(texts.values())}; first audit, with what workers learn: {cold:.2f} s")
     print("  processors: " + ", ".join(f"{which} {seconds:.2f} s" for which, seconds in spent.items()), end="")
     print(f", x {spent['audit'] / spent['groupBy']:.2f}" if spent["groupBy"] else "")
 

@@ -62,7 +62,7 @@ COUNT: Final = 40_000
 KAFKA_COUNT: Final = 200_000
 MILLION: Final = 1_000_000
 ACKNOWLEDGED: Final = 100
-"""Bare pika acknowledges so many at once."""
+"""Number of messages that bare pika acknowledges at once."""
 
 BARE: Final = "bare pika, acknowledging only"
 SHOVEL: Final = "shovel, inside the broker"
@@ -70,7 +70,7 @@ BARE_KAFKA: Final = "bare confluent-kafka, consuming"
 
 
 def bridge(quick: bool) -> None:
-    """Measure all of it on each image of RabbitMQ, and what needs none of them once."""
+    """Measure everything on each image of RabbitMQ, and once what needs none."""
     image = kafka_image()
     with ExitStack() as brokers:
         to_kafka = None if image is None else brokers.enter_context(kafka(image))

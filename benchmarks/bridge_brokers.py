@@ -151,7 +151,7 @@ def fill_queue(url: str, count: int) -> None:
 
 
 async def publish_all(url: str, count: int) -> None:
-    """Publish so many messages, and wait until the broker has them."""
+    """Publish ``count`` messages, and wait until the broker has them."""
     last = 0
     news = asyncio.Event()
 

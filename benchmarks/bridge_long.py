@@ -45,8 +45,8 @@ def _show_memory(name: str, count: int, move: Callable[..., Sizes], url: str, fi
         moving = children.submit(move, url, place, count)
         children.submit(fill, url, place, count).result()
         sizes, seconds, moved = moving.result()
-    told = ", ".join(f"{size:.0f} MB after {messages:,}" for messages, size in sizes)
-    print(f"  {name}, resident memory: {told}; {moved:,} messages in {seconds:.0f} s, with what filled the source")
+    text = ", ".join(f"{size:.0f} MB after {messages:,}" for messages, size in sizes)
+    print(f"  {name}, resident memory: {text}; {moved:,} messages in {seconds:.0f} s, with what filled the source")
 
 
 Sizes = tuple[list[tuple[int, float]], float, int]
@@ -134,8 +134,8 @@ def _measure_workers(url: str, folder: Path, name: str, workers: int, count: int
     else:
         target = f'url = "archive:{folder / "archive"}", queues = {{ {TO} = "." }}'
     (folder / "bench.bindings").write_text(f"exchange bench: fanout\nqueue {TO}\nbench -> {TO}\n", "utf-8")
-    told = CONFIGURATION.format(workers=workers, window=KAFKA_WINDOW, url=url, source=source, target=target)
-    (folder / "bridge.toml").write_text(told, "utf-8")
+    text = CONFIGURATION.format(workers=workers, window=KAFKA_WINDOW, url=url, source=source, target=target)
+    (folder / "bridge.toml").write_text(text, "utf-8")
     looking = Consumer({"bootstrap.servers": url, "group.id": source})  # which only asks, and is no member
 
     def done() -> int:
@@ -146,7 +146,7 @@ def _measure_workers(url: str, folder: Path, name: str, workers: int, count: int
     with subprocess.Popen(command) as program:  # noqa: S603  this very program
         try:
             _wait_for_members(url, source, workers)
-            program.send_signal(signal.SIGUSR1)  # it pauses, so that all of it is there when it begins
+            program.send_signal(signal.SIGUSR1)  # pause it, so that all workers are ready when it begins
             fill_topic(url, source, count)
             program.send_signal(signal.SIGUSR2)
             while not (first := done()):
@@ -162,7 +162,7 @@ def _measure_workers(url: str, folder: Path, name: str, workers: int, count: int
 
 
 def _wait_for_members(url: str, group: str, count: int) -> None:
-    """Until so many have their share of the partitions."""
+    """Wait until ``count`` members have their share of the partitions."""
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({"bootstrap.servers": url})

@@ -112,7 +112,7 @@ class Counting:
             self.rate.set_result(self._clock.stop())
 
     async def until(self, count: int, seconds: float) -> None:
-        """Until so many have been confirmed, or for so long."""
+        """Wait until ``count`` messages have been confirmed, or the time is over."""
         self._wanted = count
         if self.count < count:
             self._reached.clear()

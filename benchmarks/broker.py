@@ -28,7 +28,7 @@ __all__ = ["QUEUES", "Timing", "find_bound", "images", "time_inside"]
 VARIABLE: Final = "HASHSTAR_BENCH_RABBITMQ"
 
 QUEUES: Final = 100
-"""Pattern number n is bound to queue n modulo so many."""
+"""Number of queues: pattern n is bound to queue n modulo this number."""
 
 START_SECONDS: Final = 120
 

@@ -42,8 +42,8 @@ Role = Literal["ours", "floor", "peer"]
 class Contestant:
     """A row of a table: a name, and a call that measures one round in microseconds per operation.
 
-    Rows are also told by how many times the ``floor`` they cost, and how many times as much as they a ``peer`` does.
-    Without a figure, ``note`` says why there is none.
+    Each row also has its cost as a multiple of the ``floor``, and the cost of its ``peer`` as a multiple of its own.
+    Without a figure, ``note`` is the reason.
     """
 
     name: str

@@ -4,7 +4,7 @@ They answer docs/decisions/0002-matcher.md's question with figures anyone can re
 without wildcards in front of them, since every one of them is better for it; what differs is what they do with the
 others. Before a structure is timed, it must agree with ``Pattern.matches`` on random keys. The two traps are workloads
 on which a natural idea explodes: the states of an automaton, the ways of a search that backtracks. A structure that
-needs more than ``PATIENCE`` seconds for a trap's first keys is stopped and its row says so.
+needs more than ``PATIENCE`` seconds for a trap's first keys is stopped, and its row shows that.
 """
 
 from __future__ import annotations

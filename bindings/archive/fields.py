@@ -41,7 +41,7 @@ LOWEST, HIGHEST = RANGES["long"]
 DIGITS: Final = 300
 """A number of digits that no decimal of AMQP has before or behind its point."""
 FLAGS: Final = 1 << 24
-"""Maximum number of pairs of type and value that are told apart by an array of flags."""
+"""Maximum number of pairs of type and value for which an array of flags is used."""
 SHOWN: Final = 60
 """Maximum number of characters of a wrong value that an error quotes."""
 Places = np.ndarray[tuple[int], np.dtype[np.int64]]

@@ -21,7 +21,7 @@ from tests.fuzz.watch import LONGEST, Child, Progress
 __all__ = ["HEADING", "Campaign", "Limits", "Outcome"]
 
 STRETCHED: Final = 200
-"""One mutation of so many repeats a part of the input, up to `LONGEST`: what is not linear shows by it."""
+"""One of this many mutations repeats a part of the input, up to `LONGEST`, which shows work that is not linear."""
 RESTARTS: Final = 20
 """Maximum number of times that a target which was killed is started again."""
 PATIENCE: Final = 6

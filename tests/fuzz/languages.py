@@ -83,7 +83,7 @@ def _algebra(bound: list[Pattern], keys: list[str]) -> None:
 
 
 def bindings_language(data: bytes) -> None:
-    """Read a .bindings text; what is written of it, and its formatted text, say the same."""
+    """Read a .bindings text; the text that is written from it, and its formatted text, mean the same."""
     text = data.decode("utf-8", "replace")
     document = Document.loads(text)
     _ = document.warnings

@@ -85,7 +85,7 @@ def write(name: str, data: bytes) -> Path:
 
 @contextmanager
 def offline() -> Iterator[None]:
-    """Refuse every connection and every look-up of a host: inputs name hosts that nobody meant."""
+    """Refuse every connection and every look-up of a host: inputs name random hosts."""
 
     def refuse(*_: object, **__: object) -> Any:
         raise OSError("fuzzing is offline")

@@ -40,11 +40,11 @@ def _has_made(child: Child, steps: int) -> bool:
 
 
 def test_a_process_is_stuck_once_it_has_made_no_step_for_longer_than_it_may(tmp_path: Path) -> None:
-    told, tell = os.pipe()
+    reader, tell = os.pipe()
     clock = Clock()
 
     def run(progress: Progress) -> None:
-        while os.read(told, 1):
+        while os.read(reader, 1):
             progress.begin(b"an input")
 
     child = Child(run, tmp_path / "log", 10, clock)

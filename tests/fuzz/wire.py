@@ -92,7 +92,7 @@ def content_header(data: bytes) -> None:
 
 
 class Unconnected(Wire):
-    """A wire without a connection, which leaves to nobody what is no content."""
+    """A wire without a connection, which ignores frames that are no content."""
 
     def __init__(self) -> None:
         self.contents = {1: Contents()}
@@ -153,7 +153,7 @@ def answer_json(data: bytes) -> None:
 
 
 def stored(data: bytes) -> None:
-    """Read the messages in the answer to a pull, so many at once as there is room for, as the client does."""
+    """Read the messages in the answer to a pull as the client does, as many at once as there is room for."""
     weight = 0
     for messages in stored_records(data, "broker-a"):
         for message in messages:

@@ -84,8 +84,8 @@ def _steps() -> list[dict[str, Any]]:
     later = 0
     for step in steps:
         later += 10_000 if "sleep" in step else 0
-        for told in step.get("records", ()):
-            told["time"] += later  # new segments begin as the times of records say, not as the clock does
+        for fields in step.get("records", ()):
+            fields["time"] += later  # new segments begin as the times of records say, not as the clock does
     return steps
 
 
@@ -112,14 +112,14 @@ def record(version: str) -> None:
             with tarfile.open(golden.GOLDEN / f"kafka-log-{version}.tar.gz", "w:gz") as kept:
                 for topic in TOPICS:  # while it runs: it cuts off what it keeps free when it ends
                     kept.add(data / f"{topic}-0", f"{topic}-0", filter=_anonymous)
-        told = {
+        recording = {
             topic: {
                 "records": read["read_uncommitted"],
                 "committed": [each["offset"] for each in read["read_committed"]],
             }
             for topic, read in answers.items()
         }
-        golden.write(f"kafka-log-{version}", "kafka-clients KafkaProducer, KafkaConsumer", version, told)
+        golden.write(f"kafka-log-{version}", "kafka-clients KafkaProducer, KafkaConsumer", version, recording)
         if version.startswith("3."):
             old = ask(JAVA / "OldLog.java", jars, None)
             golden.write(f"kafka-old-log-{version}", "kafka-clients MemoryRecords", version, {"logs": old})

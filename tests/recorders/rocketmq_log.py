@@ -46,9 +46,9 @@ WAIT: Final = 8_000
 """Milliseconds until what is delayed has come; not that of level 18, two hours."""
 
 
-def message(topic: str, body: bytes = b"", **told: Any) -> dict[str, Any]:
+def message(topic: str, body: bytes = b"", **fields: Any) -> dict[str, Any]:
     """Return a message for `RocketmqLog.java`: tags, keys, properties, level (of delay), delay (in milliseconds)."""
-    return {"topic": topic, "body": b64encode(body).decode(), "properties": {}, **told}
+    return {"topic": topic, "body": b64encode(body).decode(), "properties": {}, **fields}
 
 
 def sends(version: str, broker: str = "") -> list[dict[str, Any]]:
@@ -66,7 +66,7 @@ def sends(version: str, broker: str = "") -> list[dict[str, Any]]:
     ]  # fmt: skip
     text = "".join(random.choice(words) for _ in range(800)).encode()
     half = [message("paid", b"t", tags=tag, keys=tag) for tag in ("COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOW")]
-    told: list[dict[str, Any]] = [
+    messages: list[dict[str, Any]] = [
         {"how": "send", "messages": orders},
         {"how": "ordered", "messages": [message("lanes", b"%d" % n, keys=f"key{n % 7}") for n in range(20)]},
         {"how": "send", "messages": [message("t" * 127, b"long", tags="a", keys="k")]},
@@ -79,35 +79,35 @@ def sends(version: str, broker: str = "") -> list[dict[str, Any]]:
         {"how": "send", "messages": [message("later", b"in a second", keys="k", level=1)] * 2},
         {"how": "send", "messages": [message("later", b"in two hours", keys="k", level=18)]},
     ]
-    told += [
+    messages += [
         {"how": "send", "packing": packing, "messages": [message("packed", text, keys=packing)] * 2}
         for packing in ("ZLIB", "LZ4", "ZSTD")
     ]
     if is_new:
         in_one = [message("pieces", b"%d" % n, tags="c", keys=f"k{n}", properties={"n": str(n)}) for n in range(5)]
-        told += [
+        messages += [
             {"how": "send", "messages": [message("later", b"by the wheel", keys="k", delay=1500)]},
             {"how": "send", "messages": [message("later", b"by the wheel, in an hour", keys="k", delay=3_600_000)]},
             {"how": "topic", "topic": "pieces", "broker": broker},
             {"how": "batch", "messages": in_one},
             {"how": "batch", "packing": "LZ4", "messages": [message("pieces", text, keys=f"k{n}") for n in range(3)]},
         ]
-    told += [
+    messages += [
         {"how": "send", "messages": [message("failing", b"dead", keys="k")] * 2},
         {"how": "fail", "topic": "failing", "group": "g" * 120, "failures": 4},
         {"how": "send", "messages": [message("filling", b"x" * 4000, keys="k")] * 24},
         {"how": "send", "messages": [message("orders", b"the last", keys="k")]},
     ]
-    return told
+    return messages
 
 
 @contextmanager
 def broker(home: Path, data: Path, version: str) -> Iterator[tuple[str, str]]:
     """Yield the addresses of a name server and of its broker."""
     namesrv, port = free_ports(2)
-    told = SMALL | EXTENDED.get(version, {}) | {"listenPort": port}
+    options = SMALL | EXTENDED.get(version, {}) | {"listenPort": port}
     settings = {"NAMESRV_PORT": namesrv, "ROCKETMQ_DATA": str(data)}
-    settings |= {f"ROCKETMQ_{name}": str(value) for name, value in told.items()}
+    settings |= {f"ROCKETMQ_{name}": str(value) for name, value in options.items()}
     with run_server([str(home / "rocketmq"), "run"], settings, data / "log", b"The broker["):
         yield f"127.0.0.1:{namesrv}", f"127.0.0.1:{port}"
 

@@ -59,7 +59,7 @@ def to_json(command: Command) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Record all of it anew."""
+    """Record everything again."""
     frames = [b64encode(encode(command, header)).decode() for command in COMMANDS for header in SerializeType]
     question = {"commands": [to_json(command) for command in COMMANDS], "frames": frames, "credentials": CREDENTIALS}
     for version in VERSIONS:

@@ -138,7 +138,7 @@ def _route_of(count: int) -> str:
 
 
 def main() -> None:
-    """Record all of it anew."""
+    """Record everything again."""
     for version in WHOLE + OTHERS:
         question: dict[str, Any] = {"counts": COUNTS, "seeds": SEEDS, "turns": TURNS}
         if version in WHOLE:

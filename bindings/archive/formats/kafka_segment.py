@@ -10,7 +10,7 @@ by a broker that was killed, or is still written to. Compaction leaves gaps betw
 Messages of the formats 0 and 1, which brokers before 0.11 wrote, are reported and not read. Zeros up to the end are
 space that the broker allocated beforehand.
 
-A `bindings.archive.mapping.FieldMapping` says which fields of a record are its exchange and routing key. Headers of
+A `bindings.archive.mapping.FieldMapping` names the fields of a record that are its exchange and routing key. Headers of
 Kafka are bytes without a type: they are read as longstr, a null as void, and of several with one name the last counts.
 
 AMQP has no null bodies and no keys beside the routing key. So a record without a value (a tombstone), and each record

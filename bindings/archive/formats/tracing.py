@@ -4,8 +4,8 @@ Both are written from copies of the firehose: see `bindings.archive.formats.fire
 ``max_payload_bytes`` without a mark. A trace with a pattern other than ``#`` or ``publish.#`` has only the messages
 that the pattern matched.
 
-In JSON all integers become longs, a void becomes the text ``undefined``, and bytes that are not UTF-8 a text that says
-so. `bindings.archive.formats.tracing_text` reads the entries of text.
+In JSON all integers become longs, a void becomes the text ``undefined``, and bytes that are not UTF-8 become a text of
+the plugin. `bindings.archive.formats.tracing_text` reads the entries of text.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ are split at any byte, and behind damage reading goes on at the next record that
 checksum; topic and properties have none, so the only check is that they fit exactly in the record. A file is allocated
 at full length, so it ends with a blank record, with zeros, or with what a broker that was killed left.
 
-A `bindings.archive.mapping.FieldMapping` says which fields of a message are its exchange and routing key. Headers are
-the user properties, TAGS and KEYS. Messages of RocketMQ's own topics (retries, delays, halves of transactions) are
+A `bindings.archive.mapping.FieldMapping` names the fields of a message that are its exchange and routing key. Headers
+are the user properties, TAGS and KEYS. Messages of RocketMQ's own topics (retries, delays, halves of transactions) are
 skipped: they are not what was published, or not yet. Topics of the type BatchCQ keep a batch of a producer in one
 record; its messages are records here, all at the byte of that one.
 """

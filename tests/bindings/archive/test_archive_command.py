@@ -1,4 +1,4 @@
-"""``hashstar archive``: what a path holds is told by content; converting loses nothing and tells what it leaves out."""
+"""``hashstar archive``: formats are found by content; converting loses nothing and reports what it leaves out."""
 
 from __future__ import annotations
 
@@ -99,15 +99,15 @@ def test_inspect_shows_counts_window_and_places_of_bad_records(tmp_path: Path) -
     path.write_bytes(path.read_bytes() + b"junk\n")
     result = run("inspect", path)
     assert result.exit_code == 0
-    for told in (
+    for text in (
         "JSON lines; 1 file", "records: 5; skipped 0, bad 1", "1970-01-01T00:00:00Z to 1970-01-02T20:26:40Z",
         "5  x  in '/'", "bad: 1: not JSON", f"{path} at ", "the broker put 3 nowhere", "bias: unknown",
     ):  # fmt: skip
-        assert told in result.stdout, told
-    told = json.loads(run("inspect", "--json", path).stdout)
-    assert (told["version"], told["records"], told["bad"][0]["records"], told["auditable"]) == (1, 5, 1, True)
-    assert told["exchanges"] == [{"vhost": "/", "exchange": "x", "records": 5}]
-    assert fields_of(told, {"skipped"}) <= words_of("inspect-json.md")
+        assert text in result.stdout, text
+    found = json.loads(run("inspect", "--json", path).stdout)
+    assert (found["version"], found["records"], found["bad"][0]["records"], found["auditable"]) == (1, 5, 1, True)
+    assert found["exchanges"] == [{"vhost": "/", "exchange": "x", "records": 5}]
+    assert fields_of(found, {"skipped"}) <= words_of("inspect-json.md")
 
 
 def test_converting_there_and_back_keeps_everything(tmp_path: Path) -> None:

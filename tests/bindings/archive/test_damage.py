@@ -1,6 +1,6 @@
 """Copies of real archives, damaged at random: reading them raises nothing, hangs nowhere and hides nothing.
 
-``HASHSTAR_DAMAGED_COPIES`` says how many, and ``make damage`` asks for 2,000.
+``HASHSTAR_DAMAGED_COPIES`` is their number; ``make damage`` sets it to 2,000.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every format through every command, whole and with its first record damaged: that one is told, no other is lost."""
+"""Every format through every command, whole and with its first record damaged: only that one is lost, and reported."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Case(NamedTuple):
     files: dict[str, bytes]
     """The first has the first record."""
     at: int
-    """The byte of it where damage costs that record."""
+    """The byte whose damage costs the first record."""
 
 
 def two(first: bytes, second: bytes, name: str, form: str, at: int) -> Case:
@@ -149,9 +149,9 @@ def test_all_formats_are_here() -> None:
 
 
 def test_inspect_counts_both_records(case: Case, is_damaged: bool, archive: Path) -> None:
-    told = json.loads(run(archive_command, "inspect", "--json", *MAPPED, archive).stdout)
-    assert told["formats"] == [case.format]
-    assert (told["records"], sum(bad["records"] for bad in told["bad"])) == (2 - is_damaged, int(is_damaged))
+    printed = json.loads(run(archive_command, "inspect", "--json", *MAPPED, archive).stdout)
+    assert printed["formats"] == [case.format]
+    assert (printed["records"], sum(bad["records"] for bad in printed["bad"])) == (2 - is_damaged, int(is_damaged))
 
 
 def test_convert_counts_both_records_and_stops_where_no_bad_one_is_allowed(
@@ -213,8 +213,8 @@ def test_a_file_that_is_not_read_is_one_bad_record_for_every_command(
     (tmp_path / "t.bindings").write_text(TOPOLOGY)
     (tmp_path / "bridge.toml").write_text(CONFIG)
     spoil(tmp_path)
-    told = json.loads(run(archive_command, "inspect", "--json", tmp_path / "in").stdout)
-    assert (told["records"], sum(bad["records"] for bad in told["bad"])) == (1, 1)
+    printed = json.loads(run(archive_command, "inspect", "--json", tmp_path / "in").stdout)
+    assert (printed["records"], sum(bad["records"] for bad in printed["bad"])) == (1, 1)
     assert run(archive_command, "convert", "--max-bad", 0, tmp_path / "in", tmp_path / "a").exit_code == 1
     assert run(archive_command, "convert", tmp_path / "in", tmp_path / "a").exit_code == 0
     arguments = ("-t", tmp_path / "t.bindings", "--archive-vhost", "*", "--no-spark")

@@ -193,9 +193,9 @@ def test_a_bad_line_is_reported_with_its_place_and_the_next_one_is_read(tmp_path
     path = write_lines(tmp_path / "f", [good, line, good])
     found = read(LINES, path)
     assert len(found.records) == 2
-    ((source, offset, told, sample),) = found.bad
+    ((source, offset, message, sample),) = found.bad
     assert (source, offset) == (str(path), len(json.dumps(good)) + 1)
-    assert told.startswith(reason)
+    assert message.startswith(reason)
     assert path.read_bytes()[offset:].startswith(sample)
 
 

@@ -45,10 +45,10 @@ def bytes_of(text: str | None) -> bytes | None:
     return None if text is None else b64decode(text)
 
 
-def expected_facts(told: dict[str, Any]) -> tuple[Any, ...]:
-    headers = {name: bytes_of(value) for name, value in told["headers"]}  # of equal names the last
-    key, value = bytes_of(told["key"]), bytes_of(told["value"])
-    return told["offset"], told["time"] * 1000, key, value, sorted(headers.items(), key=repr)
+def expected_facts(recorded: dict[str, Any]) -> tuple[Any, ...]:
+    headers = {name: bytes_of(value) for name, value in recorded["headers"]}  # of equal names the last
+    key, value = bytes_of(recorded["key"]), bytes_of(recorded["value"])
+    return recorded["offset"], recorded["time"] * 1000, key, value, sorted(headers.items(), key=repr)
 
 
 def read_facts(record: Record) -> tuple[Any, ...]:
@@ -75,23 +75,23 @@ def test_there_is_a_recording_of_each_era() -> None:
 def test_a_topics_log_is_read_as_what_is_committed(
     recording: dict[str, Any], logs: Path, topic: str, split_bytes: int
 ) -> None:
-    told = recording[topic]
+    log = recording[topic]
     result = read_all(logs / f"{topic}-0", split_bytes)
     assert not result.bad
     behind = BEHIND_AN_OPEN_ONE.get(topic, 0)
-    committed = {*told["committed"], *[each["offset"] for each in told["records"][len(told["records"]) - behind :]]}
+    committed = {*log["committed"], *[each["offset"] for each in log["records"][len(log["records"]) - behind :]]}
     assert [read_facts(record) for record in result.records] == [
-        expected_facts(each) for each in told["records"] if each["offset"] in committed
+        expected_facts(each) for each in log["records"] if each["offset"] in committed
     ]
     assert {record.message.exchange for record in result.records} == {topic}
-    assert len(told["records"]) - len(committed) == result.skipped.get(ABORTED, 0) + result.skipped.get(NOT_ENDED, 0)
+    assert len(log["records"]) - len(committed) == result.skipped.get(ABORTED, 0) + result.skipped.get(NOT_ENDED, 0)
 
 
 @pytest.mark.parametrize("topic", [f"codec-{codec}" for codec in CODECS])
 def test_records_without_a_key_are_reported(recording: dict[str, Any], logs: Path, topic: str) -> None:
-    told = recording[topic]["records"]
+    log = recording[topic]["records"]
     result = read_all(logs / f"{topic}-0", 1000, FieldMapping())
-    keys = [(each["offset"], bytes_of(each["key"])) for each in told]
+    keys = [(each["offset"], bytes_of(each["key"])) for each in log]
     assert [(r.offset, r.message.routing_key.encode("utf-8", "surrogateescape")) for r in result.records] == [
         (offset, key) for offset, key in keys if key is not None
     ]
@@ -99,7 +99,7 @@ def test_records_without_a_key_are_reported(recording: dict[str, Any], logs: Pat
 
 
 def test_records_of_aborted_and_open_transactions_are_skipped_with_a_reason(logs: Path) -> None:
-    """Two transactions aborted, of 4 + 5 and of 6 records; one of 3 is open, behind which nobody reads yet."""
+    """Two transactions aborted, of 4 + 5 and of 6 records; one of 3 is open, behind which no consumer reads yet."""
     skipped = read_all(logs / "transactions-0", 1 << 20).skipped
     assert (skipped[ABORTED], skipped[NOT_ENDED], skipped[MARKER]) == (15, 3, 4)
 

@@ -1,4 +1,4 @@
-"""Segment files of Kafka: every record of every compression, gaps, torn tails, damage told and passed over."""
+"""Segment files of Kafka: every record of every compression, gaps, torn tails; damage is reported and passed over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our own Parquet archive: by day, rotated, complete or not there; damage is told and invents nothing."""
+"""Our own Parquet archive: by day, rotated, complete or not there; damage is reported and invents no record."""
 
 from __future__ import annotations
 

@@ -80,9 +80,9 @@ def test_each_message_that_was_sent_is_read_once_but_those_that_were_never_publi
 ) -> None:
     """Rolled back, never ended, or still delayed: they are in the log, and are no publishings.
 
-    Of a batch that is kept in one piece the producer is told the batch's id only.
+    For a batch that is kept in one piece, the producer gets only the id of the batch.
     """
-    sent = Counter(name for told in recording["sent"] if told["topic"] != "pieces" for name in told["id"].split(","))
+    sent = Counter(name for each in recording["sent"] if each["topic"] != "pieces" for name in each["id"].split(","))
     unpublished = {
         held["properties"]["UNIQ_KEY"]
         for held in recording["held"]

@@ -24,10 +24,10 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("index") / "20260101000000000"
 
 
-def entries(told: list[tuple[str, int]]) -> list[tuple[str, int, int]]:
+def entries(steps: list[tuple[str, int]]) -> list[tuple[str, int, int]]:
     """Places and times go up as in a log; some messages have several keys."""
     place, made = 0, []
-    for key, step in told:
+    for key, step in steps:
         place += step
         made.append((f"t#{key}", place, 1_000_000 + place * 10))
     return made
@@ -36,15 +36,15 @@ def entries(told: list[tuple[str, int]]) -> list[tuple[str, int, int]]:
 @FILES
 @given(ENTRIES, st.integers(1, 12), st.integers(0, 30))
 def test_a_key_leads_to_all_that_have_its_hash_the_last_first(
-    path: Path, told: list[tuple[str, int]], slots: int, room: int
+    path: Path, steps: list[tuple[str, int]], slots: int, room: int
 ) -> None:
     """How many slots there are is found out, too."""
-    made = entries(told)
+    made = entries(steps)
     path.write_bytes(index(slots, len(made) + 1 + room, made))
     file = open_index(str(path))
     assert (file.slots, file.units) == (slots, len(made))
     assert file.units_of()["place"].tolist() == [place for _, place, _ in made]
-    for key in {key for key, _ in told}:
+    for key in {key for key, _ in steps}:
         wanted = [place for name, place, _ in made if string_hash(name) == string_hash(f"t#{key}")]
         assert list(file.places("t", key)) == wanted[::-1]
 
@@ -62,9 +62,9 @@ def test_an_unusual_number_of_slots_is_found_too(path: Path) -> None:
 @FILES
 @given(ENTRIES, st.integers(1, 12), st.data())
 def test_a_file_cut_off_anywhere_is_refused_or_reports_missing_units(
-    path: Path, told: list[tuple[str, int]], slots: int, data: st.DataObject
+    path: Path, steps: list[tuple[str, int]], slots: int, data: st.DataObject
 ) -> None:
-    made = entries([("k2", 100), ("k2", 100), *told])
+    made = entries([("k2", 100), ("k2", 100), *steps])
     whole = index(slots, len(made) + 1, made)
     path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
     with pytest.raises(InputError, match="no file of an index"):
@@ -74,9 +74,9 @@ def test_a_file_cut_off_anywhere_is_refused_or_reports_missing_units(
 @FILES
 @given(ENTRIES, st.integers(1, 12), st.lists(st.tuples(st.integers(0, 499), st.integers(0, 255)), max_size=20))
 def test_damage_ends_a_chain_and_makes_no_circle(
-    path: Path, told: list[tuple[str, int]], slots: int, damage: list[tuple[int, int]]
+    path: Path, steps: list[tuple[str, int]], slots: int, damage: list[tuple[int, int]]
 ) -> None:
-    made = entries(told)
+    made = entries(steps)
     data = bytearray(index(slots, len(made) + 1, made))
     for at, byte in damage:
         if at < len(data):
@@ -86,7 +86,7 @@ def test_damage_ends_a_chain_and_makes_no_circle(
         file = open_index(str(path))
     except InputError:
         return
-    for key, _ in told:
+    for key, _ in steps:
         found = list(file.places("t", key))
         assert len(found) <= len(made)
         assert all(isinstance(each, int) for each in found[:-1])
@@ -103,7 +103,7 @@ def test_a_number_that_is_too_high_is_reported(path: Path) -> None:
 
 
 def test_an_index_that_is_written_to_is_read_as_far_as_it_goes(path: Path) -> None:
-    """What was read first of it, the header, may be older than the rest."""
+    """The header is read first, so it may be older than the rest."""
     made = entries([("a", 1), ("b", 1), ("a", 1), ("c", 1), ("b", 1)])
     before, after = index(5, 20, made[:2]), index(5, 20, made)
     path.write_bytes(before[:40] + after[40:])

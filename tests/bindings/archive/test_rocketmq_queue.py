@@ -61,7 +61,7 @@ def test_a_unit_has_the_offset_of_its_place_however_long_files_are(
 def test_a_queue_torn_anywhere_gives_the_whole_units_before_and_reports_the_torn_one(
     folder: Path, units: list[tuple[int, int, int]], cut: int, is_filled: bool
 ) -> None:
-    """What is filled up with zeros is told if its size was not written; of size and code nothing vouches."""
+    """A torn unit is reported if its size was not written; size and code have no checksum."""
     data = b"".join([unit(*each) for each in units])[: cut - 20]
     for path in folder.iterdir():
         path.unlink()

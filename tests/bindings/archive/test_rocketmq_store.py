@@ -1,4 +1,4 @@
-"""A RocketMQ broker's store: what fits together is counted, what does not is told, wherever the log is cut off."""
+"""A RocketMQ broker's store: what fits is counted and the rest reported, wherever the log is cut off."""
 
 from __future__ import annotations
 
@@ -101,10 +101,10 @@ def test_a_unit_that_does_not_fit_is_reported_with_its_queue_and_offset(
     place, size = int.from_bytes(first[:8], "big"), int.from_bytes(first[8:12], "big")
     write_at(tmp_path / "consumequeue" / queue / f"{0:020}", 20 * at, make(place, size))
     bad = inspect_at(tmp_path).problems
-    told = f"a unit of a queue that {reason}"
-    assert [(each.source, each.offset) for each in bad.samples[told]] == [(queue, at)]
+    text = f"a unit of a queue that {reason}"
+    assert [(each.source, each.offset) for each in bad.samples[text]] == [(queue, at)]
     misses = reason != "has another code than its message's tag"
-    assert bad.bad == Counter({told: 1, **({"a message whose queue has no unit for it": 1} if misses else {})})
+    assert bad.bad == Counter({text: 1, **({"a message whose queue has no unit for it": 1} if misses else {})})
 
 
 def test_messages_in_no_queue_are_reported_with_the_reason(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_a_store_with_parts_missing_is_read_as_far_as_it_goes(tmp_path: Path) ->
 
 
 def test_a_young_store_misses_nothing(tmp_path: Path) -> None:
-    """What a broker has that nobody has sent to, and nobody consumed from."""
+    """The store of a broker without any message or consumer."""
     for name in ("commitlog", "consumequeue", "config"):
         (tmp_path / name).mkdir()
     (tmp_path / "checkpoint").write_bytes(bytes(4096))

@@ -65,8 +65,8 @@ def test_queues_end_where_the_broker_said(store: Store, recording: dict[str, Any
         for queue in topic.queues
     }  # fmt: skip
     answered = {
-        (told["topic"], told["queue"]): (told["min"], told["max"])
-        for told in recording["answered"] if "queue" in told
+        (answer["topic"], answer["queue"]): (answer["min"], answer["max"])
+        for answer in recording["answered"] if "queue" in answer
     }  # fmt: skip
     assert ends == {where: each for where, each in answered.items() if where in ends}
     assert {topic for topic, _ in answered} == {topic.name for topic in found.topics}
@@ -97,20 +97,20 @@ def test_queues_of_4_9_have_their_codes_in_extensions(store: Store, recording: d
 
 
 def test_keys_find_the_messages_that_the_broker_found(store: Store, recording: dict[str, Any]) -> None:
-    asked = [told for told in recording["answered"] if "key" in told]
+    asked = [answer for answer in recording["answered"] if "key" in answer]
     assert {each["key"] for each in asked} >= set(COLLIDING)
-    for told in asked:
-        found = find_by_key(store, told["key"], (told["topic"],))
+    for answer in asked:
+        found = find_by_key(store, answer["key"], (answer["topic"],))
         assert not found.problems
-        assert sorted(message.message_id for message in found.messages) == sorted(told["ids"])
+        assert sorted(message.message_id for message in found.messages) == sorted(answer["ids"])
     assert find_by_key(store, "AaAa", ("alike",)).others == 10
 
 
 def test_every_message_is_found_by_both_its_ids(store: Store, recording: dict[str, Any]) -> None:
     for held in recording["held"]:
         (message,) = find_by_id(store, held["id"]).messages
-        told = held["topic"], held["queue"], held["place"], held["born"], held["stored"]
-        assert (message.topic, message.queue, message.place, message.born, message.stored) == told
+        expected = held["topic"], held["queue"], held["place"], held["born"], held["stored"]
+        assert (message.topic, message.queue, message.place, message.born, message.stored) == expected
         assert f"/{message.born_host}" == held["born host"]
         if message.messages == 1:
             assert (message.offset, message.size) == (held["offset"], held["stored size"])
@@ -158,16 +158,16 @@ def test_the_log_cut_off_at_every_byte_of_its_last_message_loses_that_one_only(
 def test_the_command_shows_a_store_in_lines_and_as_json(folder: Path, recording: dict[str, Any]) -> None:
     lines = run(folder)
     assert lines.exit_code == 0
-    for told in (
+    for text in (
         f"{folder}: the store of a RocketMQ broker", "orders: 61 messages, ", "queue 0: offsets 0 to 15, 15 messages",
         "größe 16 (98762257)", "(dead letters of a consumer group)", "level 18 (7200 s): 1 waiting, due ",
         "of failing: 0 behind (queue: offset; ",
     ):  # fmt: skip
-        assert told in lines.stdout, told
+        assert text in lines.stdout, text
     assert "bad:" not in lines.stdout
-    told = json.loads(run("--json", folder).stdout)
-    assert (told["version"], told["format"], told["bad"]) == (1, "RocketMQ store", [])
-    topics = {topic["topic"]: topic for topic in told["topics"]}
+    printed = json.loads(run("--json", folder).stdout)
+    assert (printed["version"], printed["format"], printed["bad"]) == (1, "RocketMQ store", [])
+    topics = {topic["topic"]: topic for topic in printed["topics"]}
     assert topics["orders"]["messages"] == 61
     assert {"tag": "größe", "code": 98762257, "messages": 16} in topics["orders"]["tags"]
     assert sum(topic["messages"] for topic in topics.values()) == len(recording["held"])
@@ -193,21 +193,21 @@ def test_the_command_shows_messages_by_key_and_by_id(folder: Path, recording: di
 
 def test_every_field_of_the_json_is_documented(folder: Path) -> None:
     for asked in ((), ("--key", "C#Aa", "--topic", "alike")):
-        told = json.loads(run("--json", *asked, folder).stdout)
-        assert fields_of(told, {"properties"}) <= words_of("inspect-json.md")
+        printed = json.loads(run("--json", *asked, folder).stdout)
+        assert fields_of(printed, {"properties"}) <= words_of("inspect-json.md")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reason"),
     [
         (["--key", "k", "--message-id", "i"], "give one of them"),
         (["--topic", "nothing"], "there are no queues of a topic 'nothing'"),
     ],
 )
-def test_impossible_questions_to_a_store_end_with_2(folder: Path, arguments: list[str], told: str) -> None:
+def test_impossible_questions_to_a_store_end_with_2(folder: Path, arguments: list[str], reason: str) -> None:
     result = run(*arguments, folder)
     assert result.exit_code == 2
-    assert told in result.stderr
+    assert reason in result.stderr
 
 
 def test_keys_are_asked_of_stores_only(folder: Path) -> None:

@@ -91,7 +91,7 @@ async def wait_for_confirmed(sent: Sent, more: int = 100) -> Sent:
 
 
 def facts_of(found: Stored | StoredMessage) -> tuple[Any, ...]:
-    """All of a message, as the file or as the broker tells it."""
+    """Return all fields of a message, from the file or from the broker."""
     if isinstance(found, Stored):
         (part,) = found.parts()
         return (
@@ -200,13 +200,13 @@ def send_by_java(server: Server) -> list[dict[str, Any]]:
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as reason:
         missing(f"Maven cannot fetch rocketmq-client {client} ({reason})")
     plain = [send for send in sends("4.9") if send["how"] in PLAIN]
-    told: list[dict[str, Any]] = ask(SOURCE, jars, {"namesrv": server.url, "sends": plain, "wait": 4000}, *QUICK, *OPEN)
-    return told
+    sent: list[dict[str, Any]] = ask(SOURCE, jars, {"namesrv": server.url, "sends": plain, "wait": 4000}, *QUICK, *OPEN)
+    return sent
 
 
 def test_each_message_that_was_sent_is_read_once(rocketmq_servers: list[Server], tmp_path: Path) -> None:
     for server in rocketmq_servers:
-        sent = Counter(name for told in send_by_java(server) for name in told["id"].split(","))
+        sent = Counter(name for answer in send_by_java(server) for name in answer["id"].split(","))
         log = containers.copy_out(server, f"{DATA}/commitlog", tmp_path)
         archive = detect(str(log.rename(tmp_path / server.version)), FieldMapping("topic", "=k"))
         assert (archive.names, archive.others) == (("RocketMQ commit log",), ())

@@ -71,18 +71,18 @@ def publish(channel: Any, messages: list[Message]) -> None:
 
 
 def consume_one(channel: Any) -> None:
-    """So that a delivery is told as well."""
+    """Consume a message, so that its delivery is traced, too."""
     while channel.basic_get("archive-a", auto_ack=True)[0] is None:
         time.sleep(0.1)
 
 
 def check(records: list[Record], vhost: str, *, typed: bool, lost: Sequence[Message] = ()) -> None:
     """Compare with what was published; without types, names of headers are compared only."""
-    told = [(message, routed) for message, routed in zip(MESSAGES, ROUTED, strict=True) if message not in lost]
+    expected = [(message, routed) for message, routed in zip(MESSAGES, ROUTED, strict=True) if message not in lost]
     assert [(r.message.exchange, r.message.routing_keys(), set(r.routed_queues or ()), r.vhost) for r in records] == [
-        (message.exchange, message.routing_keys(), routed, vhost) for message, routed in told
+        (message.exchange, message.routing_keys(), routed, vhost) for message, routed in expected
     ]
-    for record, (message, _) in zip(records, told, strict=True):
+    for record, (message, _) in zip(records, expected, strict=True):
         if record.has_body:
             assert record.message.body == message.body
         if typed:

@@ -1,4 +1,4 @@
-"""What cannot be read says so in a clear message; names that are not UTF-8, gzipped files and mixed folders can."""
+"""Files that cannot be read are reported; names that are not UTF-8, gzipped files and mixed folders are read."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_file_whose_name_is_not_utf_8_is_read_and_named(path: Path) -> None:
     name, form = only(path)
     assert name == renamed
     (record,) = read(form, name).records
-    assert record.source == renamed or path.suffix == ".jsonl"  # the line tells another origin
+    assert record.source == renamed or path.suffix == ".jsonl"  # the line has another origin
 
 
 def test_a_gzipped_file_is_read_or_reported(path: Path) -> None:

@@ -183,7 +183,7 @@ def check(original: Original, copy: Copy, outcome: Outcome) -> None:
     """Assert what must hold whatever the format, and the format's law."""
     is_whole = len(original.units) == 1  # Parquet, of which what stands before or behind the file that is read is none
     if not is_whole and _count_read(outcome) < sum(unit.records for _, unit in copy.intact):
-        assert outcome.bad, "records are missing and nothing says so"
+        assert outcome.bad, "records are missing and nothing is reported"
     original.law(original, copy, outcome)
 
 
@@ -203,7 +203,7 @@ def _count_strange(original: Original, copy: Copy, outcome: Outcome) -> int:
 
 
 def law_of_lines(original: Original, copy: Copy, outcome: Outcome) -> None:
-    """Each line that is there is read, skipped or told, none more than once; a line has no checksum."""
+    """Check that each line is read, skipped or reported, none more than once; a line has no checksum."""
     lines = [line for line in copy.data.split(b"\n") if line.strip()]
     assert _count_read(outcome) + len(outcome.bad) == max(len(lines), 1)
     assert _count_read(outcome) >= sum(copy.data[at - 1 : at] in (b"", b"\n") for at, _ in copy.intact)
@@ -211,9 +211,9 @@ def law_of_lines(original: Original, copy: Copy, outcome: Outcome) -> None:
 
 
 def law_of_entries(original: Original, copy: Copy, outcome: Outcome) -> None:
-    """Each entry of a text log that has its beginning is read, skipped or told, none more than once.
+    """Check that each entry of a text log with a beginning is read, skipped or reported, none more than once.
 
-    One without it is a part of the body before, and of the first of them it is told that it is none.
+    An entry without its beginning is a part of the body before; at the beginning of the file it is reported.
     """
     data = b"\n" + copy.data if copy.data.startswith(b"=") else copy.data
     first = BEGIN.search(data)
@@ -223,7 +223,7 @@ def law_of_entries(original: Original, copy: Copy, outcome: Outcome) -> None:
 
 
 def law_of_batches(original: Original, copy: Copy, outcome: Outcome) -> None:
-    """Batches that stand unchanged and in order are read, once, and whatever else there is is told.
+    """Check that unchanged batches in order are read once, and all others are reported.
 
     A batch whose offset is damaged may cost the one beside it, which fits no better. No record is invented.
     """
@@ -251,7 +251,7 @@ def _is_offset(original: Original, copy: Copy) -> bool:
 def law_of_places(original: Original, copy: Copy, outcome: Outcome) -> None:
     """Check that unchanged records of RocketMQ at the place that they state are read, and that others are reported.
 
-    Nothing can be told of a file that ends in zeros, or in a blank that fills it, where a record ended: a log that has
+    Nothing is reported of a file that ends in zeros, or in a blank that fills it, where a record ended: a log that has
     not come further, and one that goes on in the next file, look so.
     """
     held = [unit for at, unit in copy.intact if at == unit.start]
@@ -263,7 +263,7 @@ def law_of_places(original: Original, copy: Copy, outcome: Outcome) -> None:
 
 
 def law_of_rows(original: Original, copy: Copy, outcome: Outcome) -> None:
-    """All rows are read, or something is told; pages have checksums, what describes them has none."""
+    """Check that all rows are read, or something is reported; pages have checksums, their headers have none."""
     (whole,) = original.units
     assert outcome.bad or len(outcome.records) == whole.records
     assert len(outcome.records) <= whole.records

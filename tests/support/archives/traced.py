@@ -1,4 +1,4 @@
-"""Virtual hosts of live RabbitMQs whose firehose tells of what is published."""
+"""Virtual hosts of live RabbitMQs whose firehose is on."""
 
 from __future__ import annotations
 
