@@ -58,8 +58,6 @@ class Router:
         if not isinstance(topology, Topology):
             raise TypeError(f"Router: topology must be a Topology, not {type(topology).__name__}: {topology!r:.60}")
         self._lock: Final = lock_at_forks(ROUTERS)
-        self._vhost: Final = topology.vhost
-        self._profile: Final = topology.profile
         self._host: Final = rules.VirtualHost(topology.vhost, topology.profile)
         self._tables: Final = topology.tables()
         self._chosen: Final = choose
@@ -79,7 +77,7 @@ class Router:
     def topology(self) -> Topology:
         """The present topology."""
         with self._lock:
-            return Topology.of_tables(self._tables.copy(), self._vhost, self._profile)
+            return Topology.of_tables(self._tables.copy(), self._host.vhost, self._host.profile)
 
     def __reduce__(self) -> tuple[Callable[[Topology], Router], tuple[Topology]]:
         return partial(type(self), choose=self._chosen, cache=self._cache_size), (self.topology,)
@@ -126,7 +124,7 @@ class Router:
 
                 reached = frozenset(hop.exchange.name for hop in hops)
                 alternates = {name: c.alternate for name, c in self._compiled.items() if c.alternate is not None}
-                obstacles = find_obstacles(Walk(message, reached, self._tables, alternates, self._profile), queue)
+                obstacles = find_obstacles(Walk(message, reached, self._tables, alternates, self._host.profile), queue)
             return Explanation(message, route, tuple(hops), queue, queue in self._tables.queues, obstacles)
 
     def declare_exchange(self, exchange: Exchange) -> None:
@@ -398,7 +396,7 @@ class Router:
         kind_class = kind_of(exchange)
         kind = None
         if kind_class is not Unknown:
-            kind = kind_class(exchange, self._profile, self._choose)
+            kind = kind_class(exchange, self._host.profile, self._choose)
             for binding in self._tables.bindings_from(exchange.name):
                 try:
                     kind.bind(binding)
