@@ -1,28 +1,44 @@
-"""A transaction in the making: the messages inside, and the offsets that are committed with them.
+"""A transactional producer: the messages inside its transaction, the offsets that go with them, and its calls.
 
 A transaction is whole when all copies of all its deliveries are inside: the offsets that go with it are those up to
 which each lane would be settled if it were committed.
+
+`commit` and `abort` wait for brokers, on the thread of calls. librdkafka asks for such calls to be repeated, and was
+seen to wait for ever in one; so none lasts longer than the transaction may.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from time import monotonic, sleep
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
 from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver
 from bridge.endpoints.kafka.consumer.assignment import Assignment, Lane
 from bridge.endpoints.kafka.consumer.source import KafkaSource
-from bridge.endpoints.kafka.errors import PURGED, REFUSALS, Reasons, failure_of
+from bridge.endpoints.kafka.errors import PURGED, REFUSALS, Reasons, failure_of, trouble_of
 from bridge.endpoints.kafka.producer.target import Connection
 from bridge.endpoints.kafka.producer.writer import Writer
 from bridge.pump.window import Pending
 
-__all__ = ["Incomplete", "Transacting", "group_metadata_of"]
+__all__ = ["PAUSE", "WAITING", "Incomplete", "Transacting", "group_metadata_of"]
+
+WAITING: Final = 30.0
+"""Seconds that a call may take before it is made again."""
+
+LOOK: Final = 0.02
+"""Seconds between looks at whether the messages under way are still to be waited for."""
+
+STEP: Final = 0.1
+"""Seconds of one call that aborts a transaction; see `Transacting.abort`."""
+
+PAUSE: Final = 0.1
+"""Seconds until a call is made again."""
 
 
 class Incomplete(Exception):
@@ -171,6 +187,76 @@ class Transacting(Connection):
                 if offset > lane.committed:
                     offsets.setdefault(assignment, {})[lane] = offset
         return offsets
+
+    # Calls that wait for brokers.
+
+    def commit(self, offsets: Mapping[Assignment, Mapping[Lane, int]], metadata: Mapping[Assignment, bytes]) -> None:
+        """Add these offsets to the transaction, with their members' group metadata, and commit it.
+
+        Raises Incomplete, KafkaException, Disconnected.
+        """
+        for assignment, lanes in offsets.items():
+            commits = [lane.commit_at(offset) for lane, offset in lanes.items()]
+            self._retry(partial(self.producer.send_offsets_to_transaction, commits, metadata[assignment]))
+        self._flush()
+        self._retry(self.producer.commit_transaction)
+
+    def _flush(self) -> None:
+        """Wait until all messages are written, or one will not be.
+
+        Committing would wait, too, but also when a message was refused: librdkafka 2.16 takes back what had left for
+        the same partition behind it, and neither sends it nor gives it up before its time is over, which is the
+        transaction's. Raises Incomplete.
+        """
+        deadline = monotonic() + self.patience
+        while self.producer.flush(LOOK) and not self.broken and monotonic() < deadline:
+            if self.closed:
+                raise Incomplete("the target is being closed")
+        if self.refused:
+            raise Incomplete("brokers refused a message")
+
+    def abort(self) -> None:
+        """Abort the transaction, with short calls: each gives up what librdkafka took back meanwhile (see `_flush`)."""
+        self._retry(self.producer.abort_transaction, STEP)
+
+    def _retry(self, call: Callable[[float], Any], step: float = WAITING) -> None:
+        """Make a call again until it has an answer; it takes the number of seconds that it may wait.
+
+        Not for longer than the transaction may last: then the coordinator aborts it, if it was not committed.
+        librdkafka was seen to wait for ever for what it asked of a broker that was restarted. Raises KafkaException,
+        Disconnected.
+        """
+        deadline = monotonic() + self.patience
+        while True:
+            try:
+                call(max(0.1, min(step, deadline - monotonic())))
+            except KafkaException as error:
+                if not error.args[0].retriable() or monotonic() > deadline:
+                    raise
+                if self.closed:
+                    raise trouble_of(error.args[0]) from None
+                if self.reasons.trouble is not None:
+                    raise self.reasons.trouble from None
+                sleep(PAUSE)
+            else:
+                return
+
+    # Errors.
+
+    def poll_errors(self) -> None:
+        """Raise errors that came while nothing was written: Disconnected, or KafkaException for what does not pass."""
+        self.producer.poll(0)
+        if self.reasons.trouble is not None:
+            raise self.reasons.trouble
+
+    def cause_of(self, problem: KafkaException) -> KafkaError:
+        """Return the error that a call failed with: the fatal one, if there is one, which polling raises once."""
+        try:
+            self.producer.poll(0)
+        except KafkaException as fatal:
+            problem = fatal
+        cause: KafkaError = problem.args[0]
+        return cause
 
 
 def group_metadata_of(assignments: Iterable[Assignment]) -> dict[Assignment, bytes]:

@@ -19,7 +19,7 @@ that is overloaded nothing would ever be committed otherwise.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -33,18 +33,9 @@ from bridge.endpoints.kafka.asking import fetch_cluster_id
 from bridge.endpoints.kafka.calls import Calls
 from bridge.endpoints.kafka.consumer.source import KafkaSource
 from bridge.endpoints.kafka.errors import LOG, PERMISSIONS, Reasons, text_of, trouble_of
+from bridge.endpoints.kafka.producer.plain import end_producer
 from bridge.endpoints.kafka.producer.target import CLOSING, TopicTarget
-from bridge.endpoints.kafka.producer.transaction import Incomplete, Transacting, group_metadata_of
-from bridge.endpoints.kafka.producer.transaction_calls import (
-    PAUSE,
-    WAITING,
-    abort,
-    call_within,
-    cause_of,
-    commit,
-    end_transactional,
-    poll_errors,
-)
+from bridge.endpoints.kafka.producer.transaction import PAUSE, WAITING, Incomplete, Transacting, group_metadata_of
 from bridge.endpoints.kafka.producer.writer import Destination, Writer
 from exchange.errors import InputError
 
@@ -147,7 +138,7 @@ class TransactionalTarget(TopicTarget[Transacting]):
         await super().open(receiver)
 
     async def _begin(self, connection: Transacting, calls: Calls) -> None:
-        await call_within(calls, lambda: connection.producer.init_transactions(WAITING), WAITING)
+        await _call_within(calls, lambda: connection.producer.init_transactions(WAITING), WAITING)
 
     def send(self, messages: Sequence[Outgoing]) -> None:
         connection = self._connection
@@ -162,13 +153,13 @@ class TransactionalTarget(TopicTarget[Transacting]):
         try:
             while True:
                 await _wait_for_news(connection, IDLE)
-                poll_errors(connection)
+                connection.poll_errors()
                 if connection.waiting or connection.offsets():
                     await self._transact(connection, calls)
         except Exception as problem:  # noqa: BLE001  this task is not awaited: any error is reported to the pump
             trouble = problem if isinstance(problem, Disconnected) else Disconnected(str(problem) or repr(problem))
             if isinstance(problem, KafkaException):
-                cause = cause_of(connection, problem)
+                cause = connection.cause_of(problem)
                 trouble = trouble_of(cause)
                 if cause.fatal() or cause.code() in SLOW:
                     # As after a transaction that took too long. Others may have fenced it, too, and no harm is done.
@@ -187,7 +178,7 @@ class TransactionalTarget(TopicTarget[Transacting]):
             offsets = connection.offsets()
             if offsets and not connection.refused:
                 metadata = group_metadata_of(offsets)
-                await call_within(calls, partial(commit, connection, offsets, metadata), 2 * connection.patience)
+                await _call_within(calls, partial(connection.commit, offsets, metadata), 2 * connection.patience)
             pause = connection.broken and not connection.refused
         except KafkaException as error:
             cause: KafkaError = error.args[0]
@@ -237,7 +228,7 @@ class TransactionalTarget(TopicTarget[Transacting]):
 
     async def _abort(self, connection: Transacting, calls: Calls) -> None:
         """Abort the transaction; its messages come first in the next one, without those that brokers refused."""
-        await call_within(calls, partial(abort, connection), connection.patience)
+        await _call_within(calls, connection.abort, connection.patience)
         connection.put_back()
         problem, connection.problem = connection.problem, None
         if problem is not None:
@@ -254,7 +245,10 @@ class TransactionalTarget(TopicTarget[Transacting]):
                     await self._transact(connection, calls)
 
     def _end(self, producer: Producer) -> None:
-        end_transactional(producer)
+        producer.purge(blocking=False)
+        with suppress(KafkaException):  # as when there is no transaction
+            producer.abort_transaction(CLOSING)
+        end_producer(producer)
 
 
 async def _wait_for_news(connection: Transacting, seconds: float) -> None:
@@ -263,3 +257,16 @@ async def _wait_for_news(connection: Transacting, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await connection.news.wait()
+
+
+async def _call_within(calls: Calls, call: Callable[[], None], seconds: float) -> None:
+    """Make a call that takes ``seconds`` at most; leave a producer behind that does not come back from it.
+
+    librdkafka 2.16 was seen to wait for ever, whatever its timeout, for a coordinator that was restarted, where its
+    ``metadata.recovery.strategy`` was ``rebootstrap``. Raises what the call raises, and Disconnected.
+    """
+    try:
+        async with asyncio.timeout(seconds + CLOSING):
+            await calls.call(call)
+    except TimeoutError:
+        raise Disconnected("librdkafka has not come back from a call that was to end long ago") from None

@@ -19,7 +19,6 @@ from bridge.endpoints.kafka.errors import LOG, Reasons, text_of
 from bridge.endpoints.kafka.health import FORGOTTEN, NO_BROKER, PATIENCE, Health
 from bridge.endpoints.kafka.producer.plain import Producing
 from bridge.endpoints.kafka.producer.transaction import Transacting
-from bridge.endpoints.kafka.producer.transaction_calls import poll_errors, retry_call
 from bridge.endpoints.kafka.producer.writer import Writer
 from tests.support.bridge.behaviour import Reports, on_a_loop
 
@@ -94,7 +93,7 @@ def test_a_client_whose_brokers_are_all_down_is_not_abandoned() -> None:
 @on_a_loop
 async def test_abandoned_clients_end_their_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    for module in ("consumer.member", "producer.target", "producer.transaction_calls"):
+    for module in ("consumer.member", "producer.target", "producer.transaction"):
         monkeypatch.setattr(f"bridge.endpoints.kafka.{module}.monotonic", lambda: clock[0])
     own = {"group.id": "g", "statistics.interval.ms": 0}
     member = Member("kafka", own, Reasons(), window=10, transactional=False)
@@ -109,9 +108,9 @@ async def test_abandoned_clients_end_their_connections(monkeypatch: pytest.Monke
     producing.poll()
     assert [str(each) for each in reports.losses] == [NO_BROKER]
     with pytest.raises(Disconnected, match="knows no broker any more"):
-        poll_errors(transacting)
+        transacting.poll_errors()
     with pytest.raises(Disconnected, match="knows no broker any more"):
-        retry_call(transacting, unanswered)
+        transacting._retry(unanswered)
     member.consumer.close()
 
 

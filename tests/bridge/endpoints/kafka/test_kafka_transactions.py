@@ -14,8 +14,7 @@ from bridge.endpoints.kafka.calls import Calls
 from bridge.endpoints.kafka.consumer.assignment import Assignment, Lane
 from bridge.endpoints.kafka.errors import Reasons
 from bridge.endpoints.kafka.producer.transaction import Transacting
-from bridge.endpoints.kafka.producer.transaction_calls import call_within
-from bridge.endpoints.kafka.producer.transactional import TransactionalTarget
+from bridge.endpoints.kafka.producer.transactional import TransactionalTarget, _call_within
 from bridge.endpoints.kafka.producer.writer import Destination, Writer
 from bridge.endpoints.kafka.topics import Topic
 from bridge.pump.window import Window
@@ -156,14 +155,14 @@ async def test_messages_of_a_partition_that_was_taken_away_are_left_to_its_next_
 
 @on_a_loop
 async def test_a_producer_that_does_not_come_back_from_a_call_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridge.endpoints.kafka.producer.transaction_calls.CLOSING", 0.1)
+    monkeypatch.setattr("bridge.endpoints.kafka.producer.transactional.CLOSING", 0.1)
     calls, hangs = Calls(), Event()
 
     def hang() -> None:
         hangs.wait()
 
     with pytest.raises(Disconnected, match="has not come back"):
-        await call_within(calls, hang, 0.1)
+        await _call_within(calls, hang, 0.1)
     hangs.set()
-    await call_within(calls, lambda: None, 30.0)
+    await _call_within(calls, lambda: None, 30.0)
     calls.end()
