@@ -27,7 +27,7 @@ MANY = DIALECT_NAMES.flatmap(lambda name: st.tuples(patterns(name), st.lists(pat
 
 
 def is_shown(witness: str | None, shown_by: Collection[str], dialect: str) -> bool:
-    """Whether the witness is no longer than the keys that show the same; None is right when there are none."""
+    """Return whether the witness is no longer than the keys that show the same; None if there is no such key."""
     lengths = [words_in(dialect, key) for key in shown_by]
     return not lengths if witness is None else words_in(dialect, witness) <= min(lengths, default=1_000)
 
@@ -129,7 +129,7 @@ def test_covering_is_transitive_and_covered_patterns_overlap_with_what_the_cover
 
 @contextmanager
 def keys_of_at_most(max_bytes: int) -> Iterator[None]:
-    """AMQP with another limit, where all keys there are can be tried."""
+    """Use a dialect like AMQP with a low limit, so that all keys can be tried."""
     usual = AMQP.max_bytes
     object.__setattr__(AMQP, "max_bytes", max_bytes)
     try:
@@ -150,7 +150,7 @@ TIGHT_PATTERNS = (
 
 @cache
 def matched_tightly(pattern: Pattern) -> frozenset[str]:
-    """What the slow matcher says of all keys there are."""
+    """Return the keys that the slow matcher matches, of all keys."""
     return frozenset(filter(pattern.matches, ALL_TIGHT))
 
 

@@ -30,7 +30,7 @@ TYPES = (*pairs.TYPES, "x-random", "x-recent-history", "x-consistent-hash", "x-m
 
 
 def delayed(topology: Topology) -> Topology:
-    """The topology with every exchange delayed that is not predeclared."""
+    """Return the topology with every exchange delayed that is not predeclared."""
     exchanges = [
         replace(exchange, type="x-delayed-message", arguments={**exchange.arguments, "x-delayed-type": exchange.type})
         for name, exchange in topology.exchanges.items()
@@ -43,7 +43,7 @@ def delayed(topology: Topology) -> Topology:
 
 
 def many(type_: str, count: int, made: int) -> Topology:
-    """An exchange of the type with ``made`` of ``count`` queues bound."""
+    """Return an exchange of the type with ``made`` of ``count`` queues bound."""
     names = [f"q{number}" for number in range(count)]
     bindings = [Binding.to_queue("x", name, "1" if "hash" in type_ else "") for name in names[:made]]
     return Topology([Exchange("x", type_)], map(Queue, names), bindings)
@@ -109,7 +109,7 @@ def test_a_delay_changes_no_finding_but_what_brokers_refuse(seed: int) -> None:
 
 
 def steps_of(before: Topology, after: Topology) -> list[tuple[str, str, str]]:
-    """The steps of a plan with their dangers, without the types of exchanges."""
+    """Return the steps of a plan with their dangers, without the types of exchanges."""
     return [
         (step.verb, describe_part(step.part), re.sub(r"is of type [\w-]+", "is of a type", step.danger or ""))
         for step in make_plan(before, after).steps

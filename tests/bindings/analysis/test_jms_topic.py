@@ -34,7 +34,7 @@ HEADERS: tuple[dict[str, Any], ...] = (
 
 
 def jms(*selectors: str, profile: str = "rabbitmq-4.3") -> Topology:
-    """A topic exchange that leads to one with a queue for each selector, and to a queue."""
+    """Return a topic exchange that leads to one with a queue for each selector, and to a queue."""
     exchanges = [Exchange("t", "topic"), Exchange("j", "x-jms-topic")]
     queues = [Queue(f"q{number}") for number in range(len(selectors))]
     bindings = [Binding("t", Destination("exchange", "j"), "a.#"), Binding.to_queue("t", "q0", "b")]

@@ -94,8 +94,8 @@ def test_the_difference_has_exactly_the_keys_of_one_set_and_not_of_the_other(
     remainders = list(difference(before, after, DIALECTS[name]))
     keys_before = frozenset[str]().union(*map(matched, before))
     keys_after = frozenset[str]().union(*map(matched, after))
-    said = [matched(part.pattern).difference(*map(matched, part.without)) for part in remainders]
-    assert frozenset[str]().union(*said) == keys_before - keys_after
+    remaining = [matched(part.pattern).difference(*map(matched, part.without)) for part in remainders]
+    assert frozenset[str]().union(*remaining) == keys_before - keys_after
     for part in remainders:
         assert part.witness is not None
         assert part.pattern.matches(part.witness)
@@ -112,7 +112,7 @@ def test_a_difference_reads_as_patterns_without_patterns() -> None:
     keys = [Key("order"), Key("order.eu")]
     assert list(difference([Pattern("order.#")], keys)) == [Remainder(Pattern("order.#"), tuple(keys), "order.x")]
     assert list(difference(keys, [Pattern("order.*")])) == [Remainder(keys[0], (), "order")]
-    # What another part has anyway is not said twice.
+    # No remainder repeats what another one has.
     assert [part.pattern for part in difference([eu, Pattern("order.#")], [])] == [Pattern("order.#")]
 
 

@@ -1,4 +1,4 @@
-"""Carrying out a plan, without a broker: what is sent, where to, and what is told when it does not go on."""
+"""Carrying out a plan, without a broker: what is sent, where to, and what is reported when it stops."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_management_api_names_bindings_by_their_typed_arguments(arguments: d
     ],
 )
 def test_one_address_gives_the_other(given_one: str, other: str | None, management: str, amqp: str) -> None:
-    """At the usual port of the same host unless said otherwise; neither is ever shown with a password."""
+    """At the usual port of the same host unless it is given; neither is ever shown with a password."""
     addresses = Addresses.of(given_one, other)
     assert (addresses.management.address, addresses.amqp) == (management, amqp)
     assert (addresses.management.user, addresses.management.password) == ("u", "p")
@@ -113,7 +113,7 @@ class Script:
 
 
 def broker(script: Script, *, force: bool = False) -> Broker:
-    """A broker that answers by the script."""
+    """Return a broker that answers by the script."""
     connection: Any = script
     return Broker(connection, Live(Management("http://127.0.0.1:1", "u", "p"), "/"), force=force)
 

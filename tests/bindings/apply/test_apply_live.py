@@ -1,4 +1,4 @@
-"""``hashstar apply`` on a live RabbitMQ: the broker has what was planned, and a failure in the middle is told as it is.
+"""``hashstar apply`` on a live RabbitMQ: the broker has what was planned, and a failure in the middle is reported.
 
 Each test has a virtual host of its own.
 """
@@ -72,7 +72,7 @@ class Place:
         return result
 
     def topology(self, wanted: Topology) -> Topology:
-        """What the broker has, under the profile of what is wanted."""
+        """Return what the broker has, under the profile of the wanted topology."""
         live = Live(Management.at(self.management), self.vhost).topology(wanted)
         return Topology(
             live.exchanges.values(), live.queues.values(), live.bindings, live.policies.values(), profile=wanted.profile
@@ -84,13 +84,13 @@ class Place:
         manage(self.server, "PUT", f"permissions/{self.vhost}/{self.vhost}", permissions)
 
     def connection(self) -> Connection:
-        """Somebody else's connection."""
+        """Return the connection of another client."""
         return Connection(self.amqp, self.vhost, PASSWORD, self.vhost)
 
 
 @pytest.fixture(params=["first", "last"])
 def place(request: pytest.FixtureRequest, rabbitmq_servers: list[Server], tmp_path: Path) -> Iterator[Place]:
-    """On the first server and, if there are several, on the last."""
+    """Return a virtual host on the first server and, if there are several, one on the last."""
     if request.param == "last" and len(rabbitmq_servers) == 1:
         pytest.skip("there is one RabbitMQ only")
     server = rabbitmq_servers[0 if request.param == "first" else -1]
@@ -152,7 +152,7 @@ def test_arguments_of_all_types_are_what_they_were(place: Place) -> None:
 
 
 def some(number: int = 6) -> Topology:
-    """A topology that takes a while to declare."""
+    """Return a topology that takes a while to declare."""
     topology = Topology(
         [Exchange("x", "topic")], policies=[Policy("p", "^x$", {"alternate-exchange": "amq.fanout"}, "exchanges")]
     )
@@ -174,7 +174,7 @@ def in_between(monkeypatch: pytest.MonkeyPatch, what: Callable[[], None]) -> Non
 
 @pytest.mark.live
 def test_it_stops_where_another_client_declared_another_queue(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the broker's words, what is done and what is not; the next run sees it and says what to do."""
+    """It prints the broker's error, what is done and what is not; the next run names the way out."""
     wanted = some()
 
     def rival() -> None:
@@ -240,7 +240,7 @@ def test_it_stops_where_it_has_no_permission(place: Place) -> None:
 
 @contextmanager
 def proxy(server: str, most: int, *, silent: bool) -> Iterator[str]:
-    """An address that leads to the server's until so many bytes came from it, then closes or says nothing any more."""
+    """Yield an address that leads to the server until it has sent a number of bytes, then closes or goes silent."""
     parts = urlsplit(server)
     stop = threading.Event()
     threads: list[threading.Thread] = []
@@ -293,7 +293,7 @@ def proxy(server: str, most: int, *, silent: bool) -> Iterator[str]:
 def test_it_stops_when_the_connection_is_gone_and_the_next_run_finishes(
     place: Place, monkeypatch: pytest.MonkeyPatch, silent: bool
 ) -> None:
-    """Cut, or without an answer any more: the step may be done or not, and that is what it says."""
+    """Cut, or silent: the step may be done or not, and that is reported."""
     wanted = some(40)
     monkeypatch.setattr(Broker, "connect", partial(Broker.connect, seconds=2))
     with proxy(place.amqp, 1500, silent=silent) as address:
@@ -357,7 +357,7 @@ def test_names_that_a_broker_changes_are_no_trouble(place: Place) -> None:
 
 @pytest.mark.live
 def test_a_dry_run_changes_nothing_and_without_a_terminal_there_is_no_question(place: Place) -> None:
-    """Exit code 2 says that it cannot be used so."""
+    """That is bad usage, exit code 2."""
     assert place.run(some(), "--dry-run").exit_code == 0
     result = place.run(some())
     assert result.exit_code == 2
@@ -367,7 +367,7 @@ def test_a_dry_run_changes_nothing_and_without_a_terminal_there_is_no_question(p
 
 @pytest.mark.live
 def test_exclusive_queues_are_left_alone(place: Place) -> None:
-    """Though from 4.0 on the broker tells of their bindings."""
+    """Though from 4.0 on the broker exports their bindings."""
     wanted = some(1)
     assert place.run(wanted, "--yes").exit_code == 0
     with closing(place.connection()) as connection:
@@ -384,11 +384,11 @@ def test_exclusive_queues_are_left_alone(place: Place) -> None:
 def test_at_a_terminal_it_asks(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """And does nothing unless the answer is yes."""
     monkeypatch.setattr(command, "_at_terminal", lambda: True)
-    for answer, code, said in (("n", 1, "Nothing was changed"), ("y", 0, "applied: 4 steps")):
+    for answer, code, text in (("n", 1, "Nothing was changed"), ("y", 0, "applied: 4 steps")):
         result = place.run(some(1), answer=answer)
         assert result.exit_code == code
         assert "carry out 4 steps?" in result.output
-        assert said in result.output
+        assert text in result.output
 
 
 @pytest.mark.live

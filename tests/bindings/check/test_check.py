@@ -1,4 +1,4 @@
-"""Each rule finds what it says in a topology as small as can be; and how the command tells it."""
+"""Each rule finds its example in a topology as small as possible; and the output of the command."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def test_findings_have_the_lines_of_their_file(tmp_path: Path) -> None:
 
 
 def test_text_groups_findings_and_ends_with_counts(tmp_path: Path) -> None:
-    """What a kind means and its way out are told once."""
+    """The meaning of a rule and its way out are printed once."""
     path = written(tmp_path / "t.bindings", f'{T}t -> q: "a.*", "a.b", "a.c"')
     out = run(path).stdout
     assert out.count("way out: remove it, or narrow") == 1
@@ -348,7 +348,7 @@ def test_a_long_chain_of_exchanges_is_followed_to_its_end() -> None:
 
 
 def test_a_chain_beyond_the_stack_ends_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All ways together have a bound; how many bindings were not looked at is said once."""
+    """All paths together have a bound; the number of bindings that were not looked at is reported once."""
     monkeypatch.setattr(redundancy, "TOTAL", 60_000)
     found = check(chain(2_000))
     assert [(finding.code, finding.part) for finding in found] == [("HS190", None)]

@@ -32,7 +32,7 @@ def example(code: str, form: str) -> str:
 
 @pytest.fixture(params=[(code, form) for code in RULES for form in FORMS], ids="".join)
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
-    """The code of a rule, and a file in which it finds something."""
+    """Return the code of a rule, and a file that breaks it."""
     code, form = request.param
     path = tmp_path / f"topology{form}"
     path.write_text(example(code, form), encoding="utf-8")
@@ -40,7 +40,7 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
 
 
 def check(code: str, path: Path, form: str) -> Result:
-    """Run the command; its exit code is that of the gravest finding."""
+    """Run the command; its exit code is that of the most severe finding."""
     result = CliRunner().invoke(
         check_command, [str(path), "--select", f"HS,{code}", "--fail-on", RULES[code].severity, "--format", form]
     )
@@ -54,10 +54,10 @@ def test_the_text_has_the_finding_with_its_line(case: tuple[str, Path]) -> None:
     code, path = case
     lines = check(code, path, "text").stdout.splitlines()
     heading = next(line for line in lines if line.startswith(f"{code} {RULES[code].name}: "))
-    told = [line for line in lines[lines.index(heading) :] if line.startswith("    ")]
-    assert told
+    reported = [line for line in lines[lines.index(heading) :] if line.startswith("    ")]
+    assert reported
     if code != OF_FILES or path.suffix == ".bindings":
-        assert str(path) in told[0]
+        assert str(path) in reported[0]
     assert lines[-1].startswith(f"{path}: ")
 
 

@@ -120,9 +120,9 @@ def test_one_change_among_many_bindings_takes_steps_that_do_not_grow_with_them(c
             False,
             "test.q.5",
         )
-    told = compare(before, after, total=500_000)
-    assert not told.undecided
-    (effect,) = (effect for effect in told.effects if effect.exchange and effect.queue == "q")
+    meaning = compare(before, after, total=500_000)
+    assert not meaning.undecided
+    (effect,) = (effect for effect in meaning.effects if effect.exchange and effect.queue == "q")
     assert (effect.gained, effect.witness.routing_key) == (gained, shown)
 
 
@@ -145,18 +145,18 @@ def test_a_budget_ends_with_its_deadline() -> None:
 def test_whenever_time_runs_out_what_is_claimed_holds_and_the_rest_is_undecided(seed: int, seconds: int) -> None:
     """Each look at the clock takes a second here: the comparison is cut off anywhere. ``same`` is never wrong."""
     before, after = pair(seed)
-    told = compare(before, after, deadline=Deadline(seconds, Ticks()))
-    claimed = {(effect.exchange, effect.queue, effect.gained) for effect in told.effects}
-    open_ = {(one.exchange, one.destination.name if one.destination else None) for one in told.undecided}
+    meaning = compare(before, after, deadline=Deadline(seconds, Ticks()))
+    claimed = {(effect.exchange, effect.queue, effect.gained) for effect in meaning.effects}
+    open_ = {(one.exchange, one.destination.name if one.destination else None) for one in meaning.undecided}
     routers = Router(before), Router(after)
     whole = check(before, after, [Message("", key) for key in KEYS[:40]])
     for effect in whole.effects:
         where = effect.exchange, effect.queue, effect.gained
         assert where in claimed or (effect.exchange, effect.queue) in open_ or (None, effect.queue) in open_
-    for effect in told.effects:
+    for effect in meaning.effects:
         reached = [effect.queue in _queues(router, effect.witness) for router in routers]
         assert reached == [not effect.gained, effect.gained]
-    assert told.verdict != "same" or whole.verdict == "same"
+    assert meaning.verdict != "same" or whole.verdict == "same"
 
 
 def _queues(router: Router, message: Message) -> tuple[str, ...]:
@@ -167,11 +167,11 @@ def _queues(router: Router, message: Message) -> tuple[str, ...]:
 def test_a_mesh_of_24_exchanges_ends_with_its_budget() -> None:
     """With claims that hold, and undecided where there was no time; the plan still has all steps."""
     before, after = mesh(24, 1), mesh(24, 2)
-    told = compare(before, after, deadline=Deadline(400, Ticks()))
-    assert told.verdict != "same"
-    assert any(one.reason == OUT_OF_BUDGET for one in told.undecided)
+    meaning = compare(before, after, deadline=Deadline(400, Ticks()))
+    assert meaning.verdict != "same"
+    assert any(one.reason == OUT_OF_BUDGET for one in meaning.undecided)
     routers = Router(before), Router(after)
-    for effect in told.effects:
+    for effect in meaning.effects:
         reached = [effect.queue in _queues(router, effect.witness) for router in routers]
         assert reached == [not effect.gained, effect.gained]
     steps = make_plan(before, after, deadline=Deadline(20, Ticks())).steps
@@ -195,7 +195,7 @@ def test_two_unrelated_topologies_are_undecided_without_time(tmp_path: Path) -> 
     assert "proved" not in result.output.replace("could not be proved", "")
     assert "undecided to queue 'q0': the budget of the comparison was used up" in result.output
     assert "? and 80 more undecided" in result.output
-    told = json.loads(CliRunner().invoke(diff_command, [*paths, "--budget", "0", "--json"]).output)["meaning"]
-    assert told["verdict"] == "undecided"
-    assert len(told["undecided"]) == 100
-    assert told["undecided"][0]["exchange"] is None
+    values = json.loads(CliRunner().invoke(diff_command, [*paths, "--budget", "0", "--json"]).output)["meaning"]
+    assert values["verdict"] == "undecided"
+    assert len(values["undecided"]) == 100
+    assert values["undecided"][0]["exchange"] is None

@@ -29,14 +29,14 @@ def run(*arguments: str) -> Result:
 
 @pytest.fixture
 def before(tmp_path: Path) -> str:
-    """The file of the topology above."""
+    """Return the file of the topology above."""
     path = tmp_path / "before.bindings"
     path.write_text(BEFORE)
     return str(path)
 
 
 def changed(tmp_path: Path, old: str, new: str) -> str:
-    """A file of the same with one change."""
+    """Return a file of the same topology with one change."""
     assert old in BEFORE
     path = tmp_path / "after.bindings"
     path.write_text(BEFORE.replace(old, new))
@@ -83,9 +83,9 @@ def test_messages_that_go_elsewhere_are_counted(before: str, tmp_path: Path) -> 
     path.write_text("\n".join(map(json.dumps, [*lines, {"exchange": "nobody"}])))
     result = run(before, after, "--messages", str(path))
     assert "messages: 3 of 7 go elsewhere" in result.output
-    told = json.loads(run(before, after, "--messages", str(path), "--json").output)["messages"]
-    assert (told["read"], told["elsewhere"]) == (7, 3)
-    assert all("billing" in move["before"] and "billing" not in move["after"] for move in told["moves"])
+    values = json.loads(run(before, after, "--messages", str(path), "--json").output)["messages"]
+    assert (values["read"], values["elsewhere"]) == (7, 3)
+    assert all("billing" in move["before"] and "billing" not in move["after"] for move in values["moves"])
     path.write_text('{"exchange": "orders"}\n[]\n')
     bad = run(before, after, "--messages", str(path))
     assert bad.exit_code == 2
@@ -94,12 +94,14 @@ def test_messages_that_go_elsewhere_are_counted(before: str, tmp_path: Path) -> 
 
 def test_json_has_the_same(before: str, tmp_path: Path) -> None:
     """A verdict, effects with a witness as a message, and the plan."""
-    told = json.loads(run(before, changed(tmp_path, '"order.*.paid"', '"order.*.paid", "invoice.#"'), "--json").output)
-    assert told["meaning"]["verdict"] == "changed"
-    gained = next(effect for effect in told["meaning"]["effects"] if effect["queue"] == "billing")
+    values = json.loads(
+        run(before, changed(tmp_path, '"order.*.paid"', '"order.*.paid", "invoice.#"'), "--json").output
+    )
+    assert values["meaning"]["verdict"] == "changed"
+    gained = next(effect for effect in values["meaning"]["effects"] if effect["queue"] == "billing")
     assert (gained["change"], gained["messages"], gained["exact"]) == ("gained", ["'invoice.#'"], True)
     assert gained["witness"] == {"exchange": "orders", "routing_key": "invoice"}
-    assert told["plan"]["steps"][0]["verb"] == "bind"
+    assert values["plan"]["steps"][0]["verb"] == "bind"
 
 
 def test_bad_input_ends_with_2(before: str, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def arguments(rng: Random) -> dict[str, Any]:
 
 
 def all_headers() -> list[dict[str, Any]]:
-    """Every combination of a value that is asked for, another, and none."""
+    """Return every combination of a requested value, another one, and none."""
     chosen = product(SENT, repeat=len(NAMES))
     return [{n: v for n, v in zip(NAMES, values, strict=True) if v is not ABSENT} for values in chosen]
 
@@ -100,14 +100,14 @@ def test_the_fewest_headers_are_found_or_there_are_none(seed: int, profile: Any)
 
 
 def headers_change(asked: dict[str, Any], profile: str = LATEST.name) -> list[Message]:
-    """Witnesses of a headers binding that is added."""
+    """Return the witnesses of a headers binding that is added."""
     exchanges, queues = [Exchange("x", "headers")], [Queue("q")]
     added = Binding.to_queue("x", "q", "", asked)
     before, after = (Topology(exchanges, queues, some, profile=profile) for some in ((), (added,)))
-    told = compare(before, after)
-    for effect in told.effects:
+    meaning = compare(before, after)
+    for effect in meaning.effects:
         assert Router(after).route(effect.witness).queues == ("q",)
-    return [effect.witness for effect in told.effects]
+    return [effect.witness for effect in meaning.effects]
 
 
 def test_a_condition_that_no_message_meets_changes_nothing() -> None:
@@ -130,8 +130,8 @@ def test_a_condition_on_keys_in_a_cc_header_is_undecided() -> None:
     """A message that meets it has several routing keys, of which nothing is claimed."""
     exchanges, queues = [Exchange("x", "headers")], [Queue("q")]
     after = Topology(exchanges, queues, [Binding.to_queue("x", "q", "", {"CC": ["a"]})])
-    told = compare(Topology(exchanges, queues), after)
-    assert (told.verdict, len(told.undecided)) == ("undecided", 1)
+    meaning = compare(Topology(exchanges, queues), after)
+    assert (meaning.verdict, len(meaning.undecided)) == ("undecided", 1)
 
 
 def test_contradicting_and_implied_conditions_are_told_apart() -> None:

@@ -30,7 +30,7 @@ def keys_of(topology: Topology, key_pool: list[str]) -> list[str]:
 
 
 def drawn(rng: Random, exchanges: int = 4, queues: int = 3, bindings: int = 9) -> Topology:
-    """A topology over few words, with cycles, alternates, ways through several exchanges, and dangling bindings."""
+    """Return a topology over few words, with cycles, alternates, long paths, and dangling bindings."""
     names = [f"x{n}" for n in range(exchanges)]
     declared = []
     for name in names:
@@ -60,7 +60,7 @@ def binding(rng: Random, names: list[str], queues: int) -> Binding:
 
 
 def changed(rng: Random, topology: Topology) -> Topology:
-    """The topology with one to three things changed."""
+    """Return the topology with one to three changes."""
     exchanges, queues = dict(topology.exchanges), dict(topology.queues)
     bindings = list(topology.bindings)
     policies = dict(topology.policies)
@@ -103,8 +103,8 @@ def words_of(message: Message) -> int:
     return message.routing_key.count(".") + 1 if message.routing_key else 0
 
 
-def said(term: Term, probe: Probe, sides: tuple[Topology, Topology], gained: bool) -> bool:
-    """Whether a term is about a message."""
+def describes(term: Term, probe: Probe, sides: tuple[Topology, Topology], gained: bool) -> bool:
+    """Return whether a term describes a message."""
     here, there = (sides[1], sides[0]) if gained else sides
     return _goes(term.path, probe, here) and not any(_goes(way, probe, there) for way in term.unless)
 
@@ -116,7 +116,7 @@ def _goes(way: PathConditions, probe: Probe, topology: Topology) -> bool:
 
 
 def _matched(topology: Topology, name: str, probe: Probe) -> bool:
-    """Whether the message matches a binding of the exchange: asked of a router, with a queue behind each binding."""
+    """Return whether a message matches a binding of the exchange: by a router, with a queue behind each binding."""
     bindings = [Binding.to_queue(name, "q", b.routing_key, b.arguments) for b in topology.bindings_from(name)]
     exchange = topology.exchanges[name]
     arguments = {key: value for key, value in exchange.arguments.items() if key != "alternate-exchange"}
@@ -133,11 +133,11 @@ _KEPT: list[Topology] = []
 
 
 def check(before: Topology, after: Topology, messages: list[Message]) -> Meaning:
-    """Every claim holds for all these messages, and nothing else differs."""
-    told = compare(before, after)
+    """Check that every claim holds for all these messages, and nothing else differs."""
+    meaning = compare(before, after)
     routers = Router(before), Router(after)
-    claimed = {(e.exchange, e.queue, e.gained): e for e in told.effects}
-    undecided = {(u.exchange, u.destination.name if u.destination else None) for u in told.undecided}
+    claimed = {(e.exchange, e.queue, e.gained): e for e in meaning.effects}
+    undecided = {(u.exchange, u.destination.name if u.destination else None) for u in meaning.undecided}
     shown = {
         key: [(words_of(e.witness), len(e.witness.headers))]
         for key, e in claimed.items()
@@ -160,22 +160,22 @@ def check(before: Topology, after: Topology, messages: list[Message]) -> Meaning
             for (exchange, queue, gained), effect in claimed.items():
                 if exchange == entry and effect.exact:
                     differs = queue in (was ^ is_) and (queue in is_) is gained
-                    about = any(said(term, probe, sides, gained) for term in effect.terms)
+                    about = any(describes(term, probe, sides, gained) for term in effect.terms)
                     assert about is differs, (sent, effect, was, is_)
             if bool(was) is not bool(is_) and all(
                 entry in s.exchanges and not s.exchanges[entry].internal for s in sides
             ):
                 now = not is_
                 lost[entry, now] = min(lost.get((entry, now), 99), words_of(sent))
-    told_lost = {(u.exchange, u.now): u for u in told.unroutable}
+    claimed_lost = {(u.exchange, u.now): u for u in meaning.unroutable}
     if not undecided:
         for where, length in lost.items():
-            assert where in told_lost, (where, "became unroutable or routable, untold")
-            assert words_of(told_lost[where].witness) <= length
-    for (_, now), unroutable in told_lost.items():
+            assert where in claimed_lost, (where, "became unroutable or routable, untold")
+            assert words_of(claimed_lost[where].witness) <= length
+    for (_, now), unroutable in claimed_lost.items():
         routed = [bool(queues_of(router, unroutable.witness)) for router in routers]
         assert routed == [now, not now], unroutable
-    return told
+    return meaning
 
 
 @settings(max_examples=60, deadline=None)

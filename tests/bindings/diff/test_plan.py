@@ -22,7 +22,7 @@ KINDS = pytest.mark.parametrize("types", [("direct", "fanout", "topic"), ("topic
 
 
 def with_parts(topology: Topology, *parts: Exchange | Queue | Binding | Policy) -> Topology:
-    """The topology with these too, of the same name in place of what was there, whatever a broker says to it."""
+    """Return the topology with these parts, which replace those of the same name, even if a broker would refuse it."""
     exchanges = {**topology.exchanges, **{part.name: part for part in parts if isinstance(part, Exchange)}}
     queues = {**topology.queues, **{part.name: part for part in parts if isinstance(part, Queue)}}
     policies = {**topology.policies, **{part.name: part for part in parts if isinstance(part, Policy)}}
@@ -31,7 +31,7 @@ def with_parts(topology: Topology, *parts: Exchange | Queue | Binding | Policy) 
 
 
 def shown(result: Plan) -> list[str]:
-    """The steps as texts, those that are dangerous with an exclamation mark."""
+    """Return the steps as texts, dangerous ones with an exclamation mark."""
     return [f"{step}{' !' if step.danger else ''}" for step in result.steps]
 
 
@@ -333,7 +333,7 @@ def test_an_exchange_that_does_not_go_by_the_key_has_no_words() -> None:
 
 
 def hashing(rng: Random, type_: str) -> Topology:
-    """Bindings of one exchange, of which a broker keeps one for each destination, or for each key and destination."""
+    """Draw bindings of one exchange, of which a broker keeps one for each destination, or each key and destination."""
     places = [(key, f"q{number}") for number in range(4) for key in ("1", "2") if rng.random() < 0.4]
     bindings = []
     for key, queue in places:

@@ -19,12 +19,12 @@ A, B = Binding.to_queue, Binding.to_exchange
 
 
 def shown(result: Plan) -> list[str]:
-    """The steps as texts, those that are dangerous with an exclamation mark."""
+    """Return the steps as texts, dangerous ones with an exclamation mark."""
     return [f"{step}{' !' if step.danger else ''}" for step in result.steps]
 
 
 def turning(alternate: str | None, *bindings: Binding, pattern: str = "^x", kind: str = "direct") -> Topology:
-    """Exchanges x0 and x1, and two others with a queue each, one of which a policy makes the alternate of x0 and x1."""
+    """Return x0 and x1, and two other exchanges with a queue each; a policy makes one of these their alternate."""
     exchanges = [Exchange("x0", kind), Exchange("x1", kind), Exchange("a", "fanout"), Exchange("b", "fanout")]
     policies = [] if alternate is None else [Policy("p", pattern, {"alternate-exchange": alternate}, "exchanges")]
     ways = [A("a", "q0"), A("b", "q1"), *bindings]
@@ -51,7 +51,7 @@ def test_a_policy_is_cleared_after_the_new_binding_is_there() -> None:
 @given(st.integers(0, 2**32))
 @example(16_496)  # of two new policies of an exchange the one came first that decides only then
 def test_no_step_loses_or_misleads_a_message_where_policies_turn(seed: int) -> None:
-    """For all keys, after each step, unless the step says so: with several policies, all of alternates."""
+    """For all keys, after each step that is not marked: with several policies, all of alternates."""
     rng = Random(seed)
 
     def drawn() -> Topology:

@@ -55,7 +55,7 @@ def test_no_two_nodes_overlap_and_edges_touch_their_ends(
 
 
 def random_labels(random: Random, count: int) -> list[Size]:
-    """Sizes of labels; some edges have none."""
+    """Draw sizes of labels; some edges have none."""
     return [random.choice([Size(0, 0), Size(random.uniform(10, 100), random.uniform(5, 40))]) for _ in range(count)]
 
 
@@ -103,7 +103,7 @@ def test_edges_without_cycles_lead_to_the_right() -> None:
 
 @st.composite
 def topologies(draw: st.DrawFn) -> Topology:
-    """Exchanges, queues and bindings with any names, some to nowhere."""
+    """Draw exchanges, queues and bindings with any names, some to nowhere."""
     exchanges = draw(st.lists(names, max_size=5, unique=True))
     queues = draw(st.lists(names, max_size=5, unique=True))
     ends = st.sampled_from([*exchanges, "gone"])
@@ -180,7 +180,7 @@ def test_many_components_and_long_edges_need_room_in_proportion() -> None:
 
 
 def test_the_surroundings_of_a_name_are_drawn_without_what_is_further_away(tmp_path: Path) -> None:
-    """Both ways along bindings; how much is left out is said; a wrong name is an error with the one it may mean."""
+    """In both directions; the number of nodes left out is shown; a wrong name is an error with a suggestion."""
     names = [f"service-{number}" for number in range(20)]
     topology = Topology(
         [Exchange(name, "fanout") for name in names],
@@ -219,7 +219,7 @@ policy p2: '^e$', exchanges, alternate-exchange = "w"
 
 
 def test_an_alternate_that_may_not_be_in_force_has_a_question_mark(tmp_path: Path) -> None:
-    """In the text and in the picture; exchanges that nobody uses do not come into it for that."""
+    """In the text and in the picture; exchanges that are not used stay out of it."""
     path, picture = tmp_path / "t.bindings", tmp_path / "t.svg"
     path.write_text(UNSURE)
     drawn = CliRunner().invoke(graph_command, [str(path)])

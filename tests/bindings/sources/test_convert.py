@@ -1,4 +1,4 @@
-"""``hashstar convert`` and ``hashstar fmt``: files of either kind, to and fro, and what is told on the way."""
+"""``hashstar convert`` and ``hashstar fmt``: files of both formats, there and back, and the warnings on the way."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_definitions_come_back_unchanged_in_meaning(path: Path, tmp_path: Path) 
 
 
 def test_the_direction_of_a_conversion_follows_from_the_file_names(tmp_path: Path) -> None:
-    """The extension of OUT says, else it is the other format; --to says it against both."""
+    """The extension of OUT decides, else it is the other format; --to overrides both."""
     path, definitions = tmp_path / "shop.bindings", tmp_path / "shop.json"
     path.write_text(TEXT)
     result = hashstar("convert", str(path), str(definitions))

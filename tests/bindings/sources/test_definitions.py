@@ -122,26 +122,26 @@ ONE_VHOST: dict[str, Any] = {
     ],
     "bindings": [{"source": "e", "destination": "q", "destination_type": "queue", "routing_key": "k", "arguments": {}}],
 }
-"""The export of one virtual host as RabbitMQ 3.10 writes it: nothing says which."""
+"""The export of one virtual host as RabbitMQ 3.10 writes it: nothing names the virtual host."""
 
 
 def loads(value: Any, vhost: str | None = None) -> Definitions:
-    """Definitions from what would be in the file."""
+    """Read definitions from the JSON of a file."""
     return Definitions.loads(json.dumps(value), "test.json", vhost)
 
 
 def dumped(definitions: Definitions) -> Any:
-    """What would be in the file."""
+    """Return the JSON that the file would have."""
     return json.loads(definitions.dump())
 
 
 def exactly(value: Any) -> str:
-    """A JSON value so that equal means equal in types and in the order of keys, too."""
+    """Return a JSON value as a text that is equal only if types and the order of keys are, too."""
     return json.dumps(value)
 
 
 def queue_binding(source: str, queue: str, key: str = "", **fields: Any) -> dict[str, Any]:
-    """A binding as in a file."""
+    """Return a binding as in a file."""
     ends = {"source": source, "vhost": "/", "destination": queue, "destination_type": "queue"}
     return {**ends, "routing_key": key, "arguments": {}, **fields}
 
@@ -161,7 +161,7 @@ ARGUMENTS: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.dictionaries(
 
 
 def objects(required: dict[str, Any], **optional: Any) -> st.SearchStrategy[list[dict[str, Any]]]:
-    """Objects of a section, their keys in any order, with and without what may be absent and what nobody knows."""
+    """Draw objects of a section, keys in any order, with and without optional and unknown ones."""
     optional |= {"metadata": JSON} if "vhost" in required else {"metadata": JSON, "vhost": VHOSTS}
     shuffled = st.fixed_dictionaries(required, optional=optional).flatmap(
         lambda item: st.permutations(list(item.items())).map(dict)
@@ -348,7 +348,7 @@ def test_definitions_are_made_of_a_topology() -> None:
 
 
 def test_an_export_of_one_virtual_host_need_not_name_it() -> None:
-    """It is "/" unless told, by the caller or by a newer RabbitMQ's file, and that is not written back."""
+    """It is "/" unless the caller or a newer RabbitMQ's file names it, and that is not written back."""
     assert loads(ONE_VHOST).vhosts == ("/",)
     assert loads(ONE_VHOST, "prod").topology() == Topology(
         [Exchange("e")], [Queue("q")], [Binding.to_queue("e", "q", "k")], vhost="prod", profile="rabbitmq-3.10"
@@ -358,7 +358,7 @@ def test_an_export_of_one_virtual_host_need_not_name_it() -> None:
 
 
 def test_an_export_of_one_virtual_host_stays_one() -> None:
-    """What is new says its virtual host as little as what was there, unless it is in another one."""
+    """New entries name their virtual host no more than old ones, unless it is another one."""
     definitions = loads(ONE_VHOST, "prod")
     written = dumped(definitions.with_topology(definitions.topology().declare_queue(Queue("new"))))
     assert written["queues"][1] == {"name": "new", "durable": True, "auto_delete": False, "arguments": {}}
@@ -453,7 +453,7 @@ def test_what_rabbitmq_would_not_take_as_it_is_loads_with_a_warning(file: dict[s
 
 
 def test_predeclared_exchanges_in_a_file_do_not_change_them() -> None:
-    """RabbitMQ's import skips them, whatever the file says; some brokers export them."""
+    """RabbitMQ's import skips them, whatever their attributes; some brokers export them."""
     same = {"name": "amq.topic", "type": "topic"}
     assert loads({"exchanges": [same]}).warnings == []
     topology = loads({"exchanges": [{**same, "type": "fanout"}, {"name": "", "type": "topic"}]}).topology()

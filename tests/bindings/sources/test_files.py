@@ -46,7 +46,7 @@ def test_a_file_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_pipe_or_a_device_with_a_name_is_no_file(tmp_path: Path) -> None:
-    """Opening the pipe would wait for a writer, and nobody knows whether one comes."""
+    """Opening the pipe would wait for a writer, perhaps for ever."""
     os.mkfifo(tmp_path / "pipe")
     for name in (str(tmp_path / "pipe"), "/dev/zero"):
         with pytest.raises(InputError, match="cannot be read: it is a pipe or a device; save what it gives to a file"):

@@ -20,7 +20,7 @@ from exchange.partition.partitioning.specification import Partitioning
 
 
 def topology(text: str) -> Topology:
-    """The topology that a text declares."""
+    """Return the topology that a text declares."""
     return Document.loads(text).topology()
 
 
@@ -36,7 +36,7 @@ def topology(text: str) -> Topology:
     ],
 )  # fmt: skip
 def test_an_exchange(text: str, exchange: Exchange) -> None:
-    """Durable and permanent unless it says otherwise."""
+    """Durable and permanent unless a word changes that."""
     assert topology(text).exchanges[exchange.name] == exchange
 
 
@@ -58,12 +58,12 @@ def test_an_exchange(text: str, exchange: Exchange) -> None:
     ],
 )  # fmt: skip
 def test_a_queue(text: str, queue: Queue) -> None:
-    """Its type is an argument only if it is said."""
+    """Its type is an argument only if it is written."""
     assert topology(text).queues == {queue.name: queue}
 
 
 @pytest.mark.parametrize(
-    ("said", "value"),
+    ("written", "value"),
     [
         ("1", 1), ("-0", 0), ("1.0", 1.0), ("1e3", 1000.0), ("-9223372036854775808", -(2**63)),
         ("true", True), ("false", False), ("null", None), ('"true"', "true"), ("'\\'", "\\"),
@@ -76,9 +76,9 @@ def test_a_queue(text: str, queue: Queue) -> None:
         ("!long 5", 5), ("!array [1]", [1]), ("[!short 1, { a = !short 2 }]", [Typed("short", 1), {"a": Typed("short", 2)}]),
     ],
 )  # fmt: skip
-def test_a_value_has_the_type_that_is_written(said: str, value: Any) -> None:
-    """All of AMQP's can be said, nested in each other."""
-    assert topology(f"queue q: x = {said}").queues["q"].arguments == FieldTable({"x": value})
+def test_a_value_has_the_type_that_is_written(written: str, value: Any) -> None:
+    """All types of AMQP can be written, nested in each other."""
+    assert topology(f"queue q: x = {written}").queues["q"].arguments == FieldTable({"x": value})
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_binding(text: str, bindings: list[Binding]) -> None:
     ],
 )  # fmt: skip
 def test_a_policy(text: str, policy: Policy) -> None:
-    """For all, with priority 0, unless it says otherwise."""
+    """For all, with priority 0, unless words change that."""
     assert topology(text).policies == {"p": policy}
 
 
@@ -330,11 +330,11 @@ def test_a_mistake_is_reported_with_its_position_and_a_way_out(text: str, line: 
     """File, line and column, the line itself, and a caret under what is wrong."""
     with pytest.raises(LanguageError) as caught:
         Document.loads(text, "shop.bindings")
-    told = str(caught.value).split("\n")
-    assert told[0].startswith(f"shop.bindings:{line}:{column}: ")
-    assert words in told[0]
-    assert told[1:] == [f"    {text.split(chr(10))[line - 1]}", told[2]]
-    assert told[2].index("^") == 4 + column - 1
+    error_lines = str(caught.value).split("\n")
+    assert error_lines[0].startswith(f"shop.bindings:{line}:{column}: ")
+    assert words in error_lines[0]
+    assert error_lines[1:] == [f"    {text.split(chr(10))[line - 1]}", error_lines[2]]
+    assert error_lines[2].index("^") == 4 + column - 1
 
 
 def test_a_long_line_is_shown_only_around_the_mistake() -> None:

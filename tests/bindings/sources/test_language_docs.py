@@ -1,4 +1,4 @@
-"""docs/bindings.md and the example tell the truth: every block is a good file, formatted, and keeps what it expects."""
+"""docs/bindings.md and the example are true: every block is a valid file, formatted, and its expectations hold."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", TEXT, flags=re.DOTALL | re.MULTILI
 
 
 def good(text: str) -> Document:
-    """The document of a text that is as it should be."""
+    """Return the document of a text, which must be formatted and have no warnings and no failures."""
     document = Document.loads(text)
     assert format_text(text) == text
     assert document.warnings == []
@@ -65,6 +65,16 @@ def test_a_command_prints_what_is_shown(block: str) -> None:
 def test_every_word_of_the_language_is_documented() -> None:
     """Keywords, types of queues and of values, modes and outcomes."""
     words = (*KEYWORDS, *QUEUE_TYPES, *MATCH_MODES, *APPLY_TO, *(f"!{kind}" for kind in TYPES))
-    told = (*words, "transient", "auto-delete", "internal", "alternate", "partitioned", "priority", "mqtt", "nats")
-    assert [word for word in (*told, "includes", "excludes", "unroutable") if word not in TEXT] == []
+    documented = (
+        *words,
+        "transient",
+        "auto-delete",
+        "internal",
+        "alternate",
+        "partitioned",
+        "priority",
+        "mqtt",
+        "nats",
+    )
+    assert [word for word in (*documented, "includes", "excludes", "unroutable") if word not in TEXT] == []
     assert {language for language, _ in BLOCKS} == {"bindings", "console"}

@@ -25,7 +25,7 @@ from tests.support.topologies import topology
 
 
 def one_text(text: str) -> str:
-    """The text as JSON would bring it: two halves of a character are one."""
+    """Return the text as JSON would read it: two halves of a character are one."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
@@ -73,7 +73,7 @@ def test_topologies_that_a_broker_accepts_survive(profile: Any, seed: int) -> No
 
 @given(TEXTS)
 def test_a_text_in_quotes_means_itself(text: str) -> None:
-    """Any text can be said, variables and escapes notwithstanding."""
+    """Any text can be written, in spite of variables and escapes."""
     quoted = quote(text)
     (row,) = split_rows([quoted])
     assert Terms(row.tokens, {}, Budget()).text(0) == one_text(text)
@@ -106,7 +106,7 @@ def test_lines_are_split_into_the_tokens_of_the_grammar(line: str) -> None:
 
 
 def as_lists(node: Node | int, tokens: list[Token]) -> Any:
-    """A tree with texts in place of positions."""
+    """Return a tree with texts in place of positions."""
     if isinstance(node, int):
         return tokens[node].text
     return [node.rule, *(as_lists(child, tokens) for child in node.children)]
@@ -149,7 +149,7 @@ STATEMENTS = (
 
 @st.composite
 def untidy(draw: st.DrawFn) -> str:
-    """A text that is right and ugly: spaces, breaks, blank lines and comments anywhere, blocks of any indentation."""
+    """Draw a valid, ugly text: spaces, line breaks, blank lines and comments anywhere, blocks of any indentation."""
     spaces = st.sampled_from(("", " ", "   ", "\t"))
     lines: list[str] = ["let r = x"]
 
@@ -186,7 +186,7 @@ def untidy(draw: st.DrawFn) -> str:
 
 
 def comments(text: str) -> list[str]:
-    """The comments of a text, in their order."""
+    """Return the comments of a text, in their order."""
     return [row.comment for row in split_rows(text.split("\n")) if row.comment]
 
 

@@ -13,7 +13,7 @@ from exchange.partition.partitions import Partitions
 
 
 def round_trip(topology: Topology) -> Topology:
-    """The topology as it is read from what is written of it, alone and in a loop over names."""
+    """Return the topology as it is read from its own text, alone and in a loop over names."""
     document = Document(sections={"/": Section(topology)})
     read = Document.loads(document.dump())
     assert read == document

@@ -1,5 +1,5 @@
-"""Topologies come from files of either kind, from standard input and from brokers; what is wrong is told with its way
-out, and a password is told to nobody.
+"""Topologies come from files of both formats, from standard input and from brokers; errors name the way out, and no
+output has a password.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def test_an_empty_standard_input_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
 def answering(
     code: int, body: str, headers: dict[str, str] | None = None, exchanges: str = "[]"
 ) -> Iterator[tuple[str, list[Any]]]:
-    """A server that answers all with the same, but has no exchanges; its address, and the requests it got."""
+    """Yield the address of a server that gives one answer to all requests but that for exchanges, and its requests."""
     got: list[Any] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -151,7 +151,7 @@ def answering(
             self.wfile.write(body.encode())
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -166,13 +166,13 @@ def answering(
 
 @pytest.fixture(autouse=True)
 def no_login(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment of whoever runs the tests decides nothing."""
+    """Remove credentials from the environment, so that it decides nothing."""
     for name in (USER, PASSWORD, "http_proxy", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)
 
 
 def basic(user: str, password: str) -> str:
-    """The header of these credentials."""
+    """Return the header of these credentials."""
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
@@ -230,7 +230,7 @@ def test_credentials_come_from_the_address_or_the_environment_or_the_terminal() 
 
 
 def test_without_a_terminal_missing_credentials_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pipe cannot answer; the error says what can."""
+    """A pipe cannot answer; the error names what can."""
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     with pytest.raises(InputError) as caught:
         open_source("http://127.0.0.1:1")
@@ -274,7 +274,7 @@ def test_the_error_of_a_refusal_names_the_way_out(code: int, body: str, path: st
 
 
 def test_the_password_is_not_sent_to_the_target_of_a_redirect() -> None:
-    """A redirection is told and not followed."""
+    """A redirect is reported and not followed."""
     with answering(200, "{}") as (other, got):
         headers = {"Location": f"http://x:y@{other}/api/definitions?token=1"}
         with answering(302, "", headers) as (address, _), pytest.raises(InputError) as caught:
@@ -327,7 +327,7 @@ def test_internal_exchanges_are_asked_for_too() -> None:
 
 @pytest.mark.live
 def test_a_live_broker_is_a_source(rabbitmq_servers: list[Server]) -> None:
-    """What a broker imported comes back from its management API, under its own profile; what it cannot do is told."""
+    """What a broker imported comes back from its management API, under its own profile, with warnings."""
     for server in rabbitmq_servers:
         if server.management_url is None:
             continue

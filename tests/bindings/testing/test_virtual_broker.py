@@ -35,7 +35,7 @@ ORDERS = Topology(
 
 
 def test_a_published_message_is_in_the_queues_it_is_routed_to() -> None:
-    """One copy each, oldest first, with all it carries; the route says where."""
+    """One copy each, oldest first, complete; the route names the queues."""
     broker = VirtualBroker(ORDERS)
     route = broker.publish("orders", "order.eu.created", b"1", {"n": 1}, {"message_id": "17"})
     assert route.queues == ("audit", "billing")
@@ -67,7 +67,7 @@ def test_unroutable_messages_are_kept_and_mandatory_ones_returned() -> None:
 
 
 def test_what_an_unknown_exchange_may_route_is_in_no_list() -> None:
-    """Whether it is unroutable is not known, and the route says so."""
+    """Whether it is unroutable is not known, and the route shows that."""
     broker = VirtualBroker(ORDERS)
     route = broker.publish("odd", "a", mandatory=True)
     assert route.undecided == ("odd",)
