@@ -47,7 +47,7 @@ MOVED: Final = {
     ),
     ("bindings.diff", "bindings.diff.planning"): "plan order rehearsal step tangles",
     ("bindings.diff", "bindings.diff.comparison"): (
-        "changed>changes choices conditions headers meaning partitions reach routes search terms"
+        "changed>changes choices conditions headers meaning partitions reach>sides routes>paths search terms"
     ),
     ("bindings.apply", "bindings.apply"): "steps>broker",
     ("bindings", "bindings"): "graph>drawing",

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from bindings.diff.comparison.conditions import ALWAYS, NEVER, Condition
-from bindings.diff.comparison.reach import Side, Ways
 from bindings.diff.comparison.search import ANY, Demand
+from bindings.diff.comparison.sides import Side, Ways
 from exchange.entities.entities import Binding, Destination
 
 __all__ = ["Changes", "Start"]

@@ -18,8 +18,8 @@ from bindings.analysis.crawl import OutOfBudget
 from bindings.diff.comparison.conditions import Probe
 from bindings.diff.comparison.inquiry import TOO_MANY, Divergence, Inquiry
 from bindings.diff.comparison.meaning import Choice
-from bindings.diff.comparison.reach import Side, Ways
-from bindings.diff.comparison.routes import PathConditions
+from bindings.diff.comparison.paths import PathConditions
+from bindings.diff.comparison.sides import Side, Ways
 from bindings.diff.comparison.trial import Trial, shares
 from exchange.entities.entities import Destination, Exchange, alternates_in_effect
 from exchange.kinds import Decider, kind_of

@@ -18,8 +18,8 @@ from bindings.diff.comparison.conditions import Probe
 from bindings.diff.comparison.inquiry import TOO_MANY, Divergence, Inquiry
 from bindings.diff.comparison.meaning import Access, Effect, Meaning, Undecided, Unroutable
 from bindings.diff.comparison.partitions import find_partition_changes
-from bindings.diff.comparison.reach import DEFAULT, Anywhere, Ways
-from bindings.diff.comparison.routes import PathConditions, from_exchange, through
+from bindings.diff.comparison.paths import PathConditions, from_exchange, through
+from bindings.diff.comparison.sides import DEFAULT, Anywhere, Ways
 from bindings.diff.comparison.terms import describe
 from exchange.entities.entities import Destination
 from exchange.topology.topology import Topology

@@ -10,9 +10,9 @@ from bindings.analysis.crawl import Budget, Deadline
 from bindings.analysis.graph import TopologyGraph
 from bindings.diff.comparison.conditions import Probe
 from bindings.diff.comparison.meaning import Undecided
-from bindings.diff.comparison.reach import Side, Ways
-from bindings.diff.comparison.routes import PathConditions
+from bindings.diff.comparison.paths import PathConditions
 from bindings.diff.comparison.search import Demand, shortest_message
+from bindings.diff.comparison.sides import Side, Ways
 from exchange.entities.entities import Destination
 from exchange.kinds import kind_of
 from exchange.message import Message

@@ -18,7 +18,7 @@ from bindings.analysis.algebra import Key
 from bindings.analysis.crawl import Budget, shortest_key
 from bindings.diff.comparison.conditions import ALWAYS, Condition, Headers, Probe, holds
 from bindings.diff.comparison.headers import fewest_headers
-from bindings.diff.comparison.reach import Leg, Ways
+from bindings.diff.comparison.sides import Leg, Ways
 from exchange.entities.profile import Profile
 from exchange.patterns.pattern import AMQP, MANY, Pattern
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from bindings.analysis.crawl import Budget, Deadline, OutOfBudget
-from bindings.diff.comparison.reach import Ways
-from bindings.diff.comparison.routes import PathConditions, from_exchange, is_implied, widest
+from bindings.diff.comparison.paths import PathConditions, from_exchange, is_implied, widest
 from bindings.diff.comparison.search import Demand, shortest_probe
+from bindings.diff.comparison.sides import Ways
 
 __all__ = ["Term", "describe"]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Final, TypeAlias
 
-from bindings.diff.comparison.reach import Side
+from bindings.diff.comparison.sides import Side
 from exchange.errors import BrokerError
 from exchange.message import Message
 from exchange.routing.router import Router

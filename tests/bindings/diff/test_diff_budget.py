@@ -17,7 +17,7 @@ from bindings.commands.diff import diff_command
 from bindings.diff.comparison.compare import compare
 from bindings.diff.comparison.conditions import Condition
 from bindings.diff.comparison.inquiry import OUT_OF_BUDGET
-from bindings.diff.comparison.routes import PathConditions, widest
+from bindings.diff.comparison.paths import PathConditions, widest
 from bindings.diff.planning.plan import make_plan
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.patterns.pattern import Pattern

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bindings.diff.comparison.compare import compare
 from bindings.diff.comparison.conditions import Probe, holds
 from bindings.diff.comparison.meaning import Meaning
-from bindings.diff.comparison.routes import PathConditions
+from bindings.diff.comparison.paths import PathConditions
 from bindings.diff.comparison.terms import Term
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
 from exchange.entities.entities import Destination

@@ -17,8 +17,8 @@ from typing import Final, NamedTuple, TypeAlias
 from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
 from bindings.diff.comparison.changes import Start
 from bindings.diff.comparison.conditions import ALWAYS, Condition
-from bindings.diff.comparison.reach import Ways
 from bindings.diff.comparison.search import Demand, shortest_probe
+from bindings.diff.comparison.sides import Ways
 from exchange.entities.entities import Destination
 from exchange.patterns.pattern import AMQP, Pattern
 

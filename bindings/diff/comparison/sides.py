@@ -37,7 +37,7 @@ class Side:
         }
         """The bindings of an exchange that lead to other exchanges."""
         self.joined: Final[dict[tuple[tuple[Condition, ...], Condition], tuple[Condition, ...] | None]] = {}
-        """Cache: conditions and one more -> all of them together, see `bindings.diff.comparison.routes`."""
+        """Cache: conditions and one more -> all of them together, see `bindings.diff.comparison.paths`."""
         self.graph: Final = whole.graph
         """All that may hand messages on, loose ends included."""
         self._through: Final = Graph()  # the same without what loose ends hand on
