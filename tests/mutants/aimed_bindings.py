@@ -42,13 +42,13 @@ BINDINGS: Final[list[Mutant]] = [
         "bindings/diff/test_plan_order.py bindings/diff/test_plan.py",
         (
             "only the next exchanges below are looked at",
-            "handed_up = changes.get(name, Change.NOTHING) | below.get(name, Change.NOTHING)",
-            "handed_up = changes.get(name, Change.NOTHING)",
+            "handed_up = changes.get(name, Alteration.NOTHING) | below.get(name, Alteration.NOTHING)",
+            "handed_up = changes.get(name, Alteration.NOTHING)",
         ),
         (
             "an alternate that turns below a change is not looked at",
-            "    (Change.SWITCHES, ANY),\n    (ANY, Change.SWITCHES),\n",
-            "    (Change.SWITCHES, ANY),\n",
+            "    (Alteration.SWITCHES, ANY),\n    (ANY, Alteration.SWITCHES),\n",
+            "    (Alteration.SWITCHES, ANY),\n",
         ),
     ),
     *mutants_of(

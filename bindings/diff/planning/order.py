@@ -17,7 +17,7 @@ from bindings.analysis.crawl import Deadline
 from bindings.analysis.graph import Graph
 from bindings.diff.planning.rehearsal import Rehearsal, TooMuch, mark
 from bindings.diff.planning.step import State, Step, Unit
-from bindings.diff.planning.tangles import Change, find_tangled
+from bindings.diff.planning.tangles import Alteration, find_tangled
 from exchange.display import list_some
 from exchange.entities.entities import (
     Binding,
@@ -152,19 +152,19 @@ class _Order:
             why = KEYS_MOVE.format(name)
         return (*(Step(False, binding, why) for binding in old), *(Step(True, binding, why) for binding in new))
 
-    def changes(self) -> dict[str, Change]:
+    def changes(self) -> dict[str, Alteration]:
         """Return exchange -> how it changes."""
-        changes: dict[str, Change] = {}
+        changes: dict[str, Alteration] = {}
 
-        def add(name: str, kind: Change) -> None:
-            changes[name] = changes.get(name, Change.NOTHING) | kind
+        def add(name: str, kind: Alteration) -> None:
+            changes[name] = changes.get(name, Alteration.NOTHING) | kind
 
-        for kind, bindings in ((Change.GAINS, self._todo.bound), (Change.LOSES, self._todo.unbound)):
+        for kind, bindings in ((Alteration.GAINS, self._todo.bound), (Alteration.LOSES, self._todo.unbound)):
             for binding in bindings:
                 add(binding.source, kind)
         for end in self._replaced:
             if end.kind == "exchange":
-                add(end.name, Change.GAINS | Change.LOSES | Change.SWITCHES)
+                add(end.name, Alteration.GAINS | Alteration.LOSES | Alteration.SWITCHES)
         handing = {
             binding.source
             for binding in (*self._todo.bound, *self._todo.unbound)
@@ -174,11 +174,11 @@ class _Order:
             values = [alternates.get(name) for alternates in self._alternates]
             if name in self._before.exchanges and name in self._after.exchanges:
                 if name in changes or len(set(values)) > 1:
-                    add(name, Change.SWITCHES)
+                    add(name, Alteration.SWITCHES)
                     if name in handing or not {*values} <= {values[0], values[-1]}:
-                        add(name, Change.FORKS)
+                        add(name, Alteration.FORKS)
             elif name in self._left_open() or name in self.graph.downstream(self.graph.next.get(name, ())):
-                add(name, Change.SWITCHES | Change.FORKS)  # messages come to it before it is complete
+                add(name, Alteration.SWITCHES | Alteration.FORKS)  # messages come to it before it is complete
         return changes
 
     def separate(
@@ -211,7 +211,7 @@ class _Order:
 
     def _risk(self, careful: set[str]) -> str:
         """Return in words what may happen to messages in the usual order."""
-        switch = any(Change.SWITCHES in kind for name, kind in self.changes().items() if name in careful)
+        switch = any(Alteration.SWITCHES in kind for name, kind in self.changes().items() if name in careful)
         passed = self.graph.downstream(self.graph.upstream(careful))
         exchanges = [*self._before.exchanges.values(), *self._after.exchanges.values()]
         additive = all(kind_of(exchange).decider.has_conditions for exchange in exchanges if exchange.name in passed)

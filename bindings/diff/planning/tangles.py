@@ -14,10 +14,10 @@ from typing import Final
 
 from bindings.analysis.graph import Graph
 
-__all__ = ["Change", "find_tangled"]
+__all__ = ["Alteration", "find_tangled"]
 
 
-class Change(Flag):
+class Alteration(Flag):
     """How an exchange changes."""
 
     NOTHING = 0
@@ -31,7 +31,7 @@ class Change(Flag):
     """It switches, and a changed binding leads to an exchange, which may have no queue for the message."""
 
 
-def find_tangled(graph: Graph, changes: Mapping[str, Change]) -> set[str]:
+def find_tangled(graph: Graph, changes: Mapping[str, Alteration]) -> set[str]:
     """Return the exchanges whose changes must be looked at together.
 
     For all others any order is safe that adds all new bindings before it removes an old one.
@@ -40,7 +40,8 @@ def find_tangled(graph: Graph, changes: Mapping[str, Change]) -> set[str]:
     tangled = {
         name
         for name, kind in changes.items()
-        if Change.FORKS in kind or any(one & kind and other & below.get(name, Change.NOTHING) for one, other in MEETING)
+        if Alteration.FORKS in kind
+        or any(one & kind and other & below.get(name, Alteration.NOTHING) for one, other in MEETING)
     }
     while True:
         more = {name for name in graph.upstream(tangled) | graph.downstream(tangled) if name in changes}
@@ -49,25 +50,25 @@ def find_tangled(graph: Graph, changes: Mapping[str, Change]) -> set[str]:
         tangled |= more
 
 
-ANY: Final = Change.GAINS | Change.LOSES | Change.SWITCHES
+ANY: Final = Alteration.GAINS | Alteration.LOSES | Alteration.SWITCHES
 MEETING: Final = (
-    (Change.GAINS, Change.LOSES),
-    (Change.LOSES, Change.GAINS),
-    (Change.SWITCHES, ANY),
-    (ANY, Change.SWITCHES),
+    (Alteration.GAINS, Alteration.LOSES),
+    (Alteration.LOSES, Alteration.GAINS),
+    (Alteration.SWITCHES, ANY),
+    (ANY, Alteration.SWITCHES),
 )
 """Changes that must not be on one path: of an exchange, and of those downstream."""
 
 
-def _changes_below(graph: Graph, changes: Mapping[str, Change]) -> dict[str, Change]:
+def _changes_below(graph: Graph, changes: Mapping[str, Alteration]) -> dict[str, Alteration]:
     """Return exchange -> how those change that get messages from it, including itself if it is on a cycle."""
-    below: dict[str, Change] = {}
+    below: dict[str, Alteration] = {}
     pending = list(changes)
     while pending:
         name = pending.pop()
-        handed_up = changes.get(name, Change.NOTHING) | below.get(name, Change.NOTHING)
+        handed_up = changes.get(name, Alteration.NOTHING) | below.get(name, Alteration.NOTHING)
         for source in graph.previous.get(name, ()):
-            known = below.get(source, Change.NOTHING)
+            known = below.get(source, Alteration.NOTHING)
             if handed_up | known != known:
                 below[source] = handed_up | known
                 pending.append(source)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bindings.analysis.graph import Graph
 from bindings.diff.planning.plan import Plan, make_plan
-from bindings.diff.planning.tangles import Change, find_tangled
+from bindings.diff.planning.tangles import Alteration, find_tangled
 from exchange import Binding, Exchange, Policy, Queue, Topology
 from tests.support.bindings import pairs
 
@@ -110,19 +110,19 @@ def graph(*ways: tuple[str, str]) -> Graph:
 @pytest.mark.parametrize(
     ("above", "below", "together"),
     [
-        (Change.GAINS, Change.GAINS, False),
-        (Change.LOSES, Change.LOSES, False),
-        (Change.GAINS, Change.LOSES, True),
-        (Change.LOSES, Change.GAINS, True),
-        (Change.SWITCHES, Change.GAINS, True),
-        (Change.GAINS, Change.SWITCHES, True),
-        (Change.LOSES, Change.SWITCHES, True),
-        (Change.SWITCHES, Change.SWITCHES, True),
+        (Alteration.GAINS, Alteration.GAINS, False),
+        (Alteration.LOSES, Alteration.LOSES, False),
+        (Alteration.GAINS, Alteration.LOSES, True),
+        (Alteration.LOSES, Alteration.GAINS, True),
+        (Alteration.SWITCHES, Alteration.GAINS, True),
+        (Alteration.GAINS, Alteration.SWITCHES, True),
+        (Alteration.LOSES, Alteration.SWITCHES, True),
+        (Alteration.SWITCHES, Alteration.SWITCHES, True),
     ],
 )
 @pytest.mark.parametrize("between", [[], ["m"], ["m", "n"]])
 def test_changes_of_different_kinds_on_one_path_are_looked_at_together(
-    above: Change, below: Change, together: bool, between: list[str]
+    above: Alteration, below: Alteration, together: bool, between: list[str]
 ) -> None:
     """However many exchanges that do not change are between."""
     stops = ["above", *between, "below"]
