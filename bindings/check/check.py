@@ -1,4 +1,4 @@
-"""A topology -> what is wrong with it, what is most likely wrong, and what is worth knowing.
+"""Check a topology: find what is wrong with it, what is most likely wrong, and what is worth knowing.
 
 Invariant: what a finding states about routes is what the router does, with a witness where a key can show it; what
 cannot be decided is not stated.
@@ -18,7 +18,7 @@ from bindings.sources.language.expectations import Expectation
 from exchange.entities.entities import Binding
 from exchange.topology.topology import Topology
 
-__all__ = ["LISTED", "check", "in_order"]
+__all__ = ["LISTED", "check", "sort_findings"]
 
 LISTED: Final = 100
 """Maximum number of findings of one code at one exchange; one more finding has the number of the others."""
@@ -35,6 +35,7 @@ FAMILIES: Final[Sequence[Callable[[TopologyView], Iterator[Finding]]]] = (
     policies.find,
 )
 OPTIONAL: Final = {"HS205": reach.find_unroutable}
+"""Code of an optional rule -> the function that applies it."""
 
 
 def check(
@@ -53,10 +54,10 @@ def check(
     families = [*FAMILIES, *(find for code, find in OPTIONAL.items() if code in optional)]
     findings = [finding for find in families for finding in _limit(find(view), topology)]
     findings += expected.find(topology, expectations)
-    return in_order(findings)
+    return sort_findings(findings)
 
 
-def in_order(findings: Iterable[Finding]) -> list[Finding]:
+def sort_findings(findings: Iterable[Finding]) -> list[Finding]:
     """Return findings sorted by code, then by what they are about."""
     return sorted(findings, key=_sort_key)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from bindings.check.check import check, in_order
+from bindings.check.check import check, sort_findings
 from bindings.check.finding import RULES, Finding, Part
 from bindings.check.lines import find_lines
 from bindings.check.report import Report, VhostFindings
@@ -43,7 +43,7 @@ def check_source(
         progress(topology)
         findings = check(topology, source.expectations(name), optional=optional)
         if not checked:  # what is about the file as a whole stands with the first virtual host
-            findings = in_order([*_file_findings(source), *findings])
+            findings = sort_findings([*_file_findings(source), *findings])
         checked.append(VhostFindings(name, [finding for finding in findings if finding.code in codes]))
     chosen_by = source.chosen_by if profile is None else None
     return Report(source.name, _with_lines(source, checked), topology.profile.name, chosen_by)
