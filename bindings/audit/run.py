@@ -102,7 +102,7 @@ class Traffic:
             raise InputError(f"{self.topics[0]}: a topic can be read by Spark only, without --no-spark and --keep-bad")
 
     @property
-    def described(self) -> tuple[Archived, ...]:
+    def descriptions(self) -> tuple[Archived, ...]:
         """Archives and topics as the report describes them."""
         return (*map(Archived.of, self.archives), *[describe_archive(topic, self.mapping) for topic in self.topics])
 
@@ -146,7 +146,7 @@ def audit(
     traffic = open_traffic([os.fspath(path) for path in paths], mapping)
     taken = Selection(subject.topology.vhost) if selection is None else selection
     passed = count(traffic, subject, taken, spark=spark, keep_bad=keep_bad, max_bad=max_bad, step=step)
-    return report_on(subject, traffic.described, passed, taken, settings)
+    return report_on(subject, traffic.descriptions, passed, taken, settings)
 
 
 def _open_subject(topology: Topology | Path, vhost: str | None, profile: str | None) -> Subject:

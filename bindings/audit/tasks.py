@@ -58,7 +58,7 @@ class Task(NamedTuple):
 
 
 class Order(NamedTuple):
-    """What all tasks of a pass have in common; small, but for the topologies."""
+    """The settings that all tasks of a pass have in common; small, but for the topologies."""
 
     studies: bytes
     """Pickled."""

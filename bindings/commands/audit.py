@@ -129,7 +129,7 @@ def run_command(
         traffic.check(spark=not where.no_spark, keep_bad=keep_bad)
         with progress("auditing") as step, _session(where, step) as spark:
             passed = count(traffic, subject, selection, spark=spark, keep_bad=keep_bad, max_bad=max_bad, step=step)
-        report = report_on(subject, traffic.described, passed, selection, settings)
+        report = report_on(subject, traffic.descriptions, passed, selection, settings)
         outputs.write(report, passed.values[0])
         outputs.print(report)
     sys.exit(report.exit_code)

@@ -160,7 +160,7 @@ def changes(comparison: Comparison, before: Topology, after: Topology) -> Change
     if (comparison.before, comparison.after) != (fingerprint(before), fingerprint(after)):
         raise InputError("this comparison is of other topologies: compare the archive again with these")
     moves = _moves(comparison, before, after)
-    rerouted = _rerouted(comparison)
+    rerouted = _reroutings(comparison)
     return Changes(
         change_totals(comparison)._replace(repartitioned=sum([each.moved for each in moves])),
         rerouted,
@@ -203,7 +203,7 @@ def change_totals(comparison: Comparison) -> ChangeTotals:
     )  # fmt: skip
 
 
-def _rerouted(comparison: Comparison) -> tuple[Rerouted, ...]:
+def _reroutings(comparison: Comparison) -> tuple[Rerouted, ...]:
     rows = [
         Rerouted(change, *facts.span, count_distinct(facts.keys), facts.shapes, facts.witnesses)
         for change, facts in comparison.changes.items()

@@ -126,7 +126,7 @@ class Form(NamedTuple):
     """The form of a table: what its metadata and its rows are."""
 
     what: str
-    """What such a table is called in errors."""
+    """Name of such a table in errors and in the metadata."""
     version: bytes
     schema: pa.Schema
     kinds: Mapping[str, tuple[Columns, Columns]]

@@ -25,7 +25,7 @@ LOST: Final = ("unroutable", "refused")
 
 
 class Pair(NamedTuple):
-    """What becomes of a message in the one topology and in the other."""
+    """The outcomes of a message in the one topology and in the other."""
 
     before: Outcome
     after: Outcome
@@ -40,7 +40,7 @@ class Move(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What differs for messages to one exchange. All queues are sorted."""
+    """The difference that a user sees for messages to one exchange. All queues are sorted."""
 
     exchange: str
     lost: tuple[str, ...]
@@ -68,7 +68,7 @@ class Change(NamedTuple):
 
 
 class ChangeFacts(NamedTuple):
-    """What is known of the messages with one change."""
+    """The facts about the messages with one change."""
 
     span: Span = Span()
     keys: bytes = b""

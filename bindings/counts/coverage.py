@@ -44,7 +44,7 @@ RULE_OF_THREE: Final = 3.0
 
 
 class BindingUse(NamedTuple):
-    """What messages did to a binding."""
+    """The messages that matched a binding."""
 
     binding: Binding
     number: int
@@ -178,7 +178,7 @@ class Coverage(NamedTuple):
 
 def coverage(tally: Tally, topology: Topology) -> Coverage:
     """Return all tables. Raises InputError when the tally is for another topology."""
-    _check(tally, topology)
+    _check_topology(tally, topology)
     return Coverage(
         totals(tally, topology),
         binding_uses(tally, topology),
@@ -191,7 +191,7 @@ def coverage(tally: Tally, topology: Topology) -> Coverage:
 
 def binding_uses(tally: Tally, topology: Topology) -> tuple[BindingUse, ...]:
     """Return one row for each binding, in the order of `ordered_bindings`."""
-    _check(tally, topology)
+    _check_topology(tally, topology)
     bindings = ordered_bindings(topology)
     facts = [Facts()] * len(bindings)
     possible, only, exposure, reached = Counter[int](), Counter[int](), Counter[str](), Counter[Destination]()
@@ -201,7 +201,7 @@ def binding_uses(tally: Tally, topology: Topology) -> tuple[BindingUse, ...]:
             facts[number] += plain
         for number in outcome.possible_bindings:
             possible[number] += counted.messages
-        for number in _only(outcome, bindings):
+        for number in _sole_bindings(outcome, bindings):
             only[number] += counted.messages
         for name in outcome.exchanges:
             exposure[name] += counted.messages
@@ -230,7 +230,7 @@ def stale_bindings(bindings: Collection[BindingUse], now: int, days: int) -> tup
 
 def queue_uses(tally: Tally, topology: Topology) -> tuple[QueueUse, ...]:
     """Return one row for each queue, by name."""
-    _check(tally, topology)
+    _check_topology(tally, topology)
     bindings = ordered_bindings(topology)
     facts: dict[str, Facts] = {name: Facts() for name in topology.queues}
     possible, avoided = Counter[str](), Counter[str]()
@@ -257,7 +257,7 @@ def queue_uses(tally: Tally, topology: Topology) -> tuple[QueueUse, ...]:
 
 def exchange_uses(tally: Tally, topology: Topology) -> tuple[ExchangeUse, ...]:
     """Return one row for each exchange, and for each name of no exchange that messages were published to."""
-    _check(tally, topology)
+    _check_topology(tally, topology)
     published: dict[str, list[tuple[Outcome, Facts]]] = {name: [] for name in topology.exchanges}
     through = Counter[str]()
     for outcome, counted in tally.facts.items():
@@ -319,7 +319,7 @@ def unroutable_messages(tally: Tally) -> tuple[Unroutable, ...]:
 
 def totals(tally: Tally, topology: Topology) -> Totals:
     """Return the sums over all bindings and messages."""
-    _check(tally, topology)
+    _check_topology(tally, topology)
     bindings = ordered_bindings(topology)
     hit: set[int] = set()
     fates = Counter[str]()
@@ -337,7 +337,7 @@ def totals(tally: Tally, topology: Topology) -> Totals:
     )  # fmt: skip
 
 
-def _check(tally: Tally, topology: Topology) -> None:
+def _check_topology(tally: Tally, topology: Topology) -> None:
     if tally.topology != fingerprint(topology):
         raise InputError("this tally is for another topology: audit the archive again with this one")
 
@@ -348,7 +348,7 @@ def _bindings_to_queues(outcome: Outcome, bindings: tuple[Binding, ...]) -> Coun
     return Counter([destination.name for destination in destinations if destination.kind == "queue"])
 
 
-def _only(outcome: Outcome, bindings: tuple[Binding, ...]) -> list[int]:
+def _sole_bindings(outcome: Outcome, bindings: tuple[Binding, ...]) -> list[int]:
     """Return the bindings that alone brought the message to their destination.
 
     The exchange that it was published to needs no binding; an alternate exchange is reached without one, too.

@@ -38,7 +38,7 @@ class AlternateLink(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What becomes of all messages of one class, published to one exchange. Names and numbers are sorted."""
+    """The result of routing any message of one class to one exchange. Names and numbers are sorted."""
 
     exchange: str
     queues: tuple[str, ...] = ()

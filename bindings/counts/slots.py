@@ -54,7 +54,7 @@ class SlotCounts:
     @classmethod
     def of(cls, width: int, counts: Mapping[Cell, int]) -> SlotCounts:
         """Return counts by slots of this width, by wider ones where that would be too many slots."""
-        return cls(width, counts)._fitted(width, {})
+        return cls(width, counts)._fit(width, {})
 
     @property
     def messages(self) -> int:
@@ -77,7 +77,7 @@ class SlotCounts:
             return other
         # Neither width is larger than that of the sum, so the wider of both is where the search begins.
         narrow, wide = sorted((self, other), key=lambda each: each.width)
-        return wide._fitted(wide.width, narrow.at_width(wide.width).counts)
+        return wide._fit(wide.width, narrow.at_width(wide.width).counts)
 
     def at_width(self, width: int) -> SlotCounts:
         """Return the same messages by slots of a width that this one divides."""
@@ -89,7 +89,7 @@ class SlotCounts:
             counts[cell] = counts.get(cell, 0) + count
         return SlotCounts(width, counts)
 
-    def _fitted(self, width: int, more: Mapping[Cell, int]) -> SlotCounts:
+    def _fit(self, width: int, more: Mapping[Cell, int]) -> SlotCounts:
         """Return the sum with more counts of this width, by slots wide enough for the window of both."""
         counts = {**self.counts, **{cell: self.counts.get(cell, 0) + count for cell, count in more.items()}}
         whole = SlotCounts(width, counts)

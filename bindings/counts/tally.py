@@ -25,7 +25,7 @@ __all__ = ["Facts", "Tally", "fingerprint"]
 
 
 class Facts(NamedTuple):
-    """What is known of the messages with one outcome."""
+    """The facts about the messages with one outcome."""
 
     span: Span = Span()
     keys: bytes = b""

@@ -37,7 +37,7 @@ OTHERS: Final = "*"
 
 
 class Difference(NamedTuple):
-    """How the queues of messages to one exchange differ from those by the topology. All names are sorted."""
+    """A difference between the queues of messages to one exchange and those by the topology. All names are sorted."""
 
     exchange: str
     missing: tuple[str, ...] = ()

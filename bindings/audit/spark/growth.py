@@ -44,11 +44,11 @@ FOLDED: Final = 32
 
 
 class Taken(NamedTuple):
-    """What is known of a file from which something was taken."""
+    """The state of a file from which something was taken."""
 
     format: str
     end: int
-    """Where to go on, in the units of its format."""
+    """End of what was taken, in the units of its format."""
     size: int
     """In bytes, when it was looked at; -1 if the next step takes more of it."""
     changed: int
@@ -101,12 +101,12 @@ class Growth:
         self._reported: set[str] = set()
         """Notices that a step has already."""
         make_folders(folder / "steps")
-        self.first, self._taken = self._folded()
+        self.first, self._taken = self._load_folded()
         """Number of the last step that is folded."""
         self.last = self.first
         """Number of the last step."""
         while (path := self._step_path(self.last + 1)).exists():
-            self._take(_read(path, _taken_in))
+            self._take(_read(path, _parse_step_files))
 
     def look(self) -> int:
         """Make steps of what is new in the archive, and return the number of the last step.
@@ -121,7 +121,7 @@ class Growth:
                 write_whole(path, json.dumps(step).encode(), once=True)
             except FileExistsError:
                 raise InputError(f"{self._folder}: something else follows this archive with the same state") from None
-            self._take(_taken_in(step))
+            self._take(_parse_step_files(step))
         return self.last
 
     def steps(self, after: int, last: int) -> list[Step]:
@@ -132,20 +132,20 @@ class Growth:
         """Fold the steps up to this one, if they are many: they will not be read again."""
         if number - self.first < FOLDED:
             return
-        taken = self._folded()[1]
+        taken = self._load_folded()[1]
         for each in range(self.first + 1, number + 1):
-            taken |= _read(self._step_path(each), _taken_in)
+            taken |= _read(self._step_path(each), _parse_step_files)
         write_whole(self._folder / f"taken={number:010}.json", json.dumps(taken).encode())
         self._tidy(number)
         self.first = number
 
-    def _folded(self) -> tuple[int, dict[str, Taken]]:
+    def _load_folded(self) -> tuple[int, dict[str, Taken]]:
         files = sorted(self._folder.glob("taken=*.json"))
         if not files:
             return 0, {}
         number = int(files[-1].stem.removeprefix("taken="))
         self._tidy(number)
-        return number, _read(files[-1], _taken_of)
+        return number, _read(files[-1], _parse_taken)
 
     def _tidy(self, number: int) -> None:
         """Remove the files whose content is folded into the file of this step."""
@@ -184,7 +184,7 @@ class Growth:
         present = dict(_files(self._root))
         before = _Before(present, self._taken)
         for name, file in present.items():
-            new = self._settled(name, file, before, notices)
+            new = self._find_new(name, file, before, notices)
             if new is None:
                 continue
             known, settled = new
@@ -207,7 +207,7 @@ class Growth:
             open_files += sum([is_archive for name, (_, _, is_archive) in self._not_yet.items() if name in present])
             yield _step(files, splits, notices, open_files)
 
-    def _settled(
+    def _find_new(
         self, name: str, file: _File, before: _Before, notices: list[str]
     ) -> tuple[Taken, CompletePart] | None:
         """Return what is known of a file after this step, and what is new in it; None if nothing is new."""
@@ -304,11 +304,11 @@ def _step(
     return {"files": files, "splits": splits, "notices": notices or [], "open_files": open_files}
 
 
-def _taken_in(step: dict[str, Any]) -> dict[str, Taken]:
-    return _taken_of(step["files"])
+def _parse_step_files(step: dict[str, Any]) -> dict[str, Taken]:
+    return _parse_taken(step["files"])
 
 
-def _taken_of(files: dict[str, Any]) -> dict[str, Taken]:
+def _parse_taken(files: dict[str, Any]) -> dict[str, Taken]:
     return {name: Taken(*fields) for name, fields in files.items()}
 
 

@@ -97,7 +97,7 @@ class Comparer:
 
     def result(self) -> Comparison:
         """Return the comparison of what was added since the last call, and begin anew."""
-        for ready in self._window.rest():
+        for ready in self._window.take_rest():
             self._compare(ready)
         numbers = np.flatnonzero(self._pair_spans.messages)
         counts = self._pair_spans.messages[numbers].tolist()
@@ -127,7 +127,7 @@ class Comparer:
             return
         changed, weights = changed[rows], None if weights is None else weights[rows]
         self._spans.count(changed, weights)
-        self._spans.see(batch, rows, changed)
+        self._spans.note_times(batch, rows, changed)
         at = rows if addresses.of is None else addresses.of[rows]
         keys = addresses.keys.take(pa.array(at))
         hashes = hashes_of(keys)

@@ -86,7 +86,7 @@ class Tallier:
 
     def result(self) -> Tally:
         """Return the tally of what was added since the last call, and begin anew."""
-        for ready in self._window.rest():
+        for ready in self._window.take_rest():
             self._count(ready)
         facts: dict[Outcome, Facts] = {}
         samples, hot, shapes = self._samples.all(), self._hot.all(), self._shapes.all()
@@ -107,7 +107,7 @@ class Tallier:
         classes, shapes = self._classifier.classify_addresses(batch, addresses)
         weights = weights_of(batch)
         self._spans.count(classes, weights)
-        self._spans.see(batch, None, classes)
+        self._spans.note_times(batch, None, classes)
         self._timeline.add(batch, classes, weights, self._classifier.outcomes)
         if not (self._sketches or self._partitionings):
             return

@@ -80,7 +80,7 @@ class Verifier:
 
     def result(self) -> Verification:
         """Return the verification of what was added since the last call, and begin anew."""
-        for ready in self._window.rest():
+        for ready in self._window.take_rest():
             self._compare(ready)
         self._settle()
         total, self._total = self._total, Verification(self._fingerprint)
@@ -137,7 +137,7 @@ class Verifier:
         if len(differ):
             groups = verdicts[differ]
             self._note_strangers(batch, differ, groups)
-            self._spans.see(batch, differ, groups)
+            self._spans.note_times(batch, differ, groups)
             hashes = hashes_of(decode_dictionary(batch.column("routing_key")).take(pa.array(differ)))
             self._witnesses.add(batch, differ, groups, hashes)
         if max(len(self._lists), len(self._verdict_of)) > ROOM or len(self._verdicts) > DIFFERENT:

@@ -108,7 +108,7 @@ def _hashes(batch: pa.RecordBatch) -> KeyArray:
     result = np.zeros(batch.num_rows, np.uint64)
     for name in CONTENT:
         if name in batch.schema.names:
-            result = _mixed(result ^ _hashes_of(batch.column(name)))
+            result = _mix(result ^ _hashes_of(batch.column(name)))
     return result
 
 
@@ -116,11 +116,11 @@ def _hashes_of(values: pa.Array) -> KeyArray:
     kind = values.type
     result: KeyArray
     if pa.types.is_integer(kind):
-        result = _mixed(np.asarray(pc.fill_null(values, 0)).astype(np.int64).view(np.uint64))
+        result = _mix(np.asarray(pc.fill_null(values, 0)).astype(np.int64).view(np.uint64))
     elif pa.types.is_struct(kind):
         result = np.zeros(len(values), np.uint64)
         for part in values.flatten():
-            result = _mixed(result ^ _hashes_of(part))
+            result = _mix(result ^ _hashes_of(part))
     elif pa.types.is_list(kind) or pa.types.is_map(kind):
         offsets = np.asarray(values.offsets).astype(np.int64)
         begin, end = int(offsets[0]), int(offsets[-1])
@@ -128,9 +128,9 @@ def _hashes_of(values: pa.Array) -> KeyArray:
         counts = np.diff(offsets)
         within = (np.arange(begin, end) - np.repeat(offsets[:-1], counts)).astype(np.uint64)
         for part in parts:
-            within = _mixed(within ^ _hashes_of(part.slice(begin, end - begin)))
+            within = _mix(within ^ _hashes_of(part.slice(begin, end - begin)))
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(within, dtype=np.uint64)])
-        result = _mixed((sums[offsets[1:] - begin] - sums[offsets[:-1] - begin]) ^ counts.astype(np.uint64))
+        result = _mix((sums[offsets[1:] - begin] - sums[offsets[:-1] - begin]) ^ counts.astype(np.uint64))
     else:
         result = hashes_of(pc.fill_null(decode_dictionary(values), ""))
     if values.null_count:
@@ -138,6 +138,6 @@ def _hashes_of(values: pa.Array) -> KeyArray:
     return result
 
 
-def _mixed(values: KeyArray) -> KeyArray:
+def _mix(values: KeyArray) -> KeyArray:
     mixed = (values ^ (values >> np.uint64(31)) ^ MIX) * AGAIN
     return (mixed ^ (mixed >> np.uint64(29))) * MIX

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bindings.counts.coverage import BindingUse, _only, stale_bindings
+from bindings.counts.coverage import BindingUse, _sole_bindings, stale_bindings
 from bindings.counts.outcome import AlternateLink, Outcome
 from exchange import Binding
 
@@ -53,4 +53,4 @@ BINDINGS = (A("x", "q", "a"), A("x", "q", "b"), B("x", "y"), B("y", "x"), A("y",
     ],
 )
 def test_a_binding_is_the_only_way_if_no_other_leads_to_its_destination(outcome: Outcome, only: list[int]) -> None:
-    assert _only(outcome, BINDINGS) == only
+    assert _sole_bindings(outcome, BINDINGS) == only

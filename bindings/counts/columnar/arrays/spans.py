@@ -40,7 +40,7 @@ class Spans:
             self._lasts = np.append(self._lasts, np.full(more, -NEVER))
         self.messages += count_by_number(groups, weights, len(self.messages))
 
-    def see(self, batch: pa.RecordBatch, rows: npt.NDArray[np.intp] | None, groups: npt.NDArray[Any]) -> None:
+    def note_times(self, batch: pa.RecordBatch, rows: npt.NDArray[np.intp] | None, groups: npt.NDArray[Any]) -> None:
         """Note the times of rows of these groups, which were counted; None for all rows of the batch."""
         names = batch.schema.names
         if "time" not in names or not len(groups):

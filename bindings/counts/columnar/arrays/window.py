@@ -22,12 +22,12 @@ class Window:
     def add(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Take a batch, and return the joined batches that are ready; one has another schema than the next."""
         part = batch.select([name for name in batch.schema.names if name in self._columns])
-        ready = self.rest() if self._batches and part.schema != self._batches[0].schema else []
+        ready = self.take_rest() if self._batches and part.schema != self._batches[0].schema else []
         self._batches.append(part)
         self._rows += part.num_rows
-        return [*ready, *self.rest()] if self._rows >= self._enough else ready
+        return [*ready, *self.take_rest()] if self._rows >= self._enough else ready
 
-    def rest(self) -> list[pa.RecordBatch]:
+    def take_rest(self) -> list[pa.RecordBatch]:
         """Return what is left, as one batch or none."""
         batches, rows = self._batches, self._rows
         self._batches, self._rows = [], 0

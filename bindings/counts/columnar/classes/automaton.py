@@ -141,7 +141,7 @@ class Automaton:
         kept = np.flatnonzero(steps >> np.uint64(32) != BEYOND)[:room]
         self._steps.put(steps[kept], ends[kept])
 
-    def accepted(self, states: IntArray) -> IntArray:
+    def pattern_sets(self, states: IntArray) -> IntArray:
         """Return for each last state the number of the set of patterns that match; 0 for BEYOND and for no pattern."""
         if len(self._accept_array) != len(self._accepts):
             self._accept_array = np.array(self._accepts, np.int32)

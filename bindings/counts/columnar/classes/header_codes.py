@@ -44,7 +44,7 @@ class HeaderFields:
         fields = headers.items.slice(first, last - first)
         self._types, self._values = fields.field(0), fields.field(1)
 
-    def named(self, name: str) -> tuple[IntArray, IntArray, list[tuple[str, str | None]]]:
+    def fields_named(self, name: str) -> tuple[IntArray, IntArray, list[tuple[str, str | None]]]:
         """Return the row of each field of this name, the index of its type and value, and these types and values."""
         indices = self._indices(name)
         types, kinds = _encode(self._types, indices)
@@ -100,7 +100,7 @@ class HeaderCodes:
     def of(self, fields: HeaderFields) -> IntArray:
         """Return the code of each row. Raises InputError for a broken field."""
         result = np.zeros(fields.count, np.int32)
-        rows, which, values = fields.named(self._name)
+        rows, which, values = fields.fields_named(self._name)
         codes = np.array([self._code(*value) for value in values], np.int32)
         result[rows] = codes[which]  # of a name given twice, the last field counts
         return result

@@ -115,7 +115,7 @@ class KeyClasses:
         literals = self._literals.find(shapes, words, numbers)
         unknown = (states == BEYOND) | (literals < 0) | (entries < 0)
         classes = (entries.astype(np.uint64) << ENTRY_SHIFT) | (
-            (self._automaton.accepted(states).astype(np.uint64) + np.uint64(1)) << ACCEPTED_SHIFT
+            (self._automaton.pattern_sets(states).astype(np.uint64) + np.uint64(1)) << ACCEPTED_SHIFT
         )
         classes |= literals.astype(np.uint64)
         if unknown.any():

@@ -23,7 +23,7 @@ SPECIAL: Final = {Decider.HEADERS: HEADERS, Decider.SELECTOR: ALONE, Decider.HAS
 
 
 class RoutingInputs(NamedTuple):
-    """What the exchanges that can be reached from one exchange read of a message."""
+    """The parts of a message that are read by an exchange and by those that can be reached from it."""
 
     topics: tuple[str, ...]
     """Topic exchanges that can be reached; sorted."""
