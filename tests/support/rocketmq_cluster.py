@@ -41,7 +41,7 @@ class Broker:
     _namesrv: str
 
     def kill(self) -> None:
-        """End it at once, as a crash does."""
+        """Kill it, as a crash does."""
         self._container.get_wrapped_container().kill()
 
     def start(self) -> None:
@@ -69,7 +69,7 @@ class Broker:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A name server with two brokers: ``broker``, and ``broker-b``, which is behind a relay."""
+    """A name server with two brokers: ``broker``, and ``broker-b`` behind a relay."""
 
     server: Server
     broker_b: Broker

@@ -26,7 +26,7 @@ from tests.support.rocketmq.groups import (
     send_in_order,
     topic_at,
 )
-from tests.support.rocketmq.member import fields_of, java, java_sends, member
+from tests.support.rocketmq.member import fields_of, java, member, send_with_java
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.live
@@ -70,7 +70,7 @@ def test_java_s_messages_are_consumed_with_every_field_that_java_s_consumer_gets
             consumer_of(client, topic) as ours,
             member(jars, namesrv=server.url, group=f"g-java-{topic}", topic=topic, tags="*") as theirs,
         ):
-            sent = await java_sends(jars, server.url, rows_for(topic))
+            sent = await send_with_java(jars, server.url, rows_for(topic))
             came = [fields_of(each) for each in await read(ours, len(sent))]
             await eventually(lambda: len(theirs.got) >= len(sent))
             by_place = lambda row: (row["broker"], row["queue"], row["offset"])  # noqa: E731

@@ -26,7 +26,7 @@ from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.queues import publish_queues
 from exchange.partition.clients.rocketmq.selectors import ByHash, ByRandom, Explicit
 from tests.recorders.keys import KEYS
-from tests.support.rocketmq.java_client import encoded, probed
+from tests.support.rocketmq.java_client import encode_body, probe_async
 from tests.support.rocketmq_cluster import Cluster
 from tests.support.servers import Server
 
@@ -81,7 +81,7 @@ def test_messages_that_java_sends_with_each_selector_are_in_the_predicted_queues
         topic = await topic_of(client)
         queues = publish_queues(await client.route(topic))
         assert queues.count == 6
-        message = {"topic": topic, "body": encoded(b"from Java")}
+        message = {"topic": topic, "body": encode_body(b"from Java")}
         keys = [("string", key) for key in KEYS[:150]] + list(TYPED)
         sends: list[dict[str, Any]] = [{**message, "selector": "hash", "argument": key} for key in keys]
         expected = [queues[ByHash().choose(KINDS[kind](text), queues).partition or 0] for kind, text in keys]
@@ -95,7 +95,7 @@ def test_messages_that_java_sends_with_each_selector_are_in_the_predicted_queues
         sends.append({**message, "selector": "machine_room", "argument": ("string", "a")})
         around = len(sends)
         sends += [message] * 13
-        answers = (await probed(client.settings.namesrv_addr, named("java"), sends=sends))["sends"]
+        answers = (await probe_async(client.settings.namesrv_addr, named("java"), sends=sends))["sends"]
         errors = {answer["error"] for answer in answers if "error" in answer}
         assert len(errors) == 1, errors
         assert "select message queue return null" in answers[around - 1]["error"]
@@ -147,12 +147,12 @@ def test_java_consumes_our_messages_with_every_field(rocketmq_cluster: Cluster) 
         for at, (message, unique_id) in enumerate(zip(batch, result.message_id.split(","), strict=True)):
             sent[unique_id] = message, result.queue, result.queue_offset + at
         asked = {"topics": [topic], "count": len(sent), "seconds": 30}
-        seen = (await probed(client.settings.namesrv_addr, named("java"), consumes=asked))["consumes"]
+        seen = (await probe_async(client.settings.namesrv_addr, named("java"), consumes=asked))["consumes"]
         assert sorted(each["id"] for each in seen) == sorted(sent)
         for each in seen:
             message, queue, offset = sent[each["id"]]
             assert each["topic"] == topic
-            assert each["body"] == encoded(message.body)
+            assert each["body"] == encode_body(message.body)
             assert each["flag"] == message.flag
             assert (each["tags"], each["wait"]) == (message.tags, forgets or message.wait_store_ok)
             assert (each["keys"] or "").split() == list(message.keys)

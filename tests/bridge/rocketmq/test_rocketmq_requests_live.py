@@ -20,7 +20,7 @@ from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.errors import ClientError
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from exchange.partition.clients.rocketmq.selectors import ByHash
-from tests.support.rocketmq.java_client import encoded, probed
+from tests.support.rocketmq.java_client import encode_body, probe_async
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.live
@@ -54,9 +54,11 @@ def test_we_and_java_answer_each_other(rocketmq_servers: list[Server]) -> None:
             answering = asyncio.ensure_future(answer_all(client, producer, to_us))
             asked: dict[str, Any] = {
                 "answers": {"topic": to_java, "count": 4, "seconds": 100},
-                "requests": [{"topic": to_us, "body": encoded(b"from Java %d" % at), "tags": "t"} for at in range(3)],
+                "requests": [
+                    {"topic": to_us, "body": encode_body(b"from Java %d" % at), "tags": "t"} for at in range(3)
+                ],
             }
-            probing = asyncio.ensure_future(probed(server.url, java, **asked))
+            probing = asyncio.ensure_future(probe_async(server.url, java, **asked))
             bodies = [b"from us %d" % at for at in range(3)] + [b"large " * 2_000]
             replies = await asyncio.gather(*[
                 requester.request(RocketMessage.of(to_java, body), timeout_ms=100_000, selector=ByHash(), key=str(at))
@@ -66,9 +68,9 @@ def test_we_and_java_answer_each_other(rocketmq_servers: list[Server]) -> None:
                 assert reply.body == b"answer to " + body
                 assert reply.properties["answered"] == "by Java"
             answers = await probing
-            assert sorted(each["body"] for each in answers["answers"]) == sorted(encoded(body) for body in bodies)
+            assert sorted(each["body"] for each in answers["answers"]) == sorted(encode_body(body) for body in bodies)
             for at, found in enumerate(answers["requests"]):
-                assert found["body"] == encoded(b"answer to from Java %d" % at)
+                assert found["body"] == encode_body(b"answer to from Java %d" % at)
                 assert found["properties"]["answered"] == "by us"
             # Nobody answers any more.
             answering.cancel()

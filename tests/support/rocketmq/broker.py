@@ -19,15 +19,15 @@ SECONDS: Final = 120.0
 
 
 class Broker:
-    """A container."""
+    """A broker in a container."""
 
     def __init__(self, container: Any, url: str) -> None:
         self._container = container
         self.url = url
-        """The name server's."""
+        """Address of the name server."""
 
     def wait(self) -> None:
-        """Until it answers."""
+        """Wait until it answers."""
         deadline = time.monotonic() + SECONDS
         while True:
             try:
@@ -40,7 +40,7 @@ class Broker:
                 return
 
     def stop(self, *, kill: bool = False) -> None:
-        """Stop it, or have it die."""
+        """Stop it, or kill it."""
         container = self._container.get_wrapped_container()
         if kill:
             container.kill()
@@ -48,11 +48,11 @@ class Broker:
             container.stop(timeout=10)
 
     def pause(self) -> None:
-        """Freeze it: its sockets stay, and nothing answers."""
+        """Freeze it: its connections stay, and nothing answers."""
         self._container.get_wrapped_container().pause()
 
     def unpause(self) -> None:
-        """Have it go on."""
+        """End the freeze."""
         self._container.get_wrapped_container().unpause()
 
     def start(self) -> None:
@@ -72,7 +72,7 @@ def _free_ports(count: int) -> list[int]:
 
 @contextmanager
 def broker(settings: Mapping[str, str] | None = None, image: str = "") -> Iterator[Broker]:
-    """One of the first image of this run, or of another, with ``broker.conf`` settings of its own.
+    """Start one of the first image of this run, or of another, with ``broker.conf`` settings of its own.
 
     Where servers are given by their addresses, none can be had, and the test is skipped.
     """

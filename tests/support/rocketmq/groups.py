@@ -24,11 +24,11 @@ from tests.support.servers import Server
 __all__ = ["by_queue", "consumer_of", "eventually", "on_each", "queues_of", "read", "send", "send_in_order", "topic_at"]
 
 SECONDS = 240.0
-"""A test that takes longer hangs."""
+"""Seconds until a test must have ended."""
 
 
 def on_each(servers: Sequence[Server], test: Callable[[Client, Server], Awaitable[None]]) -> None:
-    """Run it with a client of each server."""
+    """Run a test with a client of each server."""
 
     async def run(server: Server) -> None:
         async with Client(ClientSettings(server.url)) as client:
@@ -46,20 +46,20 @@ async def topic_at(client: Client, what: str = "topic", queues: int = 4) -> str:
 
 
 async def queues_of(client: Client, topic: str) -> list[MessageQueue]:
-    """All its queues."""
+    """Return all queues of a topic."""
     return [MessageQueue.of(each) for each in publish_queues(await client.route(topic)).all]
 
 
 async def send(
     client: Client, messages: Iterable[RocketMessage], queue: MessageQueue | None = None
 ) -> list[SendResult]:
-    """Send these one after another, all to one queue or by turns."""
+    """Send these one after another, all to one queue, or to the queues in turn."""
     async with Producer(client, ProducerSettings(f"p-{uuid4().hex[:8]}")) as producer:
         return [await producer.send(each, queue=queue) for each in messages]
 
 
 async def send_in_order(client: Client, topic: str, first: int, stop: int) -> None:
-    """Messages that say their numbers, with each number to every queue."""
+    """Send messages with their numbers as bodies, each number to every queue."""
     async with Producer(client, ProducerSettings(f"p-{uuid4().hex[:8]}")) as producer:
         queues = await queues_of(client, topic)
         for number in range(first, stop):
@@ -94,7 +94,7 @@ def by_queue(messages: Iterable[StoredMessage]) -> dict[tuple[str, int], list[by
 
 
 async def eventually(look: Callable[[], bool], seconds: float = 120) -> None:
-    """Until it is so."""
+    """Wait until it is so."""
     async with asyncio.timeout(seconds):
         while not look():  # noqa: ASYNC110  many things may make it so
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""RocketMQ's own Java client at work, for tests that compare with it: `RocketmqProbe.java`."""
+"""RocketMQ's own Java client, for tests that compare with it: `RocketmqProbe.java`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 from tests.recorders.jvm import PROGRAMS, QUICK, ask, find_classpath
 from tests.support.servers import missing
 
-__all__ = ["LATEST", "encoded", "probe", "probed"]
+__all__ = ["LATEST", "encode_body", "probe", "probe_async"]
 
 LATEST: Final = "5.5.0"
 SOURCE: Final = Path(__file__).parents[2] / "support" / "java" / "RocketmqProbe.java"
@@ -28,11 +28,11 @@ def probe(namesrv: str, group: str, *, version: str = LATEST, **asked: Any) -> d
     return answers
 
 
-async def probed(namesrv: str, group: str, *, version: str = LATEST, **asked: Any) -> dict[str, Any]:
-    """`probe`, while the event loop goes on."""
+async def probe_async(namesrv: str, group: str, *, version: str = LATEST, **asked: Any) -> dict[str, Any]:
+    """Do as `probe`, while the event loop goes on."""
     return await asyncio.to_thread(probe, namesrv, group, version=version, **asked)
 
 
-def encoded(body: bytes) -> str:
+def encode_body(body: bytes) -> str:
     """Return a body in the form of the probe's input and output."""
     return b64encode(body).decode()

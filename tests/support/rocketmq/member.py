@@ -1,4 +1,4 @@
-"""Java's client beside ours: a process that sends, or is a member of a group, and tells what happens line by line."""
+"""Java's client beside ours: a process that sends, or is a member of a group, and reports what happens line by line."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from bridge.rocketmq.remoting.message import StoredMessage
 from tests.recorders.jvm import PROGRAMS, QUICK, find_classpath, make_command
 from tests.support.servers import missing
 
-__all__ = ["Member", "fields_of", "java", "java_sends", "member"]
+__all__ = ["Member", "fields_of", "java", "send_with_java", "member"]
 
 SOURCE: Final = Path(__file__).parents[2] / "support" / "java" / "RocketmqMember.java"
 VERSIONS: Final = ("5.5.0", "4.9.7")
-"""Of the Java client; with a broker of 4.x the second is used."""
+"""Versions of the Java client; the second is for brokers of 4.x."""
 
 
 def java(broker_version: str) -> str:
@@ -40,7 +40,7 @@ class Member:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.got: list[dict[str, Any]] = []
-        """What it consumed, in its order."""
+        """Messages that it consumed, in this order."""
         self._reads = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
@@ -51,7 +51,7 @@ class Member:
                 self.got.append(told)
 
     async def leave(self) -> None:
-        """Have it shut down, and wait for that."""
+        """Shut it down, and wait for its end."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         await self._process.wait()
@@ -102,8 +102,8 @@ async def member(jars: str, *options: str, **told: Any) -> AsyncIterator[Member]
             await there.leave()
 
 
-async def java_sends(jars: str, namesrv: str, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Have these sent, each with ``topic``, ``body``, and more or less of the rest; gives their ids and places."""
+async def send_with_java(jars: str, namesrv: str, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Send these with Java's producer, each with ``topic``, ``body`` and further fields; return their ids and queues."""
     plain = {"flag": 0, "properties": {}}
     rows = [{**plain, **each, "body": base64.b64encode(each["body"]).decode()} for each in messages]
     async with _process(jars, {"namesrv": namesrv, "group": "java-sends", "messages": rows}) as process:
@@ -118,7 +118,7 @@ ADDED: Final = ("MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME")
 
 
 def fields_of(message: StoredMessage | Mapping[str, Any]) -> dict[str, Any]:
-    """All that a message has, as both clients tell it."""
+    """Return all fields of a message, in a form that both clients have."""
     if not isinstance(message, StoredMessage):
         properties = {name: value for name, value in message["properties"].items() if name not in ADDED}
         body = base64.b64decode(message["body"])
@@ -143,4 +143,4 @@ def fields_of(message: StoredMessage | Mapping[str, Any]) -> dict[str, Any]:
 
 
 PACKED: Final = 0x701
-"""That the body was compressed, and how, which Java leaves in the flag of what it has unpacked."""
+"""Bits of the flag of a body that was compressed, and how, which Java leaves when it has unpacked the body."""

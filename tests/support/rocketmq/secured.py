@@ -1,4 +1,4 @@
-"""Brokers that ask who their clients are, over TLS or not: `plain_acl.yml` of 4.x, users of 5.x."""
+"""Brokers with access control, with TLS or without: `plain_acl.yml` of 4.x, users of 5.x."""
 
 from __future__ import annotations
 

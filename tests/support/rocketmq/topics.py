@@ -36,7 +36,7 @@ BATCH = 200
 
 
 class Topics:
-    """What tests do with topics; every call waits until it is done."""
+    """The topics of a cluster, for tests; every call waits until it is done."""
 
     def __init__(self, namesrv: str) -> None:
         self.namesrv = namesrv
@@ -48,7 +48,7 @@ class Topics:
         self._producer = self.do(self._producing())
 
     def do(self, work: Coroutine[Any, Any, T], seconds: float = SECONDS) -> T:
-        """Have it done on the loop of the client."""
+        """Run a coroutine on the client's loop, and return its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(seconds)
 
     async def _opened(self) -> Client:
@@ -78,7 +78,7 @@ class Topics:
         return name
 
     def put(self, topic: str, messages: Sequence[RocketMessage], batch: int = 1) -> None:
-        """Add messages in order, so many at a time, each to the queue that the first key of the first chooses."""
+        """Send messages in order, in batches, each to the queue for the first key of its first message."""
         self.do(self._put(topic, messages, batch))
 
     async def _put(self, topic: str, messages: Sequence[RocketMessage], batch: int) -> None:
@@ -116,7 +116,7 @@ class Topics:
         await asyncio.gather(*[put(queues[at], line) for at, line in lines.items()])
 
     def left(self, topic: str, group: str) -> int:
-        """How many messages a group has not committed. Raises RemotingError, TimeoutError."""
+        """Return the number of messages that a group has not committed. Raises RemotingError, TimeoutError."""
         return self.do(self._left(topic, group), 5.0)
 
     async def _left(self, topic: str, group: str) -> int:
@@ -127,7 +127,7 @@ class Topics:
         return sum(ends) - sum([each or 0 for each in done])
 
     def read(self, topic: str, count: int, seconds: float = SECONDS) -> list[StoredMessage]:
-        """All that is in a topic, each queue in its order, waiting until it is so many."""
+        """Wait until a topic has this number of messages, and return them, each queue in its order."""
         deadline = time.monotonic() + seconds
         while len(found := self.do(self._read(topic), seconds)) < count:
             assert time.monotonic() < deadline, f"{len(found)} of {count}"
@@ -151,7 +151,7 @@ class Topics:
         return found
 
     def close(self) -> None:
-        """End the client."""
+        """Close the client."""
         self.do(self._producer.close())
         self.do(self._client.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
