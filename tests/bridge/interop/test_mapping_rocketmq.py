@@ -74,7 +74,7 @@ def stored(draw: st.DrawFn) -> StoredMessage:
     )  # fmt: skip
 
 
-def kept(message: StoredMessage) -> RocketMessage:
+def as_sent(message: StoredMessage) -> RocketMessage:
     """Return the message that the producer sent, without the properties that were added on its way."""
     own = {
         name: value
@@ -109,7 +109,7 @@ def test_a_message_comes_home_from_rocketmq_as_it_went(message: Message, key: by
 def test_a_message_of_rocketmq_comes_home_from_amqp_as_it_went(message: StoredMessage) -> None:
     abroad = from_rocketmq(message)
     assert (abroad.exchange, abroad.body) == (name_of(message.topic), message.body)
-    assert to_rocketmq(abroad, message.topic, b"not its key", b"not its tag") == kept(message)
+    assert to_rocketmq(abroad, message.topic, b"not its key", b"not its tag") == as_sent(message)
 
 
 @settings(deadline=None)
@@ -119,14 +119,14 @@ def test_a_message_of_rocketmq_comes_home_through_a_broker_that_sorts_headers(me
     fields = list(content_of(abroad).fields())
     assert len({name for name, _ in fields}) == len(fields)
     content = content_of(abroad).with_table(table_of(sorted(fields)))
-    assert to_rocketmq(message_of("e", "k", content, message.body), message.topic) == kept(message)
+    assert to_rocketmq(message_of("e", "k", content, message.body), message.topic) == as_sent(message)
 
 
 @settings(deadline=None)
 @given(stored())
 def test_a_message_of_rocketmq_comes_home_from_kafka_as_it_went(message: StoredMessage) -> None:
     record = to_kafka(from_rocketmq(message), "t", b"k")
-    assert to_rocketmq(to_amqp(record), message.topic) == kept(message)
+    assert to_rocketmq(to_amqp(record), message.topic) == as_sent(message)
 
 
 @settings(deadline=None)

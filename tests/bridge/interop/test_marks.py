@@ -199,12 +199,12 @@ async def pump(message: Message, dead: MemoryTarget | None) -> tuple[MemorySourc
     return source, target, heard
 
 
-def looped(hops: int, **headers: Any) -> Message:
+def looping_message(hops: int, **headers: Any) -> Message:
     return message_of("", "queue", ContentHeader.of({"x-hashstar-hops": hops, **headers}), b"x")
 
 
 def test_a_message_with_the_maximum_of_hops_goes_on() -> None:
-    source, target, heard = asyncio.run(pump(looped(16), MemoryTarget("dead")))
+    source, target, heard = asyncio.run(pump(looping_message(16), MemoryTarget("dead")))
     assert len(target.messages) == 1
     assert not source.unsettled
     assert not heard.fates
@@ -212,7 +212,7 @@ def test_a_message_with_the_maximum_of_hops_goes_on() -> None:
 
 def test_a_message_with_more_hops_is_a_dead_letter_whatever_the_policy_for_unroutable_messages() -> None:
     dead = MemoryTarget("dead")
-    source, target, _ = asyncio.run(pump(looped(17), dead))
+    source, target, _ = asyncio.run(pump(looping_message(17), dead))
     assert not target.messages
     assert not source.unsettled
     [letter] = dead.messages
@@ -224,7 +224,7 @@ def test_a_message_with_more_hops_is_a_dead_letter_whatever_the_policy_for_unrou
 def test_without_dead_letters_or_as_a_dead_letter_it_is_held(letters: bool) -> None:
     """A queue of dead letters that is a source of the same bridge would give it back for ever."""
     dead = MemoryTarget("dead") if letters else None
-    message = looped(17, **{"hashstar-reason": "nack"}) if letters else looped(17)
+    message = looping_message(17, **{"hashstar-reason": "nack"}) if letters else looping_message(17)
     source, target, heard = asyncio.run(pump(message, dead))
     assert not target.messages
     assert dead is None or not dead.messages
@@ -233,9 +233,9 @@ def test_without_dead_letters_or_as_a_dead_letter_it_is_held(letters: bool) -> N
 
 
 def test_a_dead_letter_is_recognised_and_its_hops_count_on() -> None:
-    letter = build_dead_letter(Delivery(looped(3, CC=["other"])), "nack", "to", "queue", 5, 0.0)
+    letter = build_dead_letter(Delivery(looping_message(3, CC=["other"])), "nack", "to", "queue", 5, 0.0)
     assert is_dead_letter(letter)
-    assert not is_dead_letter(looped(3))
+    assert not is_dead_letter(looping_message(3))
     made = ContentHeader(mark_header(content_of(letter), None, FIRST_HOP, "me"))
     assert made.header("x-hashstar-hops") == 4
     assert made.header("hashstar-CC") == ["other"]

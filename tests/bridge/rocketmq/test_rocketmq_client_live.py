@@ -43,13 +43,13 @@ async def eventually(look: Callable[[], Awaitable[Any]], seconds: float = 10) ->
             await asyncio.sleep(0.05)
 
 
-def named(what: str) -> str:
+def unique_name(what: str) -> str:
     return f"client-{what}-{uuid4().hex[:8]}"
 
 
 def test_a_topic_s_route_has_its_queues(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client) -> None:
-        topic = named("route")
+        topic = unique_name("route")
         await admin.create_topic(client, admin.TopicConfig(topic, 3, 5))
         route = await client.route(topic)
         ((name, read, write, perm),) = route.queues
@@ -66,7 +66,7 @@ def test_a_topic_s_route_has_its_queues(rocketmq_servers: list[Server]) -> None:
 
 def test_listeners_get_a_changed_route_within_the_interval(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client) -> None:
-        topic = named("change")
+        topic = unique_name("change")
         await admin.create_topic(client, admin.TopicConfig(topic, 2, 2))
         async with Client(ClientSettings(client.settings.namesrv_addr, poll_name_server_interval=0.1)) as other:
             counts: list[tuple[str, int]] = []
@@ -122,7 +122,7 @@ def test_the_next_name_server_is_asked_when_one_fails(rocketmq_servers: list[Ser
 def test_concurrent_requests_all_find_the_name_server_that_answers(rocketmq_servers: list[Server]) -> None:
     async def test(server: Server) -> None:
         async with Client(ClientSettings(server.url)) as client:
-            made = [named(f"at-once-{number}") for number in range(4)]
+            made = [unique_name(f"at-once-{number}") for number in range(4)]
             for topic in made:
                 await admin.create_topic(client, admin.TopicConfig(topic, 1, 1))
         # Whoever has found the first one silent must not have the next skip the second.
@@ -198,7 +198,7 @@ def test_an_answer_after_the_timeout_is_ignored(rocketmq_servers: list[Server]) 
 
 def test_a_broker_knows_producers_until_they_unregister(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client) -> None:
-        group = named("producers")
+        group = unique_name("producers")
         ((_, address),) = (await admin.masters(client)).items()
         fields = {"producerGroup": group}
 
@@ -224,7 +224,7 @@ def test_a_broker_knows_producers_until_they_unregister(rocketmq_servers: list[S
 
 def test_brokers_notify_the_consumers_of_a_group_of_each_other(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client) -> None:
-        group = named("consumers")
+        group = unique_name("consumers")
         told: list[Command] = []
 
         def consumer() -> dict[str, Any]:

@@ -116,7 +116,7 @@ def test_a_malformed_table_of_offsets_is_refused(text: str) -> None:
             parse_table(text)
 
 
-def kept(store: LocalOffsets, offsets: dict[TopicQueue, int]) -> None:
+def persist(store: LocalOffsets, offsets: dict[TopicQueue, int]) -> None:
     assert asyncio.run(store.persist(offsets)) == {}
 
 
@@ -124,8 +124,8 @@ def test_a_file_of_offsets_keeps_what_others_wrote_and_the_file_before_it(tmp_pa
     store = LocalOffsets.of("127.0.0.1@DEFAULT", "group", tmp_path)
     a, b = TopicQueue("orders", "broker-a", 0), TopicQueue("orders", "broker-a", 1)
     assert store.load() == {}
-    kept(store, {a: 1})
-    kept(store, {b: 2})
+    persist(store, {a: 1})
+    persist(store, {b: 2})
     assert store.path == tmp_path / "127.0.0.1@DEFAULT" / "group" / "offsets.json"
     assert store.load() == {a: 1, b: 2}
     assert parse_table(Path(f"{store.path}.bak").read_text()) == {a: 1}
@@ -136,8 +136,8 @@ def test_a_file_of_offsets_keeps_what_others_wrote_and_the_file_before_it(tmp_pa
 def test_a_torn_file_of_offsets_is_replaced_by_the_one_before_it(tmp_path: Path) -> None:
     store = LocalOffsets.of("client", "group", tmp_path)
     a = TopicQueue("orders", "broker-a", 0)
-    kept(store, {a: 1})
-    kept(store, {a: 2})
+    persist(store, {a: 1})
+    persist(store, {a: 2})
     store.path.write_text('{"offsetTable":{{"bro')
     assert store.load() == {a: 1}
     Path(f"{store.path}.bak").write_text("torn, too")

@@ -50,7 +50,7 @@ def run(cluster: Cluster, test: Callable[[Client, Producer, str], Awaitable[None
         cluster.broker_b.relay.go_on()
 
 
-async def sent_until_tried(producer: Producer, topic: str, broker: str) -> list[str]:
+async def send_until_tried(producer: Producer, topic: str, broker: str) -> list[str]:
     """Send messages until a try at this broker has failed, and return their brokers: each begins at any broker."""
     found: list[str] = []
     while broker not in producer.faults:
@@ -63,7 +63,7 @@ def now() -> int:
     return time.time_ns() // 1_000_000
 
 
-async def used(producer: Producer, topic: str, *brokers: str) -> None:
+async def send_to_each(producer: Producer, topic: str, *brokers: str) -> None:
     """Send until all of these brokers got a message: on a busy machine one may be slow, and avoided for seconds."""
     missing = set(brokers)
     while missing:
@@ -77,7 +77,7 @@ async def brokers_of(producer: Producer, topic: str, count: int) -> list[str]:
 def test_a_slow_broker_is_avoided_and_returned_to(rocketmq_cluster: Cluster) -> None:
     async def test(client: Client, producer: Producer, topic: str) -> None:
         relay = rocketmq_cluster.broker_b.relay
-        await used(producer, topic, "broker", "broker-b")
+        await send_to_each(producer, topic, "broker", "broker-b")
         relay.slow(SLOW)
         while (await brokers_of(producer, topic, 1)) != ["broker-b"]:
             pass
@@ -90,7 +90,7 @@ def test_a_slow_broker_is_avoided_and_returned_to(rocketmq_cluster: Cluster) -> 
             (broker,) = await brokers_of(producer, topic, 1)
             # But where the other was slow as well, as on a busy machine, either will do.
             assert broker == "broker" or not faults["broker"].is_available(asked)
-        await used(producer, topic, "broker", "broker-b")
+        await send_to_each(producer, topic, "broker", "broker-b")
         assert producer.faults["broker-b"] != fault
 
     run(rocketmq_cluster, test, sending=PATIENT, faults=AVOIDING)
@@ -125,7 +125,7 @@ def test_the_detector_finds_a_broker_again(rocketmq_cluster: Cluster) -> None:
     async def test(client: Client, producer: Producer, topic: str) -> None:
         relay = rocketmq_cluster.broker_b.relay
         relay.stall()
-        assert set(await sent_until_tried(producer, topic, "broker-b")) == {"broker"}
+        assert set(await send_until_tried(producer, topic, "broker-b")) == {"broker"}
         assert not producer.faults["broker-b"].reachable
         relay.go_on()
         async with asyncio.timeout(20):

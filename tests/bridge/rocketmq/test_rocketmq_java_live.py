@@ -33,7 +33,7 @@ pytestmark = pytest.mark.live
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _fetched(rocketmq_servers: list[Server]) -> None:
+def _fetch(rocketmq_servers: list[Server]) -> None:
     """Install all clients, before a test's time begins to run."""
     for server in rocketmq_servers:
         java(server.version)

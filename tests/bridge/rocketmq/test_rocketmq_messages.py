@@ -182,14 +182,14 @@ def test_a_property_that_is_no_number_is_no_delay(text: str) -> None:
 # Batches.
 
 
-def told(message: dict[str, Any]) -> RocketMessage:
+def build_message(message: dict[str, Any]) -> RocketMessage:
     return RocketMessage("t", b64decode(message["body"]), message["properties"], message["flag"])
 
 
 @recordings
 def test_a_batch_is_the_bytes_that_java_writes(recorded: dict[str, Any]) -> None:
     for asked, written in zip(BATCHES, recorded["batches"], strict=True):
-        messages = [told(each) for each in asked]
+        messages = [build_message(each) for each in asked]
         raw = b64decode(written)
         kept = [{name: value for name, value in each.properties.items() if value} for each in messages]
         assert decode_batch("t", raw) == [

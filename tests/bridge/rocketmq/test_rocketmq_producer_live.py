@@ -33,7 +33,7 @@ from tests.support.servers import Server
 pytestmark = pytest.mark.live
 
 
-def named(what: str) -> str:
+def unique_name(what: str) -> str:
     return f"produce-{what}-{uuid4().hex[:8]}"
 
 
@@ -43,7 +43,7 @@ def run(server: Server, test: Callable[[Client, Producer], Awaitable[None]], **s
     async def work() -> None:
         async with (
             Client(ClientSettings(server.url)) as client,
-            Producer(client, ProducerSettings(named("group"), **settings)) as producer,
+            Producer(client, ProducerSettings(unique_name("group"), **settings)) as producer,
         ):
             await test(client, producer)
 
@@ -51,7 +51,7 @@ def run(server: Server, test: Callable[[Client, Producer], Awaitable[None]], **s
 
 
 async def topic_of(client: Client, queues: int = 3) -> str:
-    topic = named("topic")
+    topic = unique_name("topic")
     await admin.create_topic(client, admin.TopicConfig(topic, queues, queues))
     return topic
 
@@ -95,7 +95,7 @@ def test_messages_that_java_sends_with_each_selector_are_in_the_predicted_queues
         sends.append({**message, "selector": "machine_room", "argument": ("string", "a")})
         around = len(sends)
         sends += [message] * 13
-        answers = (await probe_async(client.settings.namesrv_addr, named("java"), sends=sends))["sends"]
+        answers = (await probe_async(client.settings.namesrv_addr, unique_name("java"), sends=sends))["sends"]
         errors = {answer["error"] for answer in answers if "error" in answer}
         assert len(errors) == 1, errors
         assert "select message queue return null" in answers[around - 1]["error"]
@@ -147,7 +147,7 @@ def test_java_consumes_our_messages_with_every_field(rocketmq_cluster: Cluster) 
         for at, (message, unique_id) in enumerate(zip(batch, result.message_id.split(","), strict=True)):
             sent[unique_id] = message, result.queue, result.queue_offset + at
         asked = {"topics": [topic], "count": len(sent), "seconds": 30}
-        seen = (await probe_async(client.settings.namesrv_addr, named("java"), consumes=asked))["consumes"]
+        seen = (await probe_async(client.settings.namesrv_addr, unique_name("java"), consumes=asked))["consumes"]
         assert sorted(each["id"] for each in seen) == sorted(sent)
         for each in seen:
             message, queue, offset = sent[each["id"]]
@@ -237,7 +237,7 @@ def test_messages_of_a_window_are_all_stored_once(rocketmq_servers: list[Server]
 
 def test_the_first_message_creates_its_topic(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, producer: Producer) -> None:
-        topic = named("new")
+        topic = unique_name("new")
         brokers = await admin.masters(client)
         assert await producer.queues(topic) == tuple(
             MessageQueue(name, at) for name in sorted(brokers) for at in range(4)

@@ -26,14 +26,14 @@ from tests.support.servers import Server
 pytestmark = pytest.mark.live
 
 
-def named(what: str) -> str:
+def unique_name(what: str) -> str:
     return f"request-{what}-{uuid4().hex[:8]}"
 
 
 async def answer_all(client: Client, producer: Producer, topic: str) -> None:
     """Reply to every request of a topic, for ever."""
     settings = ConsumerSettings(consume_from=ConsumeFrom.FIRST)
-    async with Consumer(client, named("answering"), [Subscription.to_tags(topic)], settings) as consumer:
+    async with Consumer(client, unique_name("answering"), [Subscription.to_tags(topic)], settings) as consumer:
         while True:
             for message in await consumer.receive():
                 reply = reply_to(message, b"answer to " + message.body, {"answered": "by us"})
@@ -45,10 +45,10 @@ def test_we_and_java_answer_each_other(rocketmq_servers: list[Server]) -> None:
     async def test(server: Server) -> None:
         async with (
             Client(ClientSettings(server.url)) as client,
-            Producer(client, ProducerSettings(named("group"))) as producer,
+            Producer(client, ProducerSettings(unique_name("group"))) as producer,
             Requester(producer) as requester,
         ):
-            to_java, to_us, java = named("to-java"), named("to-us"), named("java")
+            to_java, to_us, java = unique_name("to-java"), unique_name("to-us"), unique_name("java")
             for topic in (to_java, to_us):
                 await admin.create_topic(client, admin.TopicConfig(topic, 2, 2))
             answering = asyncio.ensure_future(answer_all(client, producer, to_us))

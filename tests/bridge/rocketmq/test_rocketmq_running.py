@@ -33,7 +33,7 @@ def reading(queue: TopicQueue = QUEUE, *, ordered: bool = False, count: int = 4)
     return Reading(assigned)
 
 
-async def told(found: list[Reading], jstack: str | None = None, **settings: Any) -> dict[str, Any]:
+async def read_info(found: list[Reading], jstack: str | None = None, **settings: Any) -> dict[str, Any]:
     """Return the fields and the one queue's row, which is read separately, as JSON has no such keys."""
     group = Group(
         Client(ClientSettings("127.0.0.1:9876")),
@@ -52,7 +52,7 @@ async def told(found: list[Reading], jstack: str | None = None, **settings: Any)
 
 
 def test_settings_have_java_s_names_and_values() -> None:
-    info = asyncio.run(told([reading()], orderly=True, max_reconsume_times=3))
+    info = asyncio.run(read_info([reading()], orderly=True, max_reconsume_times=3))
     properties = info["properties"]
     assert all(isinstance(each, str) for each in properties.values())
     assert properties["PROP_NAMESERVER_ADDR"] == "one:1;two:2;"
@@ -65,7 +65,7 @@ def test_settings_have_java_s_names_and_values() -> None:
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_messages_handed_out_in_order_are_reported_as_a_transaction_as_in_java(ordered: bool) -> None:
-    queue = asyncio.run(told([reading(ordered=ordered)]))["queue"]
+    queue = asyncio.run(read_info([reading(ordered=ordered)]))["queue"]
     cached, transaction = ((12, 13, 2), (10, 11, 2)) if ordered else ((10, 13, 4), (0, 0, 0))
     names = [f"Msg{what}" for what in ("MinOffset", "MaxOffset", "Count")]
     assert tuple(queue[f"cached{name}"] for name in names) == cached

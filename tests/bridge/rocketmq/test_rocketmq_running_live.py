@@ -25,7 +25,7 @@ VERSION: Final = "5.5.0"
 OPEN: Final = ("--add-opens", "java.base/java.nio=ALL-UNNAMED", "--add-opens", "java.base/java.util=ALL-UNNAMED")
 
 
-async def asked(server: Server, client: Client, group: str, topic: str) -> dict[str, Any]:
+async def ask_admin(server: Server, client: Client, group: str, topic: str) -> dict[str, Any]:
     """Return what the administration reports about a consumer, while the event loop goes on."""
     for program in PROGRAMS:
         if shutil.which(program) is None:
@@ -50,7 +50,7 @@ def test_mqadmin_gets_the_same_status_from_our_consumer_as_from_java_s(
             out = await read(consumer, 3, done=False)
             assert consumer.done(out[0])
             await eventually(lambda: all(each.at_end for each in consumer.assigned.values()))
-            told = await asked(server, client, consumer.group.name, topic)
+            told = await ask_admin(server, client, consumer.group.name, topic)
             group, place = consumer.group.name, [topic, queue.broker, queue.queue_id]
         ended = time.time() * 1000
 
@@ -102,7 +102,7 @@ def test_a_consumer_of_another_group_does_not_answer(rocketmq_servers: list[Serv
         ):
             everyone = (one, two, another)
             await eventually(lambda: all(any(queue.topic == topic for queue in each.assigned) for each in everyone))
-            told = await asked(server, other, two.group.name, topic)
+            told = await ask_admin(server, other, two.group.name, topic)
             assert told["info"]["properties"]["consumerGroup"] == two.group.name
             assert {client.client_id, other.client_id} <= set(told["getConsumerStatus"].split())
 

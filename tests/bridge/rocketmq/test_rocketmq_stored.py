@@ -239,7 +239,7 @@ def test_a_damaged_or_too_long_batch_is_one_message_with_a_problem() -> None:
     assert many.problem == "a batch of more than 32,767 messages"
 
 
-def pulled(data: bytes, next_offset: int) -> Pulled:
+def pull_result(data: bytes, next_offset: int) -> Pulled:
     return Pulled(PullStatus.FOUND, next_offset, 0, next_offset, 0, 0, data)
 
 
@@ -251,9 +251,9 @@ def test_an_answer_is_unpacked_as_room_permits_and_the_rest_is_pulled_again() ->
         raw[20:28] = struct.pack(">q", offset)
         data += raw
     queue, everything = TopicQueue("t", "b", 0), Subscription("t")
-    some, goes_on = pulled(data, 12).first_messages(queue, everything, 1.5 * (1 << 20))
+    some, goes_on = pull_result(data, 12).first_messages(queue, everything, 1.5 * (1 << 20))
     assert ([each.queue_offset for each in some], goes_on) == ([7, 8], 9)
-    one, goes_on = pulled(data, 12).first_messages(queue, everything, 1)
+    one, goes_on = pull_result(data, 12).first_messages(queue, everything, 1)
     assert ([each.queue_offset for each in one], goes_on) == ([7], 8)
-    every, goes_on = pulled(data, 12).first_messages(queue, everything, 1 << 30)
+    every, goes_on = pull_result(data, 12).first_messages(queue, everything, 1 << 30)
     assert (len(every), goes_on) == (5, 12)

@@ -103,7 +103,7 @@ async def member(jars: str, *options: str, **told: Any) -> AsyncIterator[Member]
 
 
 async def send_with_java(jars: str, namesrv: str, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Send these with Java's producer, each with ``topic``, ``body`` and further fields; return their ids and queues."""
+    """Send these with Java's producer, each with ``topic``, ``body`` and other fields; return their ids and queues."""
     plain = {"flag": 0, "properties": {}}
     rows = [{**plain, **each, "body": base64.b64encode(each["body"]).decode()} for each in messages]
     async with _process(jars, {"namesrv": namesrv, "group": "java-sends", "messages": rows}) as process:

@@ -51,7 +51,7 @@ def source(topics: Topics, topic: str, name: str | None = None, **told: Any) -> 
     return RocketmqSource("read", topics.settings, name or group(), [subscription], **told)
 
 
-async def written(target: RocketmqTarget, messages: list[Message]) -> Reports:
+async def write(target: RocketmqTarget, messages: list[Message]) -> Reports:
     """Send messages to the topology's queue ``q``, and return what the target reported about them."""
     told = Reports()
     await target.open(told)
@@ -67,7 +67,7 @@ async def written(target: RocketmqTarget, messages: list[Message]) -> Reports:
 def test_messages_are_on_the_queues_that_javas_selector_chooses(topics: Topics) -> None:
     topic = topics.make(5)
     messages = [Message("", f"key.{n % 17}", body=b"%d" % n) for n in range(400)]
-    told = asyncio.run(written(RocketmqTarget("t", topics.settings, {"q": Destination(topic)}), messages))
+    told = asyncio.run(write(RocketmqTarget("t", topics.settings, {"q": Destination(topic)}), messages))
     assert len(told.confirmations) == 400
     partitions = publish_queues(topics.do(topics.client.route(topic)))
     choose = Partitioning("rocketmq.hash", partitions)
@@ -96,7 +96,7 @@ async def test_a_message_of_every_system_comes_home_over_rocketmq(topics: Topics
     target = RocketmqTarget("t", topics.settings, {"q": Destination(topic)})
     # The last one not in a batch: brokers of 4.9 give all messages of a batch the unique id of the batch.
     for some in ([amqp, to_amqp(record)], [delivery.message]):
-        told = await written(target, some)
+        told = await write(target, some)
         assert len(told.confirmations) == len(some)
     found: list[Message] = []
     while len(found) < 3:
@@ -122,7 +122,7 @@ async def test_a_message_that_does_not_fit_fails_finally_and_the_others_pass(top
         Message("", "k", {}, {}, bytes((4 << 20) + 1)),
         Message("", "k", {"x-rocketmq-topic": "t", "x-rocketmq-queue": "one"}, {}, b"x"),
     ]
-    told = await written(
+    told = await write(
         RocketmqTarget("t", topics.settings, {"q": Destination(topic)}),
         [each for pair in zip(good, bad, strict=True) for each in pair],
     )

@@ -44,7 +44,7 @@ def run(cluster: Cluster, test: Callable[[ClientSettings, str], Awaitable[None]]
     asyncio.run(asyncio.wait_for(work(), 120))
 
 
-async def settled(source: RocketmqSource, count: int) -> None:
+async def settle(source: RocketmqSource, count: int) -> None:
     """Read and settle this number of messages."""
     while count > 0:
         for delivery in await source.read(100):
@@ -57,11 +57,11 @@ def test_a_source_is_not_at_its_end_while_a_broker_hangs(cluster: Cluster) -> No
         cluster.broker_b.relay.stall()
         source = RocketmqSource("s", settings, f"g-{topic}", [Subscription.to_tags(topic)], until_end=True)
         await source.open()
-        await settled(source, 20)
+        await settle(source, 20)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(source.read(100), 8)
         cluster.broker_b.relay.go_on()
-        await settled(source, 10)
+        await settle(source, 10)
         with pytest.raises(EndOfStream):
             await source.read(100)
         await source.close()
@@ -81,7 +81,7 @@ def test_a_broker_that_hangs_does_not_keep_the_others_messages_waiting(cluster: 
         for delivery in found:
             source.settle(delivery)
         # Thirty windows: were each to wait until that broker is given up, it would take minutes.
-        await settled(source, 1_500 - sum("broker-b" not in each.origin for each in found))
+        await settle(source, 1_500 - sum("broker-b" not in each.origin for each in found))
         cluster.broker_b.relay.go_on()
         await source.close()
 
