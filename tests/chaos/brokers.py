@@ -16,7 +16,14 @@ from typing import Any, ClassVar, Final, Self, cast
 
 from tests.support.bridge.relay import Relay
 from tests.support.kafka.broker import image_for_transactions
-from tests.support.servers import SERVERS, ServerKind, Unavailable, _docker, kafka_environment, rocketmq_environment
+from tests.support.servers import (
+    SERVERS,
+    ServerKind,
+    Unavailable,
+    connect_docker,
+    kafka_environment,
+    rocketmq_environment,
+)
 
 __all__ = ["KINDS", "SIDES", "Broker", "Brokers", "CommandFailed", "RabbitmqBroker", "SmallDiskBroker", "rounds_of"]
 
@@ -44,7 +51,7 @@ class Broker(ABC):
         from testcontainers.core.container import DockerContainer  # listing the scenarios does not need it
         from testcontainers.core.docker_client import DockerClient
 
-        _docker(DockerClient, self.kind).close()  # raises Unavailable, and leaves no socket open, without Docker
+        connect_docker(DockerClient, self.kind).close()  # raises Unavailable, and leaves no socket open, without Docker
         self.image = image = image or self.chosen_image()
         published = {port: _free_port() for port in dict.fromkeys(self.ports)}
         self.port = published[self.ports[0]]

@@ -8,7 +8,6 @@ tests that need one are skipped, or fail where `HASHSTAR_REQUIRE_LIVE=1` promise
 from __future__ import annotations
 
 import base64
-import gc
 import http.client
 import json
 import os
@@ -16,6 +15,7 @@ import re
 import socket
 import struct
 import time
+import traceback
 import urllib.parse
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -359,7 +359,7 @@ def _start(kind: ServerKind, image: str) -> DockerContainer:
         from testcontainers.core.docker_client import DockerClient
     except ImportError as reason:
         raise Unavailable(f"{kind.url_variable} is not set and testcontainers is not installed") from reason
-    client = _docker(DockerClient, kind)
+    client = connect_docker(DockerClient, kind)
     _have_image(client, image)
     ports = [kind.port] + ([kind.management_port] if kind.management_port is not None else [])
     container = DockerContainer(image)
@@ -383,17 +383,24 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _docker(connect: Callable[..., DockerClient], kind: ServerKind) -> Any:
-    """Return a client of Docker that answers."""
-    with warnings.catch_warnings():
-        # Of the socket docker's client forgets to close when nobody answers: collected while it is ignored.
-        warnings.simplefilter("ignore", ResourceWarning)
-        try:
-            return connect(timeout=PULL_SECONDS).client
-        except Exception as error:  # noqa: BLE001 - it lets the errors of the libraries below it through
-            reason = str(error).partition("(")[0].strip(": ")
-        gc.collect()
+def connect_docker(connect: Callable[..., DockerClient], kind: ServerKind) -> Any:
+    """Return a client of a Docker that answers."""
+    try:
+        return connect(timeout=PULL_SECONDS).client
+    except Exception as error:  # noqa: BLE001 - it lets the errors of the libraries below it through
+        reason = str(error).partition("(")[0].strip(": ")
+        _close_sockets(error)
     raise Unavailable(f"{kind.url_variable} is not set and Docker does not run ({reason})")
+
+
+def _close_sockets(error: BaseException | None) -> None:
+    """Close the sockets in the frames of an error and its causes, which Docker's client leaves open."""
+    while error is not None:
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            for value in frame.f_locals.values():
+                if isinstance(value, socket.socket):
+                    value.close()
+        error = error.__cause__ or error.__context__
 
 
 def _have_image(client: Any, image: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.servers import SERVERS, kafka_environment, kafka_version, missing, started
+from tests.support.servers import SERVERS, connect_docker, kafka_environment, kafka_version, missing, started
 
 __all__ = ["PASSWORD", "SCRAM_PASSWORD", "USER", "Broker", "brokers", "image_for_transactions"]
 
@@ -139,7 +139,9 @@ def brokers(certificates: Path | None = None, image: str = "") -> Iterator[Broke
     image = image or SERVERS["kafka"].images()[0]
     try:
         from testcontainers.core.container import DockerContainer
+        from testcontainers.core.docker_client import DockerClient
 
+        connect_docker(DockerClient, SERVERS["kafka"]).close()  # else a socket stays open without Docker
         container = DockerContainer(image)
     except Exception as reason:  # noqa: BLE001  it lets the errors of the libraries below it through
         missing(f"no broker can be started ({reason})")

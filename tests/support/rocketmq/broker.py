@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 import pytest
 
-from tests.support.servers import SERVERS, missing, rocketmq_environment, rocketmq_version, started
+from tests.support.servers import SERVERS, connect_docker, missing, rocketmq_environment, rocketmq_version, started
 
 __all__ = ["Broker", "broker"]
 
@@ -82,7 +82,9 @@ def broker(settings: Mapping[str, str] | None = None, image: str = "") -> Iterat
     image = image or kind.images()[0]
     try:
         from testcontainers.core.container import DockerContainer
+        from testcontainers.core.docker_client import DockerClient
 
+        connect_docker(DockerClient, kind).close()  # else a socket stays open without Docker
         container = DockerContainer(image)
     except Exception as reason:  # noqa: BLE001  it lets the errors of the libraries below it through
         missing(f"no broker can be started ({reason})")

@@ -22,9 +22,9 @@ from tests.support.servers import (
     SERVERS,
     START_SECONDS,
     Unavailable,
-    _docker,
     _free_port,
     _have_image,
+    connect_docker,
     listed,
     missing,
     started,
@@ -71,7 +71,7 @@ def _secured(image: str, folder: Path) -> Iterator[str]:
         from testcontainers.core.container import DockerContainer
         from testcontainers.core.docker_client import DockerClient
 
-        _have_image(_docker(DockerClient, KIND), image)
+        _have_image(connect_docker(DockerClient, KIND), image)
     except (ImportError, Unavailable) as reason:
         missing(f"no broker with access control: {reason}")
     port, namesrv = _free_port(), _free_port()
