@@ -56,7 +56,7 @@ class Deadline:
             return self
         return Deadline(max(0.0, self._end - self._clock()) / parts, self._clock)
 
-    def passed(self) -> bool:
+    def has_passed(self) -> bool:
         """Return whether the moment has come."""
         return self._end is not None and self._clock() >= self._end
 
@@ -85,7 +85,7 @@ class Budget:
             self._look()
 
     def _look(self) -> None:
-        if self.left < 0 or (self._deadline is not None and self._deadline.passed()):
+        if self.left < 0 or (self._deadline is not None and self._deadline.has_passed()):
             raise OutOfBudget
         self._look_below = max(0, self.left - LOOK_EVERY)
 

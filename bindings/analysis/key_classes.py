@@ -33,7 +33,7 @@ def find_key_classes(
     pending = [start]
     keys: dict[int, str] = {}
     for node in pending:  # which grows: first in, first out
-        if deadline is not None and deadline.passed():
+        if deadline is not None and deadline.has_passed():
             return None
         state, no_key = node
         path = paths[node]

@@ -32,18 +32,18 @@ VISIT: Final = 100
 
 def find_lost_key(view: TopologyView, exchange: str) -> str | None:
     """Return a shortest key that gets to no queue when it is published to the exchange."""
-    return _shortest(_Search(view, exchange).at(exchange, _Path()))
+    return _shortest(_Search(view, exchange).find_at(exchange, _Path()))
 
 
 def find_key_lost_by_alternate(view: TopologyView, exchange: str) -> str | None:
     """Return a shortest lost key of those that no binding of the exchange matches."""
-    return _shortest(_Search(view, exchange).unmatched(exchange, _Path()))
+    return _shortest(_Search(view, exchange).find_unmatched(exchange, _Path()))
 
 
 def find_key_lost_by_binding(view: TopologyView, binding: Binding) -> str | None:
     """Return a shortest lost key of those that match this binding, which leads to another exchange."""
     path = _Path(exchanges=((binding.source, False),))
-    return _shortest(_Search(view, binding.source).onwards(binding, path))
+    return _shortest(_Search(view, binding.source).find_onwards(binding, path))
 
 
 def _shortest(keys: Iterator[str]) -> str | None:
@@ -80,24 +80,24 @@ class _Search:
         self._origin = origin
         self._budget = Budget(STEPS)
 
-    def at(self, exchange: str, path: _Path) -> Iterator[str]:
+    def find_at(self, exchange: str, path: _Path) -> Iterator[str]:
         """Yield keys that are lost at an exchange, or further on."""
         self._budget.spend(VISIT)
         if not self._view.is_opaque(exchange):
-            yield from self.unmatched(exchange, path)
+            yield from self.find_unmatched(exchange, path)
             for binding in self._view.onwards.get(exchange, ()):
-                yield from self.onwards(binding, path.then(exchange, unmatched=False))
+                yield from self.find_onwards(binding, path.then(exchange, unmatched=False))
 
-    def unmatched(self, exchange: str, path: _Path) -> Iterator[str]:
+    def find_unmatched(self, exchange: str, path: _Path) -> Iterator[str]:
         """Yield lost keys that no binding of the exchange matches."""
         path = path.then(exchange, unmatched=True)
         alternate = self._view.alternate_of(exchange)
         if alternate is None or path.has(alternate):
             yield from self._lost(path)
         else:
-            yield from self.at(alternate, path)
+            yield from self.find_at(alternate, path)
 
-    def onwards(self, binding: Binding, path: _Path) -> Iterator[str]:
+    def find_onwards(self, binding: Binding, path: _Path) -> Iterator[str]:
         """Yield lost keys that take a binding of the last exchange."""
         pattern = self._view.pattern_of(binding)
         if pattern is None:
@@ -107,7 +107,7 @@ class _Search:
         if path.has(binding.destination.name):
             yield from self._lost(path)
         else:
-            yield from self.at(binding.destination.name, path)
+            yield from self.find_at(binding.destination.name, path)
 
     def _lost(self, path: _Path) -> Iterator[str]:
         """Yield a shortest key that is lost at the end of a path, if there is one.
@@ -156,7 +156,7 @@ class _Search:
         """Return a pattern that leads the key to a queue, or off this path; None if there is none."""
         queues = self._view.topology.queues
         for exchange, unmatched in path.exchanges:
-            for binding in self._view.matched(exchange, key):
+            for binding in self._view.match(exchange, key):
                 kind, name = binding.destination
                 if unmatched or (kind == "queue" and name in queues):
                     return self._view.pattern_of(binding)
@@ -179,7 +179,7 @@ def find_path_to_queue(view: TopologyView, origin: str, key: str, *, headers_kno
         decider = view.kind_of(name).decider
         if (decider is Decider.UNKNOWN or (decider is Decider.HEADERS and not headers_known)) and name in view.exits:
             return _back(came, name)
-        matched = view.matched(name, key)
+        matched = view.match(name, key)
         for binding in matched:
             kind, onwards = binding.destination
             if kind == "queue" and onwards in view.topology.queues:

@@ -82,7 +82,7 @@ class TopologyView:
             return EVERYTHING
         return pattern
 
-    def matched(self, exchange: str, key: str) -> Collection[Binding]:
+    def match(self, exchange: str, key: str) -> Collection[Binding]:
         """Return the bindings that a message with this key and no headers takes; none of an opaque exchange."""
         if not exchange or self.is_opaque(exchange):  # the default exchange has no bindings that anyone made
             return NOTHING

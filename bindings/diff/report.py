@@ -58,7 +58,7 @@ def meaning_lines(difference: Meaning) -> Iterator[str]:
         if not lost.exchange:  # the lines about queues have it
             continue
         verb = "goes nowhere now" if lost.now else "no longer goes nowhere"
-        yield f"  {'!' if lost.now else ' '} published to {_exchange(lost.exchange)}, {_shown(lost.witness)} {verb}"
+        yield f"  {'!' if lost.now else ' '} published to {_exchange(lost.exchange)}, {_quote(lost.witness)} {verb}"
     for choice in difference.choices:
         yield from _choice_lines(choice)
     for change in difference.partitions:
@@ -138,7 +138,7 @@ def _effect_lines(effect: Effect) -> Iterator[str]:
         yield f"      {_term(term, effect.gained)}"
     if len(effect.terms) > TERMS:
         yield f"      and {len(effect.terms) - TERMS} more"
-    yield f"      such as {_shown(effect.witness)}"
+    yield f"      such as {_quote(effect.witness)}"
 
 
 def _term(term: Term, gained: bool) -> str:
@@ -170,12 +170,12 @@ def _choice_lines(choice: Choice) -> Iterator[str]:
     how = HOW.get(choice.by, "in a way unknown here")
     verb = "chooses otherwise" if choice.certain else "may choose otherwise"
     yield f"  ~ {_exchange(choice.at)} {verb}, {how}, for messages to {_exchange(choice.exchange)}"
-    yield f"      such as {_shown(choice.witness)}: {_shares(choice.before)}, then {_shares(choice.after)}"
+    yield f"      such as {_quote(choice.witness)}: {_shares(choice.before)}, then {_shares(choice.after)}"
 
 
 def _shares(shares: tuple[tuple[str, Fraction], ...] | None) -> str:
     if shares is None:
-        return "cannot be told"
+        return "unknown"
     return ", ".join([name if share == 1 else f"{name} ({share})" for name, share in shares]) or "no queue"
 
 
@@ -183,7 +183,7 @@ def _partition_lines(change: PartitionChange) -> Iterator[str]:
     yield f"  ~ queue '{change.queue}': {change.before or 'no partitions'}, then {change.after or 'no partitions'}"
     if change.witness is not None:
         old, new = (f"partition {name}" if name is not None else "any partition" for name in change.moved)
-        yield f"      such as {_shown(change.witness)}: {old}, then {new}"
+        yield f"      such as {_quote(change.witness)}: {old}, then {new}"
 
 
 def _undecided_lines(undecided: Sequence[Undecided]) -> Iterator[str]:
@@ -199,6 +199,6 @@ def _exchange(name: str) -> str:
     return f"exchange '{name}'" if name else "the default exchange"
 
 
-def _shown(message: Message) -> str:
+def _quote(message: Message) -> str:
     headers = f" with {write_table(message.headers)}" if message.headers else ""
     return f"'{message.routing_key}'{headers}"

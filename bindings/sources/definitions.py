@@ -127,7 +127,7 @@ class Definitions:
     def vhosts(self) -> tuple[str, ...]:
         """The virtual hosts that are listed, then those that are only used; the default one if there are none."""
         listed = (vhost["name"] for vhost in self._document.get("vhosts", ()))
-        return tuple(dict.fromkeys([*listed, *self._used()])) or (self.default_vhost,)
+        return tuple(dict.fromkeys([*listed, *self._used_vhosts()])) or (self.default_vhost,)
 
     def topology(self, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
         """Return the topology of a virtual host, under the definitions' `profile` unless one is given, or the newest.
@@ -139,12 +139,12 @@ class Definitions:
         """
         vhost = self._chosen() if vhost is None else vhost
         if vhost not in self.vhosts:
-            raise InputError(f"there is no virtual host {vhost!r}; there are {_listed(self.vhosts)}")
+            raise InputError(f"there is no virtual host {vhost!r}; there are {_join(self.vhosts)}")
         return Topology(
-            [part for name, part in self._named("exchanges", vhost).items() if name not in RESERVED],
-            self._partitioned(vhost, self._named("queues", vhost)),
+            [part for name, part in self._by_name("exchanges", vhost).items() if name not in RESERVED],
+            self._with_partitionings_of(vhost, self._by_name("queues", vhost)),
             [entry.part for entry in self._in("bindings", vhost) if entry.part.source],
-            self._named("policies", vhost).values(),
+            self._by_name("policies", vhost).values(),
             vhost=vhost,
             profile=(self.profile or LATEST) if profile is None else profile,
         )
@@ -180,10 +180,10 @@ class Definitions:
         vhost = topology.vhost
         field_vhost = None if self._of_one_vhost() and vhost == self.default_vhost else vhost
         edited = {
-            "exchanges": self._edited("exchanges", topology.exchanges, vhost, field_vhost),
-            "queues": self._edited("queues", topology.queues, vhost, field_vhost),
-            "policies": self._edited("policies", topology.policies, vhost, field_vhost),
-            "bindings": self._edited_bindings(topology, field_vhost),
+            "exchanges": self._edit("exchanges", topology.exchanges, vhost, field_vhost),
+            "queues": self._edit("queues", topology.queues, vhost, field_vhost),
+            "policies": self._edit("policies", topology.policies, vhost, field_vhost),
+            "bindings": self._edit_bindings(topology, field_vhost),
         }
         document = {**self._document, **{key: edited[key] for key in edited if edited[key] or key in self._document}}
         after = Definitions(self.default_vhost, document)
@@ -237,7 +237,7 @@ class Definitions:
 
     def __repr__(self) -> str:
         counts = (f"{len(entries)} {key}" for key, entries in self._sections().items())
-        return f"<Definitions of {_listed(self.vhosts)}: {', '.join(counts) or 'nothing'}>"
+        return f"<Definitions of {_join(self.vhosts)}: {', '.join(counts) or 'nothing'}>"
 
     @property
     def _additions(self) -> Additions:
@@ -250,7 +250,7 @@ class Definitions:
         value = additions.to_json()
         return Definitions(self.default_vhost, {**self._document, KEY: value} if value else rest)
 
-    def _partitioned(self, vhost: str, queues: Mapping[str, Queue]) -> Iterable[Queue]:
+    def _with_partitionings_of(self, vhost: str, queues: Mapping[str, Queue]) -> Iterable[Queue]:
         partitionings = self._additions.partitionings.get(vhost)
         if not partitionings:
             return queues.values()
@@ -266,19 +266,19 @@ class Definitions:
         """Return the values of the field "vhost" of all entries, in order; None for entries without it."""
         return {entry.vhost: None for entries in self._sections().values() for entry in entries}
 
-    def _used(self) -> dict[str, None]:
+    def _used_vhosts(self) -> dict[str, None]:
         """Return the virtual hosts of all entries, in order."""
         return {self.default_vhost if vhost is None else vhost: None for vhost in self._vhost_fields()}
 
     def _chosen(self) -> str:
-        used, vhosts = self._used(), self.vhosts
+        used, vhosts = self._used_vhosts(), self.vhosts
         if len(used) == 1:
             return next(iter(used))
         if "/" in vhosts:
             return "/"
         if len(vhosts) == 1:
             return vhosts[0]
-        raise InputError(f"which virtual host? There are {_listed(vhosts)}")
+        raise InputError(f"which virtual host? There are {_join(vhosts)}")
 
     def _names(self, vhost: str) -> set[str | None]:
         """Return the values of the field "vhost" of entries in the virtual host."""
@@ -288,7 +288,7 @@ class Definitions:
         names = self._names(vhost)
         return [entry for entry in self._document.get(key, ()) if entry.vhost in names]
 
-    def _named(self, key: str, vhost: str) -> dict[str, Any]:
+    def _by_name(self, key: str, vhost: str) -> dict[str, Any]:
         """Return name -> the part that counts."""
         parts: dict[str, Any] = {}
         for entry in self._in(key, vhost):
@@ -301,8 +301,8 @@ class Definitions:
             return False
         return "original_vhost_name" in self._document or self._vhost_fields() == {None: None}
 
-    def _edited(self, key: str, parts: Mapping[str, Part], vhost: str, field_vhost: str | None) -> list[Entry]:
-        before = self._named(key, vhost)
+    def _edit(self, key: str, parts: Mapping[str, Part], vhost: str, field_vhost: str | None) -> list[Entry]:
+        before = self._by_name(key, vhost)
         skipped = RESERVED if key == "exchanges" else ()
         names = self._names(vhost)
         entries = []
@@ -315,7 +315,7 @@ class Definitions:
         new = (part for name, part in parts.items() if name not in before and name not in skipped)
         return [*entries, *(Entry.new(part, field_vhost) for part in new)]
 
-    def _edited_bindings(self, topology: Topology, field_vhost: str | None) -> list[Entry]:
+    def _edit_bindings(self, topology: Topology, field_vhost: str | None) -> list[Entry]:
         wanted, names = topology.bindings, self._names(topology.vhost)
         entries: list[Entry] = []
         there = set()
@@ -400,5 +400,5 @@ def _same_section(one: Any, another: Any) -> bool:
     return is_same_json(one, another)
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names))

@@ -104,9 +104,9 @@ class Management:
         if None not in (vhost, self.vhost) and vhost != self.vhost:
             raise InputError(f"{self.address}: virtual host {self.vhost!r} by its address, {vhost!r} by --vhost")
         vhost = self.vhost if vhost is None else vhost
-        return self._with_internal_exchanges(self._exported(vhost), vhost)
+        return self._with_internal_exchanges(self._read_export(vhost), vhost)
 
-    def _exported(self, vhost: str | None) -> Definitions:
+    def _read_export(self, vhost: str | None) -> Definitions:
         if vhost is None:
             return Definitions.loads(self._bytes("GET", "/api/definitions"), self.address)
         if vhost.isascii():

@@ -64,10 +64,10 @@ def _alternate(view: TopologyView, exchange: Exchange, alternate: str) -> Iterat
                 f"{quote_exchange(alternate)}"
             )
             yield Finding("HS302", exchange, message, key, related)
-    yield from _bypassed(view, exchange, alternate)
+    yield from _find_bypassed(view, exchange, alternate)
 
 
-def _bypassed(view: TopologyView, exchange: Exchange, alternate: str) -> Iterator[Finding]:
+def _find_bypassed(view: TopologyView, exchange: Exchange, alternate: str) -> Iterator[Finding]:
     by_target: dict[str, list[Binding]] = {}
     for binding in view.onwards.get(exchange.name, ()):
         by_target.setdefault(binding.destination.name, []).append(binding)

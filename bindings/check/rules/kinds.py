@@ -45,7 +45,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
                 yield Finding("HS602", exchange, f"RabbitMQ refuses to declare {quote_exchange(name)}: {error}")
         if kind_of(exchange) is not Unknown:
             if _may_refuse(view, exchange):
-                yield from _refused(view, tables, exchange)
+                yield from _find_refused(view, tables, exchange)
             if kind_of(exchange).key_use is KeyUse.WEIGHT:
                 yield from _weights(view, exchange)
 
@@ -68,7 +68,7 @@ def _may_refuse(view: TopologyView, exchange: Exchange) -> bool:
     return view.kind_of(exchange.name).decider not in (Decider.KEY, Decider.NOTHING)
 
 
-def _refused(view: TopologyView, tables: Tables, exchange: Exchange) -> Iterator[Finding]:
+def _find_refused(view: TopologyView, tables: Tables, exchange: Exchange) -> Iterator[Finding]:
     for binding in view.bindings_from(exchange.name):
         if not tables.exists(binding.destination):
             continue  # HS102 is more severe

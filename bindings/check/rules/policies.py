@@ -34,7 +34,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
     matched: dict[str, list[Exchange | Queue]] = {}
     unsure: dict[str, list[Exchange | Queue]] = {}
     for name, policy in policies.items():
-        matched[name], unsure[name] = _matched(view, policy)
+        matched[name], unsure[name] = _match(view, policy)
     by_part: dict[Exchange | Queue, list[Policy]] = {}
     for name, parts in matched.items():
         for part in parts:
@@ -100,7 +100,7 @@ def _priority(
         yield Finding("HS704", policy, message, related=(other,))
 
 
-def _matched(view: TopologyView, policy: Policy) -> tuple[list[Exchange | Queue], list[Exchange | Queue]]:
+def _match(view: TopologyView, policy: Policy) -> tuple[list[Exchange | Queue], list[Exchange | Queue]]:
     """Return the exchanges and queues to which the policy applies, and those of which that is not known."""
     parts: list[Exchange | Queue] = []
     if policy.apply_to in EXCHANGES:

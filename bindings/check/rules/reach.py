@@ -29,7 +29,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
     yield from _exchanges(view)
     yield from _queues(view)
     yield from _circles(view)
-    yield from _starved(view)
+    yield from _find_starved(view)
 
 
 def find_unroutable(view: TopologyView) -> Iterator[Finding]:
@@ -108,7 +108,7 @@ def _circles(view: TopologyView) -> Iterator[Finding]:
         yield Finding("HS206", parts[0], message, related=tuple(parts[1:]))
 
 
-def _starved(view: TopologyView) -> Iterator[Finding]:
+def _find_starved(view: TopologyView) -> Iterator[Finding]:
     """Yield the bindings of internal exchanges that match no key of the bindings leading there.
 
     Only where nothing but bindings leads to the exchange, and all of them decide by key.

@@ -48,11 +48,11 @@ def find(view: TopologyView) -> Iterator[Finding]:
     paths = _Paths(view, gone)
     sources = [name for name in view.onwards if not view.is_opaque(name)]
     for name in sources:
-        for finding in paths.covered(name):
+        for finding in paths.find_covered(name):
             if finding.part not in undecided:
                 yield finding
     for name in sources:
-        yield from paths.needless(name)
+        yield from paths.find_needless(name)
     if paths.skipped:
         message = (
             f"whether {paths.skipped:,} bindings are needed beside other ways is undecided: there are too many ways"
@@ -177,7 +177,7 @@ class _Paths:
             if not view.is_opaque(name)
         }
 
-    def covered(self, exchange: str) -> Iterator[Finding]:
+    def find_covered(self, exchange: str) -> Iterator[Finding]:
         """Yield the bindings from an exchange whose messages all get to their destination on another path."""
         downstream = reach(self._edges, self._edges[exchange]) - {exchange}
         for binding in self._view.bindings_from(exchange):
@@ -203,7 +203,7 @@ class _Paths:
                 message = f"all that {quote_binding(binding)} matches gets there over {over}, too"
                 yield Finding("HS106", binding, message, _key(self._view, binding), tuple(used))
 
-    def needless(self, exchange: str) -> Iterator[Finding]:
+    def find_needless(self, exchange: str) -> Iterator[Finding]:
         """Yield the bindings from an exchange to others that bring no queue a message it would not get anyway."""
         if self._view.alternate_of(exchange) is not None:
             return  # any binding keeps messages from the alternate, even one that leads nowhere: HS303 reports that
@@ -344,7 +344,7 @@ class _Paths:
         exchanges = self._view.topology.exchanges
         for name in pending:
             budget.spend(1)
-            for step in self._view.matched(name, key):
+            for step in self._view.match(name, key):
                 # Most lead neither to the goal nor to a new exchange: a look into those gone would cost more.
                 there = step.destination == goal
                 kind, onwards = step.destination

@@ -110,7 +110,7 @@ class ChoiceComparison:
         unsettled: set[str | None] = {divergence.entry for divergence in divergences}
         unsettled |= {undecided.exchange for undecided in inquiry.undecided if undecided.destination is not None}
         # Where all exchanges are undecided to some end, so is what any of these makes of a message.
-        affected = sorted(self._loose) if None in unsettled else self._affected(unsettled)
+        affected = sorted(self._loose) if None in unsettled else self._find_affected(unsettled)
         choices: dict[tuple[str, str], Choice] = {}
 
         def keep(choice: Choice) -> None:
@@ -145,7 +145,7 @@ class ChoiceComparison:
                         keep(self._choice(entry, name, probe))
         yield from (choices[key] for key in sorted(choices))
 
-    def _affected(self, unsettled: AbstractSet[str | None]) -> list[str]:
+    def _find_affected(self, unsettled: AbstractSet[str | None]) -> list[str]:
         """Return the loose ends that have changed, or that hand messages to exchanges from which something differs."""
         before, after = self._sides
         affected = {name for name in self._loose if way_of_choosing(before, name) != way_of_choosing(after, name)}

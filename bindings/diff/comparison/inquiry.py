@@ -70,7 +70,7 @@ class Inquiry:
 
     def is_over(self) -> bool:
         """Return whether no question can be answered any more."""
-        return self._left <= 0 or self.deadline.passed()
+        return self._left <= 0 or self.deadline.has_passed()
 
     def give_up(self, entry: str | None, end: Destination | None, reason: str = OUT_OF_BUDGET) -> None:
         """Record that it is not decided whether messages from an exchange, None for all, get to an end."""

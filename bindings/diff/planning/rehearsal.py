@@ -233,7 +233,7 @@ class Rehearsal:
         return binding if name is None else binding._replace(arguments=FieldTable({name: True}))
 
     def _require_time(self) -> None:
-        if self._deadline.passed():
+        if self._deadline.has_passed():
             raise TooMuch("the time for the order of steps was used up")
 
     def _require(self, times: int) -> None:

@@ -111,7 +111,7 @@ class State:
         exchanges = [part for part in parts if isinstance(part, Exchange) and wanted.exchanges.get(part.name) == part]
         if not exchanges:
             return []
-        why = "it went with its last binding; whoever publishes to it meanwhile is refused"
+        why = "it went with its last binding; publishers are refused meanwhile"
         steps = [Step(True, exchange, why) for exchange in exchanges]
         done = [step for step in steps if self.apply(step)]
         for part in parts:

@@ -53,11 +53,11 @@ class Expectation:
             missing = wanted - got
         reasons = []
         if missing:
-            reasons.append(f"{_listed(missing)} {_verb(missing)} not get it")
+            reasons.append(f"{_join(missing)} {_verb(missing)} not get it")
         if unwanted:
-            reasons.append(f"{_listed(unwanted)} {'gets' if len(unwanted) == 1 else 'get'} it")
+            reasons.append(f"{_join(unwanted)} {'gets' if len(unwanted) == 1 else 'get'} it")
         if not reasons and route.undecided and self.relation != "includes":
-            reasons.append(f"it is not known what {_listed(route.undecided)} would do, whose type is unknown")
+            reasons.append(f"it is not known what {_join(route.undecided)} would do, whose type is unknown")
         return " and ".join(reasons) or None
 
     def to_json(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class Expectation:
         text = f"{self.exchange!r} <- {self.routing_key!r}{headers}"
         if self.relation == "exactly" and not self.queues:
             return f"{text} is unroutable"
-        return f"{text} reaches {RELATION_WORDS[self.relation]} {_listed(self.queues)}"
+        return f"{text} reaches {RELATION_WORDS[self.relation]} {_join(self.queues)}"
 
 
 RELATION_WORDS: Final[Mapping[Relation, str]] = {
@@ -97,7 +97,7 @@ RELATION_WORDS: Final[Mapping[Relation, str]] = {
 }
 
 
-def _listed(names: Any) -> str:
+def _join(names: Any) -> str:
     return ", ".join(map(repr, sorted(names)))
 
 

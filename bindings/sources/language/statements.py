@@ -313,7 +313,7 @@ def read_items(node: Node, terms: Terms) -> tuple[Item, ...]:
 def _partitioning(terms: Terms, position: int, *, bare: bool) -> Partitioning:
     token = terms.tokens[position]
     start = len(token.text) - len(token.text.removeprefix("partitioned").lstrip()) if bare else 0
-    text = terms.filled(position, start) if bare else terms.text(position)
+    text = terms.fill(position, start) if bare else terms.text(position)
     try:
         return Partitioning.parse(text)
     except TextError as error:

@@ -110,7 +110,7 @@ def _mistake(tokens: Sequence[Token], position: int, accepted: Iterable[str]) ->
     last = tokens[-1]
     end = Token("END", "", last.line, last.column + len(last.text))
     wrong = tokens[position] if position < len(tokens) else end
-    opened = _unclosed(tokens[:position])
+    opened = _find_unclosed(tokens[:position])
     if wrong.kind == "BAD":
         return Mistake(_bad(wrong), wrong)
     if opened is not None and wrong is end:
@@ -140,7 +140,7 @@ def _mistake(tokens: Sequence[Token], position: int, accepted: Iterable[str]) ->
         example = f", as in: {IN_BRACKETS[opened.kind]}"
     elif wrong is end and tokens[-1].kind == "COLON" and kind == "ARROW":
         return Mistake(f"expected a routing key in quotes (a # without quotes begins a comment){example}", wrong)
-    return Mistake(f"expected {_expected(accepted)}{example}", wrong)
+    return Mistake(f"expected {_name_expected(accepted)}{example}", wrong)
 
 
 def _quote(name: str) -> str:
@@ -154,7 +154,7 @@ def _is_key(tokens: Sequence[Token], position: int, accepted: set[str]) -> bool:
     return "ARROW" in kinds and kinds[-2:] in (["COLON", "NAME"], ["COMMA", "NAME"]) and "LBRACE" in accepted
 
 
-def _unclosed(tokens: Sequence[Token]) -> Token | None:
+def _find_unclosed(tokens: Sequence[Token]) -> Token | None:
     opened: list[Token] = []
     for token in tokens:
         if token.kind in CLOSING:
@@ -185,6 +185,6 @@ def _no_statement(tokens: Sequence[Token]) -> str:
     return f"a statement begins with {', '.join(starts)}, or it is a binding: {STATEMENTS['ARROW']}"
 
 
-def _expected(accepted: set[str]) -> str:
+def _name_expected(accepted: set[str]) -> str:
     words = [word for kind, word in WORDS.items() if kind in accepted and word is not None]
     return " or ".join(", ".join(words).rsplit(", ", 1)) if words else "something else"

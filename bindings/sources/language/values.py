@@ -76,7 +76,7 @@ class Terms(NamedTuple):
             return VARIABLE.sub(self._special(token, 0), text) if "{" in text else text
         return text[1:-1] if kind == "RAW" else text
 
-    def filled(self, position: int, start: int) -> str:
+    def fill(self, position: int, start: int) -> str:
         """Return the token from character ``start`` on, with variables replaced and escapes left as they are."""
         token = self.tokens[position]
         return VARIABLE.sub(self._special(token, start), token.text[start:])
