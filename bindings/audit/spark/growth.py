@@ -187,12 +187,12 @@ class Growth:
             new = self._find_new(name, file, before, notices)
             if new is None:
                 continue
-            known, settled = new
-            for n, split in enumerate(settled.splits):
+            known, complete = new
+            for n, split in enumerate(complete.splits):
                 splits.append((known.format, name, split.start, split.end, split.exact))
-                count += _bytes_of(split, file, settled, self._formats[known.format].grows)
-                if count >= self._step_bytes and n + 1 < len(settled.splits):
-                    files[name] = known._replace(end=settled.splits[n + 1].start, size=-1)
+                count += _bytes_of(split, file, complete, self._formats[known.format].grows)
+                if count >= self._step_bytes and n + 1 < len(complete.splits):
+                    files[name] = known._replace(end=complete.splits[n + 1].start, size=-1)
                     yield _step(files, splits)
                     files, splits, count = {}, [], 0
             files[name] = known
@@ -226,19 +226,19 @@ class Growth:
             return None
         start = 0 if known is None else known.end
         try:
-            settled = form.plan_complete(file.path, start, self._split_bytes)
+            complete = form.plan_complete(file.path, start, self._split_bytes)
         except InputError as error:
             notices.append(str(error))
-            settled = CompletePart([], start, is_open=True)
-        if not settled.end:
+            complete = CompletePart([], start, is_open=True)
+        if not complete.end:
             if not form.in_place:
                 self._not_yet[name] = (file.size, file.changed, True)
             return None
         self._not_yet.pop(name, None)
-        head_bytes = min(HEAD_BYTES, file.size, settled.end if form.grows else file.size)
+        head_bytes = min(HEAD_BYTES, file.size, complete.end if form.grows else file.size)
         head = _head(file.path, head_bytes)
-        new = Taken(form.name, settled.end, file.size, file.changed, file.inode, head_bytes, head, settled.is_open)
-        return None if new == self._taken.get(name) else (new, settled)
+        new = Taken(form.name, complete.end, file.size, file.changed, file.inode, head_bytes, head, complete.is_open)
+        return None if new == self._taken.get(name) else (new, complete)
 
     def _form_of(self, path: str) -> Format | None:
         try:
@@ -354,11 +354,11 @@ def _file(path: str, stat: os.stat_result) -> _File:
     return _File(path, stat.st_size, stat.st_mtime_ns, stat.st_ino)
 
 
-def _bytes_of(split: Split, file: _File, settled: CompletePart, grows: bool) -> int:
+def _bytes_of(split: Split, file: _File, complete: CompletePart, grows: bool) -> int:
     """Return the approximate size of a split in bytes."""
     if grows and split.end is not None:
         return split.end - split.start
-    return file.size // len(settled.splits)
+    return file.size // len(complete.splits)
 
 
 def _head(path: str, count: int) -> str:

@@ -95,9 +95,8 @@ class HeavyHitters:
         kept = np.flatnonzero(np.arange(len(rows)) - np.repeat(starts, sizes) < FREQUENT)
         items = map(self._item, map(unescape, keys.take(pa.array(rows[kept])).to_pylist()))
         for start, size, error in zip(starts.tolist(), sizes.tolist(), errors.tolist(), strict=True):
-            group_counts = counts[
-                start : start + min(size, FREQUENT)
-            ].tolist()  # shorter than ``items``, so it is first
+            end = start + min(size, FREQUENT)
+            group_counts = counts[start:end].tolist()  # first in the zip, as ``items`` go on with the next group
             # Two keys may have one shape, so each item is a summary of its own.
             pairs = zip(group_counts, items, strict=False)
             each = [Frequent((item._replace(count=count - error),)) for count, item in pairs]
