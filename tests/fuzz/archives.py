@@ -67,6 +67,7 @@ def _gather(items: Iterator[Item]) -> Read:
             item.validate(full=True)
             if len(found.records) < RECORDS_CAP:
                 found.records.extend(to_records(item))
+                del found.records[RECORDS_CAP:]  # wherever a batch ends
     return found
 
 

@@ -52,7 +52,7 @@ HEAD: Final = re.compile(
 BEHIND_KEYS: Final = re.compile(rb"\]\n(?:Queue:        [^\n]*\n)?(?P<next>Routed queues: |Properties:   )(?=\[)")
 BEHIND_ROUTED: Final = re.compile(rb"\]\n(?P<next>Properties:   )(?=\[)")
 BEHIND_PROPERTIES: Final = re.compile(rb"\]\nPayload: \n")
-BEGIN: Final = re.compile(rb"\n={80}\n[0-9][^\n]{0,40}: Message (?:published|received)\n")
+BEGIN: Final = re.compile(rb"\n={80}\n[0-9][^\n]{0,40}: Message (?:published|received)(?=\n)")
 RULE: Final = b"\n" + b"=" * 80 + b"\n"
 BEGIN_BYTES: Final = 200
 """Maximum length of a match of `BEGIN`, in bytes."""

@@ -94,6 +94,16 @@ def test_a_text_log_torn_anywhere_gives_the_whole_entries_before(
     assert len(result.bad) == (rest > 1 if whole == 0 else rest >= BEGIN_LENGTH)
 
 
+@pytest.mark.parametrize("size", [1 << 20, 97])
+def test_an_entry_that_is_cut_behind_its_first_line_hides_no_other(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "t.log"
+    cut = f"\n{'=' * 80}\n2026-11-21T06:28:37.431+00:00: Message published"
+    path.write_text(cut + text_entry("body"), encoding="utf-8")
+    result = read(TracingText(), path, size)
+    assert [record.message.body for record in result.records] == [b"body"]
+    assert [bad.reason for bad in result.bad] == ["an entry that is not whole"]
+
+
 def test_a_text_entry_has_its_types_and_no_ambiguous_body(tmp_path: Path) -> None:
     path = tmp_path / "t.log"
     path.write_text(text_entry("ÿ") + text_entry("€") + text_entry("x", "received", "Queue:        q\n"))
