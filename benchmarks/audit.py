@@ -27,7 +27,7 @@ __all__ = ["audit"]
 
 CORES: Final = 2
 SETTINGS: Final = {"spark.sql.files.maxPartitionBytes": "32m", "spark.sql.shuffle.partitions": "8"}
-"""What the groupBy is fastest with: all cores have something to do until the end."""
+"""Settings with which the groupBy is fastest: all cores are busy until the end."""
 
 
 def audit(quick: bool) -> None:
@@ -87,7 +87,7 @@ def _show(spark: Any, name: str, path: Path, topology: Topology, messages: int, 
 
 
 def _seconds(work: Callable[[], None]) -> tuple[float, float]:
-    """Of the clock, and of all processors for this process and those it began, as far as the system tells."""
+    """Return seconds of the clock, and of the processors for this process and its children where known."""
     before, start = processor_seconds(os.getpid()), perf_counter()
     work()
     return perf_counter() - start, processor_seconds(os.getpid()) - before

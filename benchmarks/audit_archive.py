@@ -44,7 +44,7 @@ BEGIN: Final = 1_760_918_400_000_000
 WEEK_US: Final = 7 * 86_400_000_000
 PIECE: Final = 1 << 17
 VERSION: Final = 1
-"""Of what this module makes: an archive of another version is made anew."""
+"""Version of these archives: one of another version is made again."""
 
 
 def keys_topology() -> Topology:
@@ -125,14 +125,14 @@ def _batches(which: str, messages: int) -> Iterator[pa.RecordBatch]:
 
 
 def draw_by_rank(generator: np.random.Generator, size: int, count: int) -> npt.NDArray[np.integer]:
-    """So many numbers below a size, by Zipf's law."""
+    """Draw ``count`` numbers below a size, by Zipf's law."""
     weights = (1 / np.arange(1, size + 1) ** ZIPF).cumsum()
     drawn: npt.NDArray[np.integer] = np.searchsorted(weights, generator.random(count) * weights[-1])
     return drawn
 
 
 def draw_keys(generator: np.random.Generator, number: int) -> pa.Array:
-    """So many keys, most of them different."""
+    """Draw ``number`` keys, most of them different."""
     words = pa.array(VOCABULARY)
     lengths = generator.integers(3, 6, number)
     ids = generator.integers(0, lengths)

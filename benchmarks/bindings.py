@@ -20,7 +20,7 @@ SAMPLE: Final = 10_000
 
 
 class Load(NamedTuple):
-    """What loading cost, and then binding and unbinding one more in microseconds, ordinary and with a ``*``."""
+    """The cost of loading, and of one more binding and unbinding in microseconds, without and with a ``*``."""
 
     name: str
     seconds: float

@@ -156,7 +156,7 @@ def _show(title: str, rates: Mapping[str, Sequence[Rate]]) -> None:
 
 
 def _compare(rates: Mapping[str, Sequence[Rate]], ours: str, peer: str) -> None:
-    """By rounds, as a round's contestants have had about the same machine."""
+    """Compare round by round, as the contestants of a round have had about the same machine."""
     if ours in rates:
         ratios = [one.per_second / other.per_second for one, other in zip(rates[ours], rates[peer], strict=True)]
         print(f"  {ours} / {peer}: {median(ratios):.2f} ({min(ratios):.2f} - {max(ratios):.2f})")

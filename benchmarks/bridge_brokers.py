@@ -49,7 +49,7 @@ BODY: Final = b'{"order": 1234567, "items": [' + b'{"sku": "a-17", "n": 2}, ' * 
 HEADER: Final = ContentHeader.of({"region": "eu-west-1"}, {"delivery_mode": 2, "content_type": "application/json"})
 STEP: Final = 1_000
 LEAD: Final = 5_000
-"""So many publishes fill a queue ahead of their confirms."""
+"""Maximum number of unconfirmed publishes while a queue is filled."""
 SECONDS: Final = 120
 """A broker may take so long to start, and a queue to get its first message."""
 
@@ -140,12 +140,12 @@ def declare(url: str) -> None:
 
 
 def count_in_queue(found: BlockingChannel, queue: str = TO) -> int:
-    """How many messages are in it."""
+    """Return the number of messages in a queue."""
     return int(found.queue_declare(queue, passive=True).method.message_count)
 
 
 def fill_queue(url: str, count: int) -> None:
-    """So many messages in the one queue, none in the other."""
+    """Put ``count`` messages into the one queue, and none into the other."""
     declare(url)
     asyncio.run(publish_all(url, count))
 
@@ -201,7 +201,7 @@ def make_topic(url: str, name: str, partitions: int) -> str:
 
 
 def fill_topic(url: str, name: str, count: int) -> None:
-    """So many records with keys and two headers, as the messages of the queue have."""
+    """Write ``count`` records with keys and two headers, as the messages of the queue have."""
     from confluent_kafka import Producer
 
     headers: Any = [("content-type", b"application/json"), ("region", b"eu-west-1")]
@@ -214,5 +214,5 @@ def fill_topic(url: str, name: str, count: int) -> None:
 
 
 def kafka_image() -> str | None:
-    """As the environment names it."""
+    """Return Kafka's image, as named by the environment."""
     return os.environ.get(KAFKA) or None

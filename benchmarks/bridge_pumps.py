@@ -39,7 +39,7 @@ KAFKA_WINDOW: Final = 10_000
 
 
 class Rate(NamedTuple):
-    """What a round gave."""
+    """The result of a round."""
 
     per_second: float
     own: float
@@ -56,7 +56,7 @@ class Clock:
         self._brokers = brokers
 
     def start(self, done: int) -> None:
-        """So many have arrived."""
+        """Start the clock after the first ``done`` messages."""
         self._count -= done
         self._processors = self._now()
         self._start = time.perf_counter()

@@ -38,7 +38,7 @@ ROUNDS: Final = 5
 
 
 class Timing(NamedTuple):
-    """What one key cost, in microseconds, round by round, and the queues each of the first keys went to."""
+    """The duration of one key in microseconds, round by round, and the queues of each of the first keys."""
 
     version: str
     rounds: list[float]

@@ -31,7 +31,7 @@ COUNT: Final = 12
 """Partitions."""
 
 ALONE: Final = 20_000
-"""How many keys are taken one by one."""
+"""Number of keys that are partitioned one by one."""
 
 
 def partition(quick: bool) -> None:

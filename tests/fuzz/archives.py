@@ -43,7 +43,7 @@ RECORDS_CAP: Final = 2_000
 
 
 class Read(NamedTuple):
-    """What came out of a file."""
+    """The items that were read of a file."""
 
     records: list[Record]
     bad: list[Bad]

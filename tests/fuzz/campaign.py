@@ -30,31 +30,31 @@ ADDRESS_SPACE: Final = 2 * 1024
 """Address space in MiB above the limit of memory: threads and arenas reserve what they do not use."""
 PROJECT: Final = ("/exchange/", "/bindings/", "/bridge/", "/tests/fuzz/")
 DONE: Final = re.compile(rb"^Done \d+ runs in ", re.MULTILINE)
-"""What libFuzzer writes before it exits because all runs are done or the time is over."""
+"""Last line of libFuzzer when all runs are done or the time is over."""
 STATUS: Final = re.compile(rb"#(\d+)\s+(\w+)\s+cov: (\d+) ft: (\d+)")
 
 
 class Limits(NamedTuple):
-    """What one input may take."""
+    """The limits of one input and of a target."""
 
     memory: int
-    """In MiB, of the process."""
+    """Maximum memory of the process, in MiB."""
     seconds: int
-    """Of processor time. What has not ended after `PATIENCE` times as long, however busy the machine is, is killed."""
+    """Maximum processor time, in seconds; after `PATIENCE` times as long by the clock the process is killed."""
     runs: int = -1
-    """Of the target, at most; -1 is no limit."""
+    """Maximum number of runs of the target; -1 is no limit."""
     seed: int = 0
-    """Of chance; 0 is another one each time."""
+    """Seed of the mutations; 0 is a new one each time."""
     grace: float = 30.0
     """Duration in seconds that libFuzzer has to end an input that took too long, before the process is killed."""
 
 
 HEADING: Final = f"{'target':<20} {'runs':>11} {'edges at first':>14} {'at last':>8} {'s':>6} findings"
-"""Of a table of outcomes."""
+"""Head of the table of outcomes."""
 
 
 class Outcome(NamedTuple):
-    """What came of fuzzing one target."""
+    """The outcome of fuzzing one target."""
 
     name: str
     runs: int

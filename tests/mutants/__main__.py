@@ -36,7 +36,7 @@ AIMED: Final = [*EXCHANGE, *BRIDGE, *BINDINGS]
 KEPT: Final = (
     "exchange", "bindings", "bridge", "tests", "examples", "docs", "pyproject.toml", "README.md", "CONTRIBUTING.md",
 )  # fmt: skip
-"""What tests read."""
+"""Files and folders that tests need."""
 PYTEST: Final = (
     "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", "-m", "not live",
     "--hypothesis-profile=mutants",
@@ -50,7 +50,7 @@ Fate = Literal["killed", "hung", "survived", "broken"]
 
 
 class Result(NamedTuple):
-    """What became of a mutant."""
+    """The result of a mutant."""
 
     mutant: Mutant
     fate: Fate
@@ -60,7 +60,7 @@ class Result(NamedTuple):
 
     @property
     def is_fine(self) -> bool:
-        """Whether it was noticed, or cannot be."""
+        """Whether a test noticed the mutant, or none can."""
         return self.fate in {"killed", "hung"} or (self.fate == "survived" and self.mutant.equivalent is not None)
 
 

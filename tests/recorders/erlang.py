@@ -32,7 +32,7 @@ TERMS: Final[tuple[Any, ...]] = (
     (Atom("decimal"), (2, 300)), (Atom("array"), []), (Atom("array"), [(Atom("longstr"), b"a"), (Atom("long"), 1)]),
     (Atom("table"), [(b"k", Atom("signedint"), 7), (b"l", Atom("array"), [(Atom("bool"), False)])]),
 )  # fmt: skip
-"""Of each kind of term what is at its edges, and AMQP's field values as RabbitMQ up to 3.12 hashes them."""
+"""Terms at the edges of each kind, and AMQP's field values as RabbitMQ up to 3.12 hashes them."""
 
 SEEDS: Final = (*range(40), 45914356, *(sign * (1 << bits) + step for sign in (1, -1)
                 for bits in (21, 27, 31, 32, 63) for step in (-2, -1, 0)), 2**64 - 1)  # fmt: skip

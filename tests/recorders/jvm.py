@@ -21,7 +21,7 @@ from typing import Any, Final
 __all__ = ["PROGRAMS", "QUICK", "ask", "find_classpath", "make_command"]
 
 PROGRAMS: Final = ("java", "javac", "mvn")
-"""What has to be on this machine."""
+"""Programs that this machine must have."""
 QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 """Options for what takes a JVM a moment; not where its speed is measured."""
 

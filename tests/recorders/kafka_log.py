@@ -28,7 +28,7 @@ VERSIONS: Final = ("3.9.2", "4.3.1")
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 SMALL: Final = {"segment.index.bytes": "4096", "index.interval.bytes": "200", "retention.ms": "-1"}
 ROLLED: Final = {"segment.ms": "500"}
-"""So that a new segment begins with what is appended after a while."""
+"""Settings that begin a new segment with records that are appended after a while."""
 TOPICS: Final[dict[str, dict[str, str]]] = {
     **{f"codec-{codec}": {} for codec in CODECS},
     "append-time": {"message.timestamp.type": "LogAppendTime"},

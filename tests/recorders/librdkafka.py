@@ -63,7 +63,7 @@ class MockCluster:
 
     @property
     def bootstrap(self) -> str:
-        """What a client takes for bootstrap.servers."""
+        """Value for ``bootstrap.servers``."""
         return str(self._library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode())
 
     def create(self, topic: str, partitions: int) -> None:
@@ -143,7 +143,7 @@ def _sticky_window(bootstrap: str, topic: str, linger: int) -> dict[str, Any]:
 
 
 def _leader_lost(cluster: MockCluster, topic: str, partitions: int) -> dict[str, Any]:
-    """Where records without a key go before, and where after their sticky partition has lost its leader."""
+    """Return the partitions of records without a key before and after their sticky partition has lost its leader."""
     cluster.create(topic, partitions)
     properties: dict[str, Any] = {"topic.metadata.refresh.interval.ms": 100, "sticky.partitioning.linger.ms": 900_000}
     before: list[int | None] = []

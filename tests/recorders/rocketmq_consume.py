@@ -40,7 +40,7 @@ WRITTEN: Final = (
     (), (("orders", "broker-a", 3, 42),), OFFSETS,
     (('t{"x":1}', "b}:{", 0, 1), ("t", "\u0001\u2028\U0001f600", 1, 2)),
 )  # fmt: skip
-"""Of these we write the file."""
+"""Offsets that we write into a file."""
 
 
 def record(version: str) -> None:

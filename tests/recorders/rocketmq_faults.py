@@ -85,7 +85,7 @@ def _scripts(count: int = 250) -> tuple[dict[str, Any], ...]:
 
 
 SCRIPTS: Final = _scripts()
-"""What happens to a producer, step by step; a step is a list with its name first.
+"""Scripts of events for a producer, step by step; a step is a list with its name first.
 
 ``update`` broker, latency, isolated, reachable; ``select`` last broker, reset the index; ``pass`` milliseconds;
 ``pick``; ``detect`` who has an address and whether it answers. Only 5.1.4 and later have the last one.

@@ -155,7 +155,7 @@ def _properties(count: int) -> tuple[dict[str, str], ...]:
 EXPRESSIONS: Final = _expressions(4_000)
 PROPERTIES: Final = _properties(16)
 DIGEST: Final = hashlib.sha256(json.dumps([EXPRESSIONS, PROPERTIES]).encode()).hexdigest()
-"""Of the corpus, so that a recording of another one is noticed."""
+"""Digest of the corpus, so that a recording of another one is noticed."""
 
 
 def main() -> None:

@@ -38,7 +38,7 @@ EXTENDED: Final = {"4.9.7": {"enableConsumeQueueExt": "true"}}
 KEPT: Final = (
     "abort", "batchconsumequeue", "checkpoint", "commitlog", "config", "consumequeue", "consumequeue_ext", "index",
 )  # fmt: skip
-"""What is kept of a store: all but what needs a database to be read, and the wheel."""
+"""Files of a store that are recorded: all but databases and the timer wheel."""
 COLLIDING: Final = ("AaAa", "AaBB", "BBAa", "BBBB", "C#Aa", "C#BB", "Cb")
 """Keys, and tags, of which some have one hashCode."""
 OPEN: Final = ("--add-opens", "java.base/java.nio=ALL-UNNAMED")

@@ -25,7 +25,7 @@ OPEN: Final = ("--add-opens", "java.base/java.util=ALL-UNNAMED")
 
 LEAST, GREATEST = -(2**31), 2**31 - 1
 SEEDS: Final = ("0", "1", "42", "1700000000000", "1700000000001", "-1", str(2**63 - 1), str(-(2**63)))
-"""Of java.util.Random."""
+"""Seeds of java.util.Random."""
 
 
 def _typed() -> tuple[tuple[str, str], ...]:
@@ -109,7 +109,7 @@ def _routes(count: int = 300) -> tuple[str, ...]:
 
 
 ROUTES: Final = _routes()
-"""What a name server answers for a topic, as JSON."""
+"""Routes of a topic as a name server returns them, in JSON."""
 
 
 def _turns() -> tuple[dict[str, Any], ...]:

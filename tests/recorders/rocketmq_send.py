@@ -21,7 +21,7 @@ OPEN: Final = ("--add-opens", "java.base/java.nio=ALL-UNNAMED")
 """For the Netty of 4.7."""
 
 CODES: Final = (0, 0, 10, 11, 12, 1, 2, 13, 14, 16, 17, 204, 205, 1500, 215, 29)
-"""Of responses: 0 is SEND_OK, 10 to 12 the other statuses."""
+"""Codes of responses: 0 is SEND_OK, 10 to 12 the other statuses."""
 THROWN: Final = (
     "MQClientException", "RemotingConnectException", "RemotingTimeoutException", "RemotingSendRequestException",
     "InterruptedException", "RemotingTooMuchRequestException",

@@ -52,12 +52,12 @@ KINDS: Final = ("flipped", "cut", "doubled", "swapped")
 
 
 class Unit(NamedTuple):
-    """What is read or lost together."""
+    """Bytes whose records are read or lost together."""
 
     start: int
     end: int
     records: int
-    """That are read of it, or skipped, when it stands where it stood."""
+    """Number of records that are read of it, or skipped, while it is intact."""
 
 
 class Original(NamedTuple):
@@ -65,14 +65,14 @@ class Original(NamedTuple):
 
     name: str
     path: str
-    """In the folder that is the archive."""
+    """Path in the folder of the archive."""
     data: bytes
     law: Callable[[Original, Copy, Outcome], None]
     units: tuple[Unit, ...] = ()
     contents: Mapping[str, int] = {}
-    """Of the records, without their places."""
+    """Content of a record, without its place -> number of such records."""
     offsets: Mapping[Unit, tuple[int, int]] = {}
-    """Of Kafka, the offsets of a batch, half-open."""
+    """For Kafka: first offset of a batch, and the one behind its last."""
     is_read: bool = True
     """Whether all of its records are read, none of them being in a transaction."""
 
@@ -87,7 +87,7 @@ class Copy(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of reading a copy."""
+    """The result of reading a copy."""
 
     records: list[Record]
     skipped: int
@@ -95,7 +95,7 @@ class Outcome(NamedTuple):
 
     @property
     def contents(self) -> Counter[str]:
-        """Of the records, without their places."""
+        """Content of a record, without its place -> number of such records."""
         return Counter(content_of(record) for record in self.records)
 
 
@@ -243,7 +243,7 @@ def law_of_batches(original: Original, copy: Copy, outcome: Outcome) -> None:
 
 
 def _is_offset(original: Original, copy: Copy) -> bool:
-    """Whether all that was flipped are an offset and an epoch, of which there is no checksum."""
+    """Return whether only an offset and an epoch were flipped, which no checksum covers."""
     changed = [n for n, (one, other) in enumerate(zip(original.data, copy.data, strict=False)) if one != other]
     return all(any(0 <= n - unit.start < 16 for unit in original.units) or n >= original.units[-1].end for n in changed)
 

@@ -47,9 +47,9 @@ class GrowingFile(NamedTuple):
     path: Path
     content: bytes
     size: int = 0
-    """Of a file that is there in full size from the beginning."""
+    """Full size of a file that is allocated at its beginning, in bytes."""
     settled: bytes = b""
-    """What is complete of the content, if that is not all of it."""
+    """The complete part of the content, if it is not all."""
 
     def write(self, end: int) -> None:
         """Write the file as it is after ``end`` bytes."""

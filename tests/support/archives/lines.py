@@ -81,7 +81,7 @@ class Stumbling(Format):
     name: ClassVar[str] = "stumbling"
     inner: Format
     folder: str
-    """Where it remembers what has failed."""
+    """Folder in which it notes what has failed."""
 
     def recognises(self, head: bytes, path: Path) -> bool:
         return False

@@ -18,11 +18,11 @@ from exchange.message import Message
 from tests.exchange.test_field_json import KEYS, TEXT, VALUES
 
 FILES = settings(deadline=None, max_examples=60)
-"""Of properties of files, which take the time that the disk takes."""
+"""Settings for properties of files, whose time depends on the disk."""
 
 
 class Read(NamedTuple):
-    """What came out of a file."""
+    """The items that were read of a file."""
 
     records: list[Record]
     bad: list[Bad]
