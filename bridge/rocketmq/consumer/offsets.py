@@ -28,7 +28,7 @@ JSON: Final = json.JSONDecoder(strict=False)
 
 
 class ConsumeFrom(Enum):
-    """Where a group begins to read a queue it has never read (`ConsumeFromWhere`)."""
+    """The offset at which a group begins a queue that it has never read (`ConsumeFromWhere`)."""
 
     LAST = "CONSUME_FROM_LAST_OFFSET"
     """At its end; but at its first message while that is in the broker's memory: then the topic is new."""

@@ -184,7 +184,7 @@ class Publishing:
 
 
 class SendTo(NamedTuple):
-    """Where a message goes."""
+    """The destination of a message: a topic, and maybe one of its queues."""
 
     publishing: Publishing
     chosen: PublishQueue | None

@@ -71,7 +71,7 @@ Outcome = Sent | Thrown
 
 
 class Fault(NamedTuple):
-    """What to pass to `FaultStrategy.update` about the broker."""
+    """Arguments of `FaultStrategy.update` for a broker."""
 
     isolated: bool
     reachable: bool = True
@@ -126,16 +126,16 @@ class Sending(NamedTuple):
 
 
 class Next(NamedTuple):
-    """What to do next."""
+    """The next action after a try."""
 
     action: Literal["try", "return", "throw"]
     sending: Sending
     outcome: Outcome | None = None
-    """What to return (None where ``send`` returns before there is an answer) or to throw."""
+    """Outcome to return (None where ``send`` returns before there is an answer) or to throw."""
     timeout: int = 0
     """Timeout of the try."""
     fault: Fault | None = None
-    """What to record about the broker of the try that has ended; None: nothing."""
+    """Fault to record for the broker of the try that has ended; None: none."""
     another_broker: bool = True
     """Whether to select the queue for the try, given the last broker; else broker and queue stay the same."""
     reset_index: bool = False
