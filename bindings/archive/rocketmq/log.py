@@ -295,7 +295,7 @@ def read_record(data: Bytes, base: int, place: int, effort: Effort | None = None
     if place + size > len(data):
         return "a record that is not whole"
     if effort is not None and not effort.allows(place + size, size):
-        return "a record among so many that overlap that it is not looked at"
+        return "a record among too many that overlap: it is not looked at"
     pieces = split_record(data, place, size, magic, flag)
     if pieces is None:
         return "a record whose parts do not fit in it"

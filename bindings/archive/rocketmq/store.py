@@ -121,7 +121,7 @@ def open_store(path: str) -> Store:
         queues=queues,
         index=tuple(_open_indexes(root / "index", problems)),
         topics=_build_or_report(
-            config / "topics.json", problems, lambda: {n: _build_topic(n, told) for n, told in topics.items()}
+            config / "topics.json", problems, lambda: {n: _build_topic(n, fields) for n, fields in topics.items()}
         ),
         offsets=_build_or_report(
             config / "consumerOffset.json",

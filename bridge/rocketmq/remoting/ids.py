@@ -1,8 +1,8 @@
 """The two ids of a message: one given by its producer, and one of the position where a broker stored it.
 
-Both are hexadecimal digits, and cannot be told apart. A **unique id** (property ``UNIQ_KEY``) is given once, before the
-first try to send: when a message is stored twice because an answer was lost, both copies have this id. An **offset id**
-belongs to a record in a broker's log: these copies have two.
+Both are hexadecimal digits, and neither says which it is. A **unique id** (property ``UNIQ_KEY``) is given once, before
+the first try to send: when a message is stored twice because an answer was lost, both copies have this id. An **offset
+id** belongs to a record in a broker's log: these copies have two.
 
 =================  ==============================================================================================
 unique id          the producer's address (4 or 16 bytes), its process id (2), a number of the process (4),

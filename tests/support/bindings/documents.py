@@ -58,7 +58,7 @@ PARTITIONINGS = st.sampled_from((
 
 
 def exchanges() -> st.SearchStrategy[Exchange]:
-    """An exchange that is not one of the predeclared."""
+    """Draw an exchange that is not one of the predeclared."""
     names = TEXTS.filter(lambda name: name != "")
     flags = (st.booleans(), st.booleans(), st.booleans())
     return st.builds(Exchange, names, TEXTS | st.sampled_from(("topic", "fanout")), *flags, ARGUMENTS)
@@ -90,7 +90,7 @@ EXPECTATIONS = st.builds(
 
 @st.composite
 def documents(draw: st.DrawFn) -> Document:
-    """A document of one to three virtual hosts."""
+    """Draw a document of one to three virtual hosts."""
     profile = draw(st.none() | st.sampled_from(list(PROFILES.values())))
     sections = {}
     for vhost in draw(st.lists(TEXTS, min_size=1, max_size=3, unique=True)):

@@ -32,7 +32,7 @@ Astray = tuple[str, str, bool, str | None]
 def pair(
     rng: Random, types: Sequence[str] = TYPES, prefix: str = "", *, auto_delete: bool = True
 ) -> tuple[Topology, Topology]:
-    """A topology and what became of it by some random edits."""
+    """Draw a topology, and the topology that random edits make of it."""
     before = Topology()
     names = [f"{prefix}x{number}" for number in range(rng.randint(1, 5))]
     for name in names:
@@ -118,7 +118,7 @@ def _binding(rng: Random, topology: Topology, prefix: str) -> Binding:
 
 
 def entries(before: Topology, after: Topology) -> list[str]:
-    """The exchanges that can be published to before and after."""
+    """Return the exchanges that can be published to before and after."""
     both = [name for name in before.exchanges if name in after.exchanges and not name.startswith("amq.")]
     return [n for n in both if not before.exchanges[n].internal and not after.exchanges[n].internal and n]
 
@@ -137,7 +137,7 @@ def routes(topology: Topology, names: Sequence[str]) -> Iterator[tuple[Message, 
 
 
 def astray_between(before: Topology, after: Topology) -> Callable[[Topology], set[Astray]]:
-    """What goes astray in a topology on the way from one to the other.
+    """Return what goes astray in a topology on the way from one to the other.
 
     That is, the messages that go nowhere there though both ends of the way route them, or to a queue to which neither
     end does. The ends are looked at once.

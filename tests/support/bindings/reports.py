@@ -90,12 +90,12 @@ SOURCES = Sources(
 
 
 def hand_made() -> Report:
-    """The report of the tally above."""
+    """Build the report of the tally above."""
     return build_report(ORDERS, TALLY, SOURCES, NOW, settings=SETTINGS, findings=check(ORDERS))
 
 
 def tally_of(topology: Topology, messages: Iterable[Message], times: Sequence[int] = ()) -> Tally:
-    """What is counted of messages."""
+    """Return what is counted of messages."""
     counter = Tallier(topology)
     counter.add(build_batch([Record(each, times[n] if times else None) for n, each in enumerate(messages)]))
     return counter.result()
