@@ -1,4 +1,4 @@
-"""What was read of an archive beside what is counted of it; accounts of its parts add, in any order."""
+"""The account of a pass over an archive: records read, skipped and bad. Accounts of parts add, in any order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Account"]
 
 @dataclass(slots=True)
 class Account:
-    """What was read of an archive, or of a part of it."""
+    """The account of an archive, or of a part of it."""
 
     span: Span = field(default_factory=Span)
     """The records that were counted."""
@@ -39,7 +39,7 @@ class Account:
         return self.records + self.unread.skipped_records + self.unread.bad_records
 
     def add(self, item: Item) -> None:
-        """Count what a format read: a batch with its column ``time``, or what is no record."""
+        """Count an item of a format: a batch with its column ``time``, or a skipped or bad record."""
         if isinstance(item, Skipped):
             self.unread.skipped[item.reason] += item.records
         elif isinstance(item, Bad):

@@ -28,7 +28,7 @@ __all__ = ["ConversionError", "convert", "explain_nothing"]
 
 
 class ConversionError(InputError):
-    """An archive that is not converted, for what was read of it: no record at all, or too many bad ones."""
+    """An archive that is not converted, as it has no record or too many bad ones."""
 
     def __init__(self, text: str, inspection: Inspection, exit_code: int) -> None:
         super().__init__(text)
@@ -96,7 +96,7 @@ class _Reading:
             self._refuse_bad()
 
     def _refuse_nothing(self) -> None:
-        if self._max_bad == 0:  # an archive that gave nothing is not one that was read whole
+        if self._max_bad == 0:  # an archive without records was not read as a whole
             self._refuse_bad()
         text = f"{self._archive.path}: {explain_nothing(self.inspection)}; nothing was written"
         raise ConversionError(text, self.inspection, 2)

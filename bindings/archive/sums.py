@@ -1,4 +1,4 @@
-"""What adds of any part of an archive: number of messages with their times, and what was left unread, by reason."""
+"""Sums over parts of an archive: messages with their span of time, and unread records by reason."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-if TYPE_CHECKING:  # pyarrow comes with it, which reports do without
+if TYPE_CHECKING:  # it imports pyarrow, which reports do without
     from bindings.archive.reading import Bad
 
 __all__ = ["OTHER", "REASONS", "SAMPLES", "Span", "Unread"]
 
 REASONS: Final = 100
-"""Maximum number of reasons that are counted apart; some name the value that was wrong."""
+"""Maximum number of reasons that are counted one by one, as some reasons quote the wrong value."""
 OTHER: Final = "other reasons"
 SAMPLES: Final = 3
 """Maximum number of bad records kept for each reason."""
@@ -44,16 +44,17 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class Unread:
-    """Numbers of records that were not counted, by reason.
+    """The records that were not counted, by reason.
 
-    Of more than ``REASONS`` reasons for bad records, those that come first in the alphabet are kept, with exact counts.
-    A reason that is among the first of all is so in each part of an archive, so sums do not depend on the parts.
+    Of more than ``REASONS`` reasons for bad records, the first in alphabetical order are kept, with exact counts. A
+    reason that is among the first of the whole archive is among the first of each part, so sums do not depend on the
+    parts.
     """
 
     skipped: Counter[str] = field(default_factory=Counter)
-    """Reason -> whole records that are no publishings, or not selected."""
+    """Reason -> number of whole records that are no publishings, or not selected."""
     bad: Counter[str] = field(default_factory=Counter)
-    """Reason -> what could not be read as a record."""
+    """Reason -> number of bad records."""
     samples: dict[str, tuple[Bad, ...]] = field(default_factory=dict)
     """Reason -> a few bad records: the first ones by file and offset."""
 
@@ -68,7 +69,7 @@ class Unread:
         return self.bad.total()
 
     def add_bad(self, bad: Bad, records: int = 1) -> None:
-        """Count something that could not be read, which stands for this many records."""
+        """Count a bad record, or this many of the same reason."""
         self._add(bad.reason, records, (bad,))
 
     def __add__(self, other: object) -> Unread:
