@@ -75,10 +75,8 @@ async def run(
             config, journal, build_command(config.path), handle_signals=handle_signals, keep_handlers=owns_process
         )
         if code == WRONG:
-            raise InputError(f"{config.path}: a worker refused its configuration; its own error is above")
+            raise InputError(f"{config.path}: a worker cannot start; its own error is above")
         return code == SETTLED
-    if owns_process:
-        calm_collector()
     is_worker = worker is not None
     return await _run_pump(config, journal, is_worker, handle_signals=handle_signals, owns_process=owns_process)
 
@@ -109,6 +107,8 @@ async def _run_pump(
         pump, config.inlets, metrics, journal, config.policy, config=config.path,
         has_dead_letters=config.dead_letters is not None,
     )  # fmt: skip
+    if owns_process:
+        calm_collector()  # after the router and its indexes were built, which are then never searched again
     loop = asyncio.get_running_loop()
     web = None
     if config.http is not None:

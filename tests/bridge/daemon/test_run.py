@@ -16,6 +16,7 @@ import pytest
 from bridge.daemon.config import Config
 from bridge.daemon.journal import Journal
 from bridge.daemon.run import run
+from bridge.daemon.workers import WRONG
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.pump.pump import Inlet
 from exchange import Message
@@ -78,3 +79,13 @@ def test_a_cancelled_bridge_leaves_the_process_as_it_was(tmp_path: Path) -> None
 def test_a_configuration_that_is_wrong_is_an_error_of_ours(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.toml"):
         asyncio.run(run(tmp_path / "none.toml"))
+
+
+def test_a_worker_that_cannot_start_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object, **__: object) -> int:
+        return WRONG
+
+    monkeypatch.setattr("bridge.daemon.run.run_workers", refuse)
+    config = replace(base_config(tmp_path), workers=2)
+    with pytest.raises(InputError, match="a worker cannot start"):
+        asyncio.run(run(config, Journal(out=io.StringIO())))
