@@ -225,7 +225,9 @@ class Outlet:
         if self._gates:
             self._let_through(known)
         if self._held:
-            self._release([first for o in known if (first := self._held.remove(o)) is not None])
+            firsts = [first for o in known if (first := self._held.remove(o)) is not None]
+            # One confirm may release a message that another confirm of this report is for: do not send it again.
+            self._release([first for first in firsts if self._held.is_first(first)])
         self._events.confirmed(self.target.name, known, asyncio.get_running_loop().time())
         for window in windows:
             window.settle()

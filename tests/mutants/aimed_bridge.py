@@ -68,6 +68,11 @@ BRIDGE: Final[list[Mutant]] = [
         "bridge/pump/outlet.py",
         f"bridge/pump/test_outlet.py {PUMP}",
         (
+            "a message is sent again that the same report confirms",
+            "self._release([first for first in firsts if self._held.is_first(first)])",
+            "self._release(firsts)",
+        ),
+        (
             "a connection over which messages were confirmed counts as a failed try",
             "        self._progressed |= bool(known)\n",
             "",

@@ -11,6 +11,7 @@ import pytest
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Receiver, Target
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.interop.marks import HOPS
+from bridge.pump.gate import CALM
 from bridge.pump.outlet import Outlet
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import Inlet, Pump
@@ -72,12 +73,12 @@ class Scene:
 
     def __init__(self, policy: Policy = Policy(), *, has_dead_letters: bool = True) -> None:  # noqa: B008  frozen
         self.target = Script()
-        self.told = Events()
+        self.events = Events()
         self.dead: list[tuple[int, str]] = []
         self.settled: list[int] = []
         self.window = Window(1_000, 1 << 30, lambda delivery: self.settled.append(delivery.position))
         bury = self._bury if has_dead_letters else None
-        self.outlet = Outlet(self.target, policy, self.told, lambda: 0.0, bury)
+        self.outlet = Outlet(self.target, policy, self.events, lambda: 0.0, bury)
         self._running = asyncio.create_task(self.outlet.run())
 
     def _bury(self, outgoing: Outgoing, failure: Failure, _: str) -> None:
@@ -114,7 +115,7 @@ def test_a_second_confirm_of_a_message_does_not_confirm_another_copy() -> None:
         scene.target.confirm(2, 1)
         assert scene.settled == []
         assert scene.outlet.in_flight == 0
-        assert [len(messages) for _, messages, _ in scene.told.named("confirmed")] == [1, 0, 1]
+        assert [len(messages) for _, messages, _ in scene.events.calls_of("confirmed")] == [1, 0, 1]
         for pending in [pending for lane in scene.window._lanes.values() for pending in lane]:
             assert pending.copies == 1
 
@@ -137,6 +138,28 @@ def test_a_second_refusal_of_one_sending_does_not_count_as_a_try() -> None:
         scene.target.refuse(1)
         assert scene.dead == [(1, "refused")]
         assert scene.settled == [1]
+
+    play_scene(play)
+
+
+def test_messages_of_one_key_that_are_confirmed_together_are_not_sent_again() -> None:
+    """They were under way when another one met back-pressure, and are confirmed when its gate is gone again."""
+
+    async def play() -> None:
+        scene = Scene(Policy(backoff=Backoff(5, 5), reconnect=Backoff(1, 1)))
+        await asyncio.sleep(1)
+        scene.send("a", "a", "a", "a", "b")
+        scene.target.refuse(5, FULL)
+        assert scene.target.take() == [[], [1, 2, 3, 4, 5]]
+        await asyncio.sleep(2 * CALM)
+        scene.target.confirm(1)
+        scene.target.confirm(2)
+        assert scene.target.take() == [[5]]
+        scene.target.confirm(3, 4)
+        assert scene.target.take() == []
+        scene.target.confirm(5)
+        assert scene.settled == [1, 2, 4, 5]
+        assert scene.window.messages == 0
 
     play_scene(play)
 
@@ -192,8 +215,8 @@ def test_a_message_on_hold_is_counted_once_and_tried_for_ever() -> None:
         for _ in range(10):
             scene.target.refuse(1, NEVER)
             await asyncio.sleep(1.5)
-        assert len(scene.told.named("gave_up")) == 1
-        assert len(scene.told.named("refused")) == 10
+        assert len(scene.events.calls_of("gave_up")) == 1
+        assert len(scene.events.calls_of("refused")) == 10
         assert [pending.held_reason for pending in scene.window.on_hold()] == ["too large"]
         scene.target.confirm(1)
         assert scene.settled == [1]
@@ -286,7 +309,7 @@ def test_a_connection_that_confirmed_messages_does_not_count_as_a_failed_try(hel
                 scene.target.confirm(*scene.outlet._in_flight)
             scene.target.lose()
             await asyncio.sleep(0.1)
-        waits = [wait for _, _, wait in scene.told.named("disconnected")]
+        waits = [wait for _, _, wait in scene.events.calls_of("disconnected")]
         assert waits == ([1, 1, 1, 1, 1] if helps else [1, 2, 4, 8, 16])
 
     play_scene(play)
@@ -329,16 +352,16 @@ def test_a_message_on_hold_that_nothing_routes_is_counted_once_and_goes_when_it_
     """After its source has given it again, it goes once."""
 
     async def play() -> None:
-        told, target, router = Events(), MemoryTarget(), Router(IN)
+        events, target, router = Events(), MemoryTarget(), Router(IN)
         source = Breaking([Message("in", "k")])
         policy = Policy(unroutable=Unroutable.HOLD, backoff=Backoff(1, 10), reconnect=Backoff(1, 1))
-        pump = Pump([Inlet(source)], router, {"q": target}, told, policy)
+        pump = Pump([Inlet(source)], router, {"q": target}, events, policy)
         running = asyncio.create_task(pump.run())
         await asyncio.sleep(95)
-        assert len(told.named("unroutable")) == 1
+        assert len(events.calls_of("unroutable")) == 1
         source.break_connection()
         await asyncio.sleep(5)
-        assert len(told.named("unroutable")) == 2  # it was read again
+        assert len(events.calls_of("unroutable")) == 2  # it was read again
         router.bind(BOUND)
         await asyncio.sleep(30)
         assert len(target.messages) == 1

@@ -273,6 +273,13 @@ SLOW = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCh
 @SLOW
 @given(EVENTS, st.booleans(), st.booleans(), st.sampled_from([None, 5.0]))
 @example([("refuse", "all", 0, 0.3), ("refuse", "all", 0, 0.0), ("lose", "a", 0, 0.05)], False, False, None)
+@example(
+    [
+        ("confirm", "a", 0, 0.0), ("push back", "all", 5, 0.0), ("confirm", "a", 0, 40.0), ("confirm", "all", 1, 40.0),
+        ("confirm", "all", 2, 0.0),
+    ],
+    False, False, None,
+)  # fmt: skip
 def test_all_messages_get_through_once_all_faults_are_over(
     events: list[tuple[str, str, int, float]], one_at_a_time: bool, dead_letters: bool, give_up_after: float | None
 ) -> None:
