@@ -111,7 +111,7 @@ class Server(ThreadingHTTPServer):
     def server_bind(self) -> None:
         """Bind, without the base class's question to name servers."""
         TCPServer.server_bind(self)
-        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]  # IP addresses have two parts or more
+        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]  # an IP address
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection on a thread; if there are too many, close the one that waits longest, or else this one."""

@@ -237,7 +237,7 @@ class SmallDiskBroker(KafkaBroker):
         container.with_volume_mapping(self._volume.name, "/var/lib/kafka", "rw")
 
     def fill(self) -> None:
-        """Leave no room on the disk."""
+        """Fill the disk, so that it has no room."""
         self._holder.exec_run(["dd", "if=/dev/zero", f"of={self.BALLAST}", "bs=64k"], user="root")
 
     def make_room(self) -> None:

@@ -116,7 +116,7 @@ class Daemon:
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM:"))
 
-    def unsettled(self) -> int | None:
+    def count_unsettled(self) -> int | None:
         """Return the number of messages that it has read and not settled; None if it does not answer."""
         status = self.status()
         return None if status is None else int(status["unsettled"])

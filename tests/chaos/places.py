@@ -80,7 +80,7 @@ class Readable(Place):
         """Add keys and bodies."""
 
     @abstractmethod
-    def left(self) -> int | None:
+    def count_left(self) -> int | None:
         """Return the number of messages that were not read, or not committed; None if the broker does not answer."""
 
 
@@ -187,7 +187,7 @@ class Queue(Readable, Writable):
                 await asyncio.wait_for(news.wait(), 60)
         await connection.close()
 
-    def left(self) -> int | None:
+    def count_left(self) -> int | None:
         try:
             channel = self._channel if self._channel.is_open else self._open_channel()
             answer = channel.queue_declare(self.name, passive=True).method
@@ -291,7 +291,7 @@ class Topic(Readable, Writable):
         self._topics.put(self.name, records, **{"enable.idempotence": True, **settings})
         self._put += len(records)
 
-    def left(self) -> int | None:
+    def count_left(self) -> int | None:
         try:
             committed = self._group.committed([TopicPartition(self.name, n) for n in range(self.partitions)], 1.0)
         except KafkaException:
@@ -335,7 +335,7 @@ class RocketmqTopic(Readable, Writable):
     def put(self, messages: Iterable[tuple[str, bytes]]) -> None:
         self._topics.put_many(self.name, [RocketMessage.of(self.name, body, keys=key) for key, body in messages])
 
-    def left(self) -> int | None:
+    def count_left(self) -> int | None:
         try:
             return self._topics.left(self.name, self.name)
         except (HashstarError, TimeoutError):

@@ -191,7 +191,7 @@ class _Run:
         # holds for a connection whose loss it has not noticed yet do not count as left.
         quiet_since = time.monotonic()
         while time.monotonic() - quiet_since < QUIET:
-            if self._read() < self._sent or self._daemon.unsettled() != 0 or not self._daemon.is_ready:
+            if self._read() < self._sent or self._daemon.count_unsettled() != 0 or not self._daemon.is_ready:
                 quiet_since = time.monotonic()
             time.sleep(LOOK)
         code = self._daemon.stop()
@@ -213,14 +213,15 @@ class _Run:
         """Return the number of messages that were read; 0 while it is unknown. Raises GaveUp."""
         if self._daemon.code is not None:
             raise GaveUp(f"the bridge ended by itself: exit code {self._daemon.code}")
-        left, now = self._source.left(), time.monotonic()
+        left, now = self._source.count_left(), time.monotonic()
         read = 0 if left is None else self._sent - left
         if read > self._most:
             self._most, self._grew = read, now
         if now - self._grew > STUCK:
+            unsettled = self._daemon.count_unsettled()
             raise GaveUp(
-                f"no progress in {STUCK:.0f} s, after {self._most:,} of {self._sent:,} messages; the source says "
-                f"{left} are left (None: it does not answer), the bridge that {self._daemon.unsettled()} are on the way"
+                f"no progress in {STUCK:.0f} s, after {self._most:,} of {self._sent:,} messages; {left} are left in "
+                f"the source, {unsettled} on the way in the bridge (None: it does not answer)"
             )
         return read
 
@@ -230,7 +231,7 @@ class _Run:
         self._feed(min(fault.at + AHEAD * window, messages - window))
         while True:
             read = self._read()
-            in_flight = self._daemon.unsettled() if read >= min(fault.at, self._sent) else None
+            in_flight = self._daemon.count_unsettled() if read >= min(fault.at, self._sent) else None
             if in_flight and read >= fault.at and self._can_strike(fault):
                 return read, in_flight
             if read == self._sent and in_flight == 0:

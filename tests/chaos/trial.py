@@ -178,7 +178,9 @@ class Trial:
     def _state(self) -> str:
         """Describe the state of the trial."""
         ready, fates = [daemon.get("/ready") for daemon in self.running], self.metric("hashstar_fates_total")
-        return f"{self.written():,} of {self.sent:,} are written, {sum(fates):,.0f} given up, /ready answers {ready}"
+        return (
+            f"{self.count_written():,} of {self.sent:,} are written, {sum(fates):,.0f} given up, /ready answers {ready}"
+        )
 
     def check_running(self) -> None:
         """Raise GaveUp if a bridge has ended by itself."""
@@ -186,7 +188,7 @@ class Trial:
             if daemon.code is not None:
                 raise GaveUp(f"the bridge ended by itself: exit code {daemon.code}")
 
-    def written(self) -> int:
+    def count_written(self) -> int:
         """Return the number of messages that targets have confirmed to the present processes, without dead letters.
 
         It is 0 while none of them answers.
@@ -206,7 +208,7 @@ class Trial:
 
     def wait_for_written(self, count: int) -> None:
         """Wait until ``count`` messages were written, so that a fault comes while they flow."""
-        self.wait_until(lambda: self.written() >= count, f"{count:,} messages were written")
+        self.wait_until(lambda: self.count_written() >= count, f"{count:,} messages were written")
 
     def wait_until_ready(self) -> None:
         """Wait until all bridges are ready, and no metric shows a fault."""
@@ -219,7 +221,7 @@ class Trial:
         quiet_since, deadline = time.monotonic(), time.monotonic() + seconds
         while time.monotonic() - quiet_since < QUIET:
             self.check_running()
-            left, under_way = source.left(), [daemon.unsettled() for daemon in self.running]
+            left, under_way = source.count_left(), [daemon.count_unsettled() for daemon in self.running]
             if left is None or left > 0 or any(each != 0 for each in under_way):
                 quiet_since = time.monotonic()
             if time.monotonic() > deadline:
@@ -260,15 +262,15 @@ class Trial:
                 time.sleep(LOOK)
             meanwhile()
         finally:
-            before = self.written()
+            before = self.count_written()
             end()
         if shows:
             self._note_visibility(seen, [reason for watch in watches for reason in watch.reasons(began)])
-        ended, written = time.monotonic(), self.written()
+        ended, written = time.monotonic(), self.count_written()
         self.wait_until(
             # They may have moved already while the fault was being ended.
             lambda: (
-                (self.written() > written or written > before)
+                (self.count_written() > written or written > before)
                 and (not ready or all(daemon.is_ready for daemon in self.running))
             ),
             f"messages move again after the fault{', and the bridge is ready' if ready else ''}",
@@ -332,7 +334,7 @@ class Trial:
         """Stop the bridges, and account for all messages."""
         self.stop()
         # Messages that a broker had sent and the bridge had not read were in neither count of `drain`; now they count.
-        left = self._drained.left() if self._drained is not None else 0
+        left = self._drained.count_left() if self._drained is not None else 0
         self.require(not left or left < 0, f"{left} messages were left in the source, and nothing moved for {QUIET} s")
         for target in targets:
             self.collect(target)

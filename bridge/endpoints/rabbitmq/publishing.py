@@ -321,7 +321,7 @@ class _Publishing:
             self._write_waiting()
 
     def _match_returns(self, events: list[Returned]) -> None:
-        sent = {number: self._sent(outgoing) for number, outgoing in self._under_way.items()}
+        sent = {number: self._make_sent(outgoing) for number, outgoing in self._under_way.items()}
         for event, numbers in match_returns(sent, events, self._returned):
             reason = f"returned: {event.code} {event.text.decode('utf-8', 'replace')}"
             if len(numbers) == 1:
@@ -348,7 +348,7 @@ class _Publishing:
                 return False
         return True
 
-    def _sent(self, outgoing: Outgoing) -> Sent:
+    def _make_sent(self, outgoing: Outgoing) -> Sent:
         exchange, key, marks = self._address(outgoing)
 
         def content() -> ContentHeader:

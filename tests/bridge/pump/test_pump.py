@@ -31,7 +31,7 @@ TOPOLOGY = (
 )
 
 
-def numbered(count: int, keys: int = 4) -> list[Message]:
+def make_messages(count: int, keys: int = 4) -> list[Message]:
     return [Message("in", f"k.{n % keys}", {"n": n}) for n in range(count)]
 
 
@@ -44,13 +44,13 @@ def run_pump(
     ignored: frozenset[str] = frozenset(),
 ) -> tuple[MemorySource, Events]:
     """Run all messages through a pump."""
-    told = Events()
+    events = Events()
 
     async def run() -> MemorySource:
         source = MemorySource(messages)
         source.end()
         pump = Pump(
-            [Inlet(source)], Router(TOPOLOGY), targets, told, policy, dead, ignored, random.Random(1).random,
+            [Inlet(source)], Router(TOPOLOGY), targets, events, policy, dead, ignored, random.Random(1).random,
             lambda: 1_700_000_000.5,
         )  # fmt: skip
         acting = asyncio.ensure_future(act(source, pump)) if act is not None else None
@@ -59,7 +59,7 @@ def run_pump(
             acting.cancel()
         return source
 
-    return asyncio.run(run()), told
+    return asyncio.run(run()), events
 
 
 def numbers(target: MemoryTarget) -> list[int]:
@@ -80,16 +80,16 @@ def firsts(target: MemoryTarget) -> dict[str, list[int]]:
 
 def test_each_queue_gets_its_messages_once_and_in_order_when_nothing_fails() -> None:
     everything, some = MemoryTarget("all"), MemoryTarget("some")
-    source, told = run_pump(numbered(1_000), {"all": everything, "some": some})
+    source, events = run_pump(make_messages(1_000), {"all": everything, "some": some})
     assert numbers(everything) == list(range(1_000))
     assert numbers(some) == list(range(1, 1_000, 4))
     assert not source.unsettled
-    assert told.named("ended") == [("memory",)]
+    assert events.calls_of("ended") == [("memory",)]
 
 
 def test_two_queues_may_share_a_target() -> None:
     both = MemoryTarget()
-    run_pump(numbered(40), {"all": both, "some": both})
+    run_pump(make_messages(40), {"all": both, "some": both})
     assert Counter(o.queue for o in both.messages) == {"all": 40, "some": 10}
 
 
@@ -112,7 +112,7 @@ def test_nothing_is_lost_and_each_key_arrives_in_order_whatever_breaks(seed: int
 
     everything, some, dead = MemoryTarget("all", fault), MemoryTarget("some", fault), MemoryTarget("dead")
     policy = Policy(16, tries=1_000, backoff=QUICK.backoff, reconnect=QUICK.reconnect, one_at_a_time=one_at_a_time)
-    source, _ = run_pump(numbered(300), {"all": everything, "some": some}, policy, dead, cut)
+    source, _ = run_pump(make_messages(300), {"all": everything, "some": some}, policy, dead, cut)
     assert not source.unsettled
     assert not dead.messages
     assert firsts(everything) == {f"k.{key}": list(range(key, 300, 4)) for key in range(4)}
@@ -127,19 +127,19 @@ def test_a_key_that_is_refused_is_held_while_the_others_flow_on() -> None:
 
     everything = MemoryTarget(fault=fault)
     policy = Policy(4, tries=5, backoff=Backoff(0.05, 0.05))
-    source, told = run_pump(numbered(8, keys=2), {"all": everything, "some": everything}, policy)
+    source, events = run_pump(make_messages(8, keys=2), {"all": everything, "some": everything}, policy)
     sent = [n for o, n in zip(everything.messages, numbers(everything), strict=True) if o.queue == "all"]
     assert [n for n in sent if n % 2 == 0] == [2, 0, 4, 6]  # 2 was under way when 0 was refused; 4 waited
     assert sent.index(1) < sent.index(0)
     assert sent.index(3) < sent.index(0)
-    assert len(told.named("refused")) == 2
+    assert len(events.calls_of("refused")) == 2
     assert not source.unsettled
 
 
 def test_after_its_tries_a_message_becomes_a_dead_letter_with_the_reason_and_its_key_continues() -> None:
     everything = MemoryTarget("kafka", lambda o: Failure("nack") if o.message.headers["n"] == 4 else None)
     dead = MemoryTarget("dead")
-    source, told = run_pump(numbered(40), {"all": everything, "some": everything}, dead=dead)
+    source, events = run_pump(make_messages(40), {"all": everything, "some": everything}, dead=dead)
     [letter] = dead.messages
     assert letter.message.headers["n"] == 4
     told_headers = {name: value for name, value in letter.message.headers.items() if name.startswith("hashstar-")}
@@ -152,7 +152,7 @@ def test_after_its_tries_a_message_becomes_a_dead_letter_with_the_reason_and_its
     assert sorted(o.message.headers["n"] for o in everything.messages if o.queue == "all") == [
         n for n in range(40) if n != 4
     ]
-    assert told.named("gave_up")[0][3] == "dead-letter"
+    assert events.calls_of("gave_up")[0][3] == "dead-letter"
     assert not source.unsettled
 
 
@@ -164,7 +164,7 @@ def test_a_final_refusal_is_not_tried_again() -> None:
         return Failure("too large", final=True) if outgoing.message.headers["n"] == 3 else None
 
     dead = MemoryTarget("dead")
-    run_pump(numbered(8), {"all": MemoryTarget(fault=fault), "some": MemoryTarget()}, dead=dead)
+    run_pump(make_messages(8), {"all": MemoryTarget(fault=fault), "some": MemoryTarget()}, dead=dead)
     assert asked[3] == 1
     assert numbers(dead) == [3]
 
@@ -177,27 +177,29 @@ def test_without_a_target_for_dead_letters_a_refused_message_is_held_and_not_set
         await asyncio.sleep(0.2)
         pump.stop()
 
-    source, _ = run_pump(numbered(12), {"all": everything, "some": everything}, policy, act=stop)
+    source, _ = run_pump(make_messages(12), {"all": everything, "some": everything}, policy, act=stop)
     assert source.unsettled == 8  # 4 and all behind it, though these were written
     assert sorted({*numbers(everything)}) == [n for n in range(12) if n != 4]
 
 
 def test_an_unroutable_message_becomes_a_dead_letter_by_default() -> None:
     dead = MemoryTarget("dead")
-    source, told = run_pump(
-        [Message("in", "other", {"n": 1}), *numbered(4)], {"all": MemoryTarget(), "some": MemoryTarget()}, dead=dead
+    source, events = run_pump(
+        [Message("in", "other", {"n": 1}), *make_messages(4)],
+        {"all": MemoryTarget(), "some": MemoryTarget()},
+        dead=dead,
     )
     assert numbers(dead) == [1]
     assert dead.messages[0].message.headers["hashstar-reason"] == "unroutable: no queue of the topology gets it"
-    assert len(told.named("unroutable")) == 1
+    assert len(events.calls_of("unroutable")) == 1
     assert not source.unsettled
 
 
 def test_an_unroutable_message_is_dropped_only_by_choice_and_reported() -> None:
     policy = Policy(16, unroutable=Unroutable.DROP)
-    source, told = run_pump([Message("in", "other")], {"all": MemoryTarget(), "some": MemoryTarget()}, policy)
+    source, events = run_pump([Message("in", "other")], {"all": MemoryTarget(), "some": MemoryTarget()}, policy)
     assert not source.unsettled
-    [(_, delivery, fate, _)] = told.named("unroutable")
+    [(_, delivery, fate, _)] = events.calls_of("unroutable")
     assert fate == "drop"
     assert isinstance(delivery, Delivery)
 
@@ -212,7 +214,7 @@ def test_a_message_that_a_broker_would_refuse_is_a_dead_letter() -> None:
 
 def test_queues_that_are_ignored_need_no_target() -> None:
     everything = MemoryTarget()
-    source, _ = run_pump(numbered(8), {"all": everything}, ignored=frozenset({"some"}))
+    source, _ = run_pump(make_messages(8), {"all": everything}, ignored=frozenset({"some"}))
     assert len(everything.messages) == 8
     assert not source.unsettled
 
@@ -225,7 +227,7 @@ def test_a_stop_waits_until_what_was_read_is_settled() -> None:
         await asyncio.sleep(0.01)
         pump.stop()
 
-    source, _ = run_pump(numbered(1_000), {"all": slow, "some": slow}, policy, act=stop)
+    source, _ = run_pump(make_messages(1_000), {"all": slow, "some": slow}, policy, act=stop)
     written = {n for o, n in zip(slow.messages, numbers(slow), strict=True) if o.queue == "all"}
     assert 0 < len(written) < 1_000
     assert source.unsettled == 1_000 - len(written)
@@ -243,7 +245,7 @@ def test_a_paused_bridge_reads_nothing() -> None:
         pump.resume()
 
     async def run() -> None:
-        source = MemorySource(numbered(4))
+        source = MemorySource(make_messages(4))
         source.end()
         pump = Pump([Inlet(source)], Router(TOPOLOGY), {"all": target, "some": target}, Events(), QUICK)
         pump.pause()
@@ -264,7 +266,7 @@ def test_the_window_bounds_what_is_under_way() -> None:
             most = max(most, pump.in_flight)
             await asyncio.sleep(0)
 
-    run_pump(numbered(200), {"all": stuck, "some": stuck}, Policy(16, tries=9, backoff=QUICK.backoff), act=watch)
+    run_pump(make_messages(200), {"all": stuck, "some": stuck}, Policy(16, tries=9, backoff=QUICK.backoff), act=watch)
     assert most == 16
 
 
@@ -287,7 +289,7 @@ def test_a_dead_letter_that_is_refused_for_its_headers_is_written_with_these_in_
 
     dead = MemoryTarget("dead", fault)
     message = Message("in", "other", {f"h{n}": n for n in range(20)} | {"n": 1}, {"message_id": "m"}, b"body")
-    source, _ = run_pump([message, *numbered(4)], {"all": MemoryTarget(), "some": MemoryTarget()}, dead=dead)
+    source, _ = run_pump([message, *make_messages(4)], {"all": MemoryTarget(), "some": MemoryTarget()}, dead=dead)
     [letter] = dead.messages
     assert letter.message.headers["hashstar-packed"] is True
     assert letter.message.headers["hashstar-reason"] == "unroutable: no queue of the topology gets it"
@@ -305,8 +307,8 @@ def test_a_dead_letter_that_is_refused_however_small_is_held() -> None:
         pump.stop()
 
     policy = Policy(16, backoff=QUICK.backoff, drain=0.1)
-    source, told = run_pump(
+    source, events = run_pump(
         [Message("in", "other", {"n": 1})], {"all": MemoryTarget(), "some": MemoryTarget()}, policy, dead, stop
     )
     assert source.unsettled == 1
-    assert [fate for _, _, _, fate in told.named("gave_up")] == ["dead-letter", "hold"]
+    assert [fate for _, _, _, fate in events.calls_of("gave_up")] == ["dead-letter", "hold"]

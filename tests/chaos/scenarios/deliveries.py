@@ -117,7 +117,7 @@ def _consumer_timeout(trial: Trial) -> Sequence[Writable]:
     trial.faults += 1
     ended = time.monotonic()
     trial.start(daemon)
-    trial.wait_until(lambda: trial.written() > 0, "messages move again")
+    trial.wait_until(lambda: trial.count_written() > 0, "messages move again")
     trial.result.recovered = time.monotonic() - ended
     trial.drain(source)
     return [target]

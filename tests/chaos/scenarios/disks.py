@@ -74,7 +74,7 @@ def _archive(trial: Trial) -> Sequence[Writable]:
 
 
 def _fill(path: Path) -> None:
-    """Leave no room on a disk."""
+    """Fill a disk, so that it has no room."""
     with path.open("wb", buffering=0) as file:
         try:
             while True:

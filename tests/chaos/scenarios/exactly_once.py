@@ -28,7 +28,7 @@ def _flow(trial: Trial, *, alone: bool = True) -> tuple[Daemon, Topic, Topic]:
     return daemon, source, target
 
 
-def _killed(trial: Trial) -> Sequence[Writable]:
+def _kill_bridge(trial: Trial) -> Sequence[Writable]:
     daemon, source, target = _flow(trial)
 
     def kill() -> None:
@@ -41,7 +41,7 @@ def _killed(trial: Trial) -> Sequence[Writable]:
     return [target]
 
 
-def _paused(trial: Trial) -> Sequence[Writable]:
+def _pause_kafka(trial: Trial) -> Sequence[Writable]:
     _, source, target = _flow(trial)
     broker = trial.brokers[KAFKA]
     trial.suffer(broker.pause, broker.unpause, seconds=FROZEN)
@@ -67,9 +67,9 @@ def _taken_over(trial: Trial) -> Sequence[Writable]:
     trial.running.remove(daemon)
     daemon.suspend()
     trial.bridge(source, target, policy="rate = 300", name="bridge-2")
-    written = trial.written()
+    written = trial.count_written()
     began = time.monotonic()
-    trial.wait_until(lambda: trial.written() > written + 300, "the second bridge does the work")
+    trial.wait_until(lambda: trial.count_written() > written + 300, "the second bridge does the work")
     trial.result.recovered = time.monotonic() - began
     daemon.resume()
     trial.running.append(daemon)
@@ -82,8 +82,8 @@ def _scenario(variant: str, act: Callable[[Trial], Sequence[Writable]]) -> Scena
 
 
 SCENARIOS: Final = [
-    _scenario("bridge killed three times", _killed),
-    _scenario("Kafka paused for 30 s", _paused),
+    _scenario("bridge killed three times", _kill_bridge),
+    _scenario("Kafka paused for 30 s", _pause_kafka),
     _scenario("bridge frozen for 30 s", _frozen),
     _scenario("frozen, taken over, and back", _taken_over),
 ]

@@ -72,7 +72,7 @@ def _nested_header(depth: int) -> ContentHeader:
     return ContentHeader.of_parts({"delivery_mode": b"\x02"}, table)
 
 
-def _nested(trial: Trial) -> Sequence[Writable]:
+def _nest_headers(trial: Trial) -> Sequence[Writable]:
     """Move deeply nested headers: a dead letter where they cannot be read; they may arrive where they need not be."""
     source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
     target = trial.use(Folder(trial.brokers, "target", trial.folder))
@@ -108,6 +108,6 @@ def _odd_timestamp(trial: Trial) -> Sequence[Writable]:
 SCENARIOS: Final = [
     Scenario("too-large", "3 messages over max.message.bytes", ["rabbitmq", "kafka"], _too_large, short=True),
     Scenario("user-id", "of another, every 100th message", ["rabbitmq"], _user_id, short=True),
-    Scenario("nested", "headers 5,000 deep, into an archive", ["rabbitmq"], _nested, short=True),
+    Scenario("nested", "headers 5,000 deep, into an archive", ["rabbitmq"], _nest_headers, short=True),
     Scenario("odd-timestamp", "in microseconds, into an archive", ["rabbitmq"], _odd_timestamp, short=True),
 ]

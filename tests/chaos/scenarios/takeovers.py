@@ -52,8 +52,8 @@ def _kill_the_active(trial: Trial) -> Sequence[Writable]:
     active = max(daemons, key=lambda daemon: sum(_read_by(trial, daemon)))
     trial.faults += 1
     trial.kill(active)
-    began, written = time.monotonic(), trial.written()
-    trial.wait_until(lambda: trial.written() > written, "the other bridge goes on")
+    began, written = time.monotonic(), trial.count_written()
+    trial.wait_until(lambda: trial.count_written() > written, "the other bridge goes on")
     trial.result.recovered = time.monotonic() - began
     trial.drain(source)
     return [target]
@@ -79,8 +79,8 @@ def _group_of_two(trial: Trial) -> Sequence[Writable]:
     trial.kill(killed)
     frozen.resume()
     trial.running.append(frozen)
-    began, written = time.monotonic(), trial.written()
-    trial.wait_until(lambda: trial.written() > written, "the bridge that was frozen goes on")
+    began, written = time.monotonic(), trial.count_written()
+    trial.wait_until(lambda: trial.count_written() > written, "the bridge that was frozen goes on")
     trial.result.recovered = time.monotonic() - began
     trial.drain(source)
     return [target]

@@ -79,8 +79,8 @@ def _source_remade(trial: Trial, *, first: int, burst: int, noticed: bool) -> Se
         time.sleep(20.0)
     trial.put(source, burst)
     trial.faults += 1
-    trial.wait_until(lambda: trial.written() >= first + 1, "messages of the new topic are read")
-    trial.wait_until(lambda: trial.written() >= trial.sent, "all of the new topic was written")
+    trial.wait_until(lambda: trial.count_written() >= first + 1, "messages of the new topic are read")
+    trial.wait_until(lambda: trial.count_written() >= trial.sent, "all of the new topic was written")
     trial.drain(source)
     return [target]
 
@@ -89,7 +89,7 @@ def _of_source(first: int, burst: int, *, noticed: bool) -> Callable[[Trial], Se
     return lambda trial: _source_remade(trial, first=first, burst=burst, noticed=noticed)
 
 
-def _partition_added(trial: Trial) -> Sequence[Writable]:
+def _add_partition(trial: Trial) -> Sequence[Writable]:
     """Add partitions to the topic. The bridge waits until the topology is corrected and it was restarted;
     what else the bridge does goes on meanwhile.
     """
@@ -144,5 +144,5 @@ SCENARIOS: Final = [
         "remake-topic", "source, a shorter one at once", KINDS, _of_source(FIRST, 1_000, noticed=False), short=True
     ),
     Scenario("remake-topic", "source, a longer one at once", KINDS, _of_source(1_000, BURST, noticed=False)),
-    Scenario("add-partition", "to the target of a partitioned queue", KINDS, _partition_added),
+    Scenario("add-partition", "to the target of a partitioned queue", KINDS, _add_partition),
 ]  # fmt: skip

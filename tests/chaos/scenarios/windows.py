@@ -41,7 +41,7 @@ def _close_of_the_source(trial: Trial, source: Queue) -> None:
     trial.note_shown(began)
 
 
-def _held(trial: Trial) -> Sequence[Writable]:
+def _hold_message(trial: Trial) -> Sequence[Writable]:
     """Hold an unroutable message until the window is full behind it, and then correct the configuration."""
     trial.window = WINDOW
     source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
@@ -50,7 +50,7 @@ def _held(trial: Trial) -> Sequence[Writable]:
     trial.put(source, MESSAGES)
     hold = 'unroutable = "hold"\ndrain = "1 s"\n'
     daemon = trial.bridge(source, target, policy=hold, topology=ROUTED, dead_letters=False)
-    trial.wait_until(lambda: daemon.unsettled() == WINDOW, "the window is full")
+    trial.wait_until(lambda: daemon.count_unsettled() == WINDOW, "the window is full")
     _close_of_the_source(trial, source)
     trial.wait_until(lambda: source.count()[1] == 1, "the queue has a consumer again")
     trial.running.remove(daemon)
@@ -75,12 +75,12 @@ def _target_away(trial: Trial) -> Sequence[Writable]:
     kafka.pause()
     try:
         trial.put(source, MESSAGES)
-        trial.wait_until(lambda: daemon.unsettled() == WINDOW, "the window is full")
+        trial.wait_until(lambda: daemon.count_unsettled() == WINDOW, "the window is full")
         _close_of_the_source(trial, source)
     finally:
         kafka.unpause()
-    ended, written = time.monotonic(), trial.written()
-    trial.wait_until(lambda: trial.written() > written and daemon.is_ready, "messages move again")
+    ended, written = time.monotonic(), trial.count_written()
+    trial.wait_until(lambda: trial.count_written() > written and daemon.is_ready, "messages move again")
     trial.result.recovered = time.monotonic() - ended
     trial.drain(source)
     return [target]
@@ -114,7 +114,7 @@ def _window_bytes(trial: Trial) -> Sequence[Writable]:
 
 
 SCENARIOS: Final = [
-    Scenario("zombie", "window full behind a held message, source closed", ["rabbitmq"], _held, short=True),
+    Scenario("zombie", "window full behind a held message, source closed", ["rabbitmq"], _hold_message, short=True),
     Scenario("zombie", "window full without the target, source closed", ["rabbitmq", "kafka"], _target_away),
     Scenario("window-bytes", f"{MANY:,} messages of 900 kB without the target", ["rabbitmq", "kafka"], _window_bytes),
 ]

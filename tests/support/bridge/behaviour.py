@@ -91,7 +91,7 @@ def on_a_loop_within(seconds: float) -> Callable[[Callable[P, Awaitable[None]]],
     return bound
 
 
-def numbered(first: int, stop: int) -> list[Message]:
+def make_messages(first: int, stop: int) -> list[Message]:
     """Make messages whose bodies are their numbers."""
     return [Message("", f"key.{n % KEYS}", body=b"%d" % n) for n in range(first, stop)]
 
@@ -146,11 +146,11 @@ class SourceBehaviour:
 
     @on_a_loop
     async def test_all_messages_are_read_once_and_in_order(self, place: Place) -> None:
-        place.put(numbered(0, 500))
+        place.put(make_messages(0, 500))
         source = place.make_source()
         await source.open()
         deliveries = await read_all_of(source, 500)
-        assert by_key([d.message for d in deliveries]) == by_key(numbered(0, 500))
+        assert by_key([d.message for d in deliveries]) == by_key(make_messages(0, 500))
         await check_nothing_more(source)
         await source.close()
 
@@ -161,13 +161,13 @@ class SourceBehaviour:
         for n in range(5):
             reading = asyncio.ensure_future(source.read(10))
             await asyncio.sleep(0.01 * n)
-            place.put(numbered(n, n + 1))
+            place.put(make_messages(n, n + 1))
             assert bodies(await reading) == [b"%d" % n]
         await source.close()
 
     @on_a_loop
     async def test_a_read_returns_at_least_one_delivery_and_at_most_its_limit(self, place: Place) -> None:
-        place.put(numbered(0, 50))
+        place.put(make_messages(0, 50))
         source = place.make_source()
         await source.open()
         count = 0
@@ -189,16 +189,16 @@ class SourceBehaviour:
 
     @on_a_loop
     async def test_unsettled_messages_come_again(self, place: Place) -> None:
-        place.put(numbered(0, 100))
+        place.put(make_messages(0, 100))
         for source in [place.make_source()] * 2 + [place.make_source()]:
             await source.open()
             deliveries = await read_all_of(source, 100)
-            assert by_key([d.message for d in deliveries]) == by_key(numbered(0, 100))
+            assert by_key([d.message for d in deliveries]) == by_key(make_messages(0, 100))
             await source.close()
 
     @on_a_loop
     async def test_a_redelivered_message_has_the_same_identity(self, place: Place) -> None:
-        place.put(numbered(0, 20))
+        place.put(make_messages(0, 20))
         deliveries: list[Mapping[bytes, str | None]] = []
         for source in (place.make_source(), place.make_source()):
             await source.open()
@@ -212,7 +212,7 @@ class SourceBehaviour:
     async def test_a_prefix_of_a_lane_is_settled_by_its_last_delivery_and_does_not_come_again(
         self, place: Place
     ) -> None:
-        place.put(numbered(0, 100))
+        place.put(make_messages(0, 100))
         source = place.make_source()
         await source.open()
         deliveries = await read_all_of(source, 100)
@@ -234,21 +234,21 @@ class SourceBehaviour:
 
     @on_a_loop
     async def test_nothing_comes_again_after_everything_was_settled_step_by_step(self, place: Place) -> None:
-        place.put(numbered(0, 60))
+        place.put(make_messages(0, 60))
         source = place.make_source()
         await source.open()
         for delivery in await read_all_of(source, 60):
             source.settle(delivery)
             await asyncio.sleep(0)
         await source.close()
-        place.put(numbered(60, 61))
+        place.put(make_messages(60, 61))
         await source.open()
         assert bodies(await source.read(10)) == [b"60"]
         await source.close()
 
     @on_a_loop
     async def test_deliveries_of_a_lost_connection_cannot_be_settled(self, place: Place) -> None:
-        place.put(numbered(0, 20))
+        place.put(make_messages(0, 20))
         source = place.make_source()
         await source.open()
         old = await read_all_of(source, 20)
@@ -273,7 +273,7 @@ class SourceBehaviour:
         for n in range(0, 200, 10):
             reading = asyncio.ensure_future(source.read(3))
             await asyncio.sleep(0)
-            place.put(numbered(n, n + 10))
+            place.put(make_messages(n, n + 10))
             for _ in range(n % 7):
                 await asyncio.sleep(0)
             if not reading.done():
@@ -281,7 +281,7 @@ class SourceBehaviour:
             with suppress(asyncio.CancelledError):
                 deliveries += await reading
         deliveries += await read_all_of(source, 200 - len(deliveries))
-        assert by_key([d.message for d in deliveries]) == by_key(numbered(0, 200))
+        assert by_key([d.message for d in deliveries]) == by_key(make_messages(0, 200))
         await source.close()
 
     @on_a_loop
@@ -305,7 +305,7 @@ class SourceBehaviour:
     async def test_the_stream_ends_after_all_was_read(self, place: Place) -> None:
         if place.end is None:
             pytest.skip("this source never ends")
-        place.put(numbered(0, 30))
+        place.put(make_messages(0, 30))
         place.end()
         source = place.make_source()
         await source.open()
@@ -318,7 +318,7 @@ class SourceBehaviour:
     async def test_a_cut_connection_is_reported_and_unsettled_messages_come_again(self, place: Place) -> None:
         if place.cut is None:
             pytest.skip("nothing to cut")
-        place.put(numbered(0, 50))
+        place.put(make_messages(0, 50))
         source = place.make_source()
         await source.open()
         found = await read_all_of(source, 50)
@@ -334,7 +334,7 @@ class SourceBehaviour:
 
     @on_a_loop
     async def test_a_pump_empties_a_source_whatever_connection_is_cut(self, place: Place) -> None:
-        place.put(numbered(0, 1_000))
+        place.put(make_messages(0, 1_000))
         target = MemoryTarget()
         source = place.make_source()
         pump = Pump([Inlet(source, "in")], router_to("queue"), {"queue": target}, Silent(), QUICK)
@@ -349,7 +349,7 @@ class SourceBehaviour:
         pump.stop()
         await running
         first = dict.fromkeys((o.message.routing_key, int(o.message.body)) for o in target.messages)
-        assert by_key([Message("", key, body=b"%d" % n) for key, n in first]) == by_key(numbered(0, 1_000))
+        assert by_key([Message("", key, body=b"%d" % n) for key, n in first]) == by_key(make_messages(0, 1_000))
         again = place.make_source()
         await open_again(again)
         with suppress(TimeoutError, EndOfStream):  # deliveries settled over a connection that was just cut come again
@@ -442,13 +442,13 @@ class TargetBehaviour:
         await target.open(reports)
         outgoing = []
         for n in range(0, 500, 50):
-            outgoing += send_to(target, reports, numbered(n, n + 50), place.queue, n + 1)
+            outgoing += send_to(target, reports, make_messages(n, n + 50), place.queue, n + 1)
             await asyncio.sleep(0)
         await reports.answers(500)
         assert not reports.failures
         assert sorted(o.number for o in reports.confirmations) == [o.number for o in outgoing]
         await target.close()
-        assert by_key(place.read_all(500)) == by_key(numbered(0, 500))
+        assert by_key(place.read_all(500)) == by_key(make_messages(0, 500))
         assert len(reports.confirmations) == 500
         assert not reports.losses
 
@@ -457,7 +457,7 @@ class TargetBehaviour:
         target, reports = place.make_target(), Reports()
         await target.open(reports)
         send_to(target, reports, [], place.queue)
-        send_to(target, reports, numbered(0, 1), place.queue)
+        send_to(target, reports, make_messages(0, 1), place.queue)
         await reports.answers(1)
         await target.close()
 
@@ -480,7 +480,7 @@ class TargetBehaviour:
         await target.open(reports)
         wrong, count = [], 0
         for n in range(0, 100, 10):
-            send_to(target, reports, numbered(n, n + 10), place.queue, count + 1)
+            send_to(target, reports, make_messages(n, n + 10), place.queue, count + 1)
             wrong += send_to(target, reports, [refused], queue, count + 11)
             count += 11
         await reports.answers(count)
@@ -489,7 +489,7 @@ class TargetBehaviour:
         assert all(failure.reason for _, failure in reports.failures)
         assert sorted(int(o.message.body) for o in reports.confirmations) == list(range(100))
         await target.close()
-        assert by_key(place.read_all(100)) == by_key(numbered(0, 100))
+        assert by_key(place.read_all(100)) == by_key(make_messages(0, 100))
 
     @on_a_loop
     async def test_close_never_raises(self, place: Place) -> None:
@@ -505,7 +505,7 @@ class TargetBehaviour:
         for n in range(3):
             reports = Reports()
             await target.open(reports)
-            send_to(target, reports, numbered(n, n + 1), place.queue)
+            send_to(target, reports, make_messages(n, n + 1), place.queue)
             await reports.answers(1)
             await target.close()
         assert sorted(int(m.body) for m in place.read_all(3)) == [0, 1, 2]
@@ -518,7 +518,7 @@ class TargetBehaviour:
             pytest.skip("nothing to cut")
         target, reports = place.make_target(), Reports()
         await target.open(reports)
-        outgoing = send_to(target, reports, numbered(0, 200), place.queue)
+        outgoing = send_to(target, reports, make_messages(0, 200), place.queue)
         place.cut()
         await reports.loss()
         assert not reports.failures
@@ -538,7 +538,7 @@ class TargetBehaviour:
 
     @on_a_loop
     async def test_a_pump_fills_a_target_whatever_connection_is_cut(self, place: Place) -> None:
-        source = MemorySource(numbered(0, 1_000))
+        source = MemorySource(make_messages(0, 1_000))
         source.end()
         pump = Pump([Inlet(source, "in")], router_to(place.queue), {place.queue: place.make_target()}, Silent(), QUICK)
         running = asyncio.ensure_future(pump.run())
@@ -548,7 +548,7 @@ class TargetBehaviour:
                 place.cut()
         await running
         assert not source.unsettled
-        assert by_key(read_different(place, 1_000)) == by_key(numbered(0, 1_000))
+        assert by_key(read_different(place, 1_000)) == by_key(make_messages(0, 1_000))
 
 
 class Silent:

@@ -17,6 +17,6 @@ class Events:
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *arguments: self.calls.append((name, *arguments))
 
-    def named(self, name: str) -> list[tuple[Any, ...]]:
+    def calls_of(self, name: str) -> list[tuple[Any, ...]]:
         """Return the arguments of each event of this name."""
         return [call[1:] for call in self.calls if call[0] == name]

@@ -24,7 +24,7 @@ def table_of(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def fixed(tags: str, width: int) -> st.SearchStrategy[bytes]:
-    """Fields of any content."""
+    """Make fields of any content."""
     return st.tuples(st.sampled_from(list(tags)), st.binary(min_size=width, max_size=width)).map(
         lambda pair: pair[0].encode() + pair[1]
     )

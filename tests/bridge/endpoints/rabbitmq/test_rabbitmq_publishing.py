@@ -71,7 +71,7 @@ class Scene:
     def hear(self, *events: Any) -> None:
         self.wire.on_events(list(events))
 
-    def returned(self, number: int, code: int = 312) -> Returned:
+    def make_return(self, number: int, code: int = 312) -> Returned:
         return Returned(code, b"NO_ROUTE", b"x", b"k.%d" % number, b"\0\0", b"%d" % number)
 
 
@@ -105,11 +105,11 @@ def test_a_message_that_was_returned_is_not_confirmed_by_its_confirm() -> None:
     async def play() -> None:
         scene = Scene()
         scene.send(3)
-        scene.hear(scene.returned(2), ack(3, multiple=True))
+        scene.hear(scene.make_return(2), ack(3, multiple=True))
         assert scene.answers.good == [1, 3]
         assert scene.answers.bad == [(2, Failure("returned: 312 NO_ROUTE"))]
         scene.send(2)
-        scene.hear(scene.returned(5))
+        scene.hear(scene.make_return(5))
         assert len(scene.answers.bad) == 1  # the confirm comes behind it
         scene.hear(ack(4), ack(5))
         assert scene.answers.good == [1, 3, 4]
@@ -128,7 +128,7 @@ def test_an_exchange_that_returns_all_is_at_fault_until_it_routes_again() -> Non
             before = len(scene.answers.bad)
             for _ in range(count):
                 scene.send(1, queue)
-                scene.hear(scene.returned(scene.sent), ack(scene.sent))
+                scene.hear(scene.make_return(scene.sent), ack(scene.sent))
             return [failure.busy for _, failure in scene.answers.bad[before:]]
 
         assert busy(UNROUTED + 3) == [False] * UNROUTED + [True] * 3
@@ -147,10 +147,10 @@ def test_an_exchange_is_not_at_fault_while_older_messages_have_no_answer() -> No
         scene = Scene()
         scene.send(UNROUTED)
         for number in range(1, UNROUTED + 1):
-            scene.hear(scene.returned(number), ack(number))
+            scene.hear(scene.make_return(number), ack(number))
         scene.send(2)
         older, newer = scene.sent - 1, scene.sent
-        scene.hear(scene.returned(newer), ack(newer))
+        scene.hear(scene.make_return(newer), ack(newer))
         assert not scene.answers.bad[-1][1].busy
         scene.hear(ack(older))
         assert scene.answers.good == [older]

@@ -57,7 +57,7 @@ class Scene:
         self.source._take([Arrived(tag, False, b"", b"k", b"\0\0", bytes(size)) for tag in range(first, self.tags + 1)])
 
 
-def acked(tag: int) -> bytes:
+def ack_frame(tag: int) -> bytes:
     return encode_ack(1, tag, multiple=True)
 
 
@@ -74,16 +74,16 @@ def test_settled_deliveries_are_acknowledged_once_and_as_a_prefix() -> None:
             scene.source.settle(delivery)
         assert scene.wire.writes == []
         await asyncio.sleep(0.1)
-        assert scene.wire.writes == [acked(3)]
+        assert scene.wire.writes == [ack_frame(3)]
         await asyncio.sleep(10)
         scene.source._ack()
-        assert scene.wire.writes == [acked(3)]
+        assert scene.wire.writes == [ack_frame(3)]
         scene.source.settle(found[4])
         await asyncio.sleep(0.1)
-        assert scene.wire.writes == [acked(3), acked(5)]
+        assert scene.wire.writes == [ack_frame(3), ack_frame(5)]
         wire = scene.wire
         await scene.source.close()
-        assert wire.writes == [acked(3), acked(5)]
+        assert wire.writes == [ack_frame(3), ack_frame(5)]
 
     play_scene(play)
 
@@ -103,7 +103,7 @@ def test_a_delivery_of_an_earlier_connection_acknowledges_nothing() -> None:
         assert scene.wire.writes == []
         scene.source.settle(new[0])
         await asyncio.sleep(0.1)
-        assert scene.wire.writes == [acked(1)]
+        assert scene.wire.writes == [ack_frame(1)]
 
     play_scene(play)
 
