@@ -11,10 +11,10 @@ from bindings.public_names import import_lazily
 
 if TYPE_CHECKING:
     from bindings.apply.apply import apply as apply
+    from bindings.audit.local.selection import Selection as Selection
     from bindings.audit.run import audit as audit
-    from bindings.audit.selection import Selection as Selection
     from bindings.check.check import check as check
-    from bindings.check.finding import Finding as Finding
+    from bindings.check.rules.finding import Finding as Finding
     from bindings.diff.diff import Diff as Diff
     from bindings.diff.diff import diff as diff
     from bindings.report.gates import Limits as Limits

@@ -41,9 +41,9 @@ MOVED: Final = {
     ("bindings.check", "bindings.analysis"): "header_conditions",
     ("bindings.diff", "bindings.analysis"): "key_classes",
     ("bindings.check", "bindings.check.forms"): "as_json sarif text",
-    ("bindings.check", "bindings.check"): "subject>view lost>leaks",
     ("bindings.check", "bindings.check.rules"): (
-        "alternates ends>dangling expected headers kinds patterns policies reach redundancy"
+        "finding words subject>view lost>leaks alternates ends>dangling expected headers kinds patterns policies "
+        "reach redundancy"
     ),
     ("bindings.diff", "bindings.diff.planning"): "plan order rehearsal step tangles",
     ("bindings.diff", "bindings.diff.comparison"): (
@@ -72,7 +72,7 @@ MOVED: Final = {
     ("bindings.batch", "bindings.counts.columnar.sketches"): (
         "often>heavy_hitters registers>hyperloglog samples>bottom_k"
     ),
-    ("bindings.audit", "bindings.audit"): "here>local",
+    ("bindings.audit", "bindings.audit.local"): "here>run planning selection studies study tasks",
     ("bindings.audit", "bindings.archive"): "account",
     ("bindings.audit", "bindings.audit.spark"): (
         "frames gathering growth kafka ledger pruning session source streaming job"
@@ -84,6 +84,7 @@ MOVED: Final = {
     ("bindings", "bindings.testing"): "virtual_broker",
     ("bridge", "bridge.pump"): "outlet window order policy filtering dead_letters inlet gate loops reach",
     ("bridge", "bridge.endpoints"): "kafka rabbitmq archive",
+    ("bridge.kafka", "bridge.endpoints.kafka.cluster"): "addresses asking checking errors health lazy topics",
     ("bridge.kafka", "bridge.endpoints.kafka.consumer"): "membership>member consuming>source fetching topic_ids",
     ("bridge.kafka", "bridge.endpoints.kafka.producer"): (
         "producing>plain transactions>transactional transacting>transaction watching records>writer"

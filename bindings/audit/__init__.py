@@ -1,7 +1,7 @@
 """The audit: what the messages of an archive show about the bindings of a topology, on Spark or in this process.
 
-`bindings.audit.study` defines what a pass over an archive may count; `bindings.audit.spark.job` runs the pass on Spark,
-`bindings.audit.local` without it. Spark is imported only where it is used.
+`bindings.audit.local.study` defines what a pass over an archive may count; `bindings.audit.spark.job` runs the pass on
+Spark, `bindings.audit.local.run` without it. Spark is imported only where it is used.
 
 The package is called as a function: ``bindings.audit(...)`` is `bindings.audit.run.audit`.
 """

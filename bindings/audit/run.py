@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 from bindings.archive.formats.detect import Archive, detect, drop_repeats
 from bindings.archive.formats.kafka_segment import KafkaSegment
 from bindings.archive.mapping import USUAL, FieldMapping
-from bindings.audit.local import Pass, run_here
-from bindings.audit.selection import Selection
-from bindings.audit.studies import CompareStudy, CoverageStudy, VerifyStudy
-from bindings.audit.study import Study
+from bindings.audit.local.run import Pass, run_here
+from bindings.audit.local.selection import Selection
+from bindings.audit.local.studies import CompareStudy, CoverageStudy, VerifyStudy
+from bindings.audit.local.study import Study
 from bindings.check.check import check
 from bindings.counts.changes import changes
 from bindings.counts.tally import Tally, fingerprint
@@ -134,8 +134,8 @@ def audit(
     >>> [(row.exchange, row.messages) for row in report.unroutable]
     [('documents', 5), ('amq.topic', 4)]
 
-    Raises InputError for what cannot be read, and `bindings.audit.tasks.TooManyBad` as soon as more than ``max_bad``
-    records are bad; ``keep_bad`` is a new folder for these.
+    Raises InputError for what cannot be read, and `bindings.audit.local.tasks.TooManyBad` as soon as more than
+    ``max_bad`` records are bad; ``keep_bad`` is a new folder for these.
     """
     subject = _open_subject(topology, vhost, profile)
     if compare is not None:

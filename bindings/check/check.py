@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from bindings.check.finding import RULES, Finding, Part
 from bindings.check.rules import alternates, dangling, expected, headers, kinds, patterns, policies, reach, redundancy
-from bindings.check.view import TopologyView
-from bindings.check.words import quote_exchange
+from bindings.check.rules.finding import RULES, Finding, Part
+from bindings.check.rules.view import TopologyView
+from bindings.check.rules.words import quote_exchange
 from bindings.sources.language.expectations import Expectation
 from exchange.entities.entities import Binding
 from exchange.topology.topology import Topology
@@ -44,8 +44,8 @@ def check(
     """Return the findings about a topology, ordered by code, then by what they are about.
 
     ``expectations`` are those of a .bindings file: each that fails is a finding. ``optional`` are the codes of optional
-    rules to apply, too (`bindings.check.finding.Rule.optional`). Where one exchange has more than `LISTED` findings of
-    a code, one more finding has the number of the others. It accepts every topology.
+    rules to apply, too (`bindings.check.rules.finding.Rule.optional`). Where one exchange has more than `LISTED`
+    findings of a code, one more finding has the number of the others. It accepts every topology.
 
     >>> [finding.message for finding in check(Topology(queues=[Queue("billing")]))]
     ["no binding leads to queue 'billing'"]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any, Final, TypeAlias
 
-from bindings.check.finding import Part
+from bindings.check.rules.finding import Part
 from bindings.sources.definition_entries import SECTIONS
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from bindings.check.finding import SEVERITIES, Finding, Part, Severity
+from bindings.check.rules.finding import SEVERITIES, Finding, Part, Severity
 from exchange.entities.entities import Binding
 from exchange.field_json import encode_table
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from bindings.check.check import check, sort_findings
-from bindings.check.finding import RULES, Finding, Part
 from bindings.check.lines import find_lines
 from bindings.check.report import Report, VhostFindings
+from bindings.check.rules.finding import RULES, Finding, Part
 from bindings.sources.definitions import Definitions
 from bindings.sources.files import decode_text, read_content
 from bindings.sources.import_warnings import FILE_ONLY, SourceWarning

@@ -72,7 +72,7 @@ def inspect_command(
     audited.
     """
     with exit_on_error(EXTRA):
-        from bindings.archive.conversion import explain_nothing
+        from bindings.archive.formats.conversion import explain_nothing
         from bindings.archive.formats.detect import detect
         from bindings.archive.inspection import inspect_splits
         from bindings.archive.mapping import FieldMapping
@@ -121,7 +121,7 @@ def convert_command(
     that could be written.
     """
     with exit_on_error(EXTRA):
-        from bindings.archive.conversion import ConversionError, convert
+        from bindings.archive.formats.conversion import ConversionError, convert
         from bindings.archive.formats.detect import detect
         from bindings.archive.mapping import FieldMapping
 

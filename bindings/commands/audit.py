@@ -113,8 +113,8 @@ def run_command(
     """
     with exit_on_error(EXTRA):
         from bindings.archive.mapping import FieldMapping
+        from bindings.audit.local.selection import Selection
         from bindings.audit.run import count, open_traffic, report_on
-        from bindings.audit.selection import Selection
 
         settings = thresholds.settings()
         subject = replace(_open_subject(source, vhost, profile), verify=verify)
@@ -205,8 +205,8 @@ def follow_command(
     """
     with exit_on_error(EXTRA):
         from bindings.archive.mapping import FieldMapping
+        from bindings.audit.local.selection import Selection
         from bindings.audit.run import describe_archive, report_on
-        from bindings.audit.selection import Selection
         from bindings.audit.spark.session import session
         from bindings.audit.spark.streaming import follow
 

@@ -10,11 +10,11 @@ from typing import Any, Final, TypeAlias
 
 import click
 
-from bindings.check.finding import RULES, SEVERITIES, Rule, Severity
 from bindings.check.forms.as_json import to_json
 from bindings.check.forms.sarif import to_sarif
 from bindings.check.forms.text import to_text
 from bindings.check.report import Report
+from bindings.check.rules.finding import RULES, SEVERITIES, Rule, Severity
 from bindings.check.source import check_source
 from bindings.sources.management import is_address
 from bindings.sources.open import Source, open_source

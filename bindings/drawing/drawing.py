@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from typing import Final, Literal
 
 from bindings.analysis.graph import TopologyGraph
-from bindings.check.finding import SEVERITIES, Finding, Severity
+from bindings.check.rules.finding import SEVERITIES, Finding, Severity
 from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchange, Queue
 from exchange.errors import InputError
 from exchange.notation import write_arguments

@@ -7,7 +7,7 @@ from html import escape
 from itertools import pairwise
 from typing import Final
 
-from bindings.check.finding import SEVERITIES
+from bindings.check.rules.finding import SEVERITIES
 from bindings.drawing.drawing import Drawing, Edge, Node
 from bindings.drawing.layout import Layout, Point, Size, lay_out
 from exchange.display import escape_line, escape_lines

@@ -42,7 +42,7 @@ from exchange.message import Message
 from exchange.topology.topology import Topology
 
 if TYPE_CHECKING:
-    from bindings.check.finding import Finding
+    from bindings.check.rules.finding import Finding
     from bindings.counts.verification import Verification
 
 __all__ = ["HOT", "SLOTS", "Sources", "build_report"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from bindings.check.finding import Finding
+from bindings.check.rules.finding import Finding
 from bindings.counts.coverage import AlternateUse, BindingUse, ExchangeUse, QueueUse
 from bindings.report.model import Evidence, FindingRow
 from exchange.display import count_noun

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bindings.archive.formats.detect import Archive
     from bindings.archive.reading import Bias
     from bindings.archive.sums import Unread
-    from bindings.check.finding import Finding
+    from bindings.check.rules.finding import Finding
     from bindings.counts.changes import Changes
     from bindings.counts.verification import Verification
     from bindings.report.gates import Gate, IgnoreUse

@@ -24,8 +24,8 @@ def test_an_old_name_imports_the_module_of_the_new_one(old: str) -> None:
 
 
 def test_a_package_that_has_moved_is_found_with_its_modules() -> None:
-    assert find_new_name("bridge.kafka.errors") == "bridge.endpoints.kafka.errors"
-    assert find_new_name("bridge.endpoints.kafka.errors") is None
+    assert find_new_name("bridge.kafka.errors") == "bridge.endpoints.kafka.cluster.errors"
+    assert find_new_name("bridge.endpoints.kafka.cluster.errors") is None
 
 
 @pytest.mark.parametrize("package", ["exchange", "bindings", "bridge"])

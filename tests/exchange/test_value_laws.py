@@ -27,7 +27,7 @@ import bridge
 import exchange
 from bindings.analysis.algebra import Answer, Key, covers
 from bindings.archive.inspection import Inspection
-from bindings.check.finding import Finding
+from bindings.check.rules.finding import Finding
 from bindings.diff.planning.step import Step
 from bindings.sources.language.expectations import Expectation
 from exchange import (

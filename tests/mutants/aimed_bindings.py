@@ -132,7 +132,7 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/audit/planning.py",
+        "bindings/audit/local/planning.py",
         "bindings/audit/test_growth_state.py bindings/audit/test_planning.py",
         (
             "a split with an exact end is joined to one without",

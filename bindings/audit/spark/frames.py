@@ -20,12 +20,10 @@ from bindings.archive.names import escape
 from bindings.archive.reading import Bad, Item
 from bindings.archive.record import SCHEMA, make_empty_column
 from bindings.archive.sums import Span
-from bindings.audit.local import Pass, finish
-from bindings.audit.selection import EVERYTHING, OTHER_VHOST, OUTSIDE, UNTIMED, Selection
-from bindings.audit.spark.gathering import FAN_IN, LAST, ROWS, collect_results, reraise_for_spark
-from bindings.audit.spark.session import cores_of
-from bindings.audit.study import Counting, Study
-from bindings.audit.tasks import (
+from bindings.audit.local.run import Pass, finish
+from bindings.audit.local.selection import EVERYTHING, OTHER_VHOST, OUTSIDE, UNTIMED, Selection
+from bindings.audit.local.study import Counting, Study
+from bindings.audit.local.tasks import (
     Order,
     Results,
     borrow_counters,
@@ -36,6 +34,8 @@ from bindings.audit.tasks import (
     encode_results,
     order_for,
 )
+from bindings.audit.spark.gathering import FAN_IN, LAST, ROWS, collect_results, reraise_for_spark
+from bindings.audit.spark.session import cores_of
 from bindings.counts.slots import WIDTHS, width_for
 from exchange.errors import InputError
 
@@ -92,7 +92,7 @@ def run_on(
     ``read`` is for rows that are no records yet, and gets all their columns. ``count_first`` is whether Spark counts
     equal keys before anything else; by default a sample of the rows decides. It does so only where the studies read
     nothing but keys, and then the source and offset of single messages are lost. Raises InputError if columns are
-    missing or of another type, `bindings.audit.tasks.TooManyBad` if more than ``max_bad`` rows are bad.
+    missing or of another type, `bindings.audit.local.tasks.TooManyBad` if more than ``max_bad`` rows are bad.
     """
     order = order_for(studies, selection, None, max_bad)
     if read is not None:

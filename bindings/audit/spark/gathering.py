@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from bindings.audit.study import Study
-from bindings.audit.tasks import (
+from bindings.audit.local.study import Study
+from bindings.audit.local.tasks import (
     Order,
     Results,
     Task,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["FAN_IN", "LAST", "ROWS", "collect_results", "from_spark_error", "reraise_for_spark", "run_tasks"]
 
 ROWS: Final = "task long, study int, value binary"
-"""The schema `bindings.audit.tasks.ROW`, as Spark writes it."""
+"""The schema `bindings.audit.local.tasks.ROW`, as Spark writes it."""
 
 LAST: Final = 16
 """Maximum number of results that the driver adds."""
@@ -52,8 +52,8 @@ ENCODED_ERROR: Final = re.compile(r'<<hashstar:(\w+):("(?:[^"\\]|\\.)*")>>')
 def run_tasks(spark: SparkSession, tasks: Sequence[Task], studies: Sequence[Study[Any]], order: Order) -> Results:
     """Run tasks, which are numbered from 0, as tasks of Spark, and return the sum of their results.
 
-    Raises InputError for files that workers cannot open; `bindings.audit.tasks.TooManyBad` for more bad records than
-    the order allows: at once if one task met them, else at the end.
+    Raises InputError for files that workers cannot open; `bindings.audit.local.tasks.TooManyBad` for more bad records
+    than the order allows: at once if one task met them, else at the end.
     """
     if not tasks:
         return add_results((), studies)[1]

@@ -1,7 +1,7 @@
 """A pass over an archive on Spark, in which no record ever leaves the process that read it.
 
 The driver plans tasks; a worker reads one with the archive's own readers and counts on the spot. `run_on` does the same
-for records that only Spark can read, `bindings.audit.local.run_here` without Spark; all of them return the same.
+for records that only Spark can read, `bindings.audit.local.run.run_here` without Spark; all of them return the same.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from bindings.archive.formats.detect import Archive
 from bindings.archive.reading import Split
-from bindings.audit.local import Pass, finish, must_be_new, must_have_records
-from bindings.audit.planning import File, plan_tasks, splits_of
-from bindings.audit.selection import EVERYTHING, Selection
+from bindings.audit.local.planning import File, plan_tasks, splits_of
+from bindings.audit.local.run import Pass, finish, must_be_new, must_have_records
+from bindings.audit.local.selection import EVERYTHING, Selection
+from bindings.audit.local.study import Study
+from bindings.audit.local.tasks import order_for
 from bindings.audit.spark.gathering import from_spark_error, reraise_for_spark, run_tasks
 from bindings.audit.spark.session import cores_of
-from bindings.audit.study import Study
-from bindings.audit.tasks import order_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +46,8 @@ def run(
 
     ``keep_bad`` is a new folder, which workers see too, for bad records as JSON lines. ``cores`` is the number of cores
     to divide the work for, by default Spark's. Raises InputError for files that cannot be opened and archives without
-    records, `bindings.audit.tasks.TooManyBad` if more than ``max_bad`` records are bad: at once if one task met them.
+    records, `bindings.audit.local.tasks.TooManyBad` if more than ``max_bad`` records are bad: at once if one task
+    met them.
     """
     must_be_new(keep_bad)
     tasks = plan_tasks(archive, cores or cores_of(spark), partial(_plan_on_workers, spark))

@@ -24,11 +24,11 @@ from bindings.archive.formats.kafka_batches import Places, Records, Spans
 from bindings.archive.formats.kafka_rows import build_items
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.reading import Item
-from bindings.audit.local import Pass
-from bindings.audit.selection import EVERYTHING, Selection
+from bindings.audit.local.run import Pass
+from bindings.audit.local.selection import EVERYTHING, Selection
+from bindings.audit.local.study import Study
+from bindings.audit.local.tasks import borrow_counters, columns_needed, order_for
 from bindings.audit.spark.frames import run_on
-from bindings.audit.study import Study
-from bindings.audit.tasks import borrow_counters, columns_needed, order_for
 from bindings.sources.address import parse_address
 from exchange.errors import InputError
 
@@ -75,8 +75,8 @@ def run_on_topic(
 ) -> Pass:
     """Read what a topic holds once, for all studies.
 
-    Raises InputError if the connector is not installed, `bindings.audit.tasks.TooManyBad` if more than ``max_bad``
-    records are bad.
+    Raises InputError if the connector is not installed, `bindings.audit.local.tasks.TooManyBad` if more than
+    ``max_bad`` records are bad.
     """
     rows = _load(spark, spark.read, topic, needs_headers(studies, selection, mapping))
     return run_on(rows, studies, selection, read=partial(read, mapping=mapping), max_bad=max_bad)

@@ -30,8 +30,8 @@ import pyarrow.parquet as pq
 from bindings.archive.account import Account
 from bindings.archive.reading import Bad
 from bindings.archive.sums import Span, Unread
+from bindings.audit.local.study import Study
 from bindings.audit.spark.growth import write_whole
-from bindings.audit.study import Study
 from bindings.sources.files import make_folders
 from exchange.errors import InputError
 

@@ -43,7 +43,7 @@ from bindings.archive.names import escape, escape_bytes
 from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Skipped, Split
 from bindings.archive.record import SCHEMA
 from bindings.archive.times import EPOCH, MICROSECOND
-from bindings.audit.planning import File, tasks_of
+from bindings.audit.local.planning import File, tasks_of
 from bindings.audit.spark.frames import TYPES
 from bindings.audit.spark.growth import Growth, Step
 from bindings.audit.spark.pruning import Wanted, prune

@@ -33,16 +33,16 @@ from pyspark.sql.types import StructType
 
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.reading import Format, Split
-from bindings.audit.local import Pass
-from bindings.audit.planning import SMALLEST
-from bindings.audit.selection import EVERYTHING, Selection
+from bindings.audit.local.planning import SMALLEST
+from bindings.audit.local.run import Pass
+from bindings.audit.local.selection import EVERYTHING, Selection
+from bindings.audit.local.study import Study
+from bindings.audit.local.tasks import Results, Task, order_for
 from bindings.audit.spark import kafka
 from bindings.audit.spark.frames import run_on
 from bindings.audit.spark.gathering import run_tasks
 from bindings.audit.spark.growth import STEP_BYTES, Growth, Step, write_whole
 from bindings.audit.spark.ledger import Entry, Ledger
-from bindings.audit.study import Study
-from bindings.audit.tasks import Results, Task, order_for
 from bindings.sources.files import make_folders
 from exchange.errors import InputError
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bindings.check.finding import Finding
 from bindings.check.report import Report, finding_json, part_json
+from bindings.check.rules.finding import Finding
 
 __all__ = ["to_json"]
 

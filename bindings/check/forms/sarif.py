@@ -8,8 +8,8 @@ from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import quote
 
-from bindings.check.finding import RULES, Finding, Part
 from bindings.check.report import Report, part_json
+from bindings.check.rules.finding import RULES, Finding, Part
 
 __all__ = ["SCHEMA", "to_sarif"]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from textwrap import fill, indent
 
-from bindings.check.finding import Finding
 from bindings.check.report import Report
+from bindings.check.rules.finding import Finding
 from exchange.display import count_noun, escape_line
 
 __all__ = ["to_text"]

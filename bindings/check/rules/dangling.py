@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bindings.check.finding import Finding
-from bindings.check.view import TopologyView
-from bindings.check.words import list_names, quote_binding, quote_exchange
+from bindings.check.rules.finding import Finding
+from bindings.check.rules.view import TopologyView
+from bindings.check.rules.words import list_names, quote_binding, quote_exchange
 from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Decider, KeyUse, Kind
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bindings.check.finding import Finding
+from bindings.check.rules.finding import Finding
 from bindings.sources.language.expectations import Expectation
 from exchange.display import escape_line
 from exchange.errors import BrokerError

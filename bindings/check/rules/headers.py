@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from bindings.analysis.header_conditions import conjunctions_of
-from bindings.check.finding import Finding
-from bindings.check.view import TopologyView
-from bindings.check.words import quote_binding, quote_exchange
+from bindings.check.rules.finding import Finding
+from bindings.check.rules.view import TopologyView
+from bindings.check.rules.words import quote_binding, quote_exchange
 from exchange.entities.entities import Binding
 from exchange.entities.profile import Profile
 from exchange.field_values import type_and_value

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Final
 
-from bindings.check.finding import Finding
-from bindings.check.view import TopologyView
-from bindings.check.words import quote_binding, quote_exchange
+from bindings.check.rules.finding import Finding
+from bindings.check.rules.view import TopologyView
+from bindings.check.rules.words import quote_binding, quote_exchange
 from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchange
 from exchange.entities.indexes import Tables
 from exchange.entities.queue_arguments import refuse_queue

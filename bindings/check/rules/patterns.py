@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from bindings.check.finding import Finding
-from bindings.check.view import TopologyView, too_long
-from bindings.check.words import list_names, quote_binding, quote_exchange
+from bindings.check.rules.finding import Finding
+from bindings.check.rules.view import TopologyView, too_long
+from bindings.check.rules.words import list_names, quote_binding, quote_exchange
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.kinds import Decider, KeyUse
 from exchange.patterns.matcher import Matcher

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from bindings.check.finding import Finding
-from bindings.check.view import TopologyView
-from bindings.check.words import list_names
+from bindings.check.rules.finding import Finding
+from bindings.check.rules.view import TopologyView
+from bindings.check.rules.words import list_names
 from bindings.sources.import_warnings import PATTERN_SHOWN, RESERVED
 from exchange.display import clip_line
 from exchange.entities.entities import Exchange, Policy, Queue

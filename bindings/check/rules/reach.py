@@ -7,10 +7,10 @@ from typing import Final
 
 from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
 from bindings.analysis.graph import find_cycles, reach
-from bindings.check.finding import Finding
-from bindings.check.leaks import find_lost_key
-from bindings.check.view import TopologyView
-from bindings.check.words import list_names, quote_binding, quote_exchange
+from bindings.check.rules.finding import Finding
+from bindings.check.rules.leaks import find_lost_key
+from bindings.check.rules.view import TopologyView
+from bindings.check.rules.words import list_names, quote_binding, quote_exchange
 from exchange.entities.entities import PREDECLARED, Binding, Destination
 from exchange.kinds import Decider
 from exchange.kinds.condition import EVERYTHING

@@ -15,9 +15,9 @@ from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
 from bindings.analysis.graph import reach
 from bindings.analysis.header_conditions import redundant_conditions
 from bindings.analysis.pattern_set import redundant
-from bindings.check.finding import Finding
-from bindings.check.view import TopologyView
-from bindings.check.words import list_names, quote_binding
+from bindings.check.rules.finding import Finding
+from bindings.check.rules.view import TopologyView
+from bindings.check.rules.words import list_names, quote_binding
 from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Decider, KeyUse
 from exchange.kinds.condition import EVERYTHING

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.endpoint import Target
-from bridge.endpoints.kafka.addresses import check_settings, read_settings
+from bridge.endpoints.kafka.cluster.addresses import check_settings, read_settings
 from bridge.endpoints.kafka.consumer.source import KafkaSource
 from bridge.endpoints.kafka.producer.plain import KafkaTarget
 from bridge.endpoints.kafka.producer.transactional import TransactionalTarget

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from bindings.archive.account import Account
 from bindings.archive.formats.json_lines import JsonLines
 from bindings.archive.sums import Span, Unread
-from bindings.audit.local import Pass
-from bindings.audit.selection import EVERYTHING
+from bindings.audit.local.run import Pass
+from bindings.audit.local.selection import EVERYTHING
+from bindings.audit.local.tasks import Task, count_tasks, order_for
 from bindings.audit.spark import growth as growth_module
 from bindings.audit.spark import ledger as ledger_module
 from bindings.audit.spark.growth import Growth
 from bindings.audit.spark.ledger import Entry, Ledger
-from bindings.audit.tasks import Task, count_tasks, order_for
 from exchange import InputError
 from tests.support.archives.growing import STUDY, count_at_once, make_growing_files
 from tests.support.bindings.exact import exact

@@ -11,7 +11,7 @@ import pytest
 
 from bindings.archive.formats.json_lines import JsonLines
 from bindings.archive.reading import Split
-from bindings.audit.planning import File, tasks_of
+from bindings.audit.local.planning import File, tasks_of
 from bindings.audit.spark.growth import Growth
 from tests.support.archives.kafka_files import KafkaRecord, batch
 

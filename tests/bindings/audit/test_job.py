@@ -20,15 +20,15 @@ from bindings.archive.account import Account
 from bindings.archive.formats.detect import detect
 from bindings.archive.record import Record, build_batch
 from bindings.archive.sums import Span, Unread
-from bindings.audit import planning, tasks
-from bindings.audit.local import Pass, run_here
-from bindings.audit.selection import OTHER_VHOST, OUTSIDE, UNTIMED, Selection
+from bindings.audit.local import planning, tasks
+from bindings.audit.local.run import Pass, run_here
+from bindings.audit.local.selection import OTHER_VHOST, OUTSIDE, UNTIMED, Selection
+from bindings.audit.local.studies import CompareStudy, CoverageStudy, VerifyStudy
+from bindings.audit.local.study import Study
+from bindings.audit.local.tasks import TooManyBad
 from bindings.audit.spark import gathering, job
 from bindings.audit.spark.frames import run_on
 from bindings.audit.spark.job import run
-from bindings.audit.studies import CompareStudy, CoverageStudy, VerifyStudy
-from bindings.audit.study import Study
-from bindings.audit.tasks import TooManyBad
 from exchange import LATEST, PROFILES, Binding, InputError, Message, Queue, Topology
 from tests.bindings.counts.test_tally import slow_tally
 from tests.support import topologies
@@ -110,7 +110,7 @@ def test_records_that_spark_reads_are_counted_alike(spark: SparkSession, seed: i
         rows = frame(spark, folder, records)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(job, "must_have_records", lambda archive, account, max_bad: None)
-            patch.setattr("bindings.audit.local.must_have_records", lambda archive, account, max_bad: None)
+            patch.setattr("bindings.audit.local.run.must_have_records", lambda archive, account, max_bad: None)
             alone = exact(run_here(detect(folder), studies, selection))
         assert exact(run_on(rows.repartition(3), studies, selection, count_first=False)) == alone
         assert exact(run_on(rows.coalesce(1), studies, selection, count_first=True)) == alone

@@ -16,9 +16,9 @@ from bindings.archive.formats.json_lines import JsonLines
 from bindings.archive.reading import Bad, Skipped, Split
 from bindings.archive.record import Record, build_batch
 from bindings.archive.sums import OTHER, REASONS, SAMPLES
-from bindings.audit import planning
-from bindings.audit.planning import File, plan_tasks, splits_of, tasks_of
-from bindings.audit.selection import OTHER_VHOST, OUTSIDE, UNTIMED, Selection
+from bindings.audit.local import planning
+from bindings.audit.local.planning import File, plan_tasks, splits_of, tasks_of
+from bindings.audit.local.selection import OTHER_VHOST, OUTSIDE, UNTIMED, Selection
 from exchange import Message
 from tests.support.archives.lines import write_lines
 

@@ -127,11 +127,11 @@ CONNECTED = """
 import sys
 from random import Random
 from bindings.archive.formats.detect import detect
-from bindings.audit.local import run_here
+from bindings.audit.local.run import run_here
 from bindings.audit.spark.frames import run_on
 from bindings.audit.spark.job import run
 from bindings.audit.spark.session import is_connect, session, watch_progress
-from bindings.audit.studies import CoverageStudy
+from bindings.audit.local.studies import CoverageStudy
 from exchange import LATEST
 from tests.support.archives.lines import topology_for
 from tests.bindings.audit.test_job import in_parts

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bindings.audit.local import Pass
-from bindings.audit.selection import Selection
+from bindings.audit.local.run import Pass
+from bindings.audit.local.selection import Selection
+from bindings.audit.local.studies import CoverageStudy
 from bindings.audit.spark.streaming import Following, Update, follow
-from bindings.audit.studies import CoverageStudy
 from exchange import InputError, Queue, Topology
 from tests.bindings.audit.test_growth import LINE, counts
 from tests.support.archives.growing import STUDY, count_at_once, make_growing_files

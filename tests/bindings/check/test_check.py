@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bindings.check.check import LISTED, check
-from bindings.check.finding import RULES, SEVERITIES
 from bindings.check.rules import redundancy
+from bindings.check.rules.finding import RULES, SEVERITIES
 from bindings.commands.check import check_command
 from bindings.sources.document import Document, Section
 from bridge.cli import hashstar

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bindings.check.check import check
-from bindings.check.finding import Finding
+from bindings.check.rules.finding import Finding
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.entities.profile import LATEST, PROFILES, Profile
 from tests.support import topologies

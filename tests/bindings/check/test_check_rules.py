@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner, Result
 
-from bindings.check.finding import RULES, SEVERITIES
+from bindings.check.rules.finding import RULES, SEVERITIES
 from bindings.commands.check import check_command
 from bindings.commands.graph import graph_command
 from tests.bindings.check.test_check import OF_FILES, document_of

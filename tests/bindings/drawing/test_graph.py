@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.check.finding import Finding
+from bindings.check.rules.finding import Finding
 from bindings.commands.graph import graph_command
 from bindings.drawing.drawing import crop_around, draw
 from bindings.drawing.layout import MOST_SLOTS, Point, Size, lay_out

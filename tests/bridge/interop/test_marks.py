@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Outgoing
-from bridge.endpoints.kafka.lazy import message_of_record
+from bridge.endpoints.kafka.cluster.lazy import message_of_record
+from bridge.endpoints.kafka.cluster.topics import Topic
 from bridge.endpoints.kafka.producer.writer import Destination, Writer
-from bridge.endpoints.kafka.topics import Topic
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.interop import Record, from_rocketmq, to_amqp, to_rocketmq
 from bridge.interop.marks import FIRST_HOP, hops_of, is_dead_letter, mark_header, mark_message, origin_fields

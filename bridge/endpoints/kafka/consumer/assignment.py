@@ -20,8 +20,8 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bridge.endpoint import Delivery, Disconnected
+from bridge.endpoints.kafka.cluster.errors import PASSING, text_of
 from bridge.endpoints.kafka.consumer.reader import Reader
-from bridge.endpoints.kafka.errors import PASSING, text_of
 
 __all__ = ["Assignment", "Lane", "is_current"]
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from bridge.endpoints.kafka.asking import fetch_committed, make_asking_consumer
+from bridge.endpoints.kafka.cluster.asking import fetch_committed, make_asking_consumer
 
 __all__ = ["LONGEST_IDLE", "Fetching", "Joining", "explain_idle", "lag_of"]
 

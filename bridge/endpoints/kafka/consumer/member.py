@@ -21,12 +21,12 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bridge.endpoint import Delivery, Disconnected
-from bridge.endpoints.kafka.calls import Calls
+from bridge.endpoints.kafka.cluster.calls import Calls
+from bridge.endpoints.kafka.cluster.errors import LOG, PASSING, Reasons, trouble_of
+from bridge.endpoints.kafka.cluster.health import NO_BROKER, Health
 from bridge.endpoints.kafka.consumer.assignment import Assignment, Lane, is_current
 from bridge.endpoints.kafka.consumer.fetching import Fetching, Joining, explain_idle, lag_of
 from bridge.endpoints.kafka.consumer.remade_topics import RemadeTopics
-from bridge.endpoints.kafka.errors import LOG, PASSING, Reasons, trouble_of
-from bridge.endpoints.kafka.health import NO_BROKER, Health
 
 __all__ = ["Member"]
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from bridge.endpoint import Delivery, known_time
-from bridge.endpoints.kafka.lazy import message_of_record
+from bridge.endpoints.kafka.cluster.lazy import message_of_record
 from bridge.interop import IDENTITY, Record, Unmappable, identity_of_record, to_amqp
 from bridge.interop.amqp_guest import MARK
 from bridge.interop.marks import HOPS

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 
-from bridge.endpoints.kafka.calls import Calls
+from bridge.endpoints.kafka.cluster.calls import Calls
+from bridge.endpoints.kafka.cluster.errors import LOG
+from bridge.endpoints.kafka.cluster.health import PATIENCE
 from bridge.endpoints.kafka.consumer.assignment import Assignment, Lane
 from bridge.endpoints.kafka.consumer.topic_ids import Asker, Ids, mark_of
-from bridge.endpoints.kafka.errors import LOG
-from bridge.endpoints.kafka.health import PATIENCE
 
 __all__ = ["RemadeTopics"]
 

@@ -14,15 +14,15 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException
 
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Layout, Misfit, Place, Source
-from bridge.endpoints.kafka.addresses import QUIET, Settings, current_settings, offline, place_of
-from bridge.endpoints.kafka.asking import fetch_metadata
-from bridge.endpoints.kafka.calls import Calls
-from bridge.endpoints.kafka.checking import check_source, run_check
+from bridge.endpoints.kafka.cluster.addresses import QUIET, Settings, current_settings, offline, place_of
+from bridge.endpoints.kafka.cluster.asking import fetch_metadata
+from bridge.endpoints.kafka.cluster.calls import Calls
+from bridge.endpoints.kafka.cluster.checking import check_source, run_check
+from bridge.endpoints.kafka.cluster.errors import CONNECTING, LOG_LEVEL, Reasons
+from bridge.endpoints.kafka.cluster.health import MEASURE_EVERY
+from bridge.endpoints.kafka.cluster.topics import count_partitions
 from bridge.endpoints.kafka.consumer.assignment import Lane
 from bridge.endpoints.kafka.consumer.member import Member
-from bridge.endpoints.kafka.errors import CONNECTING, LOG_LEVEL, Reasons
-from bridge.endpoints.kafka.health import MEASURE_EVERY
-from bridge.endpoints.kafka.topics import count_partitions
 
 __all__ = ["KafkaSource"]
 

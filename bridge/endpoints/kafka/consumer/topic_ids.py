@@ -14,8 +14,8 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from bridge.endpoints.kafka.asking import ASKING, fetch_committed, make_asking_consumer
-from bridge.endpoints.kafka.errors import WITHHELD
+from bridge.endpoints.kafka.cluster.asking import ASKING, fetch_committed, make_asking_consumer
+from bridge.endpoints.kafka.cluster.errors import WITHHELD
 
 __all__ = ["Asker", "Ids", "mark_of"]
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver
-from bridge.endpoints.kafka.calls import Calls
-from bridge.endpoints.kafka.errors import REFUSALS, Reasons, failure_of, trouble_of
+from bridge.endpoints.kafka.cluster.calls import Calls
+from bridge.endpoints.kafka.cluster.errors import REFUSALS, Reasons, failure_of, trouble_of
 from bridge.endpoints.kafka.producer.target import CLOSING, Connection, TopicTarget
 from bridge.endpoints.kafka.producer.writer import Writer
 

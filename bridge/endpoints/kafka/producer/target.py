@@ -20,14 +20,14 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from confluent_kafka import KafkaException, Producer
 
 from bridge.endpoint import Disconnected, Finding, Layout, Outgoing, Place, Receiver, Target
-from bridge.endpoints.kafka.addresses import QUIET, Settings, current_settings, offline, place_of
-from bridge.endpoints.kafka.calls import Calls
-from bridge.endpoints.kafka.checking import check_target, run_check
-from bridge.endpoints.kafka.errors import CONNECTING, LOG, LOG_LEVEL, Reasons
-from bridge.endpoints.kafka.health import MEASURE_EVERY, NO_BROKER, Health
+from bridge.endpoints.kafka.cluster.addresses import QUIET, Settings, current_settings, offline, place_of
+from bridge.endpoints.kafka.cluster.calls import Calls
+from bridge.endpoints.kafka.cluster.checking import check_target, run_check
+from bridge.endpoints.kafka.cluster.errors import CONNECTING, LOG, LOG_LEVEL, Reasons
+from bridge.endpoints.kafka.cluster.health import MEASURE_EVERY, NO_BROKER, Health
+from bridge.endpoints.kafka.cluster.topics import Partitioned, Topic, check_topics, fetch_topics
 from bridge.endpoints.kafka.producer.watching import Watch
 from bridge.endpoints.kafka.producer.writer import Destination, Writer, with_whole_key
-from bridge.endpoints.kafka.topics import Partitioned, Topic, check_topics, fetch_topics
 from exchange.errors import HashstarError
 from exchange.partition.partitioning.key_source import KeySource
 

@@ -19,9 +19,9 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver
+from bridge.endpoints.kafka.cluster.errors import PURGED, REFUSALS, Reasons, failure_of, trouble_of
 from bridge.endpoints.kafka.consumer.assignment import Assignment, Lane
 from bridge.endpoints.kafka.consumer.source import KafkaSource
-from bridge.endpoints.kafka.errors import PURGED, REFUSALS, Reasons, failure_of, trouble_of
 from bridge.endpoints.kafka.producer.target import Connection
 from bridge.endpoints.kafka.producer.writer import Writer
 from bridge.pump.window import Pending

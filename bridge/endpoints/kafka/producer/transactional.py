@@ -28,11 +28,11 @@ from uuid import uuid4
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.endpoint import Disconnected, Layout, Misfit, Outgoing, Receiver
-from bridge.endpoints.kafka.addresses import Settings
-from bridge.endpoints.kafka.asking import fetch_cluster_id
-from bridge.endpoints.kafka.calls import Calls
+from bridge.endpoints.kafka.cluster.addresses import Settings
+from bridge.endpoints.kafka.cluster.asking import fetch_cluster_id
+from bridge.endpoints.kafka.cluster.calls import Calls
+from bridge.endpoints.kafka.cluster.errors import LOG, PERMISSIONS, Reasons, text_of, trouble_of
 from bridge.endpoints.kafka.consumer.source import KafkaSource
-from bridge.endpoints.kafka.errors import LOG, PERMISSIONS, Reasons, text_of, trouble_of
 from bridge.endpoints.kafka.producer.plain import end_producer
 from bridge.endpoints.kafka.producer.target import CLOSING, TopicTarget
 from bridge.endpoints.kafka.producer.transaction import PAUSE, WAITING, Incomplete, Transacting, group_metadata_of

@@ -14,10 +14,10 @@ from typing import Final
 from confluent_kafka import KafkaException, Producer
 
 from bridge.endpoint import Disconnected
-from bridge.endpoints.kafka.calls import Calls
-from bridge.endpoints.kafka.errors import Reasons
-from bridge.endpoints.kafka.health import PATIENCE
-from bridge.endpoints.kafka.topics import Partitioned, Topic, check_topics, count_partitions
+from bridge.endpoints.kafka.cluster.calls import Calls
+from bridge.endpoints.kafka.cluster.errors import Reasons
+from bridge.endpoints.kafka.cluster.health import PATIENCE
+from bridge.endpoints.kafka.cluster.topics import Partitioned, Topic, check_topics, count_partitions
 
 __all__ = ["LOOK_EVERY", "Watch"]
 

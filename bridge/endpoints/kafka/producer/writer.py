@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bridge.endpoint import Outgoing
-from bridge.endpoints.kafka.lazy import record_of
-from bridge.endpoints.kafka.topics import Topic, check_partitions
+from bridge.endpoints.kafka.cluster.lazy import record_of
+from bridge.endpoints.kafka.cluster.topics import Topic, check_partitions
 from bridge.interop import IDENTITY, Record, to_kafka
 from bridge.interop.kafka_guest import KEY
 from bridge.interop.marks import HOPS, hop_header, hops_of, mark_message

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bridge.endpoint import Delivery, Disconnected, Outgoing, Place
+from bridge.endpoints.kafka.cluster.topics import Topic, check_topics
 from bridge.endpoints.kafka.config import Destination, KafkaSource, KafkaTarget, TransactionalTarget, source
-from bridge.endpoints.kafka.topics import Topic, check_topics
 from bridge.pump.policy import Policy
 from bridge.table import Table
 from exchange import InputError, Message

@@ -12,11 +12,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.endpoint import Disconnected
-from bridge.endpoints.kafka import checking
+from bridge.endpoints.kafka.cluster import checking
+from bridge.endpoints.kafka.cluster.errors import LOG, Reasons, text_of
+from bridge.endpoints.kafka.cluster.health import FORGOTTEN, NO_BROKER, PATIENCE, Health
 from bridge.endpoints.kafka.config import KafkaSource
 from bridge.endpoints.kafka.consumer.member import Member
-from bridge.endpoints.kafka.errors import LOG, Reasons, text_of
-from bridge.endpoints.kafka.health import FORGOTTEN, NO_BROKER, PATIENCE, Health
 from bridge.endpoints.kafka.producer.plain import Producing
 from bridge.endpoints.kafka.producer.transaction import Transacting
 from bridge.endpoints.kafka.producer.writer import Writer
@@ -133,8 +133,8 @@ def test_a_line_of_librdkafka_is_logged_once_a_minute_with_the_number_left_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("bridge.endpoints.kafka.errors._logged", {})
-    monkeypatch.setattr("bridge.endpoints.kafka.errors.monotonic", lambda: now)
+    monkeypatch.setattr("bridge.endpoints.kafka.cluster.errors._logged", {})
+    monkeypatch.setattr("bridge.endpoints.kafka.cluster.errors.monotonic", lambda: now)
     caplog.set_level(logging.DEBUG, LOG.name)
     for second in range(100):
         now = float(second)

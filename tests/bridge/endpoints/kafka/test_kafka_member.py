@@ -12,9 +12,9 @@ from confluent_kafka import Message as Found
 from confluent_kafka import TopicPartition
 
 from bridge.endpoint import Delivery
+from bridge.endpoints.kafka.cluster.errors import Reasons
 from bridge.endpoints.kafka.consumer.assignment import Lane
 from bridge.endpoints.kafka.consumer.member import Member
-from bridge.endpoints.kafka.errors import Reasons
 from tests.support.virtual_loop import run_virtually
 
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Outgoing
+from bridge.endpoints.kafka.cluster.lazy import RecordHeaders, message_of_record, record_of
+from bridge.endpoints.kafka.cluster.topics import Topic
 from bridge.endpoints.kafka.config import KafkaTarget
 from bridge.endpoints.kafka.consumer.reader import Reader
-from bridge.endpoints.kafka.lazy import RecordHeaders, message_of_record, record_of
 from bridge.endpoints.kafka.producer.writer import Destination, Writer
-from bridge.endpoints.kafka.topics import Topic
 from bridge.interop import IDENTITY, Record, Unmappable, identity_of_record, to_amqp, to_kafka, with_identity
 from bridge.interop.marks import HOPS
 from exchange import Binding, Exchange, Queue, Router, Topology

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from bridge.cli import hashstar
 from bridge.endpoint import Disconnected
-from bridge.endpoints.kafka.addresses import read_settings
+from bridge.endpoints.kafka.cluster.addresses import read_settings
 from bridge.endpoints.kafka.config import Destination, KafkaSource, KafkaTarget
 from bridge.table import Table
 from exchange import Message

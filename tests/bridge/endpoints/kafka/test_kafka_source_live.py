@@ -19,7 +19,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AclOperation, NewPartitions  # type: ignore[attr-defined]
 
 from bridge.endpoint import Delivery, Disconnected, EndOfStream
-from bridge.endpoints.kafka.asking import fetch_committed, make_asking_consumer
+from bridge.endpoints.kafka.cluster.asking import fetch_committed, make_asking_consumer
 from bridge.endpoints.kafka.config import Destination, KafkaSource, KafkaTarget, TransactionalTarget
 from bridge.endpoints.memory import MemoryTarget
 from bridge.interop import to_kafka

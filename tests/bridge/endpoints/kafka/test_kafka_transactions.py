@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
-from bridge.endpoints.kafka.calls import Calls
+from bridge.endpoints.kafka.cluster.calls import Calls
+from bridge.endpoints.kafka.cluster.errors import Reasons
+from bridge.endpoints.kafka.cluster.topics import Topic
 from bridge.endpoints.kafka.consumer.assignment import Assignment, Lane
-from bridge.endpoints.kafka.errors import Reasons
 from bridge.endpoints.kafka.producer.transaction import Transacting
 from bridge.endpoints.kafka.producer.transactional import TransactionalTarget, _call_within
 from bridge.endpoints.kafka.producer.writer import Destination, Writer
-from bridge.endpoints.kafka.topics import Topic
 from bridge.pump.window import Window
 from exchange import Message
 from tests.support.bridge.behaviour import on_a_loop

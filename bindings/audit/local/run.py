@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from bindings.archive.account import Account
 from bindings.archive.formats.detect import Archive
-from bindings.audit.planning import plan_tasks
-from bindings.audit.selection import EVERYTHING, Selection
-from bindings.audit.study import Study
-from bindings.audit.tasks import Results, Task, TooManyBad, count_tasks, order_for
+from bindings.audit.local.planning import plan_tasks
+from bindings.audit.local.selection import EVERYTHING, Selection
+from bindings.audit.local.study import Study
+from bindings.audit.local.tasks import Results, Task, TooManyBad, count_tasks, order_for
 from exchange.errors import InputError
 
 __all__ = ["Pass", "finish", "must_be_new", "must_have_records", "run_here"]
@@ -38,7 +38,7 @@ def run_here(
 
     ``step`` is called with the number of bytes that are read until then, and of all. ``keep_bad`` is a new folder for
     bad records, as JSON lines. Raises InputError for files that cannot be opened and archives without records,
-    `bindings.audit.tasks.TooManyBad` as soon as more than ``max_bad`` records are bad.
+    `bindings.audit.local.tasks.TooManyBad` as soon as more than ``max_bad`` records are bad.
     """
     must_be_new(keep_bad)
     tasks = plan_tasks(archive, cores=1)

@@ -9,8 +9,8 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from bridge.endpoints.kafka.addresses import QUIET
-from bridge.endpoints.kafka.errors import LOG_LEVEL, WITHHELD, Reasons
+from bridge.endpoints.kafka.cluster.addresses import QUIET
+from bridge.endpoints.kafka.cluster.errors import LOG_LEVEL, WITHHELD, Reasons
 
 __all__ = [
     "ASKING", "METADATA_WITHIN", "fetch_cluster_id", "fetch_committed", "fetch_metadata", "make_admin",

@@ -11,10 +11,10 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource  # type: ignore[attr-defined]
 
 from bridge.endpoint import Disconnected, Finding
-from bridge.endpoints.kafka.asking import fetch_committed, fetch_metadata, make_admin, make_asking_consumer
-from bridge.endpoints.kafka.calls import Calls
-from bridge.endpoints.kafka.errors import Reasons, text_of
-from bridge.endpoints.kafka.topics import Partitioned, check_partitions
+from bridge.endpoints.kafka.cluster.asking import fetch_committed, fetch_metadata, make_admin, make_asking_consumer
+from bridge.endpoints.kafka.cluster.calls import Calls
+from bridge.endpoints.kafka.cluster.errors import Reasons, text_of
+from bridge.endpoints.kafka.cluster.topics import Partitioned, check_partitions
 from exchange.display import count_noun
 from exchange.errors import HashstarError
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from bindings.archive.formats.detect import Archive
 from bindings.archive.reading import SPLIT_BYTES, Format, Split
-from bindings.audit.tasks import Task
+from bindings.audit.local.tasks import Task
 from exchange.errors import InputError
 
 __all__ = ["LARGEST", "SMALLEST", "TASKS", "File", "Planner", "plan_tasks", "splits_of", "tasks_of"]

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple, TypeAlias
 
 from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
-from bindings.check.view import TopologyView
+from bindings.check.rules.view import TopologyView
 from exchange.entities.entities import Binding
 from exchange.kinds import Decider
 from exchange.kinds.condition import EVERYTHING

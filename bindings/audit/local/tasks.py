@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from bindings.archive.account import Account
 from bindings.archive.reading import Bad, Format, Item, Split
-from bindings.audit.selection import Selection
-from bindings.audit.study import Counting, Study
+from bindings.audit.local.selection import Selection
+from bindings.audit.local.study import Counting, Study
 from bindings.sources.files import make_folders
 from exchange.errors import InputError
 

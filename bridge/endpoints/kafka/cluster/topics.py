@@ -9,8 +9,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
 from bridge.endpoint import Disconnected
-from bridge.endpoints.kafka.asking import METADATA_WITHIN, fetch_metadata, make_admin
-from bridge.endpoints.kafka.errors import Reasons, text_of
+from bridge.endpoints.kafka.cluster.asking import METADATA_WITHIN, fetch_metadata, make_admin
+from bridge.endpoints.kafka.cluster.errors import Reasons, text_of
 
 __all__ = ["Partitioned", "Topic", "check_partitions", "check_topics", "count_partitions", "fetch_topics"]
 

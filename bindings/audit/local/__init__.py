@@ -1,0 +1,1 @@
+"""The pass over an archive in one process: what it counts, in which tasks, of which messages."""

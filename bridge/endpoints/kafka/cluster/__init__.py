@@ -1,0 +1,1 @@
+"""What sources and targets share: addresses of a cluster, questions to its brokers, its errors and health."""
