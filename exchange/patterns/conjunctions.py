@@ -1,15 +1,16 @@
 """Many conjunctions, searched for those that a message satisfies.
 
-A conjunction requires that some features have given values, or are just present. For keys of a given length, a topic
-pattern is one: its words at their positions. A headers binding of the mode ``all`` is one: its arguments. Both kinds of
-exchange search here. Each conjunction has values, and a search returns the values of all that are satisfied.
+A conjunction is a list of requirements that must all hold: a feature has a given value, or it is present with any
+value. A topic pattern, for keys of one length, is a conjunction: feature is the position, value the word there. A
+headers binding of the mode ``all`` is a conjunction: feature is the header's name. So both exchange types search here.
+Values are bound under each conjunction, and a search returns the values of all conjunctions that a message satisfies.
 
-A search handles a block of conjunctions at once, with one bit for each. Each feature knows the bits that one of its
-values rules out, and the answer takes one operation on integers for each feature of the message. If most conjunctions
-have words of their own, these integers (masks) would take memory quadratic in the number of conjunctions. So a block
-with many conjunctions and many masks is split by the feature that divides it best, as often as needed; conjunctions
-that do not require a value of that feature stay together. A search then visits only the few blocks that may contain an
-answer, however many there are.
+Conjunctions are stored in blocks. Within a block, each conjunction has one bit (its slot), and an integer (a mask) is a
+set of conjunctions. For each feature of the message, one mask has the conjunctions that its value rules out; a search
+joins these masks, and the bits that are left are the answer. If most conjunctions have words of their own, the masks
+take memory quadratic in the number of conjunctions. So a block with many conjunctions and many masks is split by the
+feature that divides it best, again if needed; conjunctions that require no value of that feature stay together. A
+search visits only the few blocks that may contain an answer, however many blocks there are.
 
 Not safe for concurrent use: the owner holds a lock around every call.
 """
@@ -23,18 +24,20 @@ from typing import Final, Generic, TypeVar
 __all__ = ["PRESENT", "Conditions", "Conjunctions", "with_value", "without_value"]
 
 WIDTH: Final = 1024
-"""Number of conjunctions up to which a block is never split: Python's overhead is small beside the work on its bits."""
+"""Number of conjunctions up to which a block is never split: in smaller ones, Python's overhead outweighs the bits."""
 
 MASKS: Final = 4096
-"""Maximum number of masks of a wider block. It bounds the memory: 512 bytes for each of its conjunctions."""
+"""Maximum number of masks of a block with more than `WIDTH` conjunctions. It bounds the memory to 512 bytes for each of
+its conjunctions, one bit in each mask."""
 
 WIDEST: Final = 16_384
-"""Maximum number of conjunctions of a block that can be split: operations on wider integers take too long."""
+"""Number of conjunctions beyond which a block is split even if it has few masks, where a split is possible: operations
+on wider integers take too long."""
 
 FANOUT_BITS: Final = 6
 FANOUT: Final = 1 << FANOUT_BITS
-"""Number of children of a split block. Values are distributed to them by their hash, so a million distinct values need
-2,000 blocks and not a million."""
+"""Number of children of a split block. A value's hash selects its child, so a million distinct values need 2,000 blocks
+and not a million."""
 
 V = TypeVar("V", bound=Hashable)
 
@@ -48,11 +51,12 @@ PRESENT: Final = _Present()
 """The required value of a feature that must be present with any value."""
 
 Conditions = tuple[tuple[Hashable, Hashable], ...]
-"""Pairs of a feature and its required value or ``PRESENT``. The owner must always give them in the same order."""
+"""A conjunction: pairs of a feature and its required value or ``PRESENT``. Equal conjunctions must have their pairs in
+the same order, since the tuple is the key under which a conjunction is stored."""
 
 
 def with_value(values: Collection[V], value: V) -> Collection[V]:
-    """Return the values and one more: in a tuple while they are few, to save memory, else in a dict, for speed."""
+    """Return the values with one more: a tuple while they are few, to save memory, else a dict, for speed."""
     if isinstance(values, dict):
         values[value] = None
         return values
@@ -75,7 +79,7 @@ class Conjunctions(Generic[V]):
     """A mutable map from conjunctions to values.
 
     Adding and removing take time linear in the length of the conjunction, apart from the occasional split. ``answers``
-    is the maximum number of answers kept between changes: many messages have the same one.
+    is the maximum number of answers in a cache that every change clears: many messages have the same answer.
     """
 
     def __init__(self, *, answers: int = 0) -> None:
@@ -107,9 +111,10 @@ class Conjunctions(Generic[V]):
         self._root = _Block(None, 0)
 
     def search(self, shape: Hashable, features: Iterable[tuple[Hashable, Hashable]]) -> tuple[V, ...]:
-        """Return the values of all conjunctions that the features satisfy; a value of several of them several times.
+        """Return the values of all conjunctions that the features satisfy; a value of several conjunctions is repeated.
 
-        ``shape`` identifies the set of features that are present: equal shapes must mean equal sets.
+        ``features`` are pairs of feature and value. ``shape`` identifies the set of features that are present: equal
+        shapes must mean equal sets.
         """
         node = self._root
         if isinstance(node, _Block):
@@ -156,14 +161,14 @@ class Conjunctions(Generic[V]):
 
 
 _REST: Final = FANOUT
-"""Place of the child with the conjunctions that do not require a value of the split's feature."""
+"""Place of the child with the conjunctions that require no value of the split's feature; values have 0 to 63."""
 
 
 class _Split(Generic[V]):
     """An inner node of the tree, which divides conjunctions by the value that they require of one feature.
 
-    Invariant: a conjunction is in the child at `place_of` of it, so a search need only visit that of the message's own
-    value, and the child at `_REST`.
+    A place is the number of a child. Invariant: a conjunction is in the child at the place that `place_of` returns. So
+    a search visits two children at most: the one for the message's own value, and the one at `_REST`.
     """
 
     __slots__ = ("children", "depth", "feature", "parent", "place")
@@ -205,7 +210,10 @@ class _Split(Generic[V]):
 
 
 class _SplitByName(_Split[V]):
-    """An inner node that divides conjunctions by the first feature they require: for blocks of very many features."""
+    """An inner node that divides conjunctions by the first feature they require: for blocks of very many features.
+
+    If a message satisfies a conjunction, it has its first feature, so a search visits the places of its features.
+    """
 
     __slots__ = ()
 
@@ -218,7 +226,7 @@ class _SplitByName(_Split[V]):
 
 
 class _Feature:
-    """The requirements of a block's conjunctions on one feature; each integer is a set of slots, as bits."""
+    """The requirements of a block's conjunctions on one feature; each integer is a mask, a set of slots."""
 
     __slots__ = ("asked", "equal", "ruled_out", "valued")
 
@@ -230,10 +238,10 @@ class _Feature:
 
 
 class _Block(Generic[V]):
-    """A leaf of the tree: conjunctions with one bit each, the number of which is the slot.
+    """A leaf of the tree: conjunctions, each with a slot, the number of its bit in all masks.
 
-    Invariants: bit ``slot`` of ``_live`` is set for exactly the slots in ``slots``; a freed slot has its bit cleared in
-    all masks before it is used again. Every change clears the caches that the new bit could make wrong.
+    Invariants: ``_live`` has exactly the bits of ``slots``, and every mask is a subset of ``_live``, as a freed slot's
+    bit is cleared in all of them. Every change clears the caches (``_lacking``, ``ruled_out``) that it makes wrong.
     """
 
     __slots__ = ("_features", "_free", "_lacking", "_live", "_masks", "limit", "parent", "place", "slots", "values")
@@ -246,7 +254,7 @@ class _Block(Generic[V]):
         self.values: list[Collection[V]] = []
         self._free: list[int] = []
         self._live = 0
-        self._masks = 0  # number of integers in the features
+        self._masks = 0  # number of masks: one for each feature, and one for each of its required values
         self._features: dict[Hashable, _Feature] = {}
         self._lacking: dict[Hashable, int] = {}  # shape -> slots that require an absent feature; a cache
 
@@ -313,7 +321,7 @@ class _Block(Generic[V]):
         """Return the slots of the conjunctions that the features satisfy, as bits: all that nothing rules out."""
         ruled_out = self._lacking.get(shape)
         if ruled_out is None:
-            given = dict(features)
+            given = dict(features)  # read once, as it may be an iterator
             features = given.items()
             ruled_out = self._remember_lacking(shape, given)
         known = self._features
@@ -323,10 +331,10 @@ class _Block(Generic[V]):
                 others = feature.ruled_out.get(value)
                 if others is None:
                     others = feature.valued
-                    if value in feature.equal:
+                    if value in feature.equal:  # only such values are cached: messages bring any number of others
                         others = feature.ruled_out[value] = others ^ feature.equal[value]
                 ruled_out |= others
-        return self._live ^ ruled_out
+        return self._live ^ ruled_out  # the difference of the sets, as every mask is a subset of _live
 
     def values_of(self, bits: int) -> list[V]:
         """Return the values of the conjunctions in these slots."""
@@ -349,7 +357,7 @@ class _Block(Generic[V]):
         return lacking
 
     def best_split(self) -> _Split[V] | None:
-        """Return the split whose largest child is smallest; None if none has less than three quarters of the block."""
+        """Return the split whose largest child is smallest; None if even it has 3/4 of the block or more."""
         candidates: list[_Split[V]] = [_Split(self.parent, self.place, name) for name in self._features]
         if len(self._features) > FANOUT:
             candidates = [_SplitByName(self.parent, self.place, None)]

@@ -3,17 +3,17 @@
 Each pattern is in one of two structures:
 
 * without a wildcard: in a dict from key to values;
-* with wildcards: in an index for each length of key that occurs, up to `LONGEST`, and in one for all longer keys. There
-  runs of wildcards are brought into one order first.
+* with wildcards: in indexes, one for each length of key that occurs, up to `LONGEST` words, and one for all longer
+  keys. Before that, `ordered` brings each run of wildcards into one order.
 
 Memory grows with the patterns only, and no search backtracks. docs/decisions/0002-matcher.md explains why these
 structures were chosen, and not a trie or an automaton.
 
-Bounded caches are in front of them. The first is by key. The second is by signature, the key with None for every word
-that no pattern names: keys that differ only in an id share an entry. Keys with the same answer share the tuple.
-``match`` is the lookup of the first cache, as fast as a dict. A change drops the entries that it may affect. Reading a
-cache needs no lock; all else holds it. So no match sees half a change, and no result from before a change enters a
-cache after it.
+Bounded caches are in front of them. The first maps keys to their values, and ``match`` is its lookup, as fast as that
+of a dict. The second maps signatures: a signature is the key's words with None for each word that no pattern names, so
+keys that differ only in an id share an entry. The third maps the patterns that match to their values, so keys with the
+same answer share one tuple. A change drops the entries that it may affect. Reading the first cache needs no lock; all
+else happens under the lock. So no match sees half a change, and no result from before a change enters a cache after it.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Matcher(Generic[V]):
                 index.add(wild)
 
     def _remove(self, wild: Wild[V]) -> None:
-        for word in wild.literals:
+        for word in wild.literals:  # a word that `_named` does not have is named by one pattern
             others = self._named.pop(word, 1) - 1
             if others > 1:
                 self._named[word] = others
@@ -139,7 +139,7 @@ class Matcher(Generic[V]):
                 index.remove(wild)
 
     def _forget(self) -> None:
-        # Searches fill the caches under the same lock: so no search from before this change fills them after it.
+        # Searches fill the caches under the same lock, so a result from before this change cannot enter them later.
         self._keys.clear()
         self._signatures.clear()
         self._answers.clear()
@@ -159,7 +159,7 @@ class Matcher(Generic[V]):
     def _search_named(self, key: str, words: list[str]) -> tuple[V, ...]:
         signature: tuple[str | bool | None, ...] = tuple(map(self._vocabulary.get, words))
         if None not in signature:
-            return self._search_wild(words)  # the signature equals the key, which the first cache has
+            return self._search_wild(words)  # the signature equals the key: the cache of keys is enough
         if self.dialect is MQTT:
             # In MQTT a leading "$" and an empty topic matter even in words that no pattern names.
             signature = (key[:1] == "$" if key else None, *signature)
@@ -186,7 +186,8 @@ class Matcher(Generic[V]):
             return ()
         length = len(words) if len(words) <= LONGEST else None
         index = self._indexes.get(length) or self._build(length)
-        matching = index.search(words)
+        matching = index.search(words)  # may repeat a pattern
+        # The index treats ONE_PLAIN as ONE: the rule about "$" is applied here.
         if self.dialect is MQTT and words[0][:1] == "$":
             matching = tuple([wild for wild in matching if wild.words[0] is not ONE_PLAIN])
         values = self._answers.get(matching)

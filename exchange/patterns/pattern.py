@@ -218,9 +218,9 @@ class Key(Pattern):
 
 
 def ordered(words: Sequence[Word]) -> tuple[Word, ...]:
-    """Return an equivalent pattern in which each run of wildcards has the single ones first, then at most one MANY.
+    """Return an equivalent pattern: each run of wildcards has its one-word wildcards first, then at most one MANY.
 
-    ``#.*.#`` and ``*.#`` become the same. Between two MANY that are left there is always a literal.
+    ``#.*.#`` becomes ``*.#``. So a MANY is the last word, or a literal follows it.
     """
     result: list[Word] = []
     many = False
@@ -250,7 +250,8 @@ def _check_length(text: str, dialect: Dialect) -> None:
 
 
 def _matches(pattern: Sequence[Word], words: Sequence[str]) -> bool:
-    # reach[j]: whether the words of the pattern so far match the first j words of the key.
+    # reach[j]: whether the words of the pattern so far match the first j words of the key. MANY keeps the first such j
+    # and adds all longer prefixes; any other word extends each prefix by one word.
     reach = [True] + [False] * len(words)
     for part in pattern:
         if part is MANY:

@@ -1,10 +1,11 @@
 """Patterns with wildcards, indexed for the keys of one length.
 
-For keys of n words, a pattern without ``MANY`` is a conjunction: it requires certain words at certain positions. So is
-one with a single ``MANY``, since that stands for a known number of words then. With several ``MANY``, each placement of
-the parts between them is such a conjunction, and for short keys there are few placements. All these are in a
-`Conjunctions`. A pattern with too many placements is listed under one of its inner words, and compared with the keys
-that have this word: part by part, each at the first position where it fits, which needs no backtracking.
+For keys of n words, a pattern without ``MANY`` is a conjunction: it requires certain words at certain positions. A
+pattern with a single ``MANY`` is a conjunction, too, since n determines how many words the ``MANY`` stands for. With
+several ``MANY``, each placement of the parts between them is a conjunction, and short keys allow few placements. All
+these conjunctions are in a `Conjunctions`. A pattern with too many placements is listed under one of its inner words,
+and compared with the keys that have this word: part by part, each at the first position where it fits. This needs no
+backtracking.
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ from exchange.patterns.pattern import MANY, Wildcard, Word
 __all__ = ["LONGEST", "Wild", "WildIndex"]
 
 LONGEST: Final = 8
-"""Maximum number of words of keys that have an index for their length; one index serves all longer keys."""
+"""Maximum length of keys, in words, that have an index for their own length; one index serves all longer keys."""
 
 PLACEMENTS: Final = 16
-"""Maximum number of placements of a pattern in keys of one length; a pattern with more is compared with keys instead.
-"""
+"""Maximum number of placements of a pattern in keys of one length; others are compared with keys, part by part."""
 
 V = TypeVar("V", bound=Hashable)
 
 
 class Wild(dict[V, None]):
-    """A pattern with wildcards: ``head``, then ``inner`` parts and ``tail``, each after a ``MANY``.
+    """A pattern with wildcards: a ``head``, then, each after a ``MANY``, ``inner`` parts and a ``tail``.
+
+    ``words`` are in the order of `ordered`, so each inner part begins with a literal. ``least`` is the minimum number
+    of words of a key that matches; ``open`` is whether there is a ``MANY``, so that longer keys may match. Without it,
+    all words are in the head.
 
     It is a dict whose keys are the values bound under it, so that the values of several patterns are joined at the
     speed of C. Compared by identity: two patterns that match the same keys are still bound and unbound separately.
@@ -61,15 +65,15 @@ class Wild(dict[V, None]):
         return {word for word in self.words if isinstance(word, str)}
 
     def fits(self, length: int | None) -> bool:
-        """Return whether keys of this length may match (None: of some length above ``LONGEST``), by length alone."""
+        """Return whether the length allows keys to match; None stands for any length above ``LONGEST``."""
         if length is None:
             return self.open or self.least > LONGEST
         return self.least <= length if self.open else self.least == length
 
     def conjunctions(self, length: int) -> list[Conditions] | None:
-        """Return conjunctions of which a key of this length satisfies one if it matches; None if there are too many.
+        """Return the placements in keys of this length as conjunctions; None if there are too many.
 
-        The pattern must fit the length.
+        A key of this length matches if it satisfies one of them. The pattern must fit the length.
         """
         spare = length - self.least
         ends = [*enumerate(self.head), *enumerate(self.tail, length - len(self.tail))]
@@ -84,21 +88,24 @@ class Wild(dict[V, None]):
         return list(dict.fromkeys(conjunctions))
 
     def conjunctions_when_longer(self) -> list[Conditions] | None:
-        """Return the same for all keys of more than ``LONGEST`` words, with positions counted from both ends."""
+        """Return the same for all keys of more than ``LONGEST`` words.
+
+        Positions in the tail count backwards from the end of the key, from -1 on.
+        """
         if self.inner:
             return None
         conditions = _literal([*enumerate(self.head), *enumerate(self.tail, -len(self.tail))])
         if not self.open:
             return [(*conditions, ("length", self.least))]
         if self.least > LONGEST and self.least - 1 not in dict(conditions):
-            return [(*conditions, (self.least - 1, PRESENT))]
+            return [(*conditions, (self.least - 1, PRESENT))]  # the key has at least ``least`` words
         return [conditions]
 
     def matches(self, words: Sequence[str]) -> bool:
-        """Return whether a key of these words matches a pattern with ``MANY``, in time (its words) x (key's words).
+        """Return whether a key of these words matches a pattern with ``MANY``. Time: (pattern's words) x (key's words).
 
-        Placing each inner part at the first position where it fits is right: what follows a ``MANY`` can be anywhere
-        behind it, so an earlier position never excludes a match.
+        Each inner part is placed at the first position where it fits. That is right, because what follows a ``MANY``
+        can be anywhere behind it: an earlier position never excludes a match.
         """
         at, end = len(self.head), len(words) - len(self.tail)
         if at > end or not _fits(self.head, words, 0) or not _fits(self.tail, words, end):
@@ -135,6 +142,7 @@ class WildIndex(Generic[V]):
                 self._conjunctions.add(conditions, wild)
             return
         inner = {word for part in wild.inner for word in part if isinstance(word, str)}
+        # The word with the shortest list, so that a key is compared with few patterns.
         rarest = min(inner, key=lambda word: (len(self._compared.get(word, ())), word))
         self._under[wild] = rarest
         self._compared.setdefault(rarest, {})[wild] = None
@@ -173,7 +181,7 @@ def _literal(places: list[tuple[int, Word]]) -> Conditions:
 
 
 def _placements(parts: Sequence[Sequence[Word]], start: int, spare: int) -> Iterator[tuple[int, ...]]:
-    """Yield the positions at which the parts can begin, from ``start`` on, with ``spare`` words to leave out."""
+    """Yield the positions at which the parts can begin, from ``start`` on, if at most ``spare`` words are skipped."""
     if not parts:
         yield ()
         return

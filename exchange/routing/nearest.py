@@ -1,8 +1,9 @@
 """Find out why a queue did not get a message: the obstacles on the nearest path to it.
 
-Each binding has a distance from a message: 0 if it matches, else how much of its key or arguments would have to be
-different (`Kind.miss`). A path leads from an exchange that the message reached to the queue. The path with the smallest
-sum of distances is the one that the owner most likely meant; its bindings that do not match are the answer.
+Each binding has a distance from a message: 0 if it matches, else a measure of the changes to its key or arguments that
+would make it match (`Kind.miss`). A path leads from an exchange that the message reached to the queue. The path with
+the smallest sum of distances is the one that the owner most likely meant; its bindings that do not match are the
+obstacles.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from exchange.routing.route import Obstacle
 __all__ = ["NearestPath", "Walk", "find_nearest", "find_obstacles"]
 
 MAX_MEASURED = 50
-"""Maximum number of bindings of one exchange that are measured exactly: those with the smallest estimated distance."""
+"""Maximum number of bindings of one exchange whose distance is computed exactly: those with the smallest estimate."""
 
 
 class NearestPath(NamedTuple):
@@ -35,11 +36,11 @@ class NearestPath(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """The walk of a message, as far as the search for another path needs it."""
+    """The walk of a message through a topology: the parts that the search for another path needs."""
 
     message: Message
     reached: frozenset[str]
-    """Exchanges that routed it."""
+    """Exchanges that routed the message."""
     tables: Tables
     alternates: Mapping[str, str]
     """Exchange -> its alternate exchange in force."""
@@ -55,7 +56,7 @@ def find_obstacles(walk: Walk, queue: str) -> tuple[Obstacle, ...]:
     goal = Destination("queue", queue)
     best: dict[Destination, float] = {goal: 0.0}
     heap: list[tuple[float, int, Destination, tuple[Obstacle, ...]]] = [(0.0, 0, goal, ())]
-    pushed = 0
+    pushed = 0  # decides between equal distances: destinations and obstacles are not compared
     while heap:
         distance, _, at, obstacles = heapq.heappop(heap)
         if at.kind == "exchange" and at.name in walk.reached:
@@ -98,7 +99,7 @@ def _steps_into(walk: Walk, destination: Destination) -> Iterable[tuple[str, Nea
 
 
 def find_nearest(walk: Walk, exchange: Exchange, bindings: Sequence[Binding]) -> NearestPath:
-    """Return the step by the nearest of these bindings of an exchange, by the first one if several are."""
+    """Return the step through the nearest of these bindings of an exchange; the first one if several are nearest."""
     too_long = _check_length(walk.message)
     if too_long:
         return NearestPath(OTHER_ROUTE, (Obstacle(exchange.name, bindings[0].destination, bindings[0], too_long),))
@@ -109,7 +110,7 @@ def find_nearest(walk: Walk, exchange: Exchange, bindings: Sequence[Binding]) ->
     nearest = min(range(len(misses)), key=lambda index: misses[index].distance)
     distance, reason = misses[nearest]
     if not reason:
-        return NearestPath(distance, ())  # it matches as soon as the message reaches its exchange
+        return NearestPath(distance, ())  # the binding matches as soon as the message reaches its exchange
     binding = bindings[nearest]
     return NearestPath(distance, (Obstacle(exchange.name, binding.destination, binding, reason),))
 

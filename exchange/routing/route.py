@@ -35,9 +35,9 @@ class Route(NamedTuple):
     queues: tuple[str, ...]
     """Names of the queues, sorted."""
     undecided: tuple[str, ...] = ()
-    """Exchanges behind which there may be more queues. Their type is unknown; or they take an alternate exchange that a
-    policy sets, and it is unknown whether that policy is in force: its pattern is not understood, or other policies
-    have the same priority."""
+    """Exchanges behind which there may be more queues. Either their type is unknown; or they take the alternate
+    exchange of a policy, and it is unknown whether that policy is in force, since its pattern is not understood, or
+    other policies have the same priority."""
     placements: tuple[Placement, ...] = ()
     """One for each partitioned queue, in the order of the queues."""
 

@@ -1,8 +1,8 @@
 """The router: RabbitMQ's walk from exchange to exchange (`rabbit_exchange.erl route/3`), compiled for one topology.
 
-A route that depends only on the exchange and the routing key is kept in a bounded cache, which is read without a lock.
-All else, routing what is not in the cache and changing the topology, happens under one lock. So no route sees half a
-change, and no route from before a change gets into the cache after it.
+A bounded cache keeps the routes that depend only on the exchange and the routing key; it is read without a lock. All
+else, routing what is not in the cache and changing the topology, happens under one lock. So no route sees half a
+change, and no route from before a change enters the cache after it.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class Router:
     >>> router.route(Message("orders", "order.eu.created")).queues
     ('billing',)
 
-    ``choose(n)`` returns the integer below n by which the random kinds pick; the default is random. ``cache`` is the
-    maximum number of routes kept; 0 keeps none. The editing methods change the router's own copy of the topology in
-    place, by the same rules as the methods of `Topology`, in time that does not grow with it; one that raises has
-    changed nothing. Safe to use from several threads, which may fork. A copy, also a pickled one, is built from the
-    topology again.
+    ``choose(n)`` returns an integer from 0 to n - 1, by which random exchange types choose a binding; by default it is
+    random. ``cache`` is the maximum number of routes in the cache; 0 disables it. The editing methods change the
+    router's own copy of the topology in place, by the same rules as the methods of `Topology`; their time does not grow
+    with the topology, and a method that raises has changed nothing. Safe to use from several threads, which may fork.
+    Copying and unpickling build the new router from the topology.
 
     Raises InputError, naming the binding, when a key of a topic exchange is longer than AMQP allows.
     """
@@ -88,9 +88,9 @@ class Router:
     def route(self, message: Message) -> Route:
         """Return where the message goes.
 
-        Raises what the broker would answer to basic.publish: NotFound if the exchange does not exist, AccessRefused if
-        it is internal, PreconditionFailed if CC or BCC is no array. Raises BrokerError where the broker would crash the
-        channel, as x-consistent-hash does on an empty array in its hash header from 3.13 to 4.3.4.
+        Raises the error that the broker would answer to basic.publish: NotFound if the exchange does not exist,
+        AccessRefused if it is internal, PreconditionFailed if CC or BCC is no array. Raises BrokerError where the
+        broker's channel would crash, as with x-consistent-hash and an empty array in its hash header, 3.13 to 4.3.4.
         """
         try:
             headers = message.headers
@@ -110,7 +110,7 @@ class Router:
             return route
 
     def explain(self, message: Message, queue: str | None = None) -> Explanation:
-        """Return the same route with the reasons, and why ``queue`` does not get the message. Raises as `route`."""
+        """Return the route with its reasons, and why ``queue`` does not get the message. Raises as `route` does."""
         if not isinstance(message, Message):
             raise TypeError(f"Router: message must be a Message, not {type(message).__name__}")
         hops: list[Hop] = []
@@ -162,8 +162,9 @@ class Router:
     def _walk(self, message: Message, hops: list[Hop] | None) -> Route:
         """Route a message from exchange to exchange, and append to ``hops``, if given, what each exchange did.
 
-        Invariants: an exchange enters ``work`` once, since ``seen`` has all that are or were in it, so cycles end. An
-        alternate is followed only where no binding matches. A queue gets one copy, whatever leads to it.
+        Invariants: ``seen`` has every exchange that is or was in ``work``, so none enters it twice, and cycles end. An
+        alternate exchange is followed only from an exchange of which no binding matches. A queue gets one copy,
+        however many bindings lead to it.
         """
         start = self._compiled.get(message.exchange)
         if start is None:
@@ -184,11 +185,12 @@ class Router:
                 if hops is not None:
                     hops.append(Hop(exchange, came_from, (), (), None, undecided=True))
                 continue
-            # The default exchange has no bindings of its own: a message published to it always matches. A message that
-            # reaches it as an alternate exchange matches nothing, and goes to its alternate, which a policy can set.
+            # The default exchange has no stored bindings. A message that is published to it always matches one that its
+            # key implies, so no alternate is taken, even if there is no such queue. A message that reaches it as an
+            # alternate exchange matches nothing, and goes on to its own alternate, which a policy can set.
             try:
                 matched = kind.match(message, keys) if exchange.name or came_from is None else ()
-            except Unsure as error:  # further bindings may match, so it is unknown whether the alternate is taken
+            except Unsure as error:  # other bindings may match, too, so it is unknown whether the alternate is taken
                 matched, alternate, is_unsure = error.matched, None, error
                 if matched:
                     undecided.append(exchange.name)
@@ -267,16 +269,17 @@ class Router:
         self._remembered.setdefault(message.exchange, {})[message.routing_key] = route
 
     def _forget(self) -> None:
-        # A concurrent call of `route` may still read a dict that is dropped here. It began before the change, so its
-        # answer may be that from before the change; and it adds nothing, since that needs the lock.
+        # A concurrent call of `route` may still read a dict that is dropped here. That call began before the change, so
+        # it may return the route from before the change. It adds nothing to the cache, since that needs the lock.
         self._remembered.clear()
         self._remembered_count = 0
 
     def _beyond_key(self) -> frozenset[str]:
         """Return the exchanges whose routes may depend on more than the routing key, there or at later exchanges.
 
-        They may depend on headers, on chance, or on the part of the message that is the key of a partitioned queue.
-        Found backwards: from exchanges that do not route by key alone to all that lead to them.
+        Such a route depends on headers, on chance, or on the part of the message that is the key of a partitioned
+        queue. The search goes backwards: from the exchanges that do not route by the routing key alone to all exchanges
+        that lead to them.
         """
         if self._beyond_key_cache is None:
             back: dict[str, list[str]] = {}
@@ -300,14 +303,14 @@ class Router:
     def _edit(self, rule: Callable[[], list[Change]]) -> None:
         with self._lock:
             changes = rule()
-            # The compiled state changes first: if that fails, it is built again from the tables, still unchanged.
+            # The compiled state changes first. If that fails, it is built again from the tables, which are unchanged.
             try:
                 for change in changes:
                     self._recompile(change)
             except BaseException:
                 self._recompile_all(changes)
                 raise
-            # This fails only if it is interrupted (KeyboardInterrupt), and applying a change twice is harmless.
+            # Only an interruption (KeyboardInterrupt) can make this fail, and applying a change twice is harmless.
             try:
                 self._apply(changes)
             except BaseException:
@@ -319,7 +322,7 @@ class Router:
             self._tables.apply(change)
 
     def _recompile_all(self, changes: Iterable[Change]) -> None:
-        """Compile all that the changes concern again, from the tables."""
+        """Compile again, from the tables, each queue, exchange and policy that the changes concern."""
         for _, part in changes:
             if isinstance(part, Queue):
                 self._partitioned.pop(part.name, None)
@@ -348,6 +351,7 @@ class Router:
             before = self._partitioned.pop(part.name, None)
             if change.added:
                 self._compile_queue(part)
+            # Only the default exchange routes to a queue that has no bindings, by its name: one route to drop.
             if (
                 before is None
                 and part.partitioning is None
@@ -381,6 +385,7 @@ class Router:
         if key is None:
             self._forget()
         else:
+            # A route keeps its key from exchange to exchange: only routes of this key can take the binding.
             for routes in self._remembered.values():
                 routes.pop(key, None)
 

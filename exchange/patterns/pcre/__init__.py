@@ -1,8 +1,8 @@
 """Policy patterns, matched as the regular expression library of RabbitMQ's Erlang matches them.
 
 RabbitMQ matches the bytes of a name with Erlang's ``re``: PCRE 8 up to OTP 27, PCRE2 since OTP 28. It is unknown which
-of them a broker has, so an expression is parsed for both, and there is no answer where the two differ. An answer is
-exact or absent, never a guess. No expression takes long: see `exchange.patterns.pcre.machine`.
+of the two a broker has, so an expression is parsed for both, and there is no answer where their results differ. An
+answer is exact or absent, never a guess. No expression takes long: see `exchange.patterns.pcre.machine`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ DIALECTS: Final[tuple[Dialect, ...]] = ("pcre8", "pcre2")
 class Expression:
     """A regular expression as the broker understands it.
 
-    ``error`` is the fault of an expression that every broker refuses, ``unknown`` the reason why one is not understood
-    here; otherwise both are empty.
+    ``error`` is the fault of an expression that every broker refuses. ``unknown`` is the reason why one is not
+    understood here. Otherwise both are empty.
     """
 
     __slots__ = ("_matchers", "_same_for_ascii", "error", "pattern", "unknown")
@@ -47,6 +47,7 @@ class Expression:
             unknown = unknown or f"some releases of Erlang refuse it: {errors[0]}"
         self.unknown: Final = unknown
         self._matchers: Final = () if unknown else tuple(m for m in matchers if m is not None)
+        # Whether one search is enough for names in ASCII, since both libraries treat these names alike.
         self._same_for_ascii: Final = len({matcher.source_for_ascii for matcher in self._matchers}) == 1
 
     def is_found_in(self, name: str) -> bool | None:
@@ -58,6 +59,7 @@ class Expression:
             return None
         if self._same_for_ascii and data.isascii():
             return self._matchers[0].is_found_in(data)
+        # An expression that both libraries refuse has no matcher, and is found in no name.
         answers = {matcher.is_found_in(data) for matcher in self._matchers} or {False}
         return answers.pop() if len(answers) == 1 else None
 

@@ -1,10 +1,11 @@
 """Match an expression by backtracking, as PCRE does, but remember failures.
 
 There are no back references, so whether the rest of an expression matches from a position does not depend on how that
-position was reached. So each pair of instruction and position is tried once, and the work is linear in expression times
-name. PCRE remembers nothing and gives up after 10,000,000 steps (50,000 since RabbitMQ 4.3.2); RabbitMQ then takes the
-name as not matching. The cost that PCRE would have is known here, too: a failure is remembered with its cost, which is
-added each time PCRE would repeat it. If a match may cost PCRE too much, there is no answer.
+position was reached. So each pair of instruction and position (a state) fails at most once, and the number of steps is
+at most proportional to length of expression x length of name. PCRE remembers no failures, and gives up after 10,000,000
+steps (50,000 since RabbitMQ 4.3.2); for RabbitMQ, the name then does not match. The number of steps that PCRE would
+take, its cost, is counted here, too: a failure is remembered with its cost, which is added each time that PCRE would
+repeat it. If a match may cost PCRE too much, there is no answer.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ INSTRUCTIONS: Final = 2_000
 STEPS: Final = 100_000
 """Maximum number of steps taken here for one name; beyond it there is no answer."""
 COST: Final = 20_000
-"""Maximum number of PCRE's steps for a match that is certain. PCRE itself counts fewer steps than these."""
+"""Maximum cost of a match that is certain. PCRE's own count of its steps is lower than this cost."""
 PENDING: Final = -1
-"""The cost of a state that is being tried."""
+"""In place of the cost of a failure: the state is being tried, or on the stack has not been tried yet."""
 
 
 class Instruction(NamedTuple):
@@ -142,16 +143,16 @@ class _Run:
     def __init__(self, program: tuple[Instruction, ...], data: bytes) -> None:
         self._program: Final = program
         self._data: Final = data
-        self._failed: Final[dict[tuple[int, int], int]] = {}
+        self._failed: Final[dict[tuple[int, int], int]] = {}  # state -> cost of its failure, or PENDING
         self._steps = 0
         self.cost = 0
         self.is_cut = False
-        """Whether a loop came back to a state without having moved: PCRE's cost of that is not counted."""
+        """Whether a loop came back to a state without having consumed a byte: what that costs PCRE is not counted."""
 
     def end_from(self, index: int, at: int) -> int:
         """Return the end of the first match of the program at a position, -1 if there is none."""
-        # A stack of states to try (cost PENDING), and of marks: a state with the cost before it was tried. When a mark
-        # is popped, all that its state led to has failed, and the difference of costs is what the failure costs.
+        # The stack has states to try, with PENDING, and marks: a state that was tried, with the cost before the try.
+        # When a mark is popped, everything that its state led to has failed; the failure's cost is the difference.
         waiting: list[tuple[int, int, int]] = [(index, at, PENDING)]
         while waiting:
             index, at, cost_before = waiting.pop()
@@ -160,6 +161,7 @@ class _Run:
                 continue
             end = self._advance(index, at, waiting)
             if end >= 0:
+                # The states whose marks are left did not fail: a later run from here must not find them PENDING.
                 for index, at, cost_before in waiting:
                     if cost_before != PENDING:
                         del self._failed[index, at]

@@ -1,7 +1,7 @@
 """Search for an expression in a name, in bounded time.
 
-For most expressions, an upper bound of the steps of any backtracking matcher can be computed, and it is small: Python's
-`re` matches these, in bytes. For the others there is a machine that remembers failures.
+For most expressions, a small upper bound of the steps of any backtracking matcher can be computed. These are matched
+by Python's `re`, in bytes; the others by a machine that remembers failures (`exchange.patterns.pcre.machine`).
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from exchange.patterns.pcre.nodes import (
 __all__ = ["Matcher"]
 
 LENGTHS: Final = (SHORTSTR_BYTES, 128, 64, 32, 16)
-"""Lengths of names in bytes for which the bound is computed; the longest with a small bound is used."""
+"""Lengths of names, in bytes, for which the bound is computed. `re` matches names up to the longest one whose bound is
+small; the machine matches longer names."""
 STEPS: Final = 1_000_000
-"""Maximum number of steps of `re` for one name, by the bound."""
+"""Maximum of the bound: steps that `re` may take for one name."""
 
 
 class Matcher:
@@ -80,6 +81,8 @@ def _ways(node: Node, length: int) -> float:
         if isinstance(node.part, Bytes):
             return max(1, most - node.least + 1)
         inner = _ways(node.part, length)
+        # The sum of inner**n for n up to most is below inner**most * 2. With one way for the part, the number of rounds
+        # decides, unless rounds can be empty.
         if inner > 1:
             return inner**most * 2 if most <= 4 else float("inf")
         return float("inf") if can_be_empty(node.part) else 1 + most

@@ -52,7 +52,7 @@ class Flags(NamedTuple):
 
 
 def parse(pattern: bytes, dialect: Dialect) -> Node:
-    """Return the tree of an expression. Raises Invalid, Unknown."""
+    """Return the syntax tree of an expression. Raises Invalid, Unknown."""
     if len(pattern) > LENGTH:
         raise Unknown(f"it is longer than {LENGTH:,} bytes")
     if 0 in pattern:
@@ -89,7 +89,8 @@ class _Parser:
                 parts += self._read_quotation(flags)
                 continue
             if self._take(rb"\E") or self._comment():
-                # A quantifier may follow. Releases of PCRE differ in the part that it repeats.
+                # Releases of PCRE differ in what a quantifier that follows repeats. (At the end of the pattern, `_peek`
+                # returns b"", which is in every bytes object: so it is tested, too.)
                 if self._peek() in b"*+?{" and self._peek():
                     raise Unknown(r"a quantifier follows \E or a comment")
                 continue
@@ -154,10 +155,11 @@ class _Parser:
 
     def _read_quantifier(self, node: Node) -> Node:
         """Read the quantifier that follows, if any."""
-        least, most = 1, 1
+        least, most = 1, 1  # most is -1 without an upper limit
         bounded = QUANTIFIER.match(self.pattern, self.at)
         if bounded is not None:
             self.at = bounded.end()
+            # Seven digits are more than `REPEATS` has, and `int` refuses thousands of them.
             numbers = [int(n[:7]) for n in (bounded[1].lstrip(b"0") or b"0", (bounded[3] or b"").lstrip(b"0") or b"0")]
             if max(numbers) > REPEATS:
                 raise Invalid("number too big in {} quantifier")
@@ -202,7 +204,7 @@ class _Parser:
                 return Look(inner, negative, widths), flags
         if self._take(b">"):
             return Atomic(self._read_rest(flags, depth)), flags
-        if self._take(b"|"):
+        if self._take(b"|"):  # branch reset: it only restarts the numbers of groups, unused here
             return self._read_rest(flags, depth), flags
         for opening, closing in ((b"P<", b">"), (b"<", b">"), (b"'", b"'")):
             if self._take(opening):
@@ -313,8 +315,8 @@ class _Parser:
             raise Invalid("POSIX named classes are supported only within a class")
         negative = self._take(b"^")
         mask, first = 0, True
-        last: int | None = None  # the byte that may begin a range
-        while first or self._peek() != b"]":
+        last: int | None = None  # the member before, if it is a single byte: a hyphen makes it the start of a range
+        while first or self._peek() != b"]":  # as the first member, a bracket or a hyphen stands for itself
             first_here, first = first, False
             if self.at >= len(self.pattern):
                 raise Invalid("missing terminating ] for character class")
