@@ -1,8 +1,9 @@
 """How patterns relate: which keys they share, whether one covers others, which keys are left over.
 
-Every question is one about emptiness: is there a key that all of these patterns match and none of those? Invariant:
-an answer is proved for all keys that a broker can be sent, and shown by a shortest key where one can show it; what
-would cost more steps than allowed is undecided, never guessed. For many patterns at once see `PatternSet`.
+Every question comes down to emptiness: is there a key that all of these patterns match and none of those? Invariant:
+an answer is proved for all keys that a client can send to a broker, and comes with a shortest key as its witness where
+a key can show it. A question that needs more steps than allowed is undecided, never guessed. For many patterns at once
+see `bindings.analysis.pattern_set.PatternSet`.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from exchange.patterns.pattern import AMQP, MANY, Dialect, Key, Pattern, Word
 __all__ = ["STEPS", "Answer", "Key", "Patterns", "covers", "dialect_of", "empty", "equivalent", "exhaustive", "overlap"]
 
 STEPS: Final = 100_000
-"""Default maximum of steps for a question: half a second, where most questions take 50 microseconds."""
+"""Default maximum number of steps for a question: half a second; most questions take 50 microseconds."""
 
 
 class Answer(NamedTuple):
-    """Whether it holds, None when undecided; and the shortest key that shows it, or shows that it does not.
+    """The answer to a question: whether it holds (None: undecided), and the shortest key that proves or refutes it.
 
-    The shortest has the fewest words, or the fewest bytes where those words would be too long for a key. An answer has
-    no truth value, since it may be undecided, and ``""`` is a key like others: ask ``holds`` and ``witness``.
+    The shortest key has the fewest words, or the fewest bytes where the key of fewest words would be too long. An
+    answer has no truth value, since it may be undecided, and the witness ``""`` is a key like any other: compare
+    ``holds`` and ``witness`` with None.
     """
 
     holds: bool | None
@@ -37,11 +39,11 @@ UNDECIDED: Final = Answer(None)
 
 
 Patterns: TypeAlias = Pattern | Iterable[Pattern]
-"""One pattern, or several that match what any of them matches."""
+"""One pattern, or the union of several: a key matches the union if it matches any of them."""
 
 
 def overlap(one: Pattern, other: Pattern, *, steps: int = STEPS) -> Answer:
-    """Return whether both match some key; the witness is such a key.
+    """Return whether some key matches both patterns; the witness is such a key.
 
     >>> overlap(Pattern("order.*"), Pattern("#.created"))
     Answer(holds=True, witness='order.created')
@@ -67,7 +69,7 @@ def covers(patterns: Patterns, pattern: Pattern, *, steps: int = STEPS) -> Answe
 def equivalent(one: Patterns, other: Patterns, *, steps: int = STEPS) -> Answer:
     """Return whether both match the same keys; the witness is a key that only one of them matches.
 
-    Where one of several patterns is undecided and another shows a difference, there might be a shorter witness.
+    Where one of several patterns is undecided and another one gives a witness, a shorter witness may exist.
 
     >>> equivalent(Pattern("#.*"), Pattern("*.#"))
     Answer(holds=True, witness=None)
@@ -92,7 +94,7 @@ def exhaustive(patterns: Patterns, *, steps: int = STEPS) -> Answer:
 
 
 def empty(all_of: Iterable[Pattern], none_of: Iterable[Pattern] = (), *, steps: int = STEPS) -> Answer:
-    """Return whether there is no key that all of ``all_of`` match and none of ``none_of``; the witness is such a key.
+    """Return whether no key matches all of ``all_of`` and none of ``none_of``; the witness is a key that does.
 
     Raises ValueError if the patterns are of different dialects.
     """
@@ -120,7 +122,7 @@ def _as_tuple(patterns: Patterns) -> tuple[Pattern, ...]:
 
 
 def _clash(one: Sequence[Word], other: Sequence[Word]) -> bool:
-    """Return whether two literal words at one position differ: a quick test that most disjoint patterns pass."""
+    """Return whether two literal words differ before any MANY: a quick test that settles most disjoint pairs."""
     for a, b in zip(one, other, strict=False):
         if a is MANY or b is MANY:
             return False

@@ -1,17 +1,20 @@
 """The shortest key that all of some patterns match and none of others: one search under every question of the algebra.
 
-The patterns that must match walk: each stands at a place in its words, and every word of the key makes it stay, at a
-MANY, or go on. The patterns that must not match watch: all the places where they could be are bits of one integer,
-which a word shifts. Four facts keep the search small, and none changes the answer:
+The search builds a key word by word. The patterns that must match are the walkers: each stands at a place in its words,
+and a word of the key lets it stay, if it stands at a MANY, or go on to its next place. The patterns that must not match
+are the watchers: one integer has a bit for each place where one of them could be, and a word shifts these bits. Four
+facts keep the search small, and none changes the answer:
 
-* Where walkers name no word, any word that no pattern names will do, since it helps the watchers least. So the only
-  words ever tried are those that walkers stand before and a fresh one, however large the vocabulary is.
+* Where no walker stands before a literal word, a fresh word, which no pattern names, is the best choice: fewer watchers
+  match it than any other word. So the search tries only the words that walkers stand before and a fresh word, however
+  large the vocabulary is.
 * Hence a watcher that names a word which no walker names never matches, and is left out.
-* Where a watcher stands at a final MANY, whatever follows is matched.
-* Of two ways to the same places of the walkers, the second is needless if its watchers are the first's and more.
+* Once a watcher stands at a final MANY, it matches whatever follows, so the search goes no further from there.
+* If two word sequences bring the walkers to the same places, and the second has its watchers at all the places where
+  the first has them, the second is needless: the words that complete the second to a key complete the first, too.
 
-A key is a text of limited length, so that not every sequence of words is one. The search goes by the number of words,
-which finds the keys that read best; only where its find is too long, it goes by bytes, and finds a key if there is one.
+A key has a limited length, so not every sequence of words is a key. The search minimises the number of words first,
+since those keys read best; only if the result is too long, it minimises the bytes, and so finds a key if there is one.
 The worst patterns need exponentially many steps, so a search has a budget.
 """
 
@@ -31,10 +34,11 @@ __all__ = ["Budget", "Deadline", "OutOfBudget", "PatternAutomaton", "fresh_word"
 Words: TypeAlias = tuple[Word, ...]
 
 UNSAYABLE: Final[dict[str, tuple[Words, ...]]] = {AMQP.name: (("",),), MQTT.name: ((), ("",)), NATS.name: ((),)}
-"""The sequences of words that no key has: in AMQP ``""`` is no word; elsewhere it is one, and no topic or subject."""
+"""Dialect -> the word sequences that are no key. In AMQP the key ``""`` has no words, so one empty word is no key; the
+empty text is neither an MQTT topic nor a NATS subject."""
 
 SHORTEST: Final[dict[str, tuple[str, ...]]] = {AMQP.name: ("",), MQTT.name: ("", "$"), NATS.name: ()}
-"""The words that are shorter than a fresh one."""
+"""Dialect -> the words that are shorter than a fresh one; in MQTT also than one that begins with ``$``."""
 
 
 class OutOfBudget(Exception):
@@ -42,7 +46,7 @@ class OutOfBudget(Exception):
 
 
 class Deadline:
-    """A moment after which searches stop; ``seconds`` from now, None for never."""
+    """A moment after which searches stop: ``seconds`` from now, or never if None."""
 
     __slots__ = ("_clock", "_end")
 
@@ -51,13 +55,13 @@ class Deadline:
         self._end = None if seconds is None else clock() + seconds
 
     def share(self, parts: int) -> Deadline:
-        """Return an earlier deadline: a part of the time that is left, so that what comes after has some, too."""
+        """Return a deadline after the time left divided by ``parts``, so that later searches have time, too."""
         if self._end is None:
             return self
         return Deadline(max(0.0, self._end - self._clock()) / parts, self._clock)
 
     def has_passed(self) -> bool:
-        """Return whether the moment has come."""
+        """Return whether the deadline is over."""
         return self._end is not None and self._clock() >= self._end
 
 
@@ -66,9 +70,10 @@ LOOK_EVERY: Final = 1_000
 
 
 class Budget:
-    """The number of steps that searches may still take; a step reaches a state or compares two: 5 or 0.1 microseconds.
+    """The number of steps that searches may still take.
 
-    A budget with a deadline ends with it, whatever is left.
+    A step reaches a state, which takes about 5 microseconds, or compares two states, which takes 0.1. A budget with a
+    deadline is used up when the deadline passes, however many steps are left.
     """
 
     __slots__ = ("_deadline", "_look_below", "left")
@@ -76,10 +81,11 @@ class Budget:
     def __init__(self, steps: int, deadline: Deadline | None = None) -> None:
         self.left = steps
         self._deadline = deadline
+        # The clock is read only when ``left`` falls below this; without a deadline, only the steps count.
         self._look_below = 0 if deadline is None else steps
 
     def spend(self, steps: int) -> None:
-        """Take a number of steps from the budget. Raises OutOfBudget."""
+        """Take a number of steps from the budget. Raises OutOfBudget if it has fewer, or if its deadline has passed."""
         self.left -= steps
         if self.left < self._look_below:
             self._look()
@@ -100,7 +106,8 @@ def shortest_key(
     """Return a key that all of ``all_of`` match and none of ``none_of``; None when there is none.
 
     It has as few words as possible; where that is more bytes than the dialect allows, it has as few bytes as possible.
-    A word that does not matter is ``x`` or another that is neither in ``taken`` nor in a pattern. Raises OutOfBudget.
+    Where any word would do, it has ``x`` or another word that is neither in ``taken`` nor in a pattern. Raises
+    OutOfBudget.
     """
     walkers = [_places(pattern.words) for pattern in all_of]
     named = {word for pattern in all_of for word in pattern.words if isinstance(word, str)}
@@ -120,10 +127,12 @@ def shortest_key(
         )
 
     words = search(tried, _few_words, None)
+    # _size counts a separator for each word, which is one more than the key has: hence the 1 here. A total cost below
+    # ``(max_bytes + 2) * LEAD`` is one of at most ``max_bytes + 1`` bytes, however many words there are.
     if words is not None and sum(map(_size, words)) > dialect.max_bytes + 1:
         words = search(tried + SHORTEST[dialect.name], _few_bytes, (dialect.max_bytes + 2) * LEAD - 1)
         if words is None and len(fresh) > 1:
-            raise OutOfBudget  # there may be a word of one byte that would have done
+            raise OutOfBudget  # a fresh word of one byte might have made a key
     return None if words is None else dialect.separator.join(words)
 
 
@@ -134,7 +143,7 @@ def _words(dialect: Dialect, patterns: Iterable[Pattern]) -> Iterator[Words]:
 
 
 def fresh_word(*vocabularies: Collection[str]) -> str:
-    """Return a short word that is in none of these, neither alone nor with a ``$`` before it."""
+    """Return a short word that is in none of these vocabularies, neither as it is nor with a ``$`` before it."""
     letters = ascii_lowercase[-3:] + ascii_lowercase[:-3] + ascii_uppercase
     return next(
         word
@@ -149,7 +158,8 @@ def _size(word: str) -> int:
 
 
 LEAD: Final = 1 << 20
-"""More than the words or bytes of any key. The cost that counts first is multiplied by it, the second one added."""
+"""Greater than the number of words or bytes of any key. A cost is the primary number (words or bytes) times this, plus
+the secondary one."""
 
 
 def _few_words(word: str) -> int:
@@ -161,7 +171,7 @@ def _few_bytes(word: str) -> int:
 
 
 Place: TypeAlias = tuple[bool, Word | None]
-"""A position in a pattern: whether any words may come here first, and the next word of the pattern; None at its end."""
+"""A place in a pattern: whether a MANY stands here, and the next word after it; None at the end of the pattern."""
 
 
 def _places(words: Words) -> list[Place]:
@@ -183,7 +193,11 @@ def _fits(word: Word | None, key_word: str) -> bool:
 
 
 class PatternAutomaton:
-    """An automaton of all patterns at once: a state is an integer with a bit for each place where a pattern may be."""
+    """An automaton of all patterns at once: a state is an integer with a bit for each place where a pattern may be.
+
+    The places of a pattern are adjacent bits, and so are the patterns. No word fits at the end of a pattern, so a shift
+    never carries a bit from one pattern into the next.
+    """
 
     __slots__ = ("_fitting", "_literal", "_stays", "_wild", "ends", "everything", "start")
 
@@ -205,7 +219,7 @@ class PatternAutomaton:
                 else:
                     self._wild[word] = self._wild.get(word, 0) | bit
                 bit <<= 1
-        self.everything = self.ends & self._stays
+        self.everything = self.ends & self._stays  # at a final MANY: the pattern matches whatever follows
 
     @property
     def literals(self) -> Collection[str]:
@@ -236,19 +250,19 @@ def _crawl(
     most: int | None,
     budget: Budget,
 ) -> list[str] | None:
-    """Return the words of least total cost, ``most`` or less, that bring all walkers and no watcher to an end.
+    """Return the words of least total cost that bring all walkers and no watcher to an end; None if there are none.
 
-    Best first: the heap gives the cheapest state, so the first end reached is a cheapest one. A state is skipped where
-    the walkers were at the same places before and the watchers then were a subset of those now: whatever wins from
-    here would have won from there.
+    Words that cost more than ``most`` do not count; None for no limit. Best first: the heap gives the cheapest state,
+    so the first end reached is a cheapest one. A state is skipped if the walkers were at the same places before, and
+    the watchers at a subset of the places where they are now: what leads from here to the end led there, too.
     """
     if watch.start & watch.everything:
         return None
     goal = tuple(len(walker) - 1 for walker in walkers)
     costs = {word: cost(word) for word in tried}
     visited: dict[tuple[int, ...], list[int]] = {}
-    paths: list[tuple[int, str]] = []  # each the number of the path it goes on from, and a word
-    heap = [(0, -1, (0,) * len(walkers), watch.start)]
+    paths: list[tuple[int, str]] = []  # each: the index of the path that it extends (-1: the start), and one more word
+    heap = [(0, -1, (0,) * len(walkers), watch.start)]  # cost, index of the path, places of walkers, state of watchers
     while heap:
         spent, path, places, watched = heappop(heap)
         rivals = visited.setdefault(places, [])
@@ -260,6 +274,8 @@ def _crawl(
             return _path(paths, path)
         before = [walker[place] for walker, place in zip(walkers, places, strict=True)]
         for word in dict.fromkeys(chain(tried, (word for _, word in before if isinstance(word, str)))):
+            # For each walker the places to which the word may bring it: a MANY lets it stay, a fitting word lets it go
+            # on.
             moves = [
                 (place,) * stays + (place + 1,) * _fits(wanted, word)
                 for place, (stays, wanted) in zip(places, before, strict=True)

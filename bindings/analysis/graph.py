@@ -1,8 +1,8 @@
 """A topology as a graph: which exchange may hand messages to which, over bindings or as to its alternate exchange.
 
-Which edges a message takes depends on its key and headers, so some message may go a path of the graph; where there is
-no path, no message goes. The default exchange has no edges: brokers refuse to bind it, and a message that is published
-to it never takes its alternate.
+Which edges a message takes depends on its key and headers. So a path of the graph is one that some message may take,
+and where there is no path, no message passes. The default exchange has no edges: brokers refuse to bind it, and a
+message that is published to it never takes its alternate.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Graph:
         self.previous: Final[dict[str, dict[str, None]]] = {}
 
     def add(self, source: str, target: str) -> None:
-        """Add an edge; one that is there already is no error."""
+        """Add an edge; adding one again changes nothing."""
         self.next.setdefault(source, {})[target] = None
         self.previous.setdefault(target, {})[source] = None
 
@@ -38,9 +38,9 @@ class Graph:
         return reach(self.previous, names)
 
     def number_upstream_last(self, names: Iterable[str]) -> dict[str, int]:
-        """Return node -> number, greater than those of all nodes it has edges to; within a cycle, in no order.
+        """Return node -> number; a node has a greater number than each node that it has an edge to, except on a cycle.
 
-        Depth first, in a loop: exchanges can stand one behind another beyond Python's stack.
+        Depth first, in a loop: a chain of exchanges can be longer than Python's stack is deep.
         """
         numbers: dict[str, int] = {}
         seen: set[str] = set()
@@ -67,12 +67,12 @@ class TopologyGraph:
     def __init__(self, topology: Topology) -> None:
         self.topology: Final = topology
         self.possible_alternates: Final[dict[str, tuple[str | None, ...]]] = {}
-        """Exchange -> the alternates it may have, as arguments and policies name them, None for none.
+        """Exchange -> the alternates that it may have, as arguments and policies name them; None stands for none.
 
-        More than one where it is not known which policy counts. Exchanges that surely have none are left out.
+        More than one where it is not known which policy is in force. Exchanges that surely have none are left out.
         """
         self.alternates_in_effect: Final[dict[str, tuple[str | None, ...]]] = {}
-        """The same, with what messages really get to: the default exchange hands them on to its own alternate."""
+        """The same, with the default exchange replaced by its own alternates: it hands such messages on to them."""
         for name, exchange in topology.exchanges.items():
             possible = possible_alternates(exchange, topology.policies) if name else (None,)
             if possible != (None,):
@@ -82,12 +82,12 @@ class TopologyGraph:
 
     @cached_property
     def unsure(self) -> frozenset[str]:
-        """Exchanges of which it is not known which alternate they have, if any."""
+        """Exchanges whose alternate is not known, because it is not known which policy is in force."""
         return frozenset(name for name, possible in self.alternates_in_effect.items() if len(possible) > 1)
 
     @cached_property
     def alternates(self) -> dict[str, str]:
-        """Exchange -> the existing alternate that its messages get to, where that is known."""
+        """Exchange -> the alternate that its messages get to, where that is known and exists."""
         return {
             name: possible[0]
             for name, possible in self.alternates_in_effect.items()
@@ -96,9 +96,10 @@ class TopologyGraph:
 
     @cached_property
     def bindings(self) -> dict[str, list[Binding]]:
-        """Source, which need not exist -> its bindings to existing exchanges but the default one; only if it has some.
+        """Source exchange, which need not exist -> its bindings to existing exchanges other than the default one.
 
-        They are looked up by destination: most of an exchange's bindings lead to queues, and there can be a million.
+        Sources without such bindings are left out. The bindings are looked up by destination: most of an exchange's
+        bindings lead to queues, and there can be a million.
         """
         bindings: dict[str, list[Binding]] = {}
         for name in self.topology.exchanges:
@@ -108,7 +109,7 @@ class TopologyGraph:
 
     @cached_property
     def graph(self) -> Graph:
-        """All that may hand messages on: every binding between exchanges, every alternate that may be in effect."""
+        """All edges that messages may take: every binding between exchanges, every alternate that may be in effect."""
         graph = Graph()
         for source, bindings in self.bindings.items():
             for binding in bindings if source else ():
@@ -135,8 +136,8 @@ def reach(edges: Mapping[str, Iterable[str]], starts: Iterable[str]) -> set[str]
 def find_cycles(edges: Mapping[str, Iterable[str]]) -> list[list[str]]:
     """Return the sets of two or more nodes that can all reach each other, each sorted.
 
-    Tarjan's algorithm, in a loop: a node's set is complete when the lowest number that it can reach is its own; the set
-    is then what the stack has from that node on.
+    Tarjan's algorithm for strongly connected components, in a loop: a node's set is complete when the lowest number
+    that the node can reach is its own; the set is then the part of the stack from that node on.
     """
     cycles: list[list[str]] = []
     number: dict[str, int] = {}

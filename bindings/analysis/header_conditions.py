@@ -1,8 +1,9 @@
 """How the conditions of headers bindings relate: which of them others cover.
 
-A binding is a choice of conjunctions: one of all its conditions or, with x-match any, one for each condition. A message
-that has just the headers of a conjunction satisfies only conjunctions that require no more. So a conjunction that
-others cover is covered by one of them, and finding it is a look-up.
+A binding stands for conjunctions of conditions, of which a message must satisfy one: a single conjunction of all its
+conditions or, with x-match any, one conjunction for each condition. A message that has exactly the headers of a
+conjunction satisfies only conjunctions that require no more. So if others together cover a conjunction, one of them
+covers it alone, and finding that one is a look-up.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def redundant_conditions(
 ) -> Iterator[tuple[Binding, tuple[Binding, ...], bool]]:
     """Yield bindings of one headers exchange to one destination that can all be removed, each with those that cover it.
 
-    The last value is whether the covering binding matches the same messages. Bindings that never match are left out.
+    The last value is whether the first covering binding matches the same messages. Bindings that never match are left
+    out.
     """
     asked = {binding: conjunctions_of(binding, profile) for binding in bindings}
     kept: Conjunctions[Binding] = Conjunctions()
@@ -54,6 +56,7 @@ def redundant_conditions(
     for _, binding in order:
         by: dict[Binding, None] = {}
         for conjunction in asked[binding]:
+            # A message with exactly these headers; ``object()`` equals no value that another binding could ask for.
             headers = {name: object() if value is PRESENT else value for name, value in conjunction}
             cover = [other for other in kept.search(frozenset(headers), headers.items()) if other != binding]
             if not cover:

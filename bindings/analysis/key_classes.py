@@ -1,4 +1,4 @@
-"""One routing key for each way in which keys can match a set of patterns.
+"""One routing key for each subset of some patterns that a key can match: the key classes.
 
 Two keys that match the same bindings of every exchange are routed alike, so what holds for one key of each class holds
 for all keys. The classes are found by walking the automaton of all patterns at once, shortest keys first.
@@ -23,8 +23,8 @@ def find_key_classes(
 ) -> list[str] | None:
     """Return a shortest key of each class, including the class of keys that match nothing.
 
-    Only keys that a broker can be sent count: those of up to 255 bytes. None if there are more than ``most`` states, or
-    the deadline passes first.
+    Only keys that AMQP can carry count: those of up to 255 bytes. None if the automaton has more than ``most`` states,
+    or if the deadline passes first.
     """
     automaton = PatternAutomaton(dict.fromkeys(patterns))
     fresh = next(word for word in map("z{}".format, count()) if word not in automaton.literals)
@@ -32,7 +32,7 @@ def find_key_classes(
     paths: dict[tuple[int, bool], tuple[str, ...]] = {start: ()}
     pending = [start]
     keys: dict[int, str] = {}
-    for node in pending:  # which grows: first in, first out
+    for node in pending:  # grows meanwhile: breadth first, so the first path to a state is a shortest one
         if deadline is not None and deadline.has_passed():
             return None
         state, no_key = node
@@ -41,7 +41,7 @@ def find_key_classes(
             keys.setdefault(state & automaton.ends, ".".join(path))
         for word in (fresh, *automaton.words_at(state)):
             longer = (*path, word)
-            following = automaton.after(state, word), longer == ("",)  # one empty word: no key is split so
+            following = automaton.after(state, word), longer == ("",)  # the key "" has no words: [""] is no key
             if following not in paths and len(".".join(longer).encode()) <= MOST_BYTES:
                 if len(paths) == most:
                     return None

@@ -1,9 +1,10 @@
 """Many patterns as one set: does it cover a pattern, which of them do, which are redundant, what do others lack?
 
 A set never looks at all its patterns. A `Matcher` holds them, and the search for a key that is not covered starts with
-none of them: each key that is not covered yet is given to the matcher; a pattern that matches it joins the search,
-which goes on until no pattern matches the key, or no key is left. So a question costs as much as the few patterns that
-it is about, and the last key is a shortest one: with fewer patterns, the shortest uncovered key cannot be longer.
+none of them. It finds a shortest key that the patterns in the search do not cover and looks it up in the matcher; a
+pattern that matches the key joins the search. It ends when no pattern matches the key, or no key is left. So the cost
+of a question depends only on the few patterns that it concerns, and the last key is a shortest one: with fewer
+patterns, the shortest uncovered key cannot be longer.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["Cover", "PatternSet", "Remainder", "difference", "redundant"]
 
 
 class Cover(NamedTuple):
-    """Whether patterns together match every key of another, None if undecided; and which do, none of them needless."""
+    """Whether patterns together match every key of another (None: undecided), and which; none of these is needless."""
 
     holds: bool | None
     by: tuple[Pattern, ...] = ()
@@ -37,7 +38,7 @@ class PatternSet:
         self._steps: Final = steps
         self._matcher: Final[Matcher[Pattern]] = Matcher(dialect, cache=0, distinct=True)
         self._by_first: Final[dict[str | None, dict[Pattern, None]]] = {}
-        self._vocabulary: Final[set[str]] = set()  # of all patterns that ever were in here
+        self._vocabulary: Final[set[str]] = set()  # the literal words of all patterns that ever were in the set
         for pattern in patterns:
             self.add(pattern)
 
@@ -63,7 +64,7 @@ class PatternSet:
         del self._by_first[_first(pattern)][pattern]
 
     def covers(self, pattern: Pattern | None = None) -> Answer:
-        """Return whether the set matches all keys of ``pattern``, or all keys; the witness is one it does not match."""
+        """Return whether the set matches all keys of ``pattern`` (None: all keys); the witness is one it misses."""
         all_of = () if pattern is None else (pattern,)
         joined: list[Pattern] = []
         budget = Budget(self._steps)
@@ -80,7 +81,7 @@ class PatternSet:
             return UNDECIDED
 
     def cover(self, pattern: Pattern) -> Cover:
-        """Return which patterns of the set, without the pattern itself, cover it: a widest one alone, if one can."""
+        """Return the patterns of the set, other than ``pattern``, that cover it: a widest one alone, if one can."""
         joined: list[Pattern] = []
         budget = Budget(self._steps)
         key: str | None = self._ordinary_key(pattern)
@@ -91,12 +92,13 @@ class PatternSet:
                     return Cover(False)
                 if pattern.literal:
                     return Cover(True, tuple(matching[:1]))
-                if not joined:
+                if not joined:  # a pattern that covers alone matches every key of this one, so also the first
                     for other in matching:
                         if shortest_key(self.dialect, (pattern,), (other,), budget) is None:
                             return Cover(True, (other,))
                 joined.append(matching[0])
                 key = shortest_key(self.dialect, (pattern,), joined, budget, self._vocabulary)
+            # Leave out what the others cover without it, the narrowest first.
             for other in sorted(joined, key=_narrowness, reverse=True):
                 rest = [one for one in joined if one is not other]
                 if shortest_key(self.dialect, (pattern,), rest, budget) is None:
@@ -147,7 +149,10 @@ def redundant(
 
 
 class Remainder(NamedTuple):
-    """The keys of ``pattern`` without those of ``without``; ``witness`` is a shortest one, None if undecided."""
+    """The keys that ``pattern`` matches and none of ``without`` does.
+
+    ``witness`` is a shortest one; None if it is undecided whether there is one.
+    """
 
     pattern: Pattern
     without: tuple[Pattern, ...]
@@ -157,9 +162,10 @@ class Remainder(NamedTuple):
 def difference(
     patterns: Iterable[Pattern], others: Iterable[Pattern], dialect: Dialect = AMQP, *, steps: int = STEPS
 ) -> Iterator[Remainder]:
-    """Yield remainders: together they have the keys of ``patterns`` that ``others`` do not match.
+    """Yield remainders that together have all keys that match one of ``patterns`` and none of ``others``.
 
-    With the patterns of a queue before and after a change they are the keys that it loses; swapped, those it gains.
+    Where these are the patterns of a queue before and after a change, the remainders are the keys that it loses; with
+    the two swapped, those that it gains.
     """
     kept = PatternSet(others, dialect, steps=steps)
     changed = [pattern for pattern in dict.fromkeys(patterns) if pattern not in kept]
@@ -181,9 +187,9 @@ def _first(pattern: Pattern) -> str | None:
 def _narrowness(pattern: Pattern) -> tuple[int, int, int, int]:
     """Return a sort key that is greater for a pattern than for those that cover it, unless they are equivalent.
 
-    Proof: take a key with a fresh word for each ONE and none for a MANY. A pattern that matches it has no more literal
-    words and requires no more words. If it has as many of both, it has the same words at the same positions, and a MANY
-    wherever the other one has.
+    Proof: take a key of the pattern with a fresh word for each ONE and none for a MANY. A pattern that covers this one
+    matches the key, so it has no more literal words and requires no more words. If it has as many of both, it has the
+    same words at the same positions, and a MANY wherever this one has.
     """
     words = ordered(pattern.words)
     single = [word for word in words if word is not MANY]

@@ -17,7 +17,7 @@ __all__ = ["SECONDS", "Diff", "diff"]
 SECONDS: Final = 60.0
 """Maximum duration in seconds of a comparison, unless the caller gives one."""
 PLAN_SHARE: Final = 4
-"""The search for a safe order of steps takes at most the time left divided by this."""
+"""The search for a safe order of steps gets the time left divided by this."""
 
 
 class Diff(NamedTuple):

@@ -43,7 +43,7 @@ def plan_to_json(todo: Plan) -> dict[str, Any]:
 
 
 def meaning_lines(difference: Meaning) -> Iterator[str]:
-    """Yield what goes elsewhere, queue by queue; or that nothing does, where that is proved."""
+    """Yield which messages go elsewhere, queue by queue; or that none does, where that is proved."""
     for access in difference.access:
         verb = "can be published to now" if access.opened else "can no longer be published to"
         yield f"  {_exchange(access.exchange)} {verb}: it is {access.reason}"
@@ -142,7 +142,7 @@ def _effect_lines(effect: Effect) -> Iterator[str]:
 
 
 def _term(term: Term, gained: bool) -> str:
-    """Describe a term: of gained messages, its path is one of the new side, and its exceptions of the old side."""
+    """Describe a term. Of gained messages, its path is on the new side and its exceptions are on the old side."""
     here, there = ("has no match now", "had none") if gained else ("had no match", "has none now")
     text = _all(term.path.matching) or "all messages"
     text += "".join([f" where {_exchange(name)} {here}" for name in term.path.unmatched])

@@ -1,8 +1,8 @@
 """Where two topologies differ, and so which messages could go elsewhere.
 
-If every leg that a message takes on one side exists on the other side, too, it takes the same path there. So if it
-gets to a destination on one side only, some leg of its path is *changed*: a binding that the other side lacks, or an
-alternate exchange that the other side lacks or that its bindings keep the message from.
+If every leg that a message takes on one side exists on the other side, too, the message takes the same path there. So
+if it gets to a destination on one side only, some leg of its path is *changed*: a binding that the other side lacks; or
+the leg to an alternate exchange that the other side lacks, or that it does not take there because a binding matches.
 
 Invariant: each message that gets somewhere on one side only meets one of the demands of `Changes.starts`.
 """
@@ -21,7 +21,7 @@ __all__ = ["Changes", "Start"]
 
 
 class Start(NamedTuple):
-    """A changed leg, and what all messages match that take it."""
+    """A changed leg, and the conditions that all messages which take it meet."""
 
     exchange: str
     """The exchange at which the leg begins."""
@@ -36,9 +36,9 @@ class Changes:
     def __init__(self, before: Side, after: Side) -> None:
         self.sides: Final = (before, after)
         self.altered: Final[set[str]] = set()
-        """Exchanges whose conditions are of another kind, or that only one side has."""
+        """Exchanges that only one side has, or that route by the conditions of another type on each side."""
         self.lacking: Final[tuple[dict[str, dict[Binding, None]], dict[str, dict[Binding, None]]]] = ({}, {})
-        """By exchange, the bindings of each side that the other side lacks."""
+        """For each side: exchange -> the bindings that the other side lacks."""
         for name in dict.fromkeys((*before.topology.exchanges, *after.topology.exchanges)):
             if before.routes_as(name) != after.routes_as(name):
                 self.altered.add(name)
@@ -59,7 +59,7 @@ class Changes:
         self._touched: Final = self.altered | by_alternate | self.lacking[0].keys() | self.lacking[1].keys()
 
     def beginnings(self) -> Iterator[Destination]:
-        """Yield the destinations to which a changed leg of either side leads; those beyond them are affected, too."""
+        """Yield the destinations to which a changed leg of either side leads; `ends` adds those beyond them."""
         before, after = self.sides
         for one, other in ((before, after), (after, before)):
             for queue in one.topology.queues:
@@ -104,7 +104,7 @@ class Changes:
         return [at for at in seen if at.kind == "queue" or at.name in loose]
 
     def starts(self, number: int, ways: Ways) -> Iterator[Start]:
-        """Yield the changed legs on these ways, which are those of side ``number``."""
+        """Yield the changed legs on ``ways``, the ways of side ``number`` to an end."""
         side, other = self.sides[number], self.sides[1 - number]
         changed: dict[tuple[str, Condition], None] = {}
         for name in sorted(self._touched & ways.exchanges):
@@ -114,7 +114,7 @@ class Changes:
                 if altered or binding in lacking:
                     changed[name, side.condition_of(binding)] = None
             yield from self._alternate_starts(number, name, ways)
-        if not other.exists(ways.end):
+        if not other.exists(ways.end):  # then every last leg is changed
             for name, bindings in ways.last.items():
                 for binding in bindings:
                     changed[name, side.condition_of(binding)] = None
@@ -123,6 +123,7 @@ class Changes:
                 yield Start(name, condition, _demand(condition))
 
     def _alternate_starts(self, number: int, name: str, ways: Ways) -> Iterator[Start]:
+        """Yield the changed legs to an alternate exchange, one for each binding that closes it on the other side."""
         alternate, other = ways.alternate(name), self.sides[1 - number]
         if alternate is None:
             return
@@ -133,7 +134,7 @@ class Changes:
             yield Start(name, None, _demand(condition))
 
     def _conditions_lacking(self, number: int, name: str) -> tuple[Condition, ...]:
-        """Return the conditions of bindings that an exchange has on this side only; cached for other ends."""
+        """Return the conditions of the bindings that an exchange has on side ``number`` only; cached for all ends."""
         lacking = self._lacking_conditions.get((number, name))
         if lacking is None:
             side = self.sides[number]
@@ -142,6 +143,7 @@ class Changes:
         return lacking
 
     def _emptiness_differs(self, name: str) -> bool:
+        """Return whether some message may match no binding of the exchange on one side only."""
         return name in self.altered or any(name in lacking for lacking in self.lacking)
 
 

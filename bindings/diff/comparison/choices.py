@@ -1,8 +1,9 @@
-"""Exchanges that do not decide by conditions: what of them differs, and what becomes of a message that gets to one.
+"""Exchanges that do not decide by conditions: which of them differ, and what becomes of a message that gets to one.
 
-Chance picks one of some bindings, so the outcome is a distribution: which queues together, how often. A hash picks one
-for each key, in a way that no pattern describes; messages are tried. Of a plugin's type that is not known here, nothing
-is known but whether both sides have the same exchange with the same bindings.
+An exchange that chooses by chance picks one of its bindings, so the outcome is a distribution: which queues get the
+message together, and how often. A hash picks one for each key, in a way that no pattern describes, so messages are
+tried. An exchange of a type unknown here (of a plugin) can only be compared: do both sides have the same exchange with
+the same bindings?
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ SAMPLES: Final = 200
 """Number of messages tried to show that two choices differ."""
 
 TRIED: Final = frozenset({Decider.HASH.value, Decider.SELECTOR.value})
-"""Words of `choosing` for exchanges that may differ in other messages than the one tried first."""
+"""Results of `choosing` for exchanges that look at the message: if one shows no difference, others are tried."""
 
 
 def choosing(exchange: Exchange) -> str:
-    """Return how an exchange chooses, in a word: chance, hash, selector or unknown."""
+    """Return how an exchange chooses: ``chance``, ``hash``, ``selector`` or ``unknown``."""
     decider = kind_of(exchange).decider
     return Decider.UNKNOWN.value if decider.has_conditions else decider.value
 
 
 def way_of_choosing(side: Side, name: str) -> Hashable:
-    """Return all that an exchange's choice depends on but the message: equal for two that choose alike."""
+    """Return all that the choice of an exchange depends on, except the message: equal values mean equal choices."""
     exchange = side.topology.exchanges.get(name)
     if exchange is None:
         return None
@@ -90,7 +91,7 @@ class ChoiceComparison:
         return self._reachable[entry]
 
     def share(self, number: int, message: Message, queue: str) -> Fraction | None:
-        """Return how often a queue gets a message on one side; None where that is not known."""
+        """Return the probability that a queue gets a message on one side; None where it is not known."""
         outcomes = self._trials[number].outcomes(message)
         if outcomes is None:
             return None
@@ -99,17 +100,17 @@ class ChoiceComparison:
         return None if unknown and share != 1 else share
 
     def compare(self, divergences: Sequence[Divergence]) -> Iterator[Choice]:
-        """Yield what differs at loose ends, by exchange and loose end, a difference that is certain before others.
+        """Yield what differs at loose ends: at most one choice for each exchange and loose end, a certain one if any.
 
-        Two causes: a message gets to a loose end on one side only, which is a divergence; or the loose end itself has
-        changed, or what lies beyond it.
+        There are two causes. A message gets to a loose end on one side only, which is a divergence; or the loose end
+        itself has changed, or an exchange beyond it.
         """
         if not self._loose:
             return
         inquiry = self._inquiry
         unsettled: set[str | None] = {divergence.entry for divergence in divergences}
         unsettled |= {undecided.exchange for undecided in inquiry.undecided if undecided.destination is not None}
-        # Where all exchanges are undecided to some end, so is what any of these makes of a message.
+        # None: for some end it is undecided for all exchanges, so every loose end may be affected.
         affected = sorted(self._loose) if None in unsettled else self._find_affected(unsettled)
         choices: dict[tuple[str, str], Choice] = {}
 
@@ -146,7 +147,7 @@ class ChoiceComparison:
         yield from (choices[key] for key in sorted(choices))
 
     def _find_affected(self, unsettled: AbstractSet[str | None]) -> list[str]:
-        """Return the loose ends that have changed, or that hand messages to exchanges from which something differs."""
+        """Return the loose ends that have changed, or that hand messages to an exchange whose messages go elsewhere."""
         before, after = self._sides
         affected = {name for name in self._loose if way_of_choosing(before, name) != way_of_choosing(after, name)}
         affected |= {name for name in self._loose if self._onwards[name] & unsettled}
@@ -167,7 +168,7 @@ class ChoiceComparison:
         return ways
 
     def _choice(self, entry: str, name: str, probe: Probe) -> Choice:
-        """Return what a loose end makes of a message on both sides, or of one like it that shows a difference."""
+        """Return where a loose end sends a message on both sides; if another sample shows a difference, that one."""
         exchanges = tuple(side.topology.exchanges.get(name) for side in self._sides)
         exchange = exchanges[1] or exchanges[0]
         first: tuple[Message, list[dict[str, Fraction] | None]] | None = None
@@ -187,7 +188,7 @@ class ChoiceComparison:
 
 
 def samples(message: Message, sides: Iterable[Side], name: str) -> Iterator[Message]:
-    """Yield the message, and others like it that an exchange of either side may take otherwise."""
+    """Yield the message, then variants of it for which the exchange may choose otherwise, on either side."""
     yield message
     headers: set[str] = set()
     properties: set[str] = set()

@@ -32,7 +32,7 @@ TOTAL: Final = 100_000_000
 """Maximum cost of all questions together: some minutes."""
 
 SHARE: Final = 4
-"""How many times its equal share of the time left one destination may take."""
+"""One destination may take this many times its equal share of the time left."""
 
 
 def compare(
@@ -71,7 +71,7 @@ class _Comparison:
         )
         self._anywhere: Final = (Anywhere(self._sides[0]), Anywhere(self._sides[1]))
         self._lost: Final[dict[tuple[str, int], Probe]] = {}
-        """Exchange and side where they get somewhere -> a shortest message that goes nowhere on the other side."""
+        """Exchange and side -> a shortest message that is routed on this side and unroutable on the other."""
 
     def compare(self, progress: Callable[[int, int], None] | None) -> Meaning:
         """Return all that differs."""
@@ -115,10 +115,10 @@ class _Comparison:
                 yield Access(name, is_, "internal" if both else "declared" if is_ else "deleted")
 
     def _diverge(self, end: Destination, both: tuple[Ways, Ways]) -> Iterator[Divergence]:
-        """Yield for each exchange and side a shortest message that gets to the end on that side only."""
+        """Yield, for each exchange and side, a shortest message that gets to the end on that side only, if any does."""
         inquiry = self._inquiry
         for number, ways in enumerate(both):
-            changed: dict[str, list[list[PathConditions]]] = {}  # by entry, for each changed leg the paths that have it
+            changed: dict[str, list[list[PathConditions]]] = {}  # entry -> for each changed leg the paths over it
             for start in self._changes.starts(number, ways):
                 if inquiry.is_over():
                     inquiry.give_up(None, end)
@@ -139,7 +139,8 @@ class _Comparison:
     def _paths_through(self, ways: Ways, start: Start) -> dict[str, list[PathConditions]]:
         """Return entry -> the paths that have a changed leg.
 
-        Where those are too many, one path for each entry requires only what all messages match that take the leg.
+        Where those are too many, each entry gets one path instead, which requires only what the leg itself requires:
+        all messages that take a path over the leg take this one.
         """
         with self._inquiry.budget() as budget:
             try:
@@ -148,7 +149,7 @@ class _Comparison:
                 return {name: [PathConditions(start.demand.all_of)] for name in ways.side.before([start.exchange])}
 
     def _all_paths(self, entry: str, ways: Ways) -> list[PathConditions]:
-        """Return the paths from an exchange that messages can be published to on one side only."""
+        """Return all paths to the end from an exchange at which messages start on one side only."""
         with self._inquiry.budget() as budget:
             try:
                 return from_exchange(ways, entry, PathConditions(), budget)
@@ -178,7 +179,7 @@ class _Comparison:
         return Divergence(entry, end, number, shown[0][0], tuple(changed_paths for _, changed_paths in shown))
 
     def _other_ways(self, entry: str, number: int, both: tuple[Ways, Ways]) -> Ways | None:
-        """Return the ways of the other side; None where no message starts at the entry there."""
+        """Return the ways of the other side; None if no message starts at the entry on that side."""
         return both[1 - number] if entry in self._entries[1 - number] else None
 
     def _effect(self, divergence: Divergence, both: tuple[Ways, Ways]) -> Effect:
@@ -194,7 +195,7 @@ class _Comparison:
         return Effect(entry, end.name, number == 1, message, terms, before, after)
 
     def _look_for_unroutable(self, divergence: Divergence, ways: Ways) -> None:
-        """Keep a shortest message of a divergence that goes nowhere on the other side, if there is one."""
+        """Keep a shortest message of a divergence that is unroutable on the other side, if there is one."""
         entry, number, probe = divergence.entry, divergence.number, divergence.probe
         if not all(side.publishable(entry) for side in self._sides):
             return

@@ -1,4 +1,4 @@
-"""Test conditions of bindings (see `exchange.kinds.condition`) on a message, or all of an exchange at once."""
+"""Test a condition of a binding (see `exchange.kinds.condition`) on a message, or all conditions of an exchange."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["ALWAYS", "NEVER", "Branches", "Condition", "Edge", "Headers", "Probe
 
 
 class Probe(NamedTuple):
-    """A message with one routing key, as far as routing by conditions looks at it."""
+    """The part of a message that conditions look at: one routing key and the headers."""
 
     key: str
     headers: Mapping[str, Any]
@@ -55,14 +55,14 @@ class Edge(NamedTuple):
 
 
 MATCHED = 32
-"""Maximum number of patterns that are tried one by one; more go into a matcher."""
+"""Maximum number of patterns that are tried one by one; if there are more, all go into a matcher."""
 
 
 class Branches:
     """Bindings of one exchange, as edges that a message may take.
 
-    Those with a literal key, of which there can be a hundred thousand, are kept as texts, and become edges only
-    where they are taken.
+    Bindings with a literal key, of which there can be a hundred thousand, are kept as texts and become edges only when
+    they are taken.
     """
 
     def __init__(self, bindings: Iterable[Binding], kind: type[Kind], profile: Profile) -> None:
@@ -106,7 +106,7 @@ class Branches:
                 yield Edge(condition, target)
 
     def near(self, conditions: Collection[Condition]) -> Iterator[Edge]:
-        """Yield the edges that a message may take for which all these conditions hold; perhaps some more."""
+        """Yield all edges that a message which meets these conditions may take, and perhaps some that it cannot."""
         patterns = [condition for condition in conditions if isinstance(condition, Pattern)]
         exact = next((pattern.text for pattern in patterns if isinstance(pattern, Key)), None)
         if exact is not None:

@@ -1,8 +1,9 @@
 """Find the fewest headers for which all of some conditions hold and none of others.
 
-Names are taken one after another; each is left out, or gets a value that a condition mentions, or another value: no
-other choice makes a difference. A state is the set of conditions that the choices so far have settled, so that the
-search visits as many states as there are combinations of conditions, however many headers are named.
+The search takes the names of headers one after another. A header is left out, or gets a value that a condition
+mentions, or one value that no condition mentions: no other choice makes a difference. A state is the set of conditions
+that the choices so far have settled, so there are at most as many states as combinations of conditions, however many
+headers are named.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ __all__ = ["fewest_headers"]
 
 ABSENT: Final = object()
 SENDER_SELECTED: Final = "CC"
-"""Header whose strings RabbitMQ takes as further routing keys; it refuses a message in which this is no array."""
+"""Header whose strings RabbitMQ takes as further routing keys; it refuses a message in which this is not an array."""
 TAKEN_OUT: Final = "BCC"
 """Header that RabbitMQ removes before it routes the message."""
 
@@ -32,7 +33,8 @@ def fewest_headers(
 ) -> dict[str, Any] | None:
     """Return the fewest headers for which all of ``all_of`` and none of ``none_of`` hold; None when there are none.
 
-    No header in them brings a further routing key. Raises OutOfBudget, also where only such a header would do.
+    None of them adds a routing key (see `SENDER_SELECTED`). Raises OutOfBudget, also if only a header that adds one
+    would meet the conditions.
     """
     # One unmet header settles a condition of mode "all": it fails. One met header settles one of mode "any": it holds.
     conditions = (*all_of, *none_of)
@@ -56,7 +58,7 @@ def fewest_headers(
                         new.add(number)
                 now = headers if value is ABSENT else (*headers, (name, value))
                 if any((conditions[n].mode == "all") is (n < wanted_true) for n in new):
-                    continue  # one that must hold has failed, or one that must not holds
+                    continue  # a condition that must hold has failed, or one that must not hold holds
                 known = after.get(frozenset(new))
                 if known is None or len(now) < len(known):
                     after[frozenset(new)] = now
@@ -71,12 +73,12 @@ def fewest_headers(
 def _options(
     name: str, wanted: Iterable[Hashable], arguments: Iterable[Any], profile: Profile
 ) -> Iterator[tuple[Any, Hashable]]:
-    """Yield what a header can be: its value in a message, and the value that is compared."""
+    """Yield what a header can be: its value in a message, or `ABSENT`, and the form in which that is compared."""
     yield ABSENT, None
     if name == TAKEN_OUT:
         return
     seen: set[Hashable] = {value for value in wanted if value is not PRESENT}
-    for number in count():  # one of them is mentioned by no condition
+    for number in count():  # ends: conditions mention finitely many values
         other: Any = [0] * number if name == SENDER_SELECTED else f"x{number or ''}"
         compared = comparable(other, profile, from_message=True)
         if compared not in seen:
@@ -92,7 +94,7 @@ def _options(
 
 
 def _values(arguments: Iterable[Any]) -> Iterator[Any]:
-    """Yield values of messages: for each argument one that is equal when compared, if there is one."""
+    """Yield values for a header of a message: for each argument, one that compares equal to it, if there is one."""
     arguments = tuple(arguments)
     yield from arguments
     for argument in arguments:

@@ -1,4 +1,4 @@
-"""What the questions of a comparison share: the two sides, the cost that is left, and what stays undecided."""
+"""What the questions of a comparison share: the two sides, the steps and the time left, and what stays undecided."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Divergence(NamedTuple):
     """The side on which it gets there: 0 is before, 1 after."""
     probe: Probe
     changed: tuple[tuple[PathConditions, ...], ...]
-    """The changed paths that it may take, grouped by what is changed; those of the shortest message first."""
+    """The changed paths that such messages may take, by changed leg; those of the shortest message first."""
 
     @property
     def message(self) -> Message:
@@ -59,13 +59,13 @@ class Inquiry:
         self.sides: Final = Side(graphs[0], self.loose), Side(graphs[1], self.loose)
         self.undecided: Final[list[Undecided]] = []
         self.deadline = deadline
-        """When the question at hand must be answered; no later than the deadline of all."""
+        """The deadline of the present question; no later than that of the whole comparison."""
         self._whole: Final = deadline
         self._steps: Final = steps
         self._left = total
 
     def allot(self, parts: int) -> None:
-        """Give the next questions a part of the time that is left, so that later ones have some, too."""
+        """Limit the next questions to the time left divided by ``parts``, so that later ones have time, too."""
         self.deadline = self._whole.share(parts)
 
     def is_over(self) -> bool:
@@ -73,12 +73,12 @@ class Inquiry:
         return self._left <= 0 or self.deadline.has_passed()
 
     def give_up(self, entry: str | None, end: Destination | None, reason: str = OUT_OF_BUDGET) -> None:
-        """Record that it is not decided whether messages from an exchange, None for all, get to an end."""
+        """Record as undecided whether messages from an exchange get to an end; None stands for all of them."""
         self.undecided.append(Undecided(entry, end, reason))
 
     @contextmanager
     def budget(self) -> Iterator[Budget]:
-        """Yield the budget of one question, and take what it spends from the total."""
+        """Yield the budget of one question; at its end, subtract what it has spent from the total."""
         granted = min(self._steps, self._left)
         budget = Budget(granted, self.deadline)
         try:
@@ -89,7 +89,10 @@ class Inquiry:
     def ask(
         self, entry: str, there: Ways | None, not_there: Ways | None, paths: Iterable[PathConditions]
     ) -> Probe | None:
-        """Return a shortest message that takes one of these paths; see `shortest_message`. Raises OutOfBudget."""
+        """Return a shortest message that meets the conditions of one of these paths; see `shortest_message`.
+
+        Raises OutOfBudget.
+        """
         with self.budget() as budget:
             return shortest_message(entry, there, not_there, [Demand(path.matching) for path in paths], budget)
 

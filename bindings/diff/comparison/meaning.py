@@ -21,22 +21,23 @@ class Access(NamedTuple):
 
     exchange: str
     opened: bool
-    """Whether they may now; else they might before."""
+    """True if they may use it after the change only; False if before it only."""
     reason: Literal["declared", "deleted", "internal"]
 
 
 class Effect(NamedTuple):
-    """Messages to an exchange that a queue gains, or loses."""
+    """Messages to an exchange that a queue gains, or that it loses."""
 
     exchange: str
     queue: str
     gained: bool
     witness: Message
-    """A shortest such message, unless ``undecided`` names the exchange and the queue: then there may be a shorter."""
+    """A shortest such message. If ``undecided`` names the exchange and the queue, there may be a shorter one."""
     terms: tuple[Term, ...]
     before: Fraction | None = Fraction(0)
-    """How often the witness came there before; None where that depends on an exchange of unknown type."""
+    """Probability that the queue got the witness before; None if that depends on an exchange of unknown type."""
     after: Fraction | None = Fraction(0)
+    """The same after the change."""
 
     @property
     def exact(self) -> bool:
@@ -50,45 +51,47 @@ class Effect(NamedTuple):
 
 
 class Unroutable(NamedTuple):
-    """Messages to an exchange that now go nowhere, or no longer do."""
+    """Messages to an exchange that are unroutable on one side only."""
 
     exchange: str
     now: bool
-    """Whether they go nowhere after; else before."""
+    """True if they are unroutable after the change, False if before it."""
     witness: Message
 
 
 class Choice(NamedTuple):
-    """Messages to an exchange that get to one that chooses by chance, by a hash or in an unknown way.
+    """Messages to an exchange that get to one which chooses by chance, by a hash, by selectors or in an unknown way.
 
-    Something has changed: the choosing exchange itself, where it leads to, or which messages get there.
+    Something has changed: the choosing exchange itself, an exchange beyond it, or which messages get to it.
     """
 
     exchange: str
     at: str
+    """The choosing exchange."""
     by: str
-    """chance, hash or unknown."""
+    """``chance``, ``hash``, ``selector`` or ``unknown``."""
     witness: Message
-    """A message that gets there."""
+    """A message that gets to the choosing exchange."""
     before: tuple[tuple[str, Fraction], ...] | None
-    """How often each queue gets the witness; None when that is not known."""
+    """Queue and probability that it gets the witness, for each queue; None if that is not known."""
     after: tuple[tuple[str, Fraction], ...] | None
     certain: bool
-    """Whether the witness shows a difference; else no such message was found, and there may be one."""
+    """Whether the witness shows a difference; if not, no message was found that does, though there may be one."""
 
 
 class Undecided(NamedTuple):
-    """What could not be decided."""
+    """A question that could not be decided: whether messages from an exchange get to a destination."""
 
     exchange: str | None
     """None for all exchanges."""
     destination: Destination | None
+    """None for all destinations."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """All that is different, in the order of names."""
+    """All differences, in the order of names."""
 
     access: tuple[Access, ...] = ()
     effects: tuple[Effect, ...] = ()

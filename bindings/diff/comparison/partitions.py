@@ -28,7 +28,7 @@ class PartitionChange(NamedTuple):
     before: Partitioning | None
     after: Partitioning | None
     parts: tuple[str, ...]
-    """Which of strategy, partitions and key differ; empty when there is a partitioning on one side only."""
+    """Those of ``strategy``, ``partitions`` and ``key`` that differ; empty if only one side has a partitioning."""
     witness: Message | None
     """A message that goes to another partition, or whose key decides one on one side only; None if none was found."""
     moved: tuple[str | None, str | None]
@@ -66,6 +66,7 @@ def _partition(partitioning: Partitioning, message: Message) -> str | None:
 
 
 def _samples(topology: Topology, queue: str, both: tuple[Partitioning, Partitioning]) -> Iterator[Message]:
+    """Yield messages that get to a queue, or may: each value of the keys by each binding and the default exchange."""
     bindings = islice(topology.bindings_to(Destination("queue", queue)), PATTERNS)
     ways = [(binding.source, binding.routing_key) for binding in bindings]
     for number in range(SAMPLES):
@@ -79,7 +80,7 @@ def _samples(topology: Topology, queue: str, both: tuple[Partitioning, Partition
                 body = _body(source.name, text)
         for exchange, key in ways:
             use = kind_of(topology.exchanges[exchange]).key_use if exchange in topology.exchanges else KeyUse.NONE
-            if use is KeyUse.PATTERN:
+            if use is KeyUse.PATTERN:  # a MANY stands for no word in the first sample, for one in the others
                 words = Pattern.of_binding_key(key).words
                 filled = ".".join(
                     [word if isinstance(word, str) else text for word in words if word is not MANY or number]
@@ -91,6 +92,7 @@ def _samples(topology: Topology, queue: str, both: tuple[Partitioning, Partition
 
 
 def _body(pointer: str, text: str) -> bytes:
+    """Return a JSON document that has the text at this JSON pointer (RFC 6901)."""
     value: Any = text
     for step in reversed(pointer.split("/")[1:]):
         value = {step.replace("~1", "/").replace("~0", "~"): value}

@@ -1,9 +1,9 @@
 """What a message must match to go from an exchange to a destination by one path or another.
 
-A path asks that a message match its bindings and, where it leads through an alternate exchange, nothing that is bound
-before that. Ways are followed together with what they ask: one that no message can take is given up, and so is one
-that asks for all that another path to the same exchange asks for. Invariant: a message that gets to the end takes one
-of the ways.
+To take a path, a message must match each binding on it; where the path leads to an alternate exchange, the message must
+match no binding of the exchange that has this alternate. The search follows paths together with what they require. It
+gives up a path that no message can take, and one that requires all that another path to the same exchange requires.
+Invariant: each message that gets to the end takes one of the paths that are left.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PathConditions(NamedTuple):
 
 
 class _Narrowing:
-    """The paths that a search has found to each exchange, only the widest of them."""
+    """The paths that a search has found to each exchange, without those that require more than another one."""
 
     def __init__(self, ways: Ways, budget: Budget) -> None:
         self._side = ways.side
@@ -50,7 +50,7 @@ class _Narrowing:
         self._known: dict[str, list[PathConditions]] = {}
 
     def is_new(self, exchange: str, path: PathConditions) -> bool:
-        """Return whether no known path to the exchange requires less, and keep the path if so."""
+        """Return False if a known path to the exchange requires no more than this one; else keep this one."""
         known = self._known.setdefault(exchange, [])
         self._budget.spend(1 + len(known))
         if any(_requires(path, other) for other in known):
@@ -66,6 +66,7 @@ class _Narrowing:
         return None if matching is None else PathConditions(matching, path.unmatched)
 
     def _join(self, matching: Conditions, condition: Condition) -> Conditions | None:
+        """Return the conditions and one more, without those that others imply; None if no message meets them all."""
         asked = matching, condition
         self._budget.spend(1)
         if asked in self._side.joined:
@@ -90,7 +91,7 @@ def from_exchange(ways: Ways, exchange: str, path: PathConditions, budget: Budge
 def through(ways: Ways, start: Start, budget: Budget) -> dict[str, list[PathConditions]]:
     """Return exchange -> the paths from it to the end that have the changed leg. Raises OutOfBudget.
 
-    First from the leg to the end, then from the leg backwards, exchange by exchange.
+    The search goes from the leg to the end first, then from the leg backwards, exchange by exchange.
     """
     first = PathConditions(start.demand.all_of)
     narrowing = _Narrowing(ways, budget)
@@ -122,6 +123,7 @@ def through(ways: Ways, start: Start, budget: Budget) -> dict[str, list[PathCond
 def _onwards(
     ways: Ways, starts: Iterable[tuple[Destination, PathConditions]], narrowing: _Narrowing, budget: Budget
 ) -> list[PathConditions]:
+    """Return the paths to the end that go on from the starts: destinations, each with the path that leads there."""
     paths: list[PathConditions] = []
     pending = list(starts)
     while pending:
@@ -174,10 +176,11 @@ def widest(paths: Sequence[PathConditions]) -> list[PathConditions]:
     uses = Counter(chain.from_iterable(required.values()))
     filed: dict[Condition | str | None, list[frozenset[Condition | str]]] = {}
     kept: set[PathConditions] = set()
-    for path in sorted(
-        required, key=lambda path: len(required[path])
-    ):  # stable; a path is after those that require less
+    # A path comes after those that require less; the sort is stable, so of equal ones the first stays first.
+    for path in sorted(required, key=lambda path: len(required[path])):
         wanted = required[path]
+        # A path that requires less is filed under something that this one requires, too, or under None: it needs
+        # nothing.
         if any(other <= wanted for name in (None, *wanted) for other in filed.get(name, ())):
             continue
         kept.add(path)

@@ -73,9 +73,11 @@ def shortest_message(
 ) -> Probe | None:
     """Return a shortest message to ``entry`` that gets to the end of ``there`` and not to that of ``not_there``.
 
-    Only messages that meet a demand in ``starts`` count. Where ``there`` is None, the message need not get anywhere;
-    where ``not_there`` is None, it gets nowhere on that side. Raises OutOfBudget.
+    Only messages that meet a demand in ``starts`` count. If ``there`` is None, the message need not get anywhere; if
+    ``not_there`` is None, no message gets anywhere on that side. Raises OutOfBudget.
     """
+    # Best first. A demand goes into the heap with a lower bound of its cost, and comes out to have its shortest message
+    # found; that goes in with its exact cost. So the first message that comes out and passes is a shortest one.
     profile = next(ways.side.topology.profile for ways in (there, not_there) if ways is not None)
     order = count()
     heap: list[tuple[Cost, int, Demand, Probe | None]] = []
@@ -92,7 +94,6 @@ def shortest_message(
     while heap:
         cost, _, demand, probe = heappop(heap)
         if probe is None:
-            # Its cost is known only now, so it goes back into the heap.
             probe = shortest_probe(demand, profile, budget)
             if probe is not None:
                 heappush(heap, (max(cost, probe.cost), next(order), demand, probe))
@@ -105,12 +106,12 @@ def shortest_message(
             return probe
         for child in better:
             budget.spend(1)
-            add(child, max(cost, _least(child.all_of[-1:])))
+            add(child, max(cost, _least(child.all_of[-1:])))  # what meets a child meets its parent: it costs no less
     return None
 
 
 def _towards(entry: str, ways: Ways, demand: Demand, probe: Probe, budget: Budget) -> Iterator[Demand] | None:
-    """Return demands of which each message that gets to the end meets one; None when this message gets there."""
+    """Return demands such that each message that gets to the end meets one of them; None if this message gets there."""
     reached, legs = ways.walk(entry, probe)
     budget.spend(len(reached))
     return None if legs is not None else _ways_on(ways, reached, demand, probe, budget)
@@ -132,7 +133,7 @@ def _ways_on(
 
 
 def _away(entry: str, ways: Ways, demand: Demand, probe: Probe, budget: Budget) -> Iterator[Demand] | None:
-    """Return demands of which each message that misses the end meets one; None when this message misses it."""
+    """Return demands such that each message that misses the end meets one of them; None if this message misses it."""
     reached, legs = ways.walk(entry, probe)
     budget.spend(len(reached))
     return None if legs is None else _ways_off(ways, legs, demand, budget)

@@ -39,8 +39,8 @@ class Side:
         self.joined: Final[dict[tuple[tuple[Condition, ...], Condition], tuple[Condition, ...] | None]] = {}
         """Cache: conditions and one more -> all of them together, see `bindings.diff.comparison.paths`."""
         self.graph: Final = whole.graph
-        """All that may hand messages on, loose ends included."""
-        self._through: Final = Graph()  # the same without what loose ends hand on
+        """All edges between exchanges that messages may take, those out of loose ends included."""
+        self._through: Final = Graph()  # the same without the edges out of loose ends
         self._alternate_of: Final[dict[str, list[str]]] = {}
         self._branches: Final[dict[str, Branches]] = {}
         self._into: Final[dict[str, tuple[tuple[str, Condition], ...]]] = {}
@@ -52,7 +52,7 @@ class Side:
             self._alternate_of.setdefault(alternate, []).append(source)
 
     def routes_as(self, exchange: str) -> str | None:
-        """Return the exchange type whose conditions an exchange has; None of a loose end."""
+        """Return the exchange type by whose conditions an exchange routes; None for a loose end."""
         kind = self.kinds.get(exchange)
         return None if kind is None else kind.routes_as
 
@@ -78,7 +78,7 @@ class Side:
         return condition
 
     def branches(self, exchange: str) -> Branches:
-        """Return all bindings of an exchange, with those to nowhere, since they keep messages from its alternate."""
+        """Return all bindings of an exchange, also those to nowhere: what matches one does not go to the alternate."""
         branches = self._branches.get(exchange)
         if branches is None:
             branches = self.branches_of(exchange, self.topology.bindings_from(exchange))
@@ -90,7 +90,7 @@ class Side:
         return self._alternate_of.get(exchange, ())
 
     def into(self, exchange: str) -> tuple[tuple[str, Condition], ...]:
-        """Return the exchanges from which bindings lead to this one, each with a condition."""
+        """Return the exchanges from which bindings lead to this one, each with the condition of the binding."""
         edges = self._into.get(exchange)
         if edges is None:
             asked: dict[tuple[str, Condition], None] = {}
@@ -155,8 +155,7 @@ class Ways:
     def walk(self, entry: str, probe: Probe) -> tuple[dict[str, Leg | None], list[Leg] | None]:
         """Return the exchanges that a message reaches, each with the leg that led there, and its legs to the end.
 
-        The legs are None where it does not get there.
-        The walk stays on paths to the end, and stops there.
+        The legs are None if the message does not get to the end. The walk stays on paths to the end, and stops there.
         """
         reached: dict[str, Leg | None] = {entry: None}
         if self.ends(Destination("exchange", entry)) and self.side.exists(Destination("exchange", entry)):
@@ -188,7 +187,7 @@ class Ways:
 
 
 class Anywhere(Ways):
-    """The same for all ends at once: any queue, and loose ends, from where a message may go on to queues."""
+    """The ways to all ends at once: any queue, and any loose end, since a message may go on from there to queues."""
 
     def __init__(self, side: Side) -> None:
         super().__init__(side, Destination("exchange", ""))

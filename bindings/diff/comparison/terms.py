@@ -52,6 +52,7 @@ def describe(
 
 
 def _term(entry: str, ways: Ways, others: Ways | None, path: PathConditions, budget: Budget) -> Term | None:
+    """Return the term of a path; None if each message that takes the path gets to the end on the other side, too."""
     unless: list[PathConditions] = []
     for other in () if others is None else from_exchange(others, entry, PathConditions(path.matching), budget):
         rest = tuple(condition for condition in other.matching if not is_implied(condition, path.matching))
@@ -59,7 +60,7 @@ def _term(entry: str, ways: Ways, others: Ways | None, path: PathConditions, bud
     unless = widest(unless)
     if len(unless) > FEW:
         raise OutOfBudget
-    if PathConditions() in unless:
+    if PathConditions() in unless:  # a path of the other side that requires nothing more
         return None
     not_these = tuple(other.matching[0] for other in unless if len(other.matching) == 1 and not other.unmatched)
     if shortest_probe(Demand(path.matching, not_these), ways.side.topology.profile, budget) is None:

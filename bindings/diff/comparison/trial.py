@@ -1,4 +1,4 @@
-"""What may become of a message where chance decides: which queues get it together, and how often."""
+"""What may become of a message where chance decides: which queues get it together, with which probability."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from exchange.topology.topology import Topology
 __all__ = ["Outcomes", "Trial", "shares"]
 
 Outcomes: TypeAlias = Mapping[frozenset[str], Fraction]
-"""Queues that get a message together -> how often. An exchange of unknown type is among them as ``?NAME``."""
+"""Queues that get a message together -> the probability. An exchange of unknown type stands there as ``?NAME``."""
 
 MOST: Final = 2_000
-"""Maximum number of ways in which chance may route a message."""
+"""Maximum number of ways in which chance may route one message."""
 
 
 class Trial:
-    """Routes messages through one topology, in every way that chance may have it.
+    """Routes messages through one topology, in every way that chance allows.
 
-    A router is built for each entry, of the exchanges that it leads to.
+    For each exchange that messages are published to, a router is built of the exchanges that it leads to.
     """
 
     def __init__(self, side: Side) -> None:
@@ -36,11 +36,11 @@ class Trial:
         self._sizes: list[int] = []
 
     def outcomes(self, message: Message) -> Outcomes | None:
-        """Return the queues that may get a message together; none where it is refused.
+        """Return the sets of queues that may get a message together; only the empty set if the broker refuses it.
 
-        None when chance has more than `MOST` ways to route it. Each way is a script: the numbers that chance picks, one
-        for each exchange that asks. A script that turns out too short goes on with zeros, and the other numbers that
-        might have been picked there become scripts to be run later.
+        None if chance has more than `MOST` ways to route it. Each way is a script: the numbers that chance picks, one
+        for each exchange that asks for one. A script that turns out too short goes on with zeros; the other numbers
+        that could have been picked there become scripts to run later.
         """
         exchange = self._topology.exchanges.get(message.exchange)
         if exchange is None or exchange.internal:
@@ -70,6 +70,7 @@ class Trial:
         return None if pending else outcomes
 
     def _choose(self, size: int) -> int:
+        """Return the next number of the script, and note below which size it was asked for."""
         position = len(self._sizes)
         self._sizes.append(size)
         if position == len(self._script):
@@ -95,7 +96,7 @@ class Trial:
 
 
 def shares(outcomes: Outcomes) -> dict[str, Fraction]:
-    """Return how often each queue gets the message, in the order of names."""
+    """Return queue -> the probability that it gets the message, in the order of names."""
     by_queue: dict[str, Fraction] = {}
     for queues, share in outcomes.items():
         for queue in queues:

@@ -1,7 +1,7 @@
-"""Order the steps of a plan: what is new first, what goes last, and in between, with care, what is tangled.
+"""Order the steps of a plan: add first, remove last, and in between, with care, change tangled exchanges.
 
 Declarations come first. New bindings follow, those downstream before those upstream, so that a path is complete when it
-opens; then policies that turn alternate exchanges; then parts that must be replaced; then bindings are removed, those
+opens; then policies that change alternate exchanges; then parts that must be replaced; then bindings are removed, those
 upstream first, so that a path is closed before its end is removed; queues and exchanges go last.
 """
 
@@ -39,7 +39,7 @@ KEYS_MOVE: Final = "keys move between the destinations of exchange {!r} with eac
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What is to be done, in no order. Parts to replace are neither new nor gone; their new bindings are."""
+    """What is to be done, in no order. Parts to replace are in ``replaced`` only, their new bindings in ``bound``."""
 
     new: Collection[Exchange | Queue]
     gone: Collection[Exchange | Queue]
@@ -54,7 +54,7 @@ class Difference:
 def order_safely(before: Topology, after: Topology, difference: Difference, deadline: Deadline) -> list[Unit]:
     """Return the steps in the order to carry them out; those that do harm in every order tried are marked.
 
-    After the deadline no order is tried: steps that may do harm are marked as not looked at.
+    After the deadline no more orders are tried: steps that may do harm are then marked as not looked at.
     """
     order = _Order(before, after, difference, deadline)
     careful = find_tangled(order.graph, order.changes())
@@ -75,7 +75,7 @@ def _closes(unit: Unit) -> bool:
 
 
 class _Order:
-    """The exchanges that change, and those to which they hand messages."""
+    """The difference to put in order, and the graph of all exchanges: before, after and on the way."""
 
     def __init__(self, before: Topology, after: Topology, difference: Difference, deadline: Deadline) -> None:
         self._deadline: Final = deadline
@@ -117,9 +117,11 @@ class _Order:
         return first, [*opening, *turning, *replacing, *closing, *swaps], [(_deletion(part),) for part in todo.gone]
 
     def _swaps(self) -> tuple[list[Unit], set[Binding]]:
-        """Return the units that empty a slot of bindings (`exchange.kinds.Kind.slot`) and fill it; and their bindings.
+        """Return the units that empty a slot of bindings and fill it again, and the bindings in them.
 
-        In the usual order, new ones first, the slot would stay empty and what is bound in it without effect.
+        A broker keeps only one binding of a slot in effect, and removing any binding of it empties the slot (see
+        `exchange.kinds.kind.Kind.slot`). So in the usual order, new bindings first, the slot would end up empty and its
+        bindings without effect.
         """
         units: list[Unit] = []
         swapped: set[Binding] = set()
@@ -141,7 +143,11 @@ class _Order:
         return units, swapped
 
     def _swap(self, exchange: Exchange, old: list[Binding], new: list[Binding]) -> Unit:
-        """Return the steps that empty a slot and fill it, but those that an exchange would be deleted with."""
+        """Return the steps that empty a slot and fill it.
+
+        Of an auto-delete exchange without other bindings, the steps that bind come first: it would be deleted with its
+        last binding.
+        """
         name = exchange.name
         if exchange.auto_delete and len(old) == len(self._before.bindings_from(name)):
             why = f"exchange {name!r} must keep a binding; the new one has no effect until it is made again"
@@ -170,6 +176,7 @@ class _Order:
             for binding in (*self._todo.bound, *self._todo.unbound)
             if binding.destination.kind == "exchange"
         }
+        # An exchange switches if its alternate changes on the way, or if bindings change and it has an alternate.
         for name in {name for alternates in self._alternates for name in alternates}:
             values = [alternates.get(name) for alternates in self._alternates]
             if name in self._before.exchanges and name in self._after.exchanges:
@@ -184,7 +191,7 @@ class _Order:
     def separate(
         self, careful: set[str], first: list[Unit], middle: list[Unit], last: list[Unit]
     ) -> tuple[list[Unit], list[Unit], list[Unit], list[Unit]]:
-        """Return the three phases without the units that concern careful exchanges, and these, in the usual order."""
+        """Return the three phases without the units that concern careful exchanges, then these, in the usual order."""
         open_ends = self._left_open() & careful
         core: list[Unit] = []
         rest: list[list[Unit]] = []
@@ -195,7 +202,7 @@ class _Order:
         return rest[0], rest[1], rest[2], core
 
     def order_careful(self, careful: set[str], state: State, core: list[Unit]) -> list[Unit]:
-        """Return the units that concern careful exchanges, in a safe order if there is one, else marked."""
+        """Return the units that concern careful exchanges: in a safe order, else with the harmful ones marked."""
         entries = self.graph.upstream(careful)
         try:
             rehearsal = Rehearsal(self._before, self._after, self.graph.downstream(entries), entries, self._deadline)
@@ -210,7 +217,7 @@ class _Order:
         return list(rehearsal.least_bad_order(state, core)) if ordered is None else ordered
 
     def _risk(self, careful: set[str]) -> str:
-        """Return in words what may happen to messages in the usual order."""
+        """Describe what may happen to messages in the usual order of steps."""
         switch = any(Alteration.SWITCHES in kind for name, kind in self.changes().items() if name in careful)
         passed = self.graph.downstream(self.graph.upstream(careful))
         exchanges = [*self._before.exchanges.values(), *self._after.exchanges.values()]
@@ -220,7 +227,7 @@ class _Order:
         return "messages may be lost or reach other queues"
 
     def mark_hashes(self, unit: Unit) -> Unit:
-        """Return the unit, marked where keys move to other queues, or may, since the exchange's type is unknown."""
+        """Return the unit, marked if it moves keys to other queues, or may do so at an exchange of unknown type."""
         for step in unit:
             if isinstance(step.part, Binding):
                 name = step.part.source
@@ -293,9 +300,9 @@ def _alternates(topology: Topology) -> dict[str, str]:
 
 
 def _between(before: Topology, after: Topology, difference: Difference) -> Iterator[dict[str, str]]:
-    """Yield assignments of alternates in which each exchange has, in turn, every one it may have on the way.
+    """Yield maps, exchange -> alternate, that together give each exchange every alternate that it may have on the way.
 
-    Policies may be set and cleared in any order, since tangled exchanges have an order of their own.
+    Any order of setting and clearing policies counts, since tangled exchanges have an order of their own.
     """
     exchanges = {**before.exchanges, **after.exchanges}
     versions: dict[str, list[Policy | None]] = {name: [policy] for name, policy in before.policies.items()}
@@ -319,8 +326,8 @@ def _possible_alternates(exchange: Exchange, versions: Mapping[str, Collection[P
         [policy if policy is not None and policy.applies_to_exchange(exchange.name) else None for policy in known]
         for known in versions.values()
     ]
-    # A policy counts if it applies in some version, and no other one must have a higher priority: the least of a policy
-    # is its lowest priority, or none where it does not apply in some version.
+    # A version of a policy can be in force if it applies and no other policy has a higher priority in all its versions.
+    # ``least`` is the lowest priority of a policy's versions, or -inf if one of them does not apply.
     least = [min([-inf if policy is None else policy.priority for policy in known]) for known in applying]
     possible = [alternate_exchange(exchange, {})] if set(least) <= {-inf} else []
     for number, known in enumerate(applying):
@@ -336,7 +343,10 @@ def _possible_alternates(exchange: Exchange, versions: Mapping[str, Collection[P
 
 
 def _may_turn_alternates(name: str, before: Topology, after: Topology) -> bool:
-    """Return whether the policy of this name may decide about an alternate exchange, before or after."""
+    """Return whether the policy of this name may change the alternate exchange of an exchange, before or after.
+
+    A policy without an alternate exchange may do so, too: it can take precedence over one that has one.
+    """
     both = (before.policies, after.policies)
     ours = [policies[name] for policies in both if name in policies]
     others = [policy for policies in both for policy in policies.values() if "alternate-exchange" in policy.definition]

@@ -1,8 +1,8 @@
 """The plan: the steps on a broker that make one topology of another, in an order that loses no message on the way.
 
 Invariant: the steps, carried out one by one on the first topology, end at the second, and no step is refused. A step
-has a ``danger`` if after it some message goes nowhere that both topologies route, or goes to a queue to which neither
-sends it. This holds for messages with one routing key to exchanges that both topologies have;
+has a ``danger`` if after it a message that both topologies route may be unroutable, or may go to a queue to which
+neither sends it. This holds for messages with one routing key to exchanges that both topologies have;
 `bindings.diff.planning.tangles` explains how it is ensured. A plan is a value: nothing is carried out.
 """
 
@@ -31,11 +31,12 @@ class Plan:
 
     steps: tuple[Step, ...]
     refused: tuple[tuple[Step, BrokerError], ...] = ()
-    """Steps to what the second topology has and a broker would refuse, with its answer: the plan leaves them out."""
+    """Steps that a broker would refuse, each with its answer; the plan leaves them out."""
     left_alone: tuple[Part, ...] = ()
     """Parts that differ and are not changed: those named amq.*, and bindings of these and of exclusive queues."""
     replaced: tuple[Exchange | Queue, ...] = ()
-    """Parts that a broker cannot change, as they are to be: they are deleted, messages included, and declared again."""
+    """Parts, as the second topology has them, that a broker cannot change: they are deleted, messages included, and
+    declared again."""
 
     @property
     def dangerous(self) -> bool:
@@ -48,8 +49,8 @@ def make_plan(before: Topology, after: Topology, *, deadline: Deadline | None = 
 
     A safe order of tangled steps is searched until the ``deadline``; those not looked at then are marked as dangerous.
 
-    What makes no difference to a broker is ignored: how queues are partitioned, the width of an integer among the
-    arguments of an exchange or queue, the argument x-queue-type with the value classic.
+    Differences that a broker does not see are ignored: how queues are partitioned, the width of an integer or a float
+    among the arguments of an exchange or queue, the argument x-queue-type with the value classic.
     """
     after = after.with_profile(before.profile)
     difference, left_alone = _difference(before, after)
@@ -63,7 +64,7 @@ def make_plan(before: Topology, after: Topology, *, deadline: Deadline | None = 
 
 
 def keep_extras(before: Topology, after: Topology) -> Topology:
-    """Return the second topology with all that only the first one has: the goal where nothing may be deleted."""
+    """Return the second topology plus all that only the first one has: the goal of a plan that may delete nothing."""
     return Topology(
         {**before.exchanges, **after.exchanges}.values(),
         {**before.queues, **after.queues}.values(),
@@ -116,12 +117,12 @@ def _difference(before: Topology, after: Topology) -> tuple[Difference, tuple[Pa
 
 
 def _of_hidden_queue(binding: Binding, topology: Topology) -> bool:
-    """Return whether a binding is of an exclusive queue: RabbitMQ 4.0+ exports such bindings without the queue."""
+    """Return whether a binding leads to an exclusive queue: RabbitMQ 4.0+ exports such bindings without the queue."""
     return binding.destination.kind == "queue" and binding.destination.name not in topology.queues
 
 
 def _same(old: Exchange | Queue, new: Exchange | Queue) -> bool:
-    """Return whether a broker takes both for the same."""
+    """Return whether the two are equivalent to a broker."""
     if isinstance(old, Queue) and isinstance(new, Queue):
         flags = (old.durable, old.auto_delete) == (new.durable, new.auto_delete)
     else:

@@ -1,8 +1,8 @@
 """Try steps in one order after another, on one message of each class, until no message goes astray.
 
-Only for what is tangled (see `bindings.diff.planning.tangles`), and not for types of exchange that hash, choose at
-random or are unknown. A message with CC or BCC has several keys and is not looked at. Which conditions on headers hold
-is chosen freely: that covers all messages there can be, and perhaps some that there cannot.
+Only for tangled exchanges (see `bindings.diff.planning.tangles`), and not for exchange types that hash, choose at
+random or are unknown. Messages with CC or BCC, which have several keys, are not looked at. Every combination of
+conditions on headers is tried as if it could hold: that covers all possible messages, and perhaps some impossible ones.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ class Rehearsal:
     def safe_order(self, state: State, units: Sequence[Unit]) -> list[Unit] | None:
         """Return the units in an order in which no message goes astray, except in units that are dangerous anyway.
 
-        Depth first over the sets of units left: what a set leaves to do does not depend on the order of those done, so
-        no set is tried twice. None when there is no such order. Raises TooMuch when that is not known.
+        Depth first over the sets of units left. The state depends only on which units are done, not on their order, so
+        no set is tried twice. None if there is no such order. Raises TooMuch if that is not known.
         """
         self._require(len(units))
         everything = (1 << len(units)) - 1
@@ -138,9 +138,9 @@ class Rehearsal:
         return None
 
     def least_bad_order(self, state: State, units: Sequence[Unit]) -> Iterator[Unit]:
-        """Yield the units in an order in which each does as little harm as possible, marked where they do some.
+        """Yield the units in an order in which each next one does the least harm, marked where it does some.
 
-        When there is too much to try, the rest follows as it was given, all marked.
+        If there is too much to try, the rest follows in the given order, all marked.
         """
         self._left = MOST_ROUTES
         left = list(units)
@@ -223,7 +223,7 @@ class Rehearsal:
         return routes
 
     def _headers(self) -> list[dict[str, bool]]:
-        """Return headers for each subset of the conditions: at least for all that can hold together."""
+        """Return headers for each subset of the conditions, whether these can hold together or not."""
         names = list(self._conditions.values())
         return [dict.fromkeys(chosen, True) for size in range(len(names) + 1) for chosen in combinations(names, size)]
 
@@ -243,12 +243,12 @@ class Rehearsal:
 
 
 def mark(unit: Unit, danger: str) -> Unit:
-    """Return the unit with this danger where its steps have none."""
+    """Return the unit with this danger on each step that has none."""
     return tuple([step if step.danger else step._replace(danger=danger) for step in unit])
 
 
 def _cost(harm: Messages) -> tuple[int, int]:
-    """Return the sort key of harm: one lost message is worse than any number of messages too many."""
+    """Return the sort key of harm: one lost message is worse than any number of messages in wrong queues."""
     return sum(message.queue is None for message in harm), len(harm)
 
 

@@ -26,14 +26,14 @@ VERBS: Final[Mapping[type, tuple[str, str]]] = {
 
 
 class Step(NamedTuple):
-    """One operation on a broker: a part comes or goes."""
+    """One operation on a broker, which adds or removes a part."""
 
     added: bool
     part: Part
     danger: str | None = None
     """Why this step may lose messages or lead them to wrong queues; None where it does not."""
     in_use: bool = False
-    """Whether an exchange is deleted although it has bindings; otherwise it must have none."""
+    """Whether an exchange is to be deleted even if it has bindings; without this, it must have none."""
 
     @property
     def verb(self) -> str:
@@ -54,11 +54,11 @@ def describe_part(part: Part) -> str:
 
 
 Unit: TypeAlias = tuple[Step, ...]
-"""Steps that belong together: one, or all that it takes to replace something."""
+"""Steps that belong together: a single one, or all steps that replace a part."""
 
 
 class State:
-    """A topology that steps change in place, in time that does not grow with it."""
+    """A topology that steps change in place; the time of a step does not grow with the topology."""
 
     def __init__(self, topology: Topology) -> None:
         self._tables: Final = topology.tables()
@@ -70,7 +70,7 @@ class State:
         return Topology.of_tables(self._tables.copy(), self._host.vhost, self._host.profile)
 
     def copy(self) -> State:
-        """Return a copy: changes of one do not show in the other."""
+        """Return an independent copy."""
         return State(Topology.of_tables(self._tables, self._host.vhost, self._host.profile))
 
     def apply(self, step: Step) -> list[Change]:
@@ -107,7 +107,7 @@ class State:
         return done + self._restore([*[change.part for change in gone], *later], wanted, refused)
 
     def _restore(self, parts: list[Part], wanted: Topology, refused: list[tuple[Step, BrokerError]]) -> list[Step]:
-        # The parts are those that went, and bindings that could not be made because one of their ends had gone.
+        # ``parts`` are the parts that were removed, and bindings that failed because one of their ends was removed.
         exchanges = [part for part in parts if isinstance(part, Exchange) and wanted.exchanges.get(part.name) == part]
         if not exchanges:
             return []
@@ -120,7 +120,7 @@ class State:
                 try:
                     if self.apply(step):
                         done.append(step)
-                except BrokerError as error:  # its exchange was of another type when it was made
+                except BrokerError as error:  # when it was bound, the exchange was of another type
                     refused.append((step, error))
         return done
 

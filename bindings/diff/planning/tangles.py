@@ -1,9 +1,9 @@
 """Which exchanges must change with care, because a message can pass two of them and would see half a change.
 
-Bindings are additive. So if everything new is added before anything old is removed, every key that was and will be
-routable stays so. And no message goes where neither topology sends it, as long as no path through the exchanges has
-both something new and something old. A path that has both, and an alternate exchange, which a new binding turns off,
-need a closer look.
+Bindings are additive. So if all new bindings are added before any old one is removed, every key that both topologies
+route stays routable meanwhile. And no message goes where neither topology sends it, as long as no path through the
+exchanges has both a new and an old binding. Two cases need a closer look: a path that has both, and an alternate
+exchange, since a new binding keeps messages from it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Alteration(Flag):
     LOSES = auto()
     """Some of its bindings are removed."""
     SWITCHES = auto()
-    """Messages turn to its alternate exchange, or away from it, or to another one."""
+    """Some messages start or cease to go to its alternate exchange, or go to another one."""
     FORKS = auto()
     """It switches, and a changed binding leads to an exchange, which may have no queue for the message."""
 
@@ -57,11 +57,11 @@ MEETING: Final = (
     (Alteration.SWITCHES, ANY),
     (ANY, Alteration.SWITCHES),
 )
-"""Changes that must not be on one path: of an exchange, and of those downstream."""
+"""Pairs of changes that must not be on one path: of an exchange, and of an exchange downstream of it."""
 
 
 def _changes_below(graph: Graph, changes: Mapping[str, Alteration]) -> dict[str, Alteration]:
-    """Return exchange -> how those change that get messages from it, including itself if it is on a cycle."""
+    """Return exchange -> how the exchanges downstream of it change, including itself if it is on a cycle."""
     below: dict[str, Alteration] = {}
     pending = list(changes)
     while pending:
