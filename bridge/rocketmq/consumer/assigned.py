@@ -1,7 +1,7 @@
 """A queue that is assigned to a consumer: its messages are pulled, handed out, and acknowledged.
 
-Messages are handed out in the order of their offsets and may be acknowledged in any. The offset to commit is that of
-the first message that is not acknowledged: all before it are, so the next reader of the queue misses none.
+Messages are handed out in the order of their offsets, and may be acknowledged in any order. The offset to commit is
+that of the first message that is not acknowledged, so the next reader of the queue misses none.
 """
 
 from __future__ import annotations
@@ -50,21 +50,22 @@ class TopicQueue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of what is kept of a queue; beyond them it is not pulled. The names are `DefaultMQPushConsumer`'s."""
+    """Limits of the messages kept of a queue, which is not pulled beyond one; named as in `DefaultMQPushConsumer`."""
 
     pull_threshold_for_queue: int = 1000
     """Maximum number of messages of one queue."""
     pull_threshold_size_for_queue: int = 100 * MIB
     """Maximum size of their bodies, in bytes."""
     pull_threshold_size_for_all: int = -1
-    """Maximum size for all queues of all topics together, in bytes, which Java does not have; -1: no such limit.
-    Answers that come beyond it are dropped, and pulled again later."""
+    """Maximum size of the bodies of all queues of all topics together, in bytes; -1: no such limit. Java has no such
+    setting. An answer that comes when the limit is reached is dropped, and pulled again later."""
     pull_threshold_for_topic: int = -1
     """Maximum number of messages for all queues together, of which each has an equal share; -1: no such limit."""
     pull_threshold_size_for_topic: int = -1
     """Maximum size of their bodies, in bytes; -1: no such limit."""
     consume_concurrently_max_span: int = 2000
-    """Maximum distance of the first offset that is not acknowledged and the last that was pulled; not in order."""
+    """Maximum distance from the first offset that is not acknowledged to the last that was pulled; ignored when the
+    queue is read in order."""
     pull_batch_size: int = 32
     """Maximum number of messages to pull at once; a broker sends at most 32 by default, and 256 KiB."""
 
@@ -97,7 +98,7 @@ class AssignedQueue:
         self.max_offset = offset
         """Offset at which the queue ended at the last pull."""
         self.pulled = False
-        """Whether it was pulled."""
+        """Whether a pull of it was answered, so that its offset may be committed."""
         self.size = 0
         """Size of the messages that are kept, in bytes."""
         self.locked_until = -inf if ordered else inf
@@ -108,8 +109,8 @@ class AssignedQueue:
         """Whether it will be given up once all that was handed out is acknowledged: it hands out no more messages."""
         self.dropped = False
         """Whether it was taken away: it hands out no more messages, and acknowledgements have no effect."""
-        # Invariants: `_order` begins with an offset that is in `_held`, and holds the others of `_held` in order; the
-        # messages of `_ready` are the last of `_held`.
+        # Invariants: `_held` is sorted by offset; `_order` has all offsets of `_held`, in order, and begins with the
+        # first of them; `_ready` has the last messages of `_held`, in order.
         self._held: dict[int, StoredMessage] = {}
         """Offset -> message, of all that are not acknowledged."""
         self._order: deque[int] = deque()
@@ -138,12 +139,12 @@ class AssignedQueue:
 
     @property
     def span(self) -> int:
-        """Distance of the first offset that is not acknowledged and the last that was pulled (`getMaxSpan`)."""
+        """Distance from the first offset that is not acknowledged to the last that was pulled (`getMaxSpan`)."""
         return self._order[-1] - self._order[0] if self._order else 0
 
     @property
     def committable(self) -> int | None:
-        """Offset to commit: all before it is acknowledged. None before the first answer of the broker."""
+        """Offset to commit: all messages before it are acknowledged. None before the broker's first answer."""
         if not self.pulled:
             return None
         return self._order[0] if self._order else self.next_offset
@@ -161,10 +162,10 @@ class AssignedQueue:
         return max(0, min(limits.pull_batch_size, messages - len(self._held)))
 
     def put(self, messages: Iterable[StoredMessage], next_offset: int, max_offset: int) -> int:
-        """Keep the messages that were pulled, from the old ``next_offset`` on, and return their number.
+        """Keep the pulled messages that are not before the old ``next_offset``, and return their number.
 
-        Earlier ones may be among them: a batch that is stored as one record comes complete, whichever of its messages
-        was pulled.
+        Earlier messages may be among them: a batch that is stored as one record comes complete, whichever of its
+        messages was pulled.
         """
         held, wanted, before = self._held, self.next_offset, len(self._held)
         for message in messages:
@@ -211,6 +212,7 @@ class AssignedQueue:
     def done_before(self, offset: int) -> int:
         """Acknowledge all messages before an offset that were handed out, and return their number."""
         order, held, before = self._order, self._held, len(self._held)
+        # From the first message that was not handed out on, nothing may be acknowledged.
         end = self._ready[0].queue_offset if self._ready else offset
         while order and order[0] < offset and order[0] < end:
             first = order.popleft()
@@ -220,10 +222,10 @@ class AssignedQueue:
         return before - len(held)
 
     def hand_out_again(self, message: StoredMessage, changed: StoredMessage, until: float) -> bool:
-        """Hand out a message, as ``changed``, and all after it once more, but not before ``until``; return whether it
-        was handed out.
+        """Have a message handed out again, as ``changed``, and all after it, from the time ``until`` on.
 
-        So a queue in order waits for a message that failed (`SUSPEND_CURRENT_QUEUE_A_MOMENT`).
+        So a queue that is read in order waits for a message that failed (`SUSPEND_CURRENT_QUEUE_A_MOMENT`). Return
+        False, and change nothing, if the message is not out: see `is_out`.
         """
         if self.dropped or not self.is_out(message):
             return False
@@ -243,7 +245,7 @@ class AssignedQueue:
         self.size = 0
 
     def move(self, offset: int) -> None:
-        """Take it away, and set the offset to commit, whatever is acknowledged."""
+        """Take it away, and make ``offset`` the one to commit, whichever messages are acknowledged."""
         self.leaving = True
         self.drop()
         self.next_offset = offset
@@ -260,6 +262,7 @@ class AssignedQueue:
         self.size -= self._held.pop(offset).weight
 
     def _advance(self) -> None:
+        """Drop acknowledged offsets from the front, so that ``_order`` begins with one that is not acknowledged."""
         order, held = self._order, self._held
         while order and order[0] not in held:
             order.popleft()

@@ -1,8 +1,8 @@
 """A consumer: a member of a group that pulls the queues of its share, hands out messages and persists offsets.
 
-Messages of a queue are handed out in their order and may be acknowledged in any; all members together get each at least
-once. When a consumer is killed, the messages that it has not acknowledged, and those of the last seconds that it has,
-are delivered again: to the other members, or to itself when it comes back.
+Messages of a queue are handed out in their order, and may be acknowledged in any order. The members of a group together
+receive each message at least once. When a consumer is killed, the messages that it has not acknowledged, and those that
+it acknowledged in its last seconds, are delivered again: to the other members, or to itself when it is started again.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Consumer:
 
     @property
     def broken(self) -> Exception | None:
-        """Exception that ended a task of this consumer: not everything is read any more, and it must be closed."""
+        """Exception that ended a task of this consumer: some queues may not be read any more, so it must be closed."""
         return self._share.broken
 
     @property
@@ -98,7 +98,7 @@ class Consumer:
         """Join the group, and begin to pull. A topic that does not exist yet is read as soon as it does.
 
         Raises BrokerError for a condition in SQL92 that the broker refuses, InputError for a file of offsets that
-        cannot be read.
+        cannot be read (when broadcasting).
         """
         for topic in self.group.subscriptions:
             with suppress(ClientError):
@@ -106,7 +106,7 @@ class Consumer:
         await self.group.check()
         self._share.load()
         await self._client.register_consumer(self.group.name, self.group.heartbeat)
-        # From here on nothing waits, so that it is either open completely or not at all.
+        # Nothing is awaited from here on, so a cancellation leaves it either open or not, never half open.
         self._is_open = True
         self._opened_ms = now_ms()
         self._handlers = [
@@ -121,7 +121,7 @@ class Consumer:
     async def close(self) -> None:
         """Persist the offsets, give up the queues and leave the group. Never raises.
 
-        It continues when its caller is cancelled, so that no member stays in the group that does not read.
+        It continues when its caller is cancelled, so that no member that reads nothing stays in the group.
         """
         if self._is_open:
             self._is_open = False
@@ -137,7 +137,7 @@ class Consumer:
         try:
             await self._share.close()
         finally:
-            # Only now, as the other members rebalance as soon as they learn of it.
+            # Last of all: the brokers notify the other members at once, and these rebalance.
             await self._client.unregister_consumer(self.group.name)
 
     def pause(self) -> None:
@@ -184,14 +184,17 @@ class Consumer:
         return self._share.done_before(assigned, offset)
 
     async def retry(self, message: StoredMessage, delay_level: int = 0) -> bool:
-        """Have a message that failed delivered again later, and return whether its queue is still ours.
+        """Have a failed message delivered again later, and return whether its queue is still ours.
 
-        It is given back to the broker and acknowledged here. ``delay_level`` is its delay: 0 is one that grows with
-        each retry, -1 makes it a dead letter. When reading in order, it and all that was received after it of its queue
-        is handed out again after ``suspend_current_queue_time``, unless it has failed too often.
+        The message is given back to the broker and acknowledged here. ``delay_level`` is its delay: with 0 the delay
+        grows with each retry, with -1 the message becomes a dead letter at once.
 
-        Raises RemotingError if no broker takes it: then it is not acknowledged. Raises InputError when broadcasting,
-        which has no retries.
+        When the queue is read in order, the broker gets only dead letters: messages with -1, and those that have failed
+        ``most_reconsumed`` times. Any other message is handed out again after ``suspend_current_queue_time``, with all
+        messages that were received after it from its queue.
+
+        Raises RemotingError if no broker takes the message: then it is not acknowledged. Raises InputError when
+        broadcasting, which has no retries.
         """
         if self.settings.message_model is MessageModel.BROADCASTING:
             raise InputError(f"group {self.group.name} is broadcasting: RocketMQ delivers no message again there")
@@ -211,11 +214,11 @@ class Consumer:
         return self.done(message)
 
     async def persist(self, queues: Iterable[TopicQueue] | None = None) -> dict[TopicQueue, int]:
-        """Persist offsets now, which is done every 5 s and with each pull anyway, and return those that are persisted.
+        """Persist offsets now, in addition to every 5 s and with each pull, and return those that were persisted.
 
-        All messages before such an offset are acknowledged. Queues whose offset could not be persisted are missing in
-        the result, and so are those whose lock another member may have by now. ``queues`` are by default all that are
-        ours. Waits up to 5 s for a broker that does not answer.
+        All messages before such an offset are acknowledged. The result lacks queues whose offset could not be
+        persisted, and queues whose lock has expired, which another member may have by now. ``queues`` are by default
+        all that are ours. Waits up to 5 s for a broker that does not answer.
         """
         return await self._share.persist(queues)
 

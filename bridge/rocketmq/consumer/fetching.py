@@ -1,4 +1,4 @@
-"""One pull of an assigned queue and what follows: messages to keep, another offset to go on from, or a pause."""
+"""One pull of an assigned queue and its outcome: messages to keep, another offset to continue from, or a pause."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ HEARTBEAT_SECONDS: Final = 1.0
 
 
 class Fetching:
-    """The pulls of a group. A failed one is put into ``troubles``.
+    """The pulls of a group. The error of a failed pull is put into ``troubles``, under its queue.
 
-    ``news`` is called when messages came, ``reset`` with a queue that goes on at another offset. ``bytes_left`` returns
-    how many bytes of messages may still be kept, of all queues together.
+    ``news`` is called when messages came, ``reset`` with a queue that must continue at another offset. ``bytes_left``
+    returns how many bytes of messages may still be kept, of all queues together.
     """
 
     def __init__(
@@ -60,7 +60,10 @@ class Fetching:
         self._bytes_left: Final = bytes_left
 
     async def pull(self, assigned: AssignedQueue, room: int, commit: int | None) -> float | None:
-        """Pull once, and commit the offset ``commit``; return the seconds to wait before the next try if it failed."""
+        """Pull once, and commit the offset ``commit`` with it.
+
+        Return None for a success, else the seconds to wait before the next try.
+        """
         queue = assigned.queue
         subscription = self._group.subscriptions[queue.topic]
         try:
@@ -82,7 +85,7 @@ class Fetching:
         return None
 
     def _take_answer(self, assigned: AssignedQueue, answer: Pulled, subscription: Subscription) -> None:
-        """Keep the messages of an answer, or go on at its offset (`DefaultMQPushConsumerImpl.pullMessage`)."""
+        """Keep the messages of an answer, or continue at its offset (`DefaultMQPushConsumerImpl.pullMessage`)."""
         if answer.status is PullStatus.OFFSET_ILLEGAL:
             queue = assigned.queue
             LOG.warning(
@@ -95,7 +98,7 @@ class Fetching:
         next_offset = answer.next_offset
         if answer.status is PullStatus.FOUND:
             left = self._bytes_left()
-            if left <= 0:  # pulls of other queues were answered first; it is pulled again when there is room
+            if left <= 0:  # answers for other queues have taken the room: this one is dropped, and pulled again later
                 return
             messages, next_offset = answer.first_messages(assigned.queue, subscription, min(left, ANSWER_BYTES))
         if assigned.queue.topic == self._group.retry_topic:

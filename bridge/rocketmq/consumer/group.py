@@ -54,17 +54,17 @@ class ConsumerSettings:
     window: int = 0
     """Maximum number of messages of a queue that are handed out and not acknowledged; 0: bounded by ``limits`` alone.
 
-    A Java listener in order has 1 (``consumeMessageBatchMaxSize``).
+    A Java listener that reads in order has 1 (``consumeMessageBatchMaxSize``).
     """
     max_reconsume_times: int = -1
-    """Maximum number of times that a message is given back; -1 is 16, or unlimited in order."""
+    """Maximum number of times that a message is given back; -1: 16, or without limit when reading in order."""
     suspend_current_queue_time: float = 1.0
-    """Seconds that a queue in order waits before a message that failed."""
+    """Seconds that a queue read in order waits before it hands out a failed message again."""
     pull_time_delay_when_exception: float = 3.0
     persist_consumer_offset_interval: float = 5.0
     rebalance_interval: float = 20.0
     unlock_delay_time: float = 20.0
-    """Maximum number of seconds that a queue in order waits for acknowledgements before it goes to another member."""
+    """Maximum number of seconds that a queue read in order waits for acknowledgements before it is given up."""
     offset_folder: Path | None = None
     """Folder for offsets when broadcasting; None: ``~/.rocketmq_offsets`` (``rocketmq.client.localOffsetStoreDir``)."""
 
@@ -88,7 +88,7 @@ class Group:
         self, client: Client, name: str, subscriptions: Iterable[Subscription], settings: ConsumerSettings
     ) -> None:
         """Check names and subscriptions. Raises IllegalMessage for an illegal name, InputError for a topic that is
-        there twice, and for no topic.
+        subscribed to twice, and where there is no subscription.
         """
         self.client = client
         self.name = check_group(name)
@@ -120,8 +120,8 @@ class Group:
     async def check(self) -> None:
         """Have a broker check the conditions in SQL92 (`MQClientInstance.checkClientInBroker`).
 
-        Conditions for topics that do not exist yet are not checked. Raises BrokerError for a condition that it refuses,
-        RemotingError.
+        Conditions for topics that do not exist yet are not checked. Raises BrokerError for a condition that the broker
+        refuses, RemotingError when the request fails.
         """
         for each in self.subscriptions.values():
             if each.type != "TAG":
@@ -135,7 +135,7 @@ class Group:
                 await self.client.ask(address, RequestCode.CHECK_CLIENT_CONFIG, body=json.dumps(body).encode())
 
     async def renew_subscriptions(self, topics: Iterable[str]) -> None:
-        """Send brokers a new version of these subscriptions, since the queues that are read of the topics have changed
+        """Send brokers a new version of these subscriptions, after this member's queues of the topics have changed
         (`RebalancePushImpl.messageQueueChanged`).
         """
         for topic in topics:
@@ -146,8 +146,8 @@ class Group:
     async def share(self, topic: str) -> set[TopicQueue]:
         """Return the queues of a topic that this member must read now (`RebalanceImpl.rebalanceByTopic`).
 
-        Raises RemotingError if they cannot be learnt, InputError where the allocation fails: then the member keeps its
-        queues. It also keeps them while no broker knows it, as after a restart of the broker.
+        Raises RemotingError if a server does not answer, or if the broker does not know this member, as after a restart
+        of the broker. Raises InputError where the allocation fails. In all these cases the member keeps its queues.
         """
         route = await self.client.route(topic)
         queues = subscribe_queues(route).all
@@ -159,8 +159,8 @@ class Group:
             members = await self._members(route)
             if self.client.client_id not in members:
                 raise ClientError(f"group {self.name}: the broker does not know {self.client.client_id} yet")
-        # A broker lists a member with a new connection twice until it has noticed the end of the old one. If it were
-        # counted twice, half of its queues would be read by no member.
+        # After a reconnect, a broker lists a member twice until it has noticed the end of the old connection. If the
+        # member were counted twice, half of its queues would be read by no member.
         every = sorted(set(members), key=code_units)
         ours = self.settings.allocation.allocate(topic, self.client.client_id, queues, every)
         return {TopicQueue.of(topic, queue) for queue in ours}

@@ -1,6 +1,7 @@
 """The offsets of a group: kept by brokers, or, when broadcasting, by each member in a file of its own.
 
-The file is the Java client's: each client goes on from the other's file. It is not JSON, as its keys are objects:
+The file has the Java client's format, so each client can continue from the other's file. It is not JSON, because its
+keys are objects:
 ``{"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"orders"}:42}}``.
 """
 
@@ -31,7 +32,7 @@ class ConsumeFrom(Enum):
     """The offset at which a group begins a queue that it has never read (`ConsumeFromWhere`)."""
 
     LAST = "CONSUME_FROM_LAST_OFFSET"
-    """At its end; but at its first message while that is in the broker's memory: then the topic is new."""
+    """At its end; but at its first message while the broker has that in memory, since it takes the topic for new."""
     FIRST = "CONSUME_FROM_FIRST_OFFSET"
     """At its first message."""
     TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
@@ -39,13 +40,13 @@ class ConsumeFrom(Enum):
 
 
 class Offsets(Protocol):
-    """The store of a group's offsets. All before an offset is acknowledged."""
+    """The store of a group's offsets. All messages of a queue before its offset are acknowledged."""
 
     async def read(self, queue: TopicQueue) -> int | None:
         """Return the group's offset in a queue; None if there is none. Raises RemotingError, InputError."""
 
     async def persist(self, offsets: Mapping[TopicQueue, int]) -> Mapping[TopicQueue, Exception]:
-        """Store offsets; return why for each queue whose offset could not be stored."""
+        """Store offsets; return the queues whose offset could not be stored, each with the reason."""
 
     def may_commit_with_pull(self, queue: TopicQueue) -> bool:
         """Return whether a pull of the queue may also commit the group's offset."""
@@ -54,7 +55,7 @@ class Offsets(Protocol):
 async def start_offset(
     queue: TopicQueue, offsets: Offsets, queues: BrokerQueues, where: ConsumeFrom, time: int = 0
 ) -> int:
-    """Return the offset to begin with, of a queue that was just assigned (`RebalancePushImpl.computePullFromWhere...`).
+    """Return the offset at which to begin a queue just assigned (`RebalancePushImpl.computePullFromWhere...`).
 
     ``time`` is for TIMESTAMP, in milliseconds since 1970. Raises RemotingError, InputError.
     """
@@ -72,18 +73,20 @@ async def start_offset(
 class BrokerOffsets:
     """Offsets kept by the brokers (`RemoteBrokerOffsetStore`).
 
-    The first offset of a topic is committed to a broker alone: of two at once, in a topic where the group has none,
-    brokers up to 5.5.0 may forget one (`ConsumerOffsetManager.commitOffset`).
+    Until a broker has stored a first offset of the group in a topic, the offsets of that topic are committed one by
+    one: of two first commits at the same time, brokers up to 5.5.0 may lose one
+    (`ConsumerOffsetManager.commitOffset`).
     """
 
     def __init__(self, queues: BrokerQueues) -> None:
         self._queues = queues
         self._turns: defaultdict[TopicQueue, asyncio.Lock] = defaultdict(asyncio.Lock)
-        """One commit of a queue at a time: an answer may be late, and an older offset must not be the last."""
+        """Queue -> the lock by which its commits are sent one at a time: else a late commit of an older offset could
+        replace a newer one."""
         self._firsts: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
-        """Broker and topic -> the lock for the first commit."""
+        """Broker and topic -> the lock under which the first offset of the topic is committed."""
         self._begun: set[tuple[str, str]] = set()
-        """Brokers and topics with a commit that was answered."""
+        """Brokers and topics with a commit that the broker has confirmed."""
 
     async def read(self, queue: TopicQueue) -> int | None:
         return await self._queues.committed_offset(queue)
@@ -108,7 +111,7 @@ class BrokerOffsets:
                     self._begun.add(topic)
                     break
                 failed[queue] = error
-                if not isinstance(error, BrokerError):  # there may be no answer to the others, either
+                if not isinstance(error, BrokerError):  # no answer: do not wait for a timeout with each of the others
                     return failed | dict.fromkeys(offsets, error)
         errors = await asyncio.gather(*[self._persist(queue, offset) for queue, offset in offsets.items()])
         return failed | {queue: error for queue, error in zip(offsets, errors, strict=True) if error is not None}
@@ -172,7 +175,7 @@ class LocalOffsets:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(self.path) as file:
             file.write(text.encode())
-            file.flush()  # the old file is renamed only when the new one is written
+            file.flush()  # first the new file must be complete, then the old one is renamed
             if self.path.exists():
                 self.path.replace(f"{self.path}.bak")
 

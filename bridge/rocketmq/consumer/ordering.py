@@ -1,6 +1,6 @@
-"""The broker's locks on queues, by which one member of a group at a time reads a queue that is read in order.
+"""The broker's locks on queues: with them, a queue that is read in order is read by one member of a group at a time.
 
-A broker forgets a lock 60 s after the last request for it. A member asks every 20 s, and regards a lock as its own for
+A broker releases a lock 60 s after the last request for it. A member asks every 20 s, and regards a lock as its own for
 at most 30 s from its request. So no queue is read by two members, as long as their clocks run equally fast.
 """
 
@@ -35,8 +35,8 @@ class Locks:
         self._group = group
 
     async def lock(self, queues: Iterable[TopicQueue]) -> tuple[set[TopicQueue], dict[TopicQueue, RemotingError]]:
-        """Lock queues (`RebalanceImpl.lockAll`): return those that are ours now, and why for each where this is
-        unknown. Another member has the others.
+        """Lock queues (`RebalanceImpl.lockAll`). Return the queues that are ours now, and the queues whose request
+        failed, each with the error. All others are locked by another member.
         """
         locked: set[TopicQueue] = set()
         unknown: dict[TopicQueue, RemotingError] = {}
@@ -52,7 +52,7 @@ class Locks:
         return locked, unknown
 
     async def unlock(self, queues: Iterable[TopicQueue]) -> None:
-        """Unlock queues (`RebalanceImpl.unlock`); where that fails, the broker forgets the lock in time."""
+        """Unlock queues (`RebalanceImpl.unlock`); where that fails, the lock expires at the broker."""
         for broker, held in _by_broker(queues).items():
             try:
                 address = self._client.address(broker)

@@ -1,4 +1,4 @@
-"""Requests to brokers about a queue: for its messages, its ends, and the offset of a group in it.
+"""Requests to brokers about a queue: for its messages, its first and last offsets, and a group's offset in it.
 
 A pull that finds no message waits at the broker, and is answered when one comes or time is up. The answer names the
 server to pull from next: a replica, when the master's memory no longer holds the messages.
@@ -31,9 +31,10 @@ FLAG_COMMIT_OFFSET: Final = 1
 FLAG_SUSPEND: Final = 2
 """The pull may wait at the broker."""
 FLAG_SUBSCRIPTION: Final = 4
-"""The pull brings its subscription; else, as with all pulls of ours, the broker uses that of the last heartbeat.
+"""The pull brings its subscription. Ours never do: the broker then uses the subscription of the last heartbeat.
 
-A subscription that it cannot parse: of a heartbeat it refuses the pull, of a pull it takes it for all messages.
+When a broker cannot parse a subscription that came with a heartbeat, it refuses the pull; when it cannot parse one that
+came with the pull, it answers with all messages.
 """
 
 BROKER_SUSPEND_MAX_TIME: Final = 15.0
@@ -81,10 +82,10 @@ class Pulled(NamedTuple):
     def first_messages(
         self, queue: TopicQueue, subscription: Subscription, room: float
     ) -> tuple[list[StoredMessage], int]:
-        """Return the first messages that the subscription accepts, as room permits, and the offset to go on from.
+        """Return the first messages that the subscription accepts, as room permits, and the offset to pull next.
 
-        Records are unpacked until the messages weigh ``room`` bytes, one record at least; the rest is pulled again, so
-        that an answer of 256 KiB never becomes 256 MiB here at once. Raises InputError.
+        Records are unpacked, one at least, until the messages weigh ``room`` bytes. The rest is pulled again later: so
+        a compressed answer of 256 KiB never becomes 256 MiB here at once. Raises InputError.
         """
         messages: list[StoredMessage] = []
         next_offset, weight = self.next_offset, 0
@@ -139,8 +140,8 @@ def parse_pull(answer: Command, address: str = "") -> Pulled:
 def server_of(servers: Mapping[int, str], broker_id: int, *, only: bool = False) -> tuple[str, bool] | None:
     """Choose a broker's server: return its address, and whether it is a replica (`findBrokerAddressInSubscribe`).
 
-    It is the server with the id; for a replica that is missing, the one with the next id; else, unless ``only`` this
-    one is wanted, any. None: there is no such server.
+    It is the server with this id; where a replica of this id is missing, the one with the next id; where that is
+    missing too, the one with the lowest id, unless ``only`` is set. None: there is no such server.
     """
     is_replica = broker_id != MASTER
     for number in (broker_id, broker_id + 1) if is_replica else (broker_id,):
@@ -153,7 +154,7 @@ def server_of(servers: Mapping[int, str], broker_id: int, *, only: bool = False)
 
 
 class BrokerQueues:
-    """Requests of a group to the brokers of its queues; all raise RemotingError."""
+    """Requests of a group to the brokers of its queues. Each raises RemotingError when it fails."""
 
     def __init__(self, client: Client, group: str) -> None:
         self._client = client
@@ -209,7 +210,7 @@ class BrokerQueues:
         await self._client.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, fields, timeout=OFFSET_TIMEOUT)
 
     def forget(self, queue: TopicQueue) -> None:
-        """Pull a queue from the master next."""
+        """Forget the server that the broker named, so that the next pull of the queue goes to the master."""
         self._pull_from.pop(queue, None)
 
     async def _offset(

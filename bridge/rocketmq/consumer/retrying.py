@@ -2,7 +2,8 @@
 
 A group has a topic of its own for retries, ``%RETRY%GROUP``, to which every member is subscribed, and one for dead
 letters, ``%DLQ%GROUP``, which no member reads. The broker copies the message from its log; when it cannot, the client
-sends the copy. A retry has in RETRY_TOPIC the topic that it was first read from, and is handed out with that topic.
+sends the copy. The property RETRY_TOPIC of a retry is the topic that it was first read from; the retry is handed out
+with that topic.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ CLIENT_INNER_PRODUCER_GROUP: Final = "CLIENT_INNER_PRODUCER"
 SEND_BACK_TIMEOUT: Final = 5.0
 """Seconds until the broker must have answered."""
 SEND_TRIES: Final = 3
-"""Maximum number of queues to which a copy is tried to send."""
+"""Maximum number of queues that are tried for a copy."""
 
 
 def retry_topic(group: str) -> str:
@@ -70,8 +71,8 @@ async def give_back(
 ) -> None:
     """Give a message back to its broker, to be delivered later (`DefaultMQPushConsumerImpl.sendMessageBack`).
 
-    With ``delay_level`` 0 the delay grows with the retries, with `DEAD` it becomes a dead letter at once, as it does
-    when it is given back more than ``most`` times. Raises RemotingError; then it is not known whether it was taken.
+    With ``delay_level`` 0 the delay grows with the retries. The message becomes a dead letter with `DEAD`, and when it
+    is given back more than ``most`` times. Raises RemotingError; then it is unknown whether a broker took the message.
     """
     try:
         fields = {

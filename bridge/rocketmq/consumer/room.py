@@ -14,8 +14,9 @@ from bridge.rocketmq.remoting.command import now_ms
 __all__ = ["ANSWER_BYTES", "Reading", "Room"]
 
 ANSWER_BYTES: Final = 8 << 20
-"""Maximum size of the messages that one answer of a broker is unpacked to, in bytes, without the last of them: else one
-answer of 256 KiB could block the event loop for seconds. The rest of the answer is pulled again."""
+"""Maximum size of the messages unpacked from one answer of a broker, in bytes; only the last record may exceed it.
+Without this bound, a compressed answer of 256 KiB could block the event loop for seconds. The rest of the answer is
+pulled again."""
 
 
 class Reading:
@@ -28,7 +29,7 @@ class Reading:
         self.moved = asyncio.Event()
         """Set when a message was acknowledged or a lock acquired."""
         self.waits = False
-        """Whether a task waits for that."""
+        """Whether a task waits for ``moved``."""
         self.task: asyncio.Task[None] | None = None
         self.channel: Channel | None = None
         """The connection over which its lock was acquired, if it needs one."""
@@ -39,8 +40,8 @@ class Reading:
 class Room:
     """The bound on the bytes that are kept of all queues together; ``most`` is in bytes, -1 is no bound.
 
-    No queue has a share of its own, so one busy queue may use all of it. None starves: the messages that are kept are
-    acknowledged some time, and then all queues that wait try again.
+    No queue has a share of its own, so one busy queue may use all of the bytes. No queue starves: the messages that are
+    kept are acknowledged sooner or later, and then all queues that wait try again.
     """
 
     def __init__(self, readings: Mapping[TopicQueue, Reading], most: int) -> None:
@@ -49,15 +50,15 @@ class Room:
         self._waiting: Final[set[Reading]] = set()
 
     def left(self) -> float:
-        """Return how many bytes may still be kept; less than 0 where more are kept than may be."""
+        """Return how many bytes may still be kept; negative where the bound is exceeded."""
         if self._most == -1:
             return inf
         return self._most - sum([reading.assigned.size for reading in self._readings.values()])
 
     def messages_for(self, reading: Reading) -> int:
-        """Return how many messages a queue may pull, if they are as large as those that it keeps.
+        """Return how many messages a queue may pull, assuming the average size of those that it keeps.
 
-        If 0, its `Reading.moved` is set when that changes.
+        A queue that keeps none has no bound here. After a 0, its `Reading.moved` is set when there is room again.
         """
         left = self.left()
         if left <= 0:
@@ -80,4 +81,4 @@ class Room:
 
 
 MANY: Final = 1 << 30
-"""A number of messages that is no bound."""
+"""A number of messages that no pull reaches: no bound."""

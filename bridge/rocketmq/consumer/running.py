@@ -86,8 +86,9 @@ def _properties(group: Group, name_servers: Iterable[str], started: int) -> dict
 
 
 def _queue_info(reading: Reading, now: float) -> dict[str, Any]:
-    """Describe a queue as `ProcessQueue.fillProcessQueueInfo` does; a transaction there is what was handed out in
-    order.
+    """Describe a queue as `ProcessQueue.fillProcessQueueInfo` does.
+
+    There, ``transaction`` means the messages handed out of a queue that is read in order, and ``cached`` all others.
     """
     queue = reading.assigned
     out, ready = queue.offsets()

@@ -1,8 +1,8 @@
-"""The queues that are a member's share of its group: assigned, locked, pulled and acknowledged, and their offsets.
+"""A member's share of the queues of its group: it assigns, locks and pulls them, and persists their offsets.
 
-One task for each queue pulls it, one rebalances when the group or a route has changed, one renews locks, one persists
-offsets. A queue that is taken away hands out no more messages; where there are locks, its last offset is persisted
-before the next member gets the lock.
+Each queue has a task that pulls it. Three more tasks serve all queues: one rebalances when the group or a route has
+changed, one renews locks, one persists offsets. A queue that is taken away hands out no more messages; where there are
+locks, its last offset is persisted before the next member gets the lock.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Batch = tuple[AssignedQueue, list[StoredMessage]]
 
 
 class Share:
-    """The queues that a member reads.
+    """The queues that a member reads, with the tasks that read them.
 
     ``news`` is called when there may be messages to hand out, ``assigned`` and ``revoked`` with each queue that comes
     and goes; all on the event loop.
@@ -68,7 +68,7 @@ class Share:
         self._readings: Final[dict[TopicQueue, Reading]] = {}
         self._room: Final = Room(self._readings, self._settings.limits.pull_threshold_size_for_all)
         self._turns: Final[deque[Reading]] = deque()
-        """The same readings, in the order in which messages are handed out."""
+        """The same readings, in the order in which they are asked for messages; `take` rotates them."""
         self._changed: Final = asyncio.Event()
         """Set when the group or a route has changed."""
         self._resumed: Final = asyncio.Event()
@@ -135,17 +135,20 @@ class Share:
         return not self._resumed.is_set()
 
     def request_rebalance(self) -> None:
-        """Have the queues divided anew soon, as the group or a route has changed."""
+        """Trigger a rebalance soon, because the group or a route has changed."""
         self._changed.set()
 
     async def persist(self, queues: Iterable[TopicQueue] | None = None) -> dict[TopicQueue, int]:
-        """Persist the offsets of these queues, else of all that are ours; return those that were persisted."""
+        """Persist the offsets of these queues, by default of all that are ours; return those that were persisted."""
         ours = self._readings
         readings = ours.values() if queues is None else [ours[queue] for queue in queues if queue in ours]
         return await self._persist(self._offsets_of(readings))
 
     def reset(self, offsets: Mapping[TopicQueue, int]) -> None:
-        """Go on with these queues, as far as they are ours, from other offsets: give them up, and get them again."""
+        """Continue these queues from other offsets: give each up, and let a rebalance assign it again.
+
+        Queues that are not ours are ignored.
+        """
         self._start(self._reset(offsets))
 
     # Messages.
@@ -195,7 +198,7 @@ class Share:
         return None
 
     def _advance(self, reading: Reading) -> None:
-        """Wake those who wait for an acknowledgement."""
+        """Wake the tasks that wait for an acknowledgement, or for the room that it makes."""
         reading.consumed_ms = now_ms()
         if reading.waits:
             reading.moved.set()
@@ -206,6 +209,7 @@ class Share:
     # Pulling.
 
     async def _pull_on(self, reading: Reading) -> None:
+        """Pull one queue until it is given up; wait while pulls are paused, and while it has no room or no lock."""
         assigned = reading.assigned
         while not assigned.leaving:
             self._check_lock(reading)
@@ -215,6 +219,7 @@ class Share:
             if not self._resumed.is_set():
                 await self._resumed.wait()
             elif not room or asyncio.get_running_loop().time() >= assigned.locked_until:
+                # Nothing is awaited between the checks above and this wait, so no wake-up is lost.
                 reading.moved.clear()
                 reading.waits = True
                 await reading.moved.wait()
@@ -229,13 +234,14 @@ class Share:
     # Rebalance.
 
     async def _rebalance_on(self) -> None:
+        """Rebalance when the group or a route has changed, and every ``rebalance_interval``; sooner after a failure."""
         failures = 0
         while True:
             self._changed.clear()
             wait = self._settings.rebalance_interval
             if not await self._rebalance():
-                # A queue that another member has to give up first is tried soon again, a topic that does not exist at
-                # growing intervals.
+                # While only queues are missing, which another member has to give up first, the next try is after 1 s.
+                # While a whole topic fails, for example because it does not exist, the interval doubles.
                 failures = failures + 1 if self.troubles.keys() & self._group.subscriptions.keys() else 0
                 wait = min(wait, REBALANCE_AGAIN * 2 ** min(failures, 8))
             await _wait_for(self._changed, wait)
@@ -264,7 +270,7 @@ class Share:
                 changed.add(topic)
         if changed:
             await self._group.renew_subscriptions(changed)
-        # Only now: until brokers know the new version of a subscription, they refuse pulls.
+        # Pulls begin only after the heartbeat: a broker refuses them until it knows the subscription's new version.
         for reading in fresh:
             if not reading.assigned.dropped:
                 reading.task = self._start(self._pull_on(reading))
@@ -272,8 +278,9 @@ class Share:
         return complete == self._group.subscriptions.keys()
 
     async def _join(self, queues: list[TopicQueue]) -> list[Reading]:
-        """Begin to read these queues, but not those that cannot be locked or whose first offset cannot be learnt."""
-        # The lock counts from before the request: the broker counts from a later time, when it grants it.
+        """Assign these queues, and return their readings; not of queues without a lock or a known first offset."""
+        # We count the age of a lock from before the request, the broker from the grant, which is later: so a lock
+        # expires here before it expires there.
         until = asyncio.get_running_loop().time() + REBALANCE_LOCK_MAX_LIVE_TIME
         if self._settings.locks and queues:
             locked, unknown = await self._locks.lock(queues)
@@ -298,7 +305,7 @@ class Share:
         return joined
 
     async def _first_offset(self, queue: TopicQueue) -> int | None:
-        """Return the offset to begin a queue with; None if it cannot be learnt now."""
+        """Return the offset to begin a queue with; None, with an entry in ``troubles``, if it cannot be read now."""
         where, timestamp = self._settings.consume_from, self._settings.consume_timestamp
         try:
             offset = await start_offset(queue, self._offsets, self._queues, where, timestamp)
@@ -310,7 +317,7 @@ class Share:
         return offset
 
     async def _leave(self, readings: Iterable[Reading]) -> None:
-        """Give queues up: at once, or with locks when all that was handed out of a queue is acknowledged."""
+        """Give queues up: without locks at once, with locks when all messages handed out are acknowledged."""
         offsets: dict[TopicQueue, int] = {}
         for reading in readings:
             if self._settings.locks:
@@ -323,7 +330,10 @@ class Share:
         await self._persist(offsets)
 
     async def _leave_in_order(self, reading: Reading) -> None:
-        """Give a locked queue up (`RebalancePushImpl.tryRemoveOrderMessageQueue`)."""
+        """Give a locked queue up (`RebalancePushImpl.tryRemoveOrderMessageQueue`).
+
+        Wait at most ``unlock_delay_time`` for the acknowledgements, then persist the offset, then unlock the queue.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.unlock_delay_time):
                 reading.waits = True
@@ -331,7 +341,8 @@ class Share:
                     reading.moved.clear()
                     await reading.moved.wait()
         await self._persist(self._offsets_of([reading]))
-        # It stays among the readings until it is unlocked: else a rebalance would lock it again, and begin too early.
+        # The queue stays among the readings until it is unlocked: else a rebalance could lock and begin it again
+        # before, and the unlock would take that new lock away.
         reading.assigned.drop()
         await self._locks.unlock([reading.assigned.queue])
         self._let_go(reading)
@@ -347,7 +358,8 @@ class Share:
             reading.task.cancel()
         assigned.drop()
         del self._readings[assigned.queue]
-        # A bounded source ends when it has read all queues of complete topics: this one may come back unread.
+        # A bounded source ends when all queues of complete topics are read. This queue may be assigned again, unread:
+        # until the next rebalance its topic is not complete.
         self.complete -= {assigned.queue.topic}
         self._room.remove(reading)
         self._turns.remove(reading)
@@ -364,8 +376,8 @@ class Share:
         return offsets
 
     def _offsets_of(self, readings: Iterable[Reading]) -> dict[TopicQueue, int]:
-        """Return the offsets to persist, but for queues whose lock another member may have by now: so it may have
-        persisted a later offset.
+        """Return the offsets to persist, without those of queues whose lock has expired: another member may have the
+        lock by now, and may have persisted a later offset.
         """
         now = asyncio.get_running_loop().time()
         return {
@@ -375,11 +387,12 @@ class Share:
         }
 
     def _move(self, assigned: AssignedQueue, offset: int) -> None:
-        """Go on with a queue from another offset."""
+        """Continue a queue from another offset, and stop pulling it from this one at once."""
         assigned.leaving = True
         self.reset({assigned.queue: offset})
 
     async def _reset(self, offsets: Mapping[TopicQueue, int]) -> None:
+        """Stop reading these queues, persist their new offsets, and give the queues up for the next rebalance."""
         ours = {queue: offset for queue, offset in offsets.items() if queue in self._readings}
         moved = [self._readings[queue] for queue in ours]
         for reading in moved:
@@ -387,7 +400,8 @@ class Share:
             self._room.remove(reading)
             if reading.task is not None:
                 reading.task.cancel()
-        # They stay among the readings until this is persisted: else a rebalance would begin at the old offsets.
+        # The queues stay among the readings until their offsets are persisted: else a rebalance would assign them again
+        # at the old offsets.
         await self._persist(ours)
         for reading in moved:
             self._let_go(reading)
@@ -396,13 +410,14 @@ class Share:
     # Locks.
 
     def _check_lock(self, reading: Reading) -> None:
-        """Take a lock for lost when its connection has ended: a broker that was restarted knows of no locks."""
+        """Regard a lock as lost when its connection has ended: a broker that was restarted has no locks."""
         if reading.channel is not None and reading.channel.closed:
             reading.channel = None
             reading.assigned.locked_until = -inf
             self._unlocked.set()
 
     async def _lock_on(self) -> None:
+        """Renew all locks every 20 s, and at once when one is lost; give up the queues that another member has."""
         loop = asyncio.get_running_loop()
         wait = REBALANCE_LOCK_INTERVAL
         while True:
@@ -413,6 +428,7 @@ class Share:
             locked, unknown = await self._locks.lock(held)
             wait = REBALANCE_AGAIN if unknown else REBALANCE_LOCK_INTERVAL
             for queue, reading in held.items():
+                # The queue may have been given up, or assigned anew, during the request.
                 if self._readings.get(queue) is not reading or reading.assigned.dropped:
                     continue
                 if queue in locked:
@@ -426,7 +442,11 @@ class Share:
                     self._changed.set()
 
     async def _renew_lock(self, reading: Reading, asked: float) -> None:
-        """Go on with a queue whose lock was granted again; give it up if another member has read on meanwhile."""
+        """Extend the lock of a queue.
+
+        If it had expired at ``asked``, when the request was sent, another member may have had it: the queue is given up
+        if the group's offset is beyond ours.
+        """
         assigned = reading.assigned
         if assigned.locked_until <= asked:
             try:
@@ -443,6 +463,7 @@ class Share:
         self._news()
 
     def _lock_until(self, reading: Reading, until: float) -> None:
+        """Regard the lock as ours until a time; without an open connection to the broker, have it asked for again."""
         with suppress(ClientError):
             reading.channel = self._client.open_channel(self._client.address(reading.assigned.queue.broker))
         if reading.channel is None:
@@ -459,6 +480,7 @@ class Share:
             await self.persist()
 
     async def _persist(self, offsets: Mapping[TopicQueue, int]) -> dict[TopicQueue, int]:
+        """Persist these offsets, note and log those that could not be persisted, and return the others."""
         failed = await self._offsets.persist(offsets)
         for queue in offsets:
             if queue not in failed:

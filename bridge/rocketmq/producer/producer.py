@@ -1,8 +1,8 @@
-"""Sending messages: to a queue that the caller names, that a selector chooses, or that comes next.
+"""Sending messages: to a queue that the caller names, that a selector chooses, or that is next in turn.
 
 `Producer.send` waits for the broker's answer; `Producer.send_async` is faster. A broker works on several requests at a
-time, so messages that are under way to one queue together are stored in any order. To keep an order, wait for each
-answer, or send the messages as one batch.
+time, so messages that are under way to one queue at the same time may be stored in any order. To keep an order, wait
+for each answer, or send the messages as one batch.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ __all__ = ["Producer"]
 class Producer:
     """A producer of one group over a `Client`; ``async with`` opens and closes it, not the client.
 
-    ``draw`` is the source of randomness. It sends as one thread of a Java producer does: a topic has one index of the
-    queue that comes next.
+    ``draw`` is the source of randomness. Queues take turns as in one thread of a Java producer: each topic has one
+    index of its next queue.
     """
 
     def __init__(self, client: Client, settings: ProducerSettings, draw: Draw = randrange) -> None:
@@ -92,7 +92,7 @@ class Producer:
 
     @property
     def faults(self) -> Faults:
-        """Table of faults: the broker's name -> what is known of it."""
+        """Table of faults: the broker's name -> its last latency, and until when it is avoided."""
         return self._tries.faults
 
     # Sending.
@@ -108,13 +108,13 @@ class Producer:
     ) -> SendResult:
         """Send a message and wait for the broker's answer (``send(Message)``, ``sendSelectImpl``, ``sendKernelImpl``).
 
-        Without ``queue`` and ``selector``, queues take turns, and after a failure that allows it another broker is
-        tried. A ``selector`` chooses a queue by ``key``; a queue that was chosen is tried once. All tries together may
-        take ``timeout_ms``, by default ``send_msg_timeout``.
+        Without ``queue`` and ``selector``, queues take turns, and another broker is tried after a failure that permits
+        it. A ``selector`` chooses a queue by ``key``. A queue that the caller or the selector has chosen is tried once.
+        All tries together may take ``timeout_ms``, by default ``send_msg_timeout``.
 
         Raises IllegalMessage for a message that brokers refuse, MQClientException (`InputError`) where a selector
         chooses no queue, ClientError for a topic without a route and when all tries failed, BrokerError,
-        TooMuchRequest, and where one try is made ConnectError, SendRequestError and RemotingTimeout.
+        TooMuchRequest; and, where only one try is made, ConnectError, SendRequestError and RemotingTimeout.
         """
         request = self._request(message)
         return await self._tries.send(request, await self._send_to(request.topic, queue, selector, key), timeout_ms)
@@ -163,9 +163,9 @@ class Producer:
         """Start to send a message, and return the future of its result (``send(Message, SendCallback)``).
 
         Waits while ``async_send_num`` messages or ``async_send_size`` bytes are under way. A try without an answer is
-        made again ``retry_times_when_send_async_failed`` times, with another broker unless the queue was chosen; a
-        refusal by the broker is final. Raises as `send` what is wrong with message, topic or selector; the future
-        raises the rest: what the last try raised.
+        repeated up to ``retry_times_when_send_async_failed`` times, at another broker unless the queue was chosen; a
+        refusal by the broker is final. Raises as `send` for a wrong message, topic or selector; any other error is the
+        future's exception: that of the last try.
         """
         request = self._request(message)
         return await self._tries.start(request, await self._send_to(request.topic, queue, selector, key), timeout_ms)
@@ -179,19 +179,25 @@ class Producer:
         key: Any = None,
         timeout_ms: int | None = None,
     ) -> asyncio.Future[SendResult]:
-        """Start to send a batch: `send_batch` in the way of `send_async` (``send(Collection, SendCallback)``)."""
+        """Start to send a batch, and return the future of its result (``send(Collection, SendCallback)``).
+
+        The batch is as for `send_batch`; waits, retries and errors are as for `send_async`.
+        """
         request = self._batch(messages)
         return await self._tries.start(request, await self._send_to(request.topic, queue, selector, key), timeout_ms)
 
     def check(self, message: RocketMessage) -> None:
-        """Raise what `send` would raise for this message before it sends anything, however it is sent."""
+        """Check a message as all methods that send it do before they send anything, and raise what they would raise.
+
+        It is encoded as a message and as a batch of one.
+        """
         request = self._request(message)
         target = Publishing(message.topic, Partitions.queues({"": 1}), self.settings).queues[0]
         encode(target.command(request, now_ms()))
         self._batch([message])
 
     async def flush(self) -> None:
-        """Wait until no message is under way that was sent asynchronously."""
+        """Wait until no message that was sent asynchronously is under way."""
         await self._tries.flush()
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
@@ -230,8 +236,8 @@ class Producer:
         )  # fmt: skip
 
     async def _look_up(self, topic: str) -> Publishing:
-        """Look up the queues of a topic; of one that does not exist, those that it will have
-        (`tryToFindTopicPublishInfo`).
+        """Look up the queues of a topic; for a topic that does not exist yet, the queues with which brokers will create
+        it (`tryToFindTopicPublishInfo`).
         """
         try:
             publishing = Publishing.of(topic, await self.client.route(topic), self.settings)
@@ -243,7 +249,7 @@ class Producer:
             except ClientError:
                 raise error from None
             publishing = Publishing.of(topic, route, self.settings, is_new=True)
-            # What the topic will have is a guess: look again as often as routes are refreshed.
+            # These queues are a guess: look the topic up again after the time in which a route would be refreshed.
             seconds = self.client.settings.poll_name_server_interval
             asyncio.get_running_loop().call_later(seconds, self._publishing.pop, topic, None)
         self._publishing[topic] = publishing
@@ -254,7 +260,10 @@ class Producer:
         self._tries.forget_channels()
 
     async def _send_to(self, topic: str, queue: MessageQueue | None, selector: Partitioner | None, key: Any) -> SendTo:
-        """Look up where a message of this topic goes. Raises as `send`."""
+        """Return the destination of a message of this topic: with its queue, if one is given or selected.
+
+        Raises as `send`.
+        """
         publishing = self._publishing.get(topic) or await self._look_up(topic)
         if queue is not None:
             return SendTo(publishing, publishing.find(queue))

@@ -1,6 +1,6 @@
 """What a producer knows of a topic, and what it writes to a broker: routes become queues, messages become requests.
 
-A `PublishQueue` has those fields of the request's header that are the same for all messages of a queue, encoded once
+A `PublishQueue` encodes once those fields of a request's header that are the same for all messages of its queue
 (`org.apache.rocketmq.client.impl.producer.TopicPublishInfo`, `SendMessageRequestHeaderV2`).
 """
 
@@ -70,9 +70,9 @@ class ProducerSettings:
     max_message_size: int = BODY_BYTES
     """``maxMessageSize``: maximum size of a body, in bytes."""
     create_topic_key: str = AUTO_CREATE_TOPIC_KEY_TOPIC
-    """``createTopicKey``: the topic whose route is that of topics which brokers create on first use."""
+    """``createTopicKey``: the topic whose route a new topic gets where brokers create topics on first use."""
     default_topic_queue_nums: int = 4
-    """``defaultTopicQueueNums``: maximum number of queues, on each broker, of such a topic."""
+    """``defaultTopicQueueNums``: maximum number of queues that such a new topic gets on each broker."""
     unit_mode: bool = False
     async_send_num: int = 1024
     """``backPressureForAsyncSendNum``: maximum number of messages under way."""
@@ -84,7 +84,7 @@ class SendResult(NamedTuple):
     """Answer of a broker that has stored a message (`org.apache.rocketmq.client.producer.SendResult`)."""
 
     status: str
-    """A row of `exchange.partition.clients.rocketmq.send.STATUSES`."""
+    """One of `exchange.partition.clients.rocketmq.send.STATUSES`."""
     message_id: str
     """``msgId``, the unique id; the ids of a batch have commas between them."""
     offset_message_id: str
@@ -98,7 +98,7 @@ class SendResult(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A message, or a batch, as it is written to any queue."""
+    """A message or a batch, encoded except for the fields that depend on its queue."""
 
     code: int
     topic: str
@@ -128,12 +128,12 @@ class PublishQueue(NamedTuple):
         return Command(request.code, self.fields | varying, request.body)
 
     def frame(self, request: Request, born: int, opaque: int, flag: int = 0) -> bytes:
-        """Return the frame of `command`, with a binary header: written at once, as this is done for each message."""
+        """Return the frame of `command` with a binary header; no Command is made, since this runs for each message."""
         code, _, body, properties, _, system_flag, user_flag, is_batch = request
         size = len(properties)
         flags = NO_FLAGS if not (system_flag or user_flag or is_batch) else _flags(system_flag, user_flag, is_batch)
-        # A field is the length of its name (2 bytes), the name, the length of its value (4 bytes), the value: here g,
-        # the birth in 13 digits, and i, the properties.
+        # A field is the length of its name (2 bytes), the name, the length of its value (4 bytes), the value. Behind
+        # `raw` come g, the time of birth in 13 digits; f, h and m, all in `flags`; and i, the properties.
         fields = b"%b\0\1g\0\0\0\x0d%013d%b\0\1i%c%c%c%c%b" % (
             self.raw, born, flags, size >> 24, size >> 16 & 255, size >> 8 & 255, size & 255, properties,
         )  # fmt: skip
@@ -164,7 +164,7 @@ class Publishing:
 
     @classmethod
     def of(cls, topic: str, route: TopicRoute, settings: ProducerSettings, *, is_new: bool = False) -> Publishing:
-        """Take the queues of a route. With ``is_new`` the topic does not exist yet, and the route is that of
+        """Return the queues of a route. With ``is_new`` the topic does not exist yet, and the route is that of
         ``create_topic_key``. Raises ClientError where the route has no queue.
         """
         if is_new:
@@ -188,7 +188,7 @@ class SendTo(NamedTuple):
 
     publishing: Publishing
     chosen: PublishQueue | None
-    """The queue that the caller or his selector has chosen; None: the producer chooses one for each try."""
+    """The queue that the caller or the selector has chosen; None: the producer chooses one for each try."""
 
 
 def _make_queue(topic: str, queue: MessageQueue, settings: ProducerSettings) -> PublishQueue:
@@ -206,9 +206,9 @@ def _make_queue(topic: str, queue: MessageQueue, settings: ProducerSettings) -> 
 
 
 def build_request(message: RocketMessage, settings: ProducerSettings, unique_id: str) -> Request:
-    """Build the request of a message, with this unique id unless it has one, compressed if it is large.
+    """Build the request of a message, compressed if it is large; ``unique_id`` is for a message that has none.
 
-    Raises IllegalMessage for one that brokers refuse.
+    Raises IllegalMessage for a message that brokers refuse.
     """
     topic, body, properties, flag = message
     check_body(body, settings.max_message_size)

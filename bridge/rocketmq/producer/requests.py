@@ -1,8 +1,9 @@
 """Requests that wait for a reply from their consumer (`DefaultMQProducer.request`).
 
-A request is a message with properties for the client that waits, a correlation id, and the time that it waits (TTL, in
-milliseconds). The consumer sends a reply: a message for the cluster's reply topic, which the broker pushes to that
-client over its connection, and does not store. So requester and replier must talk to the same broker.
+A request is a message with three more properties: the id of the client that waits, a correlation id, and how long that
+client waits (TTL, in milliseconds). The consumer sends a reply: a message to the cluster's reply topic, which the
+broker does not store, but pushes to the waiting client over its connection. So requester and replier must be connected
+to the same broker.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ CREATE_REPLY: Final = 10_007
 
 
 class ReplyTimeout(ClientError):
-    """No reply came in time to a request that is stored (`RequestTimeoutException`)."""
+    """No reply to a request came in time (`RequestTimeoutException`)."""
 
 
 class Requester:
@@ -68,14 +69,14 @@ class Requester:
         key: Any = None,
         timeout_ms: int = 3000,
     ) -> RocketMessage:
-        """Send a request as `Producer.send_async` does, and wait for its reply; both may take ``timeout_ms``.
+        """Send a request as `Producer.send_async` does, and wait for its reply: at most ``timeout_ms`` for both.
 
         Raises as `Producer.send_async` and its future, and ReplyTimeout.
         """
         producer, client = self._producer, self._producer.client
         if message.topic not in self._known:
             await producer.queues(message.topic)
-            await client.heartbeat()  # the brokers must know this client before they have a reply for it
+            await client.heartbeat()  # a broker can push a reply only to a client that it knows
             self._known.add(message.topic)
         correlation = str(uuid4())
         own = {CORRELATION_ID: correlation, REPLY_TO_CLIENT: client.client_id, TTL: str(timeout_ms)}

@@ -1,8 +1,8 @@
 """The tries to send a message: to which broker, over which connection, and what follows each outcome.
 
-`exchange.partition.clients.rocketmq.send` decides what follows, and `exchange.partition.clients.rocketmq.faults` which
-broker is avoided; here are the sockets and clocks for both. A message that is sent asynchronously costs no task and no
-timer, unless it is tried again.
+`exchange.partition.clients.rocketmq.send` decides what follows an outcome, and
+`exchange.partition.clients.rocketmq.faults` which broker is avoided; this module has the sockets and the clocks for
+both. A message that is sent asynchronously needs no task and no timer of its own, unless it is tried again.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ ASYNC_SELECTED: Final = Sending("async", selected=True)
 
 
 class Tries:
-    """State that the sends of one producer share: its table of faults, and which queue of each topic comes next."""
+    """State that all sends of one producer share: its table of faults, and the next queue of each topic."""
 
     def __init__(self, client: Client, settings: ProducerSettings, draw: Draw) -> None:
         self.client: Final = client
         self.settings: Final = settings
         self.faults: Faults = {}
-        """The broker's name -> what is known of it; empty while the strategy is off."""
+        """The broker's name -> its last latency, and until when it is avoided; empty while the strategy is off."""
         self.under_way = 0
-        """Number of messages that were sent asynchronously, and are not answered."""
+        """Number of messages that were sent asynchronously and are not answered yet."""
         self.bytes_under_way = 0
-        """Size of their bodies together."""
+        """Size of their bodies together, in bytes."""
         self._draw: Final = draw
         self._memories: Final[dict[str, Memory]] = {}
         self._turns: Final[dict[str, Turn]] = {}
@@ -82,8 +82,8 @@ class Tries:
     def select(
         self, publishing: Publishing, topic: str, last_broker: str | None, *, reset: bool = False
     ) -> PublishQueue:
-        """Choose the queue of the next try where none was chosen before (`selectOneMessageQueue`)."""
-        if not self.settings.faults.enabled:  # what the strategy does when it is off, without its tables
+        """Choose the queue of the next try, if neither the caller nor a selector has (`selectOneMessageQueue`)."""
+        if not self.settings.faults.enabled:  # the same choice as by the disabled strategy, without its tables
             choice, self._turns[topic] = self._round_robin.choose_again(
                 last_broker, publishing.partitions, self._turns.get(topic), self._inputs
             )
@@ -100,7 +100,7 @@ class Tries:
         return send_to.chosen or self.select(send_to.publishing, request.topic, None)
 
     def open_channel(self, broker: str) -> Channel | None:
-        """Return the connection to a broker, if it is open and takes what is written."""
+        """Return the connection to a broker, if it is open and its write buffer is not full."""
         channel = self._channels.get(broker)
         return channel if channel is not None and channel.is_usable and channel.is_writable else None
 
@@ -116,7 +116,7 @@ class Tries:
         self._channels.clear()
 
     def note(self, broker: str, fault: Fault | None, took: int) -> None:
-        """Put the outcome of a try, which took this many milliseconds, into the table of faults."""
+        """Put the outcome of a try into the table of faults; ``took`` is its duration in milliseconds."""
         if fault is not None and self.settings.faults.enabled:
             latency = took if fault.latency is None else fault.latency
             self.faults = self.settings.faults.update(
@@ -155,6 +155,7 @@ class Tries:
         raise _failure(step, error, tried, request.topic, int((time.monotonic() - began) * 1000))
 
     async def _once(self, request: Request, target: PublishQueue, seconds: float) -> SendResult:
+        """Send once, and wait ``seconds`` for the answer. After GO_AWAY, later requests use a new connection."""
         broker = target.queue.broker
         channel = self.open_channel(broker) or await self.channel(broker)
         answer = await channel.invoke_with(lambda opaque: encode_frame(channel, target, request, opaque), seconds)
@@ -174,7 +175,7 @@ class Tries:
         return pending.result
 
     def _is_full(self) -> bool:
-        """Return whether as much is under way as the settings allow."""
+        """Return whether the messages under way have reached a limit of the settings."""
         settings = self.settings
         return self.under_way >= settings.async_send_num or self.bytes_under_way > settings.async_send_size
 
@@ -184,7 +185,7 @@ class Tries:
             await self._change()
 
     async def _change(self) -> None:
-        """Wait until a message is no longer under way."""
+        """Wait until the next message is no longer under way."""
         if self._ended_one is None:
             self._ended_one = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._ended_one)
@@ -233,6 +234,7 @@ class Tries:
                     self.faults = probe(self.faults, broker, now_ms(), answered=answered)
 
     async def _answers(self, broker: str) -> bool | None:
+        """Return whether a broker answers a small request; None if no route has its address."""
         fields = {"topic": next(iter(self._memories), ""), "queueId": "0", "committed": "true"}
         try:
             address = self.client.address(broker)
@@ -266,9 +268,10 @@ class PendingSend:
         self._started = time.monotonic()
 
     def start(self) -> bool:
-        """Make the first try if there is a connection, and return whether there is.
+        """Make the first try if there is a connection, and return whether there is one.
 
-        From then on the message is under way: a failure is tried again, or is the exception of `result`.
+        Once this has returned True, the message is under way: a failure leads to another try, or becomes the exception
+        of `result`.
         """
         tries = self._tries
         channel = tries.open_channel(self._broker)
@@ -307,12 +310,13 @@ class PendingSend:
             result = result_of(answer, self._request, self._target.queue, channel.address)
         except RemotingError as error:
             if answer.code == ResponseCode.GO_AWAY and channel.is_usable:
+                # The broker will end this connection: the request goes to it again over a new one, as the same try.
                 self._tries.client.leave(channel)
                 self._tries.run_in_background(self._try_again(self._broker))
             else:
                 self._fail(error)
             return
-        if self._broker != self._target.queue.broker:
+        if self._broker != self._target.queue.broker:  # another broker was tried; see `_try_again`
             result = result._replace(queue=MessageQueue(self._broker, result.queue.queue_id))
         tries = self._tries
         if tries.settings.faults.enabled:
@@ -322,7 +326,7 @@ class PendingSend:
             self.result.set_result(result)
 
     def _fail(self, error: RemotingError, *, at_once: bool = False) -> None:
-        """Try again after an error, if that is allowed, else end with it."""
+        """Try again after an error if that is permitted, else end with it; ``at_once``: the request was not written."""
         took = self._elapsed_ms()
         remaining = self._timeout - took
         settings = self._tries.settings.sending
@@ -339,8 +343,10 @@ class PendingSend:
         self._end_with(error)
 
     async def _try_again(self, broker: str) -> None:
-        """Send to a broker what was for a queue of another one: as in Java the request stays the same, and its
-        queueId is used there.
+        """Send the message again, to this broker.
+
+        As in Java the request stays the same, even when its queue is that of another broker: this broker then uses its
+        own queue with the same queueId.
         """
         self._broker = broker
         self._started = time.monotonic()
@@ -381,7 +387,11 @@ def _outcome_of(error: RemotingError) -> Thrown:
 
 
 def _failure(step: Next, error: RemotingError | None, tried: list[str], topic: str, elapsed: int) -> RemotingError:
-    """Return the error that a send raises."""
+    """Return the error that a send raises: of a chosen queue, that of its only try.
+
+    Else it is TooMuchRequest when the time for all tries is over, the broker's refusal when that is final, and
+    ClientError, which lists the brokers tried, when no try is left.
+    """
     thrown = step.outcome
     if error is None or (isinstance(thrown, Thrown) and thrown.exception == TooMuchRequest.exception):
         late = TooMuchRequest(f"sendDefaultImpl call timeout: {elapsed} ms are over; brokers tried: {', '.join(tried)}")

@@ -1,6 +1,6 @@
 """Administration of a cluster, as far as bridge and tests need it: list, create and delete topics and groups.
 
-It is done as by `mqadmin`: at every master, then at the name servers
+Each change is made as `mqadmin` makes it: at every master, then at the name servers
 (`org.apache.rocketmq.tools.admin.DefaultMQAdminExt`).
 """
 

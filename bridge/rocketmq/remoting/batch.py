@@ -1,7 +1,7 @@
 """Several messages for one queue in one request (``SEND_BATCH_MESSAGE``), encoded and decoded.
 
-They have one topic and one setting for the wait for the store, and none is delayed or a retry
-(`MessageBatch.generateFromList`). All of them together may be as large as one message.
+All have the same topic and the same ``wait_store_ok``, and none is delayed or a retry
+(`MessageBatch.generateFromList`). Together they may be as large as one message.
 """
 
 from __future__ import annotations

@@ -62,14 +62,15 @@ class Channel(asyncio.Protocol):
         self.on_closed: Callable[[Channel], None] | None = None
         """Function called once, when the connection has ended from either side."""
         self.is_writable = True
-        """Whether data leaves as fast as it is written."""
+        """Whether data leaves as fast as it is written: False from ``HIGH_WATER`` bytes waiting for the socket on."""
         self.closed = False
         """Whether the connection has ended, for ever."""
         self.is_usable = True
-        """Whether new requests may use it: not when it has ended, nor when it will end after those under way."""
+        """Whether new requests may use it. False when it has ended, and when it will end after the requests under
+        way."""
         self._loop: Final = asyncio.get_running_loop()
         self.heard_at = self._loop.time()
-        """When data came last, by the loop's clock."""
+        """Time at which data came last, by the loop's clock."""
         self._decoder: Final = Decoder()
         self._transport: asyncio.Transport | None = None
         self._waiting: Final[dict[int, tuple[Callable[[Answer], None], float, float]]] = {}
@@ -135,7 +136,8 @@ class Channel(asyncio.Protocol):
         try:
             data = frame(opaque)
             if len(self._waiting) == 1 and not self._frames:
-                # A caller that sends one request after the other need not wait for a turn of the loop each time.
+                # The only request under way is sent at once: a caller that waits for each answer saves a turn of the
+                # loop per request.
                 self._send(data)
             else:
                 self.write(data)
@@ -149,7 +151,8 @@ class Channel(asyncio.Protocol):
         self.write(self.encode(Command(code, fields, body, opaque, ONEWAY)))
 
     def expect(self, answer: Callable[[Answer], None], timeout: float) -> int:
-        """Return the ``opaque`` for the request to be written next; ``answer`` will be called once with its outcome.
+        """Register a request that is about to be written, and return its ``opaque``; ``answer`` is called once, with
+        the outcome.
 
         Raises SendRequestError on a connection that has ended.
         """
@@ -226,7 +229,7 @@ class Channel(asyncio.Protocol):
         for command in commands:
             if not command.flag & 1:
                 self._answer_request(command)
-            elif (request := waiting.pop(command.opaque, None)) is not None:  # else it comes too late
+            elif (request := waiting.pop(command.opaque, None)) is not None:  # else its request has timed out
                 self._call(request[0], command)
 
     def pause_writing(self) -> None:
@@ -265,7 +268,7 @@ class Channel(asyncio.Protocol):
             self.write(encode(response, self.settings.serialize_type))
 
     def _end_late(self) -> None:
-        """End the requests whose time is over."""
+        """End the requests whose deadline has passed; scan again later while others are under way."""
         now = self._loop.time()
         late = [(opaque, *request) for opaque, request in self._waiting.items() if request[1] <= now]
         for opaque, answer, _, timeout in late:

@@ -1,8 +1,8 @@
 """A client of a cluster: the routes of its topics, the brokers in them, and its heartbeats.
 
-Producers and consumers share one (`org.apache.rocketmq.client.impl.factory.MQClientInstance`). Brokers are found by
-name in the routes that were looked up. A broker forgets a client when its connection ends, so each new connection
-begins with a heartbeat.
+Producers and consumers share one client (`org.apache.rocketmq.client.impl.factory.MQClientInstance`). The name of a
+broker is resolved by the routes that were looked up. A broker forgets a client when its connection ends, so each new
+connection begins with a heartbeat.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["AUTO_CREATE_TOPIC_KEY_TOPIC", "Client", "ClientSettings"]
 LOG: Final = logging.getLogger(__name__)
 
 AUTO_CREATE_TOPIC_KEY_TOPIC: Final = "TBW102"
-"""The topic whose route is that of topics which brokers create on first use."""
+"""The topic whose route a new topic gets where brokers create topics on first use."""
 
 CLIENT_NUMBERS: Final = count(1)
 """Numbers of the clients of this process."""
@@ -52,6 +52,7 @@ class Client(Connections):
         self._lookups: Final[dict[str, asyncio.Future[TopicRoute]]] = {}
         """Topic -> the look-up of its route that is under way."""
         self._brokers: Final[dict[str, dict[int, str]]] = {}
+        """The broker's name -> brokerId -> address."""
         self._producers: Final[set[str]] = set()
         self._consumers: Final[dict[str, ConsumerData]] = {}
         self._introduced: Final[set[str]] = set()
@@ -105,7 +106,7 @@ class Client(Connections):
         return known if known is not None else await self.update_route(topic)
 
     async def update_route(self, topic: str) -> TopicRoute:
-        """Look a route up now, once for all callers at the same time. Raises as `route`; then the old route stays."""
+        """Look a route up now; calls at the same time share a request. Raises as `route`, and keeps the old route."""
         lookup = self._lookups.get(topic)
         if lookup is None:
             lookup = self._lookups[topic] = self._start(self._look_up(topic))
@@ -163,7 +164,7 @@ class Client(Connections):
         self._consumers[group] = data
         try:
             await self.heartbeat()
-        except BaseException:  # a caller that is cancelled here will not read, and must not stay a member
+        except BaseException:  # a caller that is cancelled here will read nothing, and must not stay a member
             del self._consumers[group]
             leaving = self._start(self._unregister({"consumerGroup": group}))
             self._leaving.add(leaving)
@@ -181,9 +182,9 @@ class Client(Connections):
         await self._unregister({"consumerGroup": group})
 
     async def heartbeat(self) -> None:
-        """Send a heartbeat to the brokers known now (`sendHeartbeatToAllBroker`); one that fails is not repeated.
+        """Send a heartbeat to all brokers known now (`sendHeartbeatToAllBroker`); a failed one is not repeated.
 
-        Without consumers, only masters get one.
+        A client without consumers sends heartbeats to masters only.
         """
         if not self._producers and not self._consumers:
             return
@@ -281,7 +282,7 @@ class Client(Connections):
             await asyncio.sleep(seconds)
             try:
                 await work()
-            except Exception:  # a listener's, which must not end this for the others
+            except Exception:  # one failed turn must not end the refreshes or heartbeats
                 LOG.exception("%s", self.client_id)
 
 

@@ -1,8 +1,9 @@
 """Commands of RocketMQ's remoting protocol and their frames: bytes in, commands out, no socket.
 
-A frame is ``length i32, type << 24 | header length i32, header, body``, where length counts all bytes behind it. Type 0
-is a header in JSON, type 1 (ROCKETMQ) a binary one; each side writes either, and reads both. Text is UTF-8. A request
-and its response have the same ``opaque``, an id that the sender of the request chooses for each connection.
+A frame is ``length i32, type << 24 | header length i32, header, body``, where length counts all bytes after itself.
+Type 0 is a header in JSON, type 1 (ROCKETMQ) a binary one; each side writes one of them, and reads both. Text is UTF-8.
+A request and its response have the same ``opaque``, an id that the sender of the request chooses, unique within its
+connection.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ KEY_MAX: Final = (1 << 15) - 1
 """Maximum length of a field's name in a binary header, in bytes."""
 
 PREFIX: Final = Struct(">iI")
-"""length of the frame, type and length of the header."""
+"""Length of the frame; type and length of the header."""
 HEAD: Final = Struct(">hBhiii")
-"""code, language, version, opaque, flag, length of the remark."""
+"""Begin of a binary header: code, language, version, opaque, flag, length of the remark."""
 WHOLE_HEAD: Final = Struct(">iIhBhiiii")
-"""All before the fields of a command without a remark."""
+"""``PREFIX``, ``HEAD`` and the length of the fields: all bytes before the fields of a command without a remark."""
 INT: Final = Struct(">i")
 SHORT: Final = Struct(">h")
 NUMBERS: Final[Mapping[str, int]] = {name: number for number, name in enumerate(LANGUAGES)}
@@ -156,8 +157,8 @@ class Decoder:
     def feed(self, data: bytes) -> list[Command]:
         """Return the commands that are complete with this data.
 
-        Raises CommandError for data that is no command, and loses those before it in the same data; the connection
-        cannot be used any more.
+        Raises CommandError for data that is no command. Complete commands before it in the same data are lost, and the
+        connection cannot be used any more.
         """
         received: bytes | bytearray = data
         if self._rest:

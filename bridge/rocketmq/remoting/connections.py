@@ -1,7 +1,7 @@
-"""The connections of a process to name servers and brokers: one to each address, made when it is needed.
+"""The connections of a client to name servers and brokers: one to each address, made when it is needed.
 
-A request for a name server goes to the one that answered last, and when that fails to the next. Requests of brokers go
-to the handlers of their codes.
+A request to the name servers goes to the one that answered last; if it fails, to the next. Requests from brokers go to
+the handlers registered for their codes.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Connections:
     ) -> Command:
         """Send a request to the server at an address, and return its answer, whatever its code.
 
-        To a broker that answers GO_AWAY it is sent once more over a new connection, as by the Java client
+        When a broker answers GO_AWAY, the request is sent to it once more over a new connection, as by the Java client
         (``enableReconnectForGoAway``). Raises ConnectError, SendRequestError, RemotingTimeout, CommandError.
         """
         limit = self.settings.mq_client_api_timeout if timeout is None else timeout
@@ -190,7 +190,7 @@ class Connections:
         return opening.result()
 
     def leave(self, channel: Channel) -> None:
-        """Send no new requests over this connection, and end it when those under way are over."""
+        """Send no new requests over this connection, and end it when those under way had time to be answered."""
         if channel.is_usable:
             channel.is_usable = False
             self._forget(channel)

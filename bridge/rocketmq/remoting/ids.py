@@ -1,13 +1,14 @@
 """The two ids of a message: one given by its producer, and one of the position where a broker stored it.
 
-Both are hexadecimal digits, and neither says which it is. A **unique id** (property ``UNIQ_KEY``) is given once, before
-the first try to send: when a message is stored twice because an answer was lost, both copies have this id. An **offset
-id** belongs to a record in a broker's log: these copies have two.
+Both are texts of hexadecimal digits, and nothing in the text shows which of the two it is. A **unique id** (property
+``UNIQ_KEY``) is given once, before the first try to send: when a message is stored twice because an answer was lost,
+both copies have the same unique id. An **offset id** belongs to a record in a broker's log: the two copies have
+different ones.
 
 =================  ==============================================================================================
 unique id          the producer's address (4 or 16 bytes), its process id (2), a number of the process (4),
                    milliseconds since its month began, in its time zone (4), a counter (2)
-offset id          the broker's address (4 or 16), its port (4), the byte of its commit log (8)
+offset id          the broker's address (4 or 16), its port (4), the record's position in its commit log (8)
 =================  ==============================================================================================
 """
 
@@ -23,7 +24,8 @@ from bindings.archive.rocketmq.id import OffsetId, parse_id
 __all__ = ["OffsetId", "UniqueId", "UniqueIds"]
 
 BEHIND: Final = 1_000_000
-"""Milliseconds: a clock that was set back by less than this, to before the month's begin, counts as at its begin."""
+"""Milliseconds by which a clock may be behind the begin of the month, because it was set back, and still count as
+standing at the begin."""
 
 
 class UniqueId(NamedTuple):
@@ -67,7 +69,7 @@ class UniqueIds:
         self._head = self._head_at(self._moment)
 
     def next(self) -> str:
-        """Return a new id, as long as fewer than 65,536 are wanted within a millisecond."""
+        """Return a new id. The ids are unique as long as at most 65,536 are made within a millisecond."""
         now = self._now()
         if now != self._moment:
             self._moment, self._head = now, self._head_at(now)

@@ -1,8 +1,8 @@
 """A message as a producer sends it, and as a consumer gets it: with its position, its times and its hosts.
 
-A delay is given in one of two ways. ``delay_level`` is an index into the broker's ``messageDelayLevel``, of which
-`DELAY_LEVELS` is the default. ``deliver_ms``, since 5.0, is a time in milliseconds since 1970, precise to the second,
-and at most three days ahead by default (``timerMaxDelaySec`` of the broker).
+A delay is given in one of two ways. ``delay_level`` is an index, from 1, into the broker's ``messageDelayLevel``, whose
+default is `DELAY_LEVELS`. ``deliver_ms``, since 5.0, is the time of delivery in milliseconds since 1970. It is precise
+to the second, and by default at most three days ahead (``timerMaxDelaySec`` of the broker).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _WithProperties:
 
     @property
     def sharding_key(self) -> str | None:
-        """Key that its queue was chosen by, if its producer has added it."""
+        """Key by which its queue was chosen, if its producer has added it."""
         return self.properties.get(SHARDING_KEY)
 
     @property
@@ -71,7 +71,9 @@ class _WithProperties:
 
     @property
     def wait_store_ok(self) -> bool:
-        """Whether the broker answers only when it is stored as safely as the broker is set to (`isWaitStoreMsgOK`)."""
+        """Whether the broker answers only after the flush and the replication that it is configured for
+        (`isWaitStoreMsgOK`).
+        """
         return self.properties.get(WAIT, "true").lower() == "true"
 
 
@@ -158,7 +160,7 @@ class _Stored(NamedTuple):
     size: int = 0
     """Size of its record in the log, or of its part of a batch, in bytes."""
     problem: str = ""
-    """Why its body, or a batch, could not be unpacked and is as it was stored; else ""."""
+    """Why its body or its batch could not be unpacked; the body is then as it was stored. "" if nothing went wrong."""
 
 
 class StoredMessage(_WithProperties, _Stored):
@@ -173,7 +175,7 @@ class StoredMessage(_WithProperties, _Stored):
 
     @property
     def weight(self) -> int:
-        """Approximate size in memory, in bytes: of its record, or of its body where that is larger unpacked."""
+        """Approximate size in memory, in bytes: of its record, or of its unpacked body if that is larger."""
         return max(len(self.body), self.size)
 
     @property

@@ -46,7 +46,7 @@ DELAY: Final = "DELAY"
 UNIQ_KEY: Final = "UNIQ_KEY"
 """The id that the producer gave; see `bridge.rocketmq.remoting.ids`."""
 SHARDING_KEY: Final = "__SHARDINGKEY"
-"""The key that the queue was chosen by, if the producer adds it: the proxy does so for gRPC's message groups."""
+"""The key by which the queue was chosen, if the producer adds it: the proxy does so for gRPC's message groups."""
 TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
 """When the message is delivered, in milliseconds since 1970."""
 TRANSIENT: Final = "__RMQ.TRANSIENT."
@@ -70,7 +70,7 @@ SYSTEM: Final = RESERVED | {
     "PROPERTY_FORWARD_QUEUE_ID", "REDIRECT", "TIMER_ROLL_LABEL", "TRACE_CONTEXT", "TRANSACTION_CHECK_TIMES",
     "__transactionId__",
 }  # fmt: skip
-"""Reserved names, and others that mean something to brokers and clients, though users may give them."""
+"""Reserved names, and other names with a meaning for brokers and clients, which users may give all the same."""
 
 CONTROL: Final = re.compile("[\x01\x02]")
 ALL_OTHERS: Final = bytes([0, *range(3, 256)])
@@ -131,12 +131,16 @@ def check_property(name: str, value: str) -> None:
 
 
 def encode_checked_properties(properties: Mapping[str, str]) -> bytes:
-    """Encode properties that all arrive as they are. Raises IllegalMessage for the first that does not."""
+    """Encode properties after a check that each of them is decoded unchanged.
+
+    Raises IllegalMessage for the first that would not be, and for more than ``PROPERTIES_BYTES`` in all.
+    """
     try:
         raw = encode_properties(properties)
     except UnicodeEncodeError:
         raise IllegalMessage("a property is not text that UTF-8 can hold") from None
-    # With exactly the separators that were written, and no empty name or value, nothing is wrong with any property.
+    # One pass over all bytes: if there are only the separators just written, and no name or value is empty, then no
+    # property is wrong. Only otherwise the properties are looked through one by one.
     separators = raw.translate(None, ALL_OTHERS)
     if separators != b"\x01\x02" * len(properties) or "" in properties or "" in properties.values():
         _blame(properties)

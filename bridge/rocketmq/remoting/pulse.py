@@ -1,9 +1,9 @@
 """Checks, within seconds, whether the servers that a client needs are alive.
 
-A pull waits at its broker for 15 s, and its answer is given up after 30 s; without these checks it would take as long
-to notice a broker that is stopped, cut off or frozen. So a server that sent nothing for `QUIET` seconds gets a small
-request, and any answer, even a refusal, is a sign of life. A connection on which still nothing comes for `GIVE_UP`
-seconds is ended: after a break of the network it would wait for TCP, which takes up to minutes to try again.
+A pull waits at its broker for 15 s, and times out after 30 s. Without these checks it would take that long to notice a
+broker that is stopped, cut off or frozen. So a server that sent nothing for `QUIET` seconds gets a small request, and
+any answer, even a refusal, is a sign of life. A connection that has brought nothing for `GIVE_UP` seconds is ended:
+after a break of the network, TCP itself may wait for minutes until it sends again.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ GIVE_UP: Final = 10.0
 """Seconds without a sign of life until a connection is ended."""
 
 NAME_SERVERS: Final = ""
-"""Key of the name servers, among the names of brokers."""
+"""Key of the name servers in the table of watched servers, whose other keys are names of brokers."""
 
 
 class Watched(NamedTuple):
-    """Servers of which one must be alive."""
+    """Servers of which at least one must be alive."""
 
     addresses: tuple[str, ...]
     topic: str
@@ -43,10 +43,10 @@ class Watched(NamedTuple):
 
 
 class Pulse:
-    """Watches the name servers, and the brokers of some topics: of each its master, or with ``replicas`` any server.
+    """Watches the name servers and the brokers of these topics: the master of each, or with ``replicas`` any server.
 
-    With ``replicas``, as for a source, a broker that is dead and has left the routes is trouble as well: its messages
-    are not read. ``failed`` is called with the exception if watching ends with one, which should not happen.
+    With ``replicas``, which is for sources, a broker that is dead and has left the routes is trouble as well: its
+    messages are not read. ``failed`` is called with the exception if watching ends with one, which should not happen.
     """
 
     def __init__(
@@ -58,8 +58,11 @@ class Pulse:
         self._failed: Final = failed
         self._watched: dict[str, Watched] = {}
         self._heard: Final[dict[str, float]] = {}
+        """Address -> time of the last answer to a probe, by the loop's clock."""
         self._reasons: Final[dict[str, str]] = {}
+        """Address -> why the last probe failed."""
         self._probes: Final[dict[str, asyncio.Task[None]]] = {}
+        """Address -> the request that is under way."""
         self._loop: Final = asyncio.get_running_loop()
         self._since = self._looked = self._loop.time()
         self._task: asyncio.Task[None] | None = None
@@ -83,7 +86,7 @@ class Pulse:
 
     @property
     def trouble(self) -> str | None:
-        """Servers that are silent, since when, and why; None: there are none."""
+        """Servers that are silent, for how long, and why; None: there are none."""
         now = self._loop.time()
         silences = [text for name, watched in self._watched.items() if (text := self._silence(name, watched, now))]
         return "; ".join(silences) or None
@@ -118,7 +121,9 @@ class Pulse:
             await asyncio.sleep(LOOK_EVERY)
 
     def _to_watch(self) -> dict[str, Watched]:
-        """Return the name servers and brokers, also those that were in the routes before and have fallen silent."""
+        """Return the servers to watch: name servers, brokers in the routes, and with ``replicas`` also silent brokers
+        that have left the routes.
+        """
         topic = self._topics[0] if self._topics else ""
         to_watch = {NAME_SERVERS: Watched(self._client.settings.name_servers, topic), **dict(self._in_routes())}
         if self._replicas:
@@ -150,7 +155,7 @@ class Pulse:
     async def _ask(self, name: str, address: str, topic: str) -> None:
         code, fields = RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"}
         if name:
-            # For a queue that the broker has: for any other it would create files.
+            # The request must be for a queue that the broker has: for any other the broker would create files.
             code, fields = RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": "0", "bname": name}
         try:
             await self._client.invoke(address, code, fields, timeout=ANSWER)

@@ -1,11 +1,11 @@
 """The messages in the answer to a pull: records of the broker's commit log, one after the other
 (`MessageDecoder.decodes`).
 
-At a damaged record Java's client stops, and goes on behind the whole answer. Here it is an error. A body that cannot be
-unpacked, at which Java's client stops as well, stays as it came, and so does the bit of the system flag for packed
-bodies. That bit is cleared for a body that was unpacked, and the bits for the algorithm stay, as in Java's client since
-5.3.2. Whatever goes wrong with the body of one record is the `problem` of that message: producers choose its content,
-and the messages behind it must not wait for it.
+A damaged record is an error here; Java's client skips it and the rest of the answer. Java's client does the same at a
+body that cannot be unpacked (decompressed). Here such a body is kept as it came, with the bit of the system flag for
+packed bodies. For a body that was unpacked, that bit is cleared; the bits for the algorithm stay, as in Java's client
+since 5.3.2. Whatever goes wrong with the body of one record is the `problem` of that message: producers choose its
+content, and the messages after it must not wait for it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def stored_records(data: bytes, broker: str) -> Iterator[list[StoredMessage]]:
         ) = values  # fmt: skip
         body_at = start + head.size
         topic_at = body_at + length
-        try:  # an index beyond the data raises IndexError; one beyond the record does not meet its end
+        # The parts after the body are found by their lengths, and must end exactly where the record ends.
+        try:  # a length that leads out of the data raises IndexError
             width = 1 if magic == V1 else 2
             names_at = topic_at + width + (data[topic_at] if width == 1 else data[topic_at] << 8 | data[topic_at + 1])
             properties_at = names_at + 2
