@@ -1,4 +1,4 @@
-"""The audit: what the messages of an archive show about the bindings of a topology, on Spark or in this process.
+"""The audit: test the bindings of a topology against the messages of an archive, on Spark or in this process.
 
 `bindings.audit.local.study` defines what a pass over an archive may count; `bindings.audit.spark.job` runs the pass on
 Spark, `bindings.audit.local.run` without it. Spark is imported only where it is used.

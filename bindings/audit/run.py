@@ -1,7 +1,7 @@
-"""An audit from beginning to end: read archives, count what a topology does with their messages, build the report.
+"""Run an audit: read archives, count the outcomes of their messages in a topology, build the report.
 
-`audit` does all of it. The command does the same in steps, since it prints, saves and asks Spark for a session between
-them: `open_traffic`, `count`, `report_on`.
+`audit` runs all steps. The command calls `open_traffic`, `count` and `report_on` itself, because it prints, saves, and
+asks Spark for a session between them.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ Path = str | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A topology to audit, and another one to compare it with."""
+    """A topology to audit, and optionally another one to compare it with."""
 
     topology: Topology
     name: str = "topology"
     """Name of the topology in the report."""
     expectations: tuple[Expectation, ...] = ()
     other: Topology | None = None
-    """Another topology that might route the same messages."""
+    """Topology to compare with, over the same messages; None to compare nothing."""
     other_name: str = "other"
     verify: bool = False
-    """Whether to compare with where the broker routed the messages, as far as an archive knows."""
+    """Whether to compare with the queues in which the broker put the messages, where the archive records them."""
 
     @classmethod
     def from_source(cls, source: Source, vhost: str | None = None, profile: str | None = None) -> Subject:
@@ -76,7 +76,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Archives whose formats are known, and topics of Kafka; at least one of either."""
+    """Archives with their detected formats, and topics of Kafka; at least one archive or topic."""
 
     archives: tuple[Archive, ...]
     topics: tuple[str, ...]
@@ -86,7 +86,7 @@ class Traffic:
 
     @property
     def files(self) -> Archive | None:
-        """All archives as one; None if there are only topics."""
+        """All archives joined into one; None if there are only topics."""
         if not self.archives:
             return None
         return replace(
@@ -97,7 +97,7 @@ class Traffic:
         )
 
     def check(self, *, spark: bool, keep_bad: str | None) -> None:
-        """Raise InputError if there are topics, and no Spark to read them, or bad records to keep."""
+        """Raise InputError if topics are given without Spark, which reads them, or together with ``keep_bad``."""
         if self.topics and (not spark or keep_bad is not None):
             raise InputError(f"{self.topics[0]}: a topic can be read by Spark only, without --no-spark and --keep-bad")
 
@@ -125,17 +125,17 @@ def audit(
 ) -> Report:
     """Audit archives against a topology, and return the report.
 
-    A topology that is given as text or path is opened by `open_source`: a file, ``-`` or a broker's address; ``vhost``
-    and ``profile`` are for those. ``archives`` are files and folders, and with a session of Spark also topics,
-    ``kafka://HOST:PORT/TOPIC``. Without a session this process counts everything, with the same result. By default the
-    messages of the topology's own virtual host are taken. ``step`` is as in `count`.
+    A topology given as text or path is opened by `open_source`: a file, ``-`` or a broker's address; ``vhost`` and
+    ``profile`` apply to these only. ``archives`` are files and folders, and with a Spark session also topics,
+    ``kafka://HOST:PORT/TOPIC``. Without a session, this process counts everything, with the same result. By default,
+    the messages of the topology's own virtual host are selected. ``step`` is as in `count`.
 
     >>> report = audit("examples/orders/orders.bindings", "examples/orders/traffic.jsonl")
     >>> [(row.exchange, row.messages) for row in report.unroutable]
     [('documents', 5), ('amq.topic', 4)]
 
-    Raises InputError for what cannot be read, and `bindings.audit.local.tasks.TooManyBad` as soon as more than
-    ``max_bad`` records are bad; ``keep_bad`` is a new folder for these.
+    Raises InputError for inputs that cannot be read, and `bindings.audit.local.tasks.TooManyBad` as soon as more than
+    ``max_bad`` records are bad. ``keep_bad`` is a new folder in which to keep bad records.
     """
     subject = _open_subject(topology, vhost, profile)
     if compare is not None:
@@ -173,9 +173,10 @@ def count(
     max_bad: int | None = None,
     step: Callable[[int, int], None] = lambda done, of: None,
 ) -> Pass:
-    """Read everything once, on the workers of a session of Spark or in this process; raises as `audit`.
+    """Read everything once, on the workers of a Spark session or in this process; raises as `audit`.
 
-    ``step`` is called with the number of bytes that this process has read, and of all; Spark does not call it.
+    ``step`` is called with the number of bytes that this process has read so far, and the total number. It is not
+    called when Spark reads.
     """
     traffic.check(spark=spark is not None, keep_bad=keep_bad)
     files, studies = traffic.files, subject.studies
@@ -203,7 +204,7 @@ def report_on(
     selection: Selection,
     settings: Settings = NO_THRESHOLDS,
 ) -> Report:
-    """Build the report from the pass that `count` returned for a subject."""
+    """Build the report on a subject from the pass that `count` returned for it."""
     sources = Sources(
         subject.name,
         tuple(archives),
@@ -223,9 +224,9 @@ def report_on(
 
 
 def merge(subject: Subject, paths: Sequence[Path], settings: Settings = NO_THRESHOLDS) -> tuple[Tally, Report]:
-    """Return the sum of saved tallies, and the report on it.
+    """Return the sum of saved tallies, and the report on that sum.
 
-    Raises InputError for a file that cannot be read or holds no tally, or a tally for another topology.
+    Raises InputError for a file that cannot be read, holds no tally, or holds a tally for another topology.
     """
     total = Tally(fingerprint(subject.topology))
     for path in paths:
@@ -242,7 +243,7 @@ def merge(subject: Subject, paths: Sequence[Path], settings: Settings = NO_THRES
 
 
 def describe_archive(path: str, mapping: FieldMapping) -> Archived:
-    """Describe an archive or a topic of Kafka for the report without reading it."""
+    """Describe an archive or a topic of Kafka for the report; its messages are not read."""
     if "://" in path:
         return Archived(path, ("topic of Kafka",), 0, (KafkaSegment.bias,), (KafkaSegment.note,))
     return Archived.of(detect(path, mapping))

@@ -1,1 +1,1 @@
-"""What adds: tallies, comparisons and verifications, each with ``+`` and a file format."""
+"""Counts of messages that add up: tallies, comparisons and verifications, each with ``+`` and a file format."""

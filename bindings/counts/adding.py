@@ -1,4 +1,4 @@
-"""What tallies, comparisons and verifications have in common: they add, if they are for the same topologies."""
+"""Helpers of ``+`` for tallies, comparisons and verifications, which add only if they are for the same topologies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ V = TypeVar("V", bound=Addable)
 
 
 def sum_by_key(*counts: Mapping[K, V] | Iterable[tuple[K, V]]) -> dict[K, V]:
-    """Return the sum of the values of each key."""
+    """Return key -> sum of its values in all ``counts``."""
     total: dict[K, V] = {}
     for each in counts:
         for key, value in each.items() if isinstance(each, Mapping) else each:
@@ -31,7 +31,7 @@ def sum_by_key(*counts: Mapping[K, V] | Iterable[tuple[K, V]]) -> dict[K, V]:
 
 
 def check_same(what: str, one: tuple[str, ...], other: tuple[str, ...], way_out: str) -> None:
-    """Raise InputError if counts are for different topologies, which are given by their fingerprints."""
+    """Raise InputError if two counts are for different topologies, given by their fingerprints."""
     if one != other:
         names = " and ".join([" to ".join([fingerprint[:12] for fingerprint in each]) for each in (one, other)])
         raise InputError(f"these {what} are for different topologies ({names}): their counts do not add; {way_out}")

@@ -1,8 +1,8 @@
-"""What a comparison shows: which messages are routed otherwise, by queue, binding and key shape.
+"""Compute the tables of a comparison: which messages are routed differently, by queue, binding and key shape.
 
-All are pure functions of a comparison and its topologies. A message loses a queue when the queue certainly got it
-before and certainly does not after. Where chance or an exchange of unknown type decides, before or after, the message
-is unsure.
+All are pure functions of a comparison and its topologies. A message loses a queue if the queue certainly gets it before
+and certainly does not get it after. If that depends on a random choice or an exchange of unknown type, before or after,
+the message is unsure.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Rerouted(NamedTuple):
     messages: int
     first: int | None
     last: int | None
-    """Microseconds since 1970, UTC; None when none has a time."""
+    """Microseconds since 1970, UTC; None if no message has a time. So is ``first``."""
     distinct_keys: int
     """Number of distinct keys, with the relative error `bindings.counts.sketch.ERROR`."""
     shapes: Frequent
@@ -50,13 +50,13 @@ class Rerouted(NamedTuple):
 
 
 class ShapeChange(NamedTuple):
-    """Messages that have keys of one shape, and lose and gain the same queues."""
+    """Messages whose keys have the same shape, and that lose and gain the same queues."""
 
     change: Change
     shape: str
     """``*`` stands for any one word that neither topology names."""
     messages: int
-    """Number of messages, at most ``error`` too low."""
+    """Number of messages; it may be too low by up to ``error``."""
     error: int
     example: str
     """A key of this shape."""
@@ -75,7 +75,7 @@ class QueueChange(NamedTuple):
     gained: int
     """Messages of ``after`` that it does not get before."""
     unsure: int
-    """Messages that it may get before or after, which differs."""
+    """Messages that it may get, before or after, where the two differ."""
     status: Literal["kept", "removed", "added"]
 
 
@@ -87,50 +87,50 @@ class BindingChange(NamedTuple):
     number: int
     """Its index in `bindings.counts.outcome.ordered_bindings` of the topology that has it."""
     messages: int
-    """Messages that certainly match it: those that a removed binding carried, or that an added one will carry."""
+    """Messages that certainly match it: that a removed binding matched, or that an added binding will match."""
     possible: int
     """Messages that may match it."""
     elsewhere: int
-    """Messages of both that are routed otherwise, for whatever reason; 0 if the binding makes no difference."""
+    """Messages of ``messages`` and ``possible`` that are routed differently, for any reason; 0 if it has no effect."""
 
 
 class PartitionMoves(NamedTuple):
-    """Moves between the partitions of a queue whose partitioning differs, of messages that it gets before and after."""
+    """Moves of messages between the partitions of a queue that gets them before and after; its partitioning differs."""
 
     queue: str
     before: Partitioning | None
     after: Partitioning | None
     messages: int
     moved: int
-    """Messages whose partition has another name after."""
+    """Messages whose partition after has another name than before."""
     undecided: int
     """Messages whose key does not decide the partition, before or after; they neither move nor stay."""
     flows: Mapping[tuple[str | None, str | None], int]
-    """Names of the partitions before and after -> messages, including those that stay; None where there is none."""
+    """Names of the partitions before and after -> messages, including those that stay; None for no partition."""
 
     @property
     def share(self) -> float | None:
-        """Share of messages that move, of those whose partitions are decided; None without any."""
+        """Share of messages that move, among those whose partitions are decided; None if there are none."""
         decided = self.messages - self.undecided
         return self.moved / decided if decided else None
 
 
 class ChangeTotals(NamedTuple):
-    """Numbers of messages, of all that were compared."""
+    """Numbers of messages over the whole comparison."""
 
     messages: int
     elsewhere: int
-    """Messages that are or may be routed otherwise; the next three are parts of these."""
+    """Messages that are or may be routed differently; the next three counts are parts of it."""
     lose: int
     """Messages that lose a queue."""
     gain: int
     """Messages that gain a queue; some also lose one."""
     unsure: int
-    """Messages that may lose or gain a queue, or that the broker answers otherwise."""
+    """Messages that may lose or gain a queue, or that the broker answers differently, but certainly do neither."""
     become_unroutable: int
     no_longer_unroutable: int
     repartitioned: int
-    """Messages that move to another partition of a queue, once for each such queue."""
+    """Messages that move to another partition of a queue; counted once per such queue."""
 
 
 class Changes(NamedTuple):
@@ -138,7 +138,7 @@ class Changes(NamedTuple):
 
     totals: ChangeTotals
     rerouted: tuple[Rerouted, ...]
-    """Those with the most messages first; so are all tables but queues and bindings."""
+    """Most messages first, as in all tables but ``queues`` and ``bindings``."""
     queues: tuple[QueueChange, ...]
     bindings: tuple[BindingChange, ...]
     shapes: tuple[ShapeChange, ...]
@@ -156,7 +156,7 @@ class Changes(NamedTuple):
 
 
 def changes(comparison: Comparison, before: Topology, after: Topology) -> Changes:
-    """Return all tables. Raises InputError when the comparison is of other topologies."""
+    """Return all tables of a comparison. Raises InputError if it is of other topologies."""
     if (comparison.before, comparison.after) != (fingerprint(before), fingerprint(after)):
         raise InputError("this comparison is of other topologies: compare the archive again with these")
     moves = _moves(comparison, before, after)
@@ -184,7 +184,7 @@ def summary(totals: ChangeTotals) -> str:
 
 
 def change_totals(comparison: Comparison) -> ChangeTotals:
-    """Return the sums without ``repartitioned``, for which the topologies are needed."""
+    """Return the totals with ``repartitioned`` as 0: to count that, the topologies are needed."""
     counts = Counter[str]()
     for change, facts in comparison.changes.items():
         flags = {

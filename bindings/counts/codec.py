@@ -1,9 +1,9 @@
-"""Tallies, comparisons and verifications as tables: one codec, derived from the annotations of the values' fields.
+"""Encode tallies, comparisons and verifications as Arrow tables, by the annotations of their fields.
 
-A value is a `typing.NamedTuple`. In a column it is a struct; `spread` gives each of its fields a column instead. Names
-are `escape`, as in archives. An integer is an ``int64`` unless it is annotated with another type of Arrow, as
-`bindings.counts.sketch.Hash` is. A table has rows of several kinds; each kind is a mapping, with columns for key and
-value.
+A value is a `typing.NamedTuple`. `column` encodes it as one struct column; `spread` gives each of its fields a column.
+Texts are encoded with `escape`, as in archives. An integer is an ``int64`` unless it is annotated with another Arrow
+type, as `bindings.counts.sketch.Hash` is. A table has rows of several kinds; each kind stands for one mapping, and has
+columns for its keys and its values.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Codec(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Columns of a table, and the way from a value to their part of a row and back."""
+    """Columns of a table, with the conversions of a value to these fields of a row and back."""
 
     fields: tuple[pa.Field, ...]
     encode: Callable[[Any], dict[str, Any]]
@@ -62,7 +62,7 @@ SIMPLE: Final[Mapping[Any, Codec]] = {
 
 @cache
 def codec_for(annotation: Any) -> Codec:
-    """Return the codec for the annotation of a field."""
+    """Return the codec for a field with this annotation."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if annotation in SIMPLE:
         return SIMPLE[annotation]
@@ -89,7 +89,7 @@ def _or_none(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def column(name: str, annotation: Any) -> Columns:
-    """Return a value as one column."""
+    """Return the single column of this name for values with this annotation."""
     codec = codec_for(annotation)
     return Columns(
         (pa.field(name, codec.type),),
@@ -100,7 +100,7 @@ def column(name: str, annotation: Any) -> Columns:
 
 @cache
 def spread(kind: type[Any]) -> Columns:
-    """Return a named tuple as columns, one for each field; a field that is a `Span` has the three columns of that."""
+    """Return the columns of a named tuple type, one per field; a field of type `Span` has three columns."""
     hints = get_type_hints(kind, include_extras=True)
     parts = [spread(hints[name]) if hints[name] is Span else column(name, hints[name]) for name in kind._fields]
 
@@ -123,10 +123,10 @@ def schema_of(*columns: Columns) -> pa.Schema:
 
 
 class Form(NamedTuple):
-    """The form of a table: what its metadata and its rows are."""
+    """The file format of a table: its metadata and the kinds of its rows."""
 
     what: str
-    """Name of such a table in errors and in the metadata."""
+    """Name of the contents in error texts and in the metadata, such as ``tally``."""
     version: bytes
     schema: pa.Schema
     kinds: Mapping[str, tuple[Columns, Columns]]
@@ -134,11 +134,11 @@ class Form(NamedTuple):
 
     @property
     def version_key(self) -> bytes:
-        """Name of the version in the metadata."""
+        """Metadata key of the version."""
         return f"hashstar.{self.what}".encode()
 
     def table(self, counts: Mapping[str, Mapping[Any, Any]], metadata: Mapping[str, str]) -> pa.Table:
-        """Return a table with rows for the items of each kind, with metadata under ``hashstar.NAME``."""
+        """Return a table with one row per item of each kind, and each entry of ``metadata`` under ``hashstar.NAME``."""
         rows = [
             {"kind": kind, **key.encode(each), **value.encode(count)}
             for kind, (key, value) in self.kinds.items()
@@ -148,7 +148,7 @@ class Form(NamedTuple):
         return pa.Table.from_pylist(rows, self.schema.with_metadata({self.version_key: self.version, **names}))
 
     def metadata(self, table: pa.Table, required: Sequence[str], source: str) -> dict[str, str]:
-        """Return the metadata of a table without ``hashstar.``. Raises InputError if it is not of this form."""
+        """Return the metadata of a table, without ``hashstar.``. Raises InputError for a table of another form."""
         names = table.schema.metadata or {}
         texts = {name.decode(errors="replace"): text.decode(errors="replace") for name, text in names.items()}
         version = texts.get(self.version_key.decode())
@@ -163,7 +163,7 @@ class Form(NamedTuple):
         return {name.removeprefix("hashstar."): text for name, text in texts.items()}
 
     def counts(self, table: pa.Table, source: str) -> dict[str, dict[Any, Any]]:
-        """Return the items of each kind. Raises InputError for rows that ``table`` never writes."""
+        """Return kind -> its items, read from a table. Raises InputError for rows that ``Form.table`` never writes."""
         counts: dict[str, dict[Any, Any]] = {kind: {} for kind in self.kinds}
         try:
             for row in table.to_pylist():
@@ -176,5 +176,5 @@ class Form(NamedTuple):
         return counts
 
     def damage(self, source: str, what: str = "") -> InputError:
-        """Return the error of a table that is damaged."""
+        """Return the InputError for a damaged table."""
         return InputError(f"{source}: a damaged {self.what}{': ' if what else ''}{what}")

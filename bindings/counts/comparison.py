@@ -1,9 +1,9 @@
-"""What becomes of messages in one topology and in another: counts that add.
+"""Count the outcomes of messages in two topologies; these comparisons add.
 
-Messages are counted by pair: the outcome before and the outcome after. Where the two differ for a user, that is a
-`Change`, and more is kept of its messages than their number. Reports derive from a comparison and its topologies: see
-`bindings.counts.changes`. ``comparison(a) + comparison(b)`` is ``comparison(a and b)``, but for the
-shapes of keys, whose summaries then may differ within the errors they state.
+Messages are counted per pair of outcomes: before and after. If a user can see a difference between the two, it is a
+`Change`, and a comparison also keeps the span, keys, witnesses and shapes of its messages. Reports derive from a
+comparison and its topologies: see `bindings.counts.changes`. ``comparison(a) + comparison(b)`` equals ``comparison(a
+and b)``, except for the shapes of keys: their summaries may differ within the errors that they state.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from bindings.counts.witness import Witness, keep_witnesses
 __all__ = ["Change", "ChangeFacts", "Comparison", "Move", "Pair", "change_of"]
 
 LOST: Final = ("unroutable", "refused")
-"""Fates of messages that certainly no queue gets."""
+"""Fates of messages that no queue gets, certainly."""
 
 
 class Pair(NamedTuple):
-    """The outcomes of a message in the one topology and in the other."""
+    """The outcomes of a message in the two topologies."""
 
     before: Outcome
     after: Outcome
 
 
 class Move(NamedTuple):
-    """A queue, and the ids of the partitions of its messages; None where it has none, or the key does not decide."""
+    """A queue, and the partition ids of its messages; None if it has no partitions or the key does not decide."""
 
     queue: str
     partition_before: int | None
@@ -40,7 +40,7 @@ class Move(NamedTuple):
 
 
 class Change(NamedTuple):
-    """The difference that a user sees for messages to one exchange. All queues are sorted."""
+    """The difference between two outcomes that a user sees, for messages to one exchange. All queues are sorted."""
 
     exchange: str
     lost: tuple[str, ...]
@@ -48,22 +48,22 @@ class Change(NamedTuple):
     gained: tuple[str, ...]
     """Queues that certainly do not get them before, and certainly do after."""
     unsure: tuple[str, ...]
-    """Queues that may get them, before or after: chance or an exchange of unknown type decides."""
+    """Queues that may get them, before or after: a random choice or an exchange of unknown type decides."""
     before: Fate
     after: Fate
     refused_before: str = ""
-    """Answer of the broker, where it refuses them before."""
+    """Error with which the broker refuses them before; "" if it accepts them."""
     refused_after: str = ""
-    """Answer of the broker, where it refuses them after."""
+    """Error with which the broker refuses them after; "" if it accepts them."""
 
     @property
     def becomes_unroutable(self) -> bool:
-        """Whether certainly no queue gets them after, and one may before."""
+        """Whether a queue gets them, or may get them, before, and certainly none after."""
         return self.after in LOST and self.before not in LOST
 
     @property
     def no_longer_unroutable(self) -> bool:
-        """Whether certainly no queue gets them before, and one may after."""
+        """Whether certainly no queue gets them before, and a queue gets them, or may get them, after."""
         return self.before in LOST and self.after not in LOST
 
 
@@ -98,15 +98,15 @@ class Comparison:
     """Counts of messages, for two topologies. ``Comparison(fingerprint(before), fingerprint(after))`` is zero."""
 
     before: str
-    """Fingerprint of the one topology."""
+    """Fingerprint of the topology before."""
     after: str
-    """Fingerprint of the other topology."""
+    """Fingerprint of the topology after."""
     pairs: Mapping[Pair, int] = field(default_factory=dict)
-    """Pair of outcomes -> number of messages; all messages are in it."""
+    """Pair of outcomes -> number of messages; every message is counted here."""
     changes: Mapping[Change, ChangeFacts] = field(default_factory=dict)
-    """Change -> facts of the messages for which something differs."""
+    """Change -> facts about its messages; messages without a visible difference have no entry."""
     moves: Mapping[Move, int] = field(default_factory=dict)
-    """Move -> number of messages, of queues whose partitioning differs and that certainly get them before and after."""
+    """Move -> number of messages; for queues with another partitioning that certainly get them before and after."""
 
     @property
     def messages(self) -> int:
@@ -115,11 +115,11 @@ class Comparison:
 
     @property
     def same(self) -> int:
-        """Number of messages for which nothing differs for a user, partitions aside."""
+        """Number of messages without a change; moves between partitions are no changes."""
         return self.messages - sum([facts.messages for facts in self.changes.values()])
 
     def __add__(self, other: object) -> Comparison:
-        """Return the sum. Raises InputError when the comparisons are for different topologies."""
+        """Return the sum. Raises InputError if the comparisons are for different topologies."""
         if not isinstance(other, Comparison):
             return NotImplemented
         both = (self.before, self.after), (other.before, other.after)
@@ -134,9 +134,10 @@ class Comparison:
 
 
 def change_of(before: Outcome, after: Outcome) -> Change | None:
-    """Return what differs for a user: certain or possible queues, undecided exchanges, the broker's answer; or None.
+    """Return the change that a user sees between two outcomes; None if there is none.
 
-    It does not matter by which bindings, exchanges or alternate exchanges a message comes to its queues.
+    Certain and possible queues, undecided exchanges and the broker's error are compared. The bindings, exchanges and
+    alternate exchanges by which a message reaches its queues are not.
     """
     if _visible(before) == _visible(after):
         return None
@@ -153,6 +154,6 @@ def change_of(before: Outcome, after: Outcome) -> Change | None:
 
 
 def _visible(outcome: Outcome) -> tuple[object, ...]:
-    # Only code and name of the broker's reply: its text names the virtual host, which may differ.
+    # Compare only the code and name of the broker's error: its text contains the virtual host, which may differ.
     answer = outcome.refused.partition(" - ")[0]
     return outcome.queues, outcome.possible_queues, outcome.routed, outcome.undecided, answer

@@ -1,4 +1,4 @@
-"""Comparisons as tables: a pair of outcomes, a change or a move in each row, with its counts."""
+"""Encode comparisons as tables: each row has a pair of outcomes, a change or a move, with its counts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def table_of(comparison: Comparison) -> pa.Table:
 
 
 def comparison_of(table: pa.Table, source: str = "a table") -> Comparison:
-    """Return the comparison of a table. Raises InputError, naming the source, if it has none of this version."""
+    """Return the comparison in a table. Raises InputError, naming the source, if it holds none of this version."""
     metadata = FORM.metadata(table, ("before", "after"), source)
     counts = FORM.counts(table, source)
     return Comparison(metadata["before"], metadata["after"], counts["pair"], counts["change"], counts["move"])

@@ -1,8 +1,8 @@
-"""What a tally shows about its topology: sums over outcomes, as frozen rows. All are pure functions of the two.
+"""Compute the coverage tables of a tally: sums over outcomes, as frozen rows; pure functions of tally and topology.
 
-There are two totals, and neither implies the other: the share of bindings hit, and the share of messages routed. If no
-message of N to its exchange hit a binding, less than 3 / N of them use it, with 95 % confidence, if traffic stays as it
-was (the rule of three).
+There are two shares, and neither implies the other: of bindings that were hit, and of messages that were routed. If
+none of the N messages that passed its source hit a binding, then, with 95 % confidence, less than 3 / N of such
+messages use it, as long as the traffic stays the same (the rule of three).
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ class BindingUse(NamedTuple):
     possible: int
     """Number of messages that may match it, depending on a random choice; not among ``messages``."""
     only: int
-    """Number of ``messages`` that reached its destination by it alone: by no other binding or alternate exchange."""
+    """Number of ``messages`` that reached its destination by this binding only, and by no alternate exchange."""
     first: int | None
     last: int | None
     distinct_keys: int
-    """Approximately, with the error `bindings.counts.sketch.ERROR`."""
+    """Approximate number of distinct keys, with the relative error `bindings.counts.sketch.ERROR`."""
     share: float | None
-    """Share of the messages of its destination that matched it; None when the destination got none."""
+    """Share of its destination's messages that matched it; None if the destination got no messages."""
     exposure: int
     """Number of messages that passed its source, and so could have matched it."""
     eligible: bool
@@ -68,12 +68,12 @@ class BindingUse(NamedTuple):
 
     @property
     def dead(self) -> bool:
-        """Whether it can be hit, and was not."""
+        """Whether it could be hit, and was not, not even possibly."""
         return self.eligible and not self.messages and not self.possible
 
     @property
     def bound(self) -> float | None:
-        """Maximum share of its source's messages that may match a binding that none matched; else None."""
+        """Maximum share of its source's messages that use it (95 % confidence); None if a message hit it."""
         return None if self.messages else min(1.0, RULE_OF_THREE / self.exposure) if self.exposure else 1.0
 
 
@@ -86,13 +86,13 @@ class QueueUse(NamedTuple):
     possible: int
     """Number of messages that it may get, depending on a random choice; not among ``messages``."""
     duplicates_avoided: int
-    """Number of copies that it did not get because another binding had already put the message there."""
+    """Number of copies that it did not get, because another binding had already put the message into it."""
     first: int | None
     last: int | None
     distinct_keys: int
     hot: Frequent
     partitions: Mapping[int | None, int]
-    """Partition, None where the key does not decide it -> number of messages; empty if the queue has no partitions."""
+    """Partition -> number of messages; None where the key does not decide it. Empty if the queue has no partitions."""
 
 
 class ExchangeUse(NamedTuple):
@@ -130,7 +130,7 @@ class Unroutable(NamedTuple):
 
     exchange: str
     refused: str
-    """Answer of the broker that refuses them; "" when it takes and drops them."""
+    """Error with which the broker refuses them; "" if it accepts and drops them."""
     messages: int
     shapes: Frequent
     sample: tuple[str, ...]
@@ -140,11 +140,12 @@ class Unroutable(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Numbers of bindings and messages, and the two shares of them."""
+    """Numbers of bindings and of messages, and the two shares computed from them."""
 
     bindings: int
     eligible: int
     hit: int
+    """Number of eligible bindings that messages took, certainly or possibly."""
     messages: int
     routed: int
     unroutable: int
@@ -156,12 +157,12 @@ class Totals(NamedTuple):
 
     @property
     def binding_coverage(self) -> float | None:
-        """Share of eligible bindings that were hit; None when there are none."""
+        """Share of eligible bindings that were hit; None if no binding is eligible."""
         return self.hit / self.eligible if self.eligible else None
 
     @property
     def message_coverage(self) -> float | None:
-        """Share of messages that were routed; None when there are none."""
+        """Share of messages that were routed; None if there are no messages."""
         return self.routed / self.messages if self.messages else None
 
 
@@ -177,7 +178,7 @@ class Coverage(NamedTuple):
 
 
 def coverage(tally: Tally, topology: Topology) -> Coverage:
-    """Return all tables. Raises InputError when the tally is for another topology."""
+    """Return all tables of a tally. Raises InputError if the tally is for another topology."""
     _check_topology(tally, topology)
     return Coverage(
         totals(tally, topology),
@@ -223,7 +224,7 @@ def binding_uses(tally: Tally, topology: Topology) -> tuple[BindingUse, ...]:
 
 
 def stale_bindings(bindings: Collection[BindingUse], now: int, days: int) -> tuple[BindingUse, ...]:
-    """Return the bindings that were hit, but not in the last days before ``now``, in microseconds since 1970."""
+    """Return the bindings that were hit, but not in the ``days`` days before ``now`` (microseconds since 1970)."""
     since = now - days * DAY
     return tuple([use for use in bindings if use.last is not None and use.last < since])
 
@@ -256,7 +257,7 @@ def queue_uses(tally: Tally, topology: Topology) -> tuple[QueueUse, ...]:
 
 
 def exchange_uses(tally: Tally, topology: Topology) -> tuple[ExchangeUse, ...]:
-    """Return one row for each exchange, and for each name of no exchange that messages were published to."""
+    """Return one row for each exchange, and for each unknown name that messages were published to."""
     _check_topology(tally, topology)
     published: dict[str, list[tuple[Outcome, Facts]]] = {name: [] for name in topology.exchanges}
     through = Counter[str]()
@@ -296,7 +297,7 @@ def alternate_uses(tally: Tally) -> tuple[AlternateUse, ...]:
 
 
 def unroutable_messages(tally: Tally) -> tuple[Unroutable, ...]:
-    """Return the messages that no queue got, by exchange and answer of the broker; those with the most first."""
+    """Return the messages that no queue got, per exchange and error of the broker; the largest number first."""
     by_answer: dict[tuple[str, str], Facts] = {}
     for outcome, counted in tally.facts.items():
         if outcome.routed is False:
@@ -349,15 +350,16 @@ def _bindings_to_queues(outcome: Outcome, bindings: tuple[Binding, ...]) -> Coun
 
 
 def _sole_bindings(outcome: Outcome, bindings: tuple[Binding, ...]) -> list[int]:
-    """Return the bindings that alone brought the message to their destination.
+    """Return the bindings that were the only way of the message to their destination.
 
-    The exchange that it was published to needs no binding; an alternate exchange is reached without one, too.
+    Ways without a binding count, too: to the exchange of publication, to an alternate exchange, and from the default
+    exchange to a queue.
     """
     ways = Counter([bindings[number].destination for number in (*outcome.bindings, *outcome.possible_bindings)])
     ways[Destination("exchange", outcome.exchange)] += 1
     for _, alternate in (*outcome.alternates, *outcome.possible_alternates):
         ways[Destination("exchange", alternate)] += 1
-    if not outcome.exchange:  # the default exchange leads to queues without a binding
+    if not outcome.exchange:  # the default exchange reaches queues without explicit bindings
         for queue in outcome.queues:
             ways[Destination("queue", queue)] += 1
     reached = {*(Destination("queue", name) for name in outcome.queues)}

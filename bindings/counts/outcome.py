@@ -1,7 +1,7 @@
-"""What becomes of a message, without the message: the bindings it takes and the queues that get it, by the router.
+"""Compute outcomes with the router: the bindings that a message takes and the queues that get it.
 
-Nothing is drawn at random: where an exchange picks by chance, all its choices are tried, and an outcome separates what
-is certain from what is possible.
+Nothing is drawn at random: where an exchange picks at random, all its choices are tried, and the outcome separates
+certain results from possible ones.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ BindingNumber: TypeAlias = Annotated[int, "int32"]
 Fate: TypeAlias = Literal["routed", "unroutable", "undecided", "refused"]
 
 MOST_CHOICES: Final = 1_024
-"""Maximum number of combinations of random choices that are tried for a message; with more, it is undecided."""
+"""Maximum number of combinations of random choices that are tried for a message; above it, it is undecided."""
 
 
 class AlternateLink(NamedTuple):
-    """An exchange whose alternate exchange was taken."""
+    """An exchange, and its alternate exchange that a message took."""
 
     exchange: str
     alternate: str
@@ -50,11 +50,11 @@ class Outcome(NamedTuple):
     alternates: tuple[AlternateLink, ...] = ()
     """Alternate exchanges that it certainly takes."""
     routed: bool | None = False
-    """Whether a queue receives it; None when chance or an exchange of unknown type decides."""
+    """Whether any queue receives it; None if that depends on a random choice or an exchange of unknown type."""
     undecided: tuple[str, ...] = ()
-    """Exchanges of unknown type on its way; and those that pick at random, when there are too many choices."""
+    """Exchanges of unknown type that it passes; also those that pick at random, if there are too many combinations."""
     refused: str = ""
-    """Answer of the broker that refuses it and closes the channel; "" when it takes the message."""
+    """Error with which the broker refuses it and closes the channel; "" if the broker accepts it."""
     possible_queues: tuple[str, ...] = ()
     """Queues that may receive the message, depending on a random choice. Disjoint from ``queues``."""
     possible_bindings: tuple[BindingNumber, ...] = ()
@@ -63,7 +63,7 @@ class Outcome(NamedTuple):
 
     @property
     def fate(self) -> Fate:
-        """``routed`` when a queue gets it, ``undecided`` when that is not certain."""
+        """``routed`` if a queue certainly gets it, ``undecided`` if only possibly."""
         if self.refused:
             return "refused"
         if self.routed is None:
@@ -72,25 +72,25 @@ class Outcome(NamedTuple):
 
 
 def ordered_bindings(topology: Topology) -> tuple[Binding, ...]:
-    """Return the bindings in an order that is equal for equal topologies, however they were declared."""
+    """Return the bindings in an order that depends on the bindings only, not on the order of their declaration."""
     return tuple(
         sorted(topology.bindings, key=lambda b: (b.source, b.destination, b.routing_key, repr(b.arguments.identity)))
     )
 
 
 class Explorer:
-    """A router, asked what becomes of messages."""
+    """Computes the outcomes of messages in one topology."""
 
     def __init__(self, topology: Topology) -> None:
         self._numbers: Final = {binding: number for number, binding in enumerate(ordered_bindings(topology))}
-        # The random choices of the present walk: of each, the pick and the number of possible picks. The next walk
-        # repeats all picks but the last, so the walks try all combinations in order, as an odometer does.
+        # The random choices of the current walk: the pick of each, and its number of possible picks. The next walk
+        # repeats all picks but the last one, so walks try all combinations in order, like an odometer.
         self._path: list[list[int]] = []
         self._depth = 0
         self._router: Final = Router(topology, choose=self._choose, cache=0)
 
     def outcome(self, message: Message) -> Outcome:
-        """Return what becomes of the message."""
+        """Return the outcome of a message, over all combinations of random choices."""
         self._path = []
         try:
             leaves = [self._explain(message)]
@@ -113,7 +113,7 @@ class Explorer:
         return self._path[self._depth - 1][0]
 
     def _advance(self) -> bool:
-        """Go on to the next combination of picks; return False, with an empty path, after the last one."""
+        """Advance to the next combination of picks; return False, with an empty path, after the last combination."""
         while self._path:
             self._path[-1][0] += 1
             if self._path[-1][0] < self._path[-1][1]:
@@ -171,7 +171,7 @@ def _alternates(explanation: Explanation) -> Iterator[AlternateLink]:
 
 
 def _split_certain(sets: Iterable[tuple[T, ...]]) -> tuple[tuple[T, ...], tuple[T, ...]]:
-    """Return what is in all sets, and what is in some only; both sorted."""
+    """Return the elements that are in all sets, and those that are in at least one but not in all; both sorted."""
     listed = [frozenset(each) for each in sets]
     certain = frozenset.intersection(*listed)
     return tuple(sorted(certain)), tuple(sorted(frozenset().union(*listed) - certain))

@@ -1,7 +1,7 @@
-"""Small summaries of many keys that add: number of distinct keys (HyperLogLog), a sample (bottom-k), heavy hitters.
+"""Sketches of many keys that add up: number of distinct keys (HyperLogLog), sample (bottom-k), heavy hitters.
 
-The first two add exactly: in whatever order and parts keys come, the summary is the same. The third, a Misra-Gries
-summary, states how far its counts may be too low.
+The first two add exactly: the result does not depend on the order of the keys, nor on how they were split into parts.
+The third, a Misra-Gries summary, states by how much its counts may be too low.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RANK_BITS: Final = 52
 """Number of a hash's low bits whose leading zeros make the rank; a register holds at most RANK_BITS + 1 < 128."""
 
 HIGH_BITS: Final = int.from_bytes(b"\x80" * REGISTERS, "little")
-"""The high bit of each register, which no rank sets."""
+"""The high bit of every register as one long number; no rank sets it."""
 
 ERROR: Final = 1.04 / REGISTERS**0.5
 """Relative standard error of `count_distinct`."""
@@ -41,7 +41,7 @@ FREQUENT: Final = 64
 
 
 def hash_of(data: bytes) -> int:
-    """Return 64 bits, the same in every process; `bindings.counts.columnar.arrays.hashing` does this for columns."""
+    """Return a 64-bit hash, the same in every process; for columns see `bindings.counts.columnar.arrays.hashing`."""
     value = 0
     for start in range(0, len(data), 8):
         value = ((value ^ int.from_bytes(data[start : start + 8], "little")) * M1) & MASK
@@ -60,12 +60,12 @@ def registers_of(hashes: Iterable[int]) -> bytes:
 
 
 def join_registers(left: bytes, right: bytes) -> bytes:
-    """Return the greater of each two registers; no bytes stand for no keys."""
+    """Return the maximum of each pair of registers; empty bytes stand for no keys."""
     if not left or not right or left == right:
         return left or right
-    # All registers at once, as the bytes of one long number. No register has its high bit, so with that bit set in a,
-    # no byte of the difference borrows from the next, and the bit survives exactly where a >= b. Spread over its byte
-    # (0x80 - 0x01 | 0x80 = 0xFF) it selects a, elsewhere b.
+    # Compare all registers at once, as the bytes of one long number. No register uses its high bit. With that bit set
+    # in a, no byte of the difference a - b borrows from the next byte, and the bit stays set exactly where a >= b.
+    # Spread over its byte (0x80 - 0x01 | 0x80 = 0xFF), it selects the byte of a; elsewhere b is selected.
     a, b = int.from_bytes(left, "little"), int.from_bytes(right, "little")
     greater = ((a | HIGH_BITS) - b) & HIGH_BITS
     chosen = (greater - (greater >> 7)) | greater
@@ -73,7 +73,7 @@ def join_registers(left: bytes, right: bytes) -> bytes:
 
 
 def count_distinct(registers: bytes) -> int:
-    """Estimate the number of distinct keys; few are counted nearly exactly.
+    """Estimate the number of distinct keys; a small number is nearly exact.
 
     HyperLogLog: Flajolet, Fusy, Gandouet and Meunier, 2007.
     """
@@ -95,17 +95,17 @@ class SampledKey(NamedTuple):
 
 
 def keep_sample(keys: Iterable[SampledKey]) -> tuple[SampledKey, ...]:
-    """Return the few keys with the smallest hashes: all keys have the same chance, however frequent (bottom-k)."""
+    """Return the ``SAMPLE`` keys with the smallest hashes (bottom-k): frequent and rare keys have the same chance."""
     return tuple(sorted(set(keys))[:SAMPLE])
 
 
 class Item(NamedTuple):
-    """A frequent text."""
+    """A frequent key, or a frequent shape of keys, with its count."""
 
     text: str
     count: int  # type: ignore[assignment]  # a tuple's own count is of no use here
     example: str = ""
-    """For a shape, the smallest key that has it."""
+    """For a shape, the smallest of its keys that were counted; "" for a key."""
 
 
 class Frequent(NamedTuple):
@@ -119,7 +119,7 @@ class Frequent(NamedTuple):
 
 
 def merge_summaries(*summaries: Frequent) -> Frequent:
-    """Return the summary of all; their order matters, within the error.
+    """Return the sum of summaries; it may depend on their order, within the error that it states.
 
     Agarwal and others, Mergeable Summaries, 2012.
     """
@@ -132,8 +132,8 @@ def merge_summaries(*summaries: Frequent) -> Frequent:
     items = sorted(totals.values(), key=lambda item: (-item.count, item.text))
     error = sum(summary.error for summary in summaries)
     if len(items) > FREQUENT:
-        # The first item without room is subtracted from all: what is dropped is then at most the error, as is what is
-        # taken from those that are kept.
+        # The count of the first item that does not fit is subtracted from all items. So each dropped item had at most
+        # this count, and each kept item loses exactly it: adding it to the error covers both.
         dropped = items[FREQUENT].count
         items = [item._replace(count=item.count - dropped) for item in items[:FREQUENT] if item.count > dropped]
         error += dropped

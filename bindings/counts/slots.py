@@ -1,8 +1,8 @@
-"""Counts of messages by slots of time, whose width follows from the window: from a second to as long as needed.
+"""Count messages per slot of time. The width of slots follows from the window: one second, or longer as needed.
 
-The width is the smallest of `WIDTHS` with which a window has at most `SLOTS` slots. Each width divides the next, so
-slots can be put together without what they were counted from; and a larger window never has a smaller width. Thus the
-parts of an archive, added in any order, end with the width and the counts of the whole.
+The width is the smallest of `WIDTHS` with which the window has at most `SLOTS` slots. Each width divides the next one,
+so slots can be merged without counting again; and a larger window never has a smaller width. So the parts of an
+archive, added in any order, have the width and the counts of the whole archive in the end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 __all__ = ["DAY", "HOUR", "LAST_TIME", "SLOTS", "WIDTHS", "Cell", "SlotCounts", "width_for"]
 
 Cell: TypeAlias = tuple[int, str, bool | None]
-"""The number of a slot, counted from 1970; an exchange that is published to; whether a queue gets the messages."""
+"""Number of a slot from 1970 on; exchange of publication; whether a queue gets the messages, None if undecided."""
 
 SECOND: Final = 1_000_000
 MINUTE: Final = 60 * SECOND
@@ -28,21 +28,21 @@ WIDTHS: Final = (
 """Widths of slots in microseconds. Each divides the next; the last suits any window of times of 64 bits."""
 
 SLOTS: Final = 1_024
-"""Maximum number of slots from the first to the last of a window: what a tally of one exchange holds at most."""
+"""Maximum number of slots from the first to the last one of a window."""
 
 
 LAST_TIME: Final = (1 << 63) + WIDTHS[-1]
-"""Microseconds from 1970 within which slots of any time of 64 bits begin."""
+"""Greatest distance from 1970, in microseconds, of the beginning of a slot, for times of 64 bits."""
 
 
 def width_for(first: int, last: int, least: int = WIDTHS[0], slots: int = SLOTS) -> int:
-    """Return the smallest width, from ``least`` on, with which two times are less than ``slots`` slots apart."""
+    """Return the smallest width, at least ``least``, at which the two times are less than ``slots`` slots apart."""
     return next(width for width in WIDTHS if width >= least and last // width - first // width < slots)
 
 
 @dataclass(frozen=True, slots=True)
 class SlotCounts:
-    """Messages by slot, exchange and whether a queue gets them. ``SlotCounts()`` is zero.
+    """Numbers of messages per slot, exchange and whether a queue gets them. ``SlotCounts()`` is zero.
 
     Use `of` where the counts may have more slots than `SLOTS`.
     """
@@ -53,34 +53,34 @@ class SlotCounts:
 
     @classmethod
     def of(cls, width: int, counts: Mapping[Cell, int]) -> SlotCounts:
-        """Return counts by slots of this width, by wider ones where that would be too many slots."""
+        """Return counts given in slots of this width, merged into wider slots if they would be more than `SLOTS`."""
         return cls(width, counts)._fit(width, {})
 
     @property
     def messages(self) -> int:
-        """Number of messages: those that have a time."""
+        """Number of messages with a time; only these are counted here."""
         return sum(self.counts.values())
 
     @property
     def window(self) -> tuple[int, int] | None:
-        """When the first and the last slot begin, in microseconds since 1970; None without messages."""
+        """Beginnings of the first and the last slot, in microseconds since 1970; None if there are no messages."""
         slots = [slot for slot, _, _ in self.counts]
         return (min(slots) * self.width, max(slots) * self.width) if slots else None
 
     def __add__(self, other: object) -> SlotCounts:
-        """Return the counts of both, with the width that the window of both asks for."""
+        """Return the sum, in slots of the width for the window of both."""
         if not isinstance(other, SlotCounts):
             return NotImplemented
         if not other.counts:
             return self
         if not self.counts:
             return other
-        # Neither width is larger than that of the sum, so the wider of both is where the search begins.
+        # The width of the sum is at least the wider of the two, so the search begins there.
         narrow, wide = sorted((self, other), key=lambda each: each.width)
         return wide._fit(wide.width, narrow.at_width(wide.width).counts)
 
     def at_width(self, width: int) -> SlotCounts:
-        """Return the same messages by slots of a width that this one divides."""
+        """Return the same counts in wider slots; ``width`` must be a multiple of this width."""
         if width == self.width:
             return self
         times, counts = width // self.width, dict[Cell, int]()
@@ -90,7 +90,7 @@ class SlotCounts:
         return SlotCounts(width, counts)
 
     def _fit(self, width: int, more: Mapping[Cell, int]) -> SlotCounts:
-        """Return the sum with more counts of this width, by slots wide enough for the window of both."""
+        """Return the sum with ``more`` counts of the same width, in slots wide enough for the window of both."""
         counts = {**self.counts, **{cell: self.counts.get(cell, 0) + count for cell, count in more.items()}}
         whole = SlotCounts(width, counts)
         window = whole.window

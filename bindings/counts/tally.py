@@ -1,8 +1,8 @@
-"""The tally: counts of what messages did in a topology. Counts add, and everything that is reported derives from them.
+"""The tally: counts of the outcomes of messages in a topology. Tallies add, and reports derive from them only.
 
 Messages with the same outcome are counted together. The counts of a binding or a queue are sums over the outcomes that
-have it; `bindings.counts.coverage` has these sums. ``tally(a) + tally(b)`` is ``tally(a and b)``, but
-for the most frequent keys and shapes, whose summaries then may differ within the errors they state.
+include it; `bindings.counts.coverage` computes them. ``tally(a) + tally(b)`` equals ``tally(a and b)``, except for the
+most frequent keys and shapes: their summaries may differ within the errors that they state.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Facts(NamedTuple):
     keys: bytes = b""
     """HyperLogLog registers of their keys, for `bindings.counts.sketch.count_distinct`."""
     sample: tuple[SampledKey, ...] = ()
-    """A few of their keys."""
+    """A bottom-k sample of their keys."""
     hot: Frequent = Frequent()
     """Their most frequent keys."""
     shapes: Frequent = Frequent()
     """Frequent shapes of keys, with ``*`` for words that no binding names.
 
-    Only of messages that no queue gets, or that an alternate exchange takes.
+    Only for messages that an alternate exchange takes, or that no queue certainly gets; else empty.
     """
 
     @property
@@ -62,32 +62,32 @@ class Tally:
     """Counts of messages, for one topology. ``Tally(fingerprint(topology))`` is zero."""
 
     topology: str
-    """Fingerprint of the topology; only tallies with the same one add."""
+    """Fingerprint of the topology; only tallies with the same fingerprint add."""
     facts: Mapping[Outcome, Facts] = field(default_factory=dict)
     partitions: Mapping[tuple[str, int | None], int] = field(default_factory=dict)
-    """A partitioned queue and a partition, None where the key does not decide it -> number of messages."""
+    """Partitioned queue and partition -> number of messages; partition None where the key does not decide it."""
     timeline: SlotCounts = field(default_factory=SlotCounts)
-    """Messages that have a time, by slots of time."""
+    """Messages with a time, per slot of time."""
     unread: Unread = field(default_factory=Unread)
-    """Records that are not counted; files of tallies hold their numbers, and no samples."""
+    """Records that are not counted; a tally file stores their numbers, without samples."""
 
     @property
     def messages(self) -> int:
-        """Number of messages that are counted."""
+        """Number of counted messages."""
         return sum([facts.messages for facts in self.facts.values()])
 
     @property
     def read(self) -> int:
-        """Number of all records, including those that were skipped or bad."""
+        """Number of all records read, including skipped and bad ones."""
         return self.messages + self.unread.skipped_records + self.unread.bad_records
 
     @property
     def window(self) -> tuple[int, int] | None:
-        """Times of the first and the last message; None when no message has one."""
+        """Times of the first and the last message; None if no message has a time."""
         return sum([facts.span for facts in self.facts.values()], Span()).window
 
     def __add__(self, other: object) -> Tally:
-        """Return the sum. Raises InputError when the tallies are for different topologies."""
+        """Return the sum. Raises InputError if the tallies are for different topologies."""
         if not isinstance(other, Tally):
             return NotImplemented
         check_same("tallies", (self.topology,), (other.topology,), "audit both archives with one topology")
@@ -101,7 +101,7 @@ class Tally:
 
 
 def fingerprint(topology: Topology) -> str:
-    """Return a hash of all that decides where messages go and how bindings are numbered; equal for equal topologies."""
+    """Return a hash of everything that decides routes and the numbers of bindings; equal for equal topologies."""
     digest = hashlib.sha256()
     for line in _identity_lines(topology):
         digest.update(line.encode("utf-8", "surrogatepass") + b"\n")

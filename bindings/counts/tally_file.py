@@ -1,4 +1,4 @@
-"""Tallies as Parquet files: an outcome with its facts in each row, and rows of kinds that are counts under a name.
+"""Save and load tallies as Parquet files: one row per outcome with its facts, and rows for named counts and slots.
 
 Version 1 had slots of an hour (kind ``hour``); since version 2 the metadata has their width (kind ``slot``). Both are
 read.
@@ -28,7 +28,7 @@ __all__ = ["SCHEMA", "load_tally", "save_tally", "table_of", "tally_of"]
 
 
 class Numbered(NamedTuple):
-    """A partitioned queue and its partition, None where the key does not decide it; in a slot, only the number."""
+    """A partitioned queue and its partition, None where the key does not decide it; a slot has only the number."""
 
     name: str
     number: int | None
@@ -54,7 +54,7 @@ FORM: Final = Form(
     },
 )
 HOURLY: Final = FORM._replace(version=b"1")
-"""The form whose slots are hours."""
+"""The form of version 1, whose slots are hours."""
 
 
 def table_of(tally: Tally) -> pa.Table:
@@ -71,7 +71,7 @@ def table_of(tally: Tally) -> pa.Table:
 
 
 def tally_of(table: pa.Table, source: str = "a table") -> Tally:
-    """Return the tally of a table. Raises InputError, naming the source, if it has none of a version that is read."""
+    """Return the tally in a table. Raises InputError, naming the source, if it has none of a supported version."""
     is_hourly = (table.schema.metadata or {}).get(FORM.version_key) == HOURLY.version
     form = HOURLY if is_hourly else FORM
     metadata = form.metadata(table, ("topology",), source)
@@ -87,7 +87,7 @@ def tally_of(table: pa.Table, source: str = "a table") -> Tally:
 
 
 def save_tally(tally: Tally, path: Path) -> None:
-    """Write a tally, in a folder that is made if it is missing. Raises InputError when that fails."""
+    """Write a tally, and create its folder if it is missing. Raises InputError if that fails."""
     try:
         make_folders(path.parent)
         with replacing(path) as file:
@@ -97,17 +97,17 @@ def save_tally(tally: Tally, path: Path) -> None:
 
 
 def load_tally(path: Path) -> Tally:
-    """Read a tally. Raises InputError when the file cannot be read or holds none."""
+    """Read a tally. Raises InputError if the file cannot be read or holds no tally."""
     try:
-        with open_file(path) as file:  # pyarrow takes a name for a URI, and only one in UTF-8
+        with open_file(path) as file:  # given a path, pyarrow would read it as a URI, and only in UTF-8
             table = pq.ParquetFile(file, page_checksum_verification=True).read()
-    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: names of columns that are not UTF-8
+    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column name that is not UTF-8
         raise InputError(f"{path}: cannot be read as a tally: {error}") from None
     return tally_of(table, str(path))
 
 
 def _slots(timeline: SlotCounts) -> pa.Table:
-    """Return the rows of a timeline, by columns: they can be thousands, with nothing in most columns."""
+    """Return the rows of a timeline, built by column: there may be thousands, with nulls in most columns."""
     number = len(timeline.counts)
     columns = {
         "kind": ["slot"] * number,
@@ -124,7 +124,7 @@ def _slots(timeline: SlotCounts) -> pa.Table:
 
 
 def _read_slots(table: pa.Table, width: int, source: str) -> SlotCounts:
-    """Return the timeline of such rows. Raises InputError where they are no slots of times."""
+    """Return the timeline in rows of slots. Raises InputError for incomplete or impossible slots."""
     needed = table.select(["number", "exchange", "messages"])
     if any(column.null_count for column in needed.columns):
         raise FORM.damage(source, "a slot without number, exchange or messages")
@@ -133,7 +133,7 @@ def _read_slots(table: pa.Table, width: int, source: str) -> SlotCounts:
     )
     if any(abs(number) * width > LAST_TIME for number in numbers):
         raise FORM.damage(source, "a slot at no time")
-    if sum(map(abs, counts)) >= 1 << 63:  # a sum of two slots would not fit into a file again
+    if sum(map(abs, counts)) >= 1 << 63:  # the sum of two slots must fit into an int64 when it is saved again
         raise FORM.damage(source, "more messages in slots than can be counted")
     try:
         cells = zip(numbers, map(unescape, exchanges), fates, strict=True)

@@ -1,9 +1,9 @@
-"""Where a broker put messages, compared with where they go by its topology: agreement, and each difference.
+"""Compare the queues in which a broker put messages with those by its topology: agreement, and each difference.
 
-Messages with an equal difference are counted together, and a few are kept as witnesses to replay. Of more than
-``LIMIT`` differences those with the smallest hashes are kept, with exact counts, and the messages of the others are
-counted in one sum. So ``verification(a) + verification(b)`` is ``verification(a and b)``, but for the names of queues
-that the topology does not have, whose summary then may differ within the error that it states.
+Messages with an equal difference are counted together, and a few are kept as witnesses to replay. If there are more
+than ``LIMIT`` differences, those with the smallest hashes are kept, with exact counts, and the messages of the others
+are counted in one sum. So ``verification(a) + verification(b)`` equals ``verification(a and b)``, except for the names
+of queues that the topology does not have: their summary may differ within the error that it states.
 """
 
 from __future__ import annotations
@@ -24,46 +24,49 @@ __all__ = [
 ]  # fmt: skip
 
 LIMIT: Final = 1_000
-"""Maximum number of differences that are counted apart."""
+"""Maximum number of differences that are kept, each with its own count."""
 
 HEADINGS: Final[Mapping[str, str]] = {
     "amq.gen-": "amq.gen-*",
     "amq.rabbitmq.reply-to.": "amq.rabbitmq.reply-to.*",
 }
-"""Beginning of names that the broker makes -> heading under which these queues are counted: each client has its own."""
+"""Prefix of generated queue names -> heading that counts all these queues, since each client has its own."""
 
 OTHERS: Final = "*"
-"""Heading of all other queues that the topology does not have."""
+"""Heading of all other queues that are not in the topology."""
 
 
 class Difference(NamedTuple):
-    """A difference between the queues of messages to one exchange and those by the topology. All names are sorted."""
+    """A difference between the queues in which the broker put messages to one exchange and those by the topology.
+
+    All names are sorted.
+    """
 
     exchange: str
     missing: tuple[str, ...] = ()
-    """Queues that get them by the topology, and in which the broker did not put them."""
+    """Queues that get the messages by the topology, but in which the broker did not put them."""
     extra: tuple[str, ...] = ()
-    """Queues of the topology in which the broker put them, and that cannot get them by the topology."""
+    """Queues of the topology in which the broker put them, although they cannot get them by the topology."""
     unknown: tuple[str, ...] = ()
-    """Headings of queues in which the broker put them, and that the topology does not have."""
+    """Headings of queues in which the broker put them, and that are not in the topology."""
     none_of: tuple[str, ...] = ()
-    """Queues of which chance should have picked at least one; the broker put them in none."""
+    """Queues of which a random choice must pick at least one; the broker put them in none."""
     refused: str = ""
-    """Answer with which the broker should have refused them, and did not; their queues are not compared."""
+    """Error with which the broker should have refused them, but did not; their queues are not compared."""
 
     @property
     def only_unknown(self) -> bool:
-        """Whether the only difference is queues that the topology does not have, since it was exported without them."""
+        """Whether the only difference is unknown queues: the topology was probably exported without them."""
         return self._replace(exchange="", unknown=()) == ("", (), (), (), (), "")
 
     @property
     def hash(self) -> int:
-        """64 bits, the same in every process."""
+        """A 64-bit hash, the same in every process."""
         return hash_of(repr(tuple(self)).encode("utf-8", "surrogatepass"))
 
 
 class Evidence(NamedTuple):
-    """The messages that show one difference."""
+    """The span and the witnesses of the messages with one difference."""
 
     span: Span = Span()
     witnesses: tuple[Witness, ...] = ()
@@ -84,33 +87,33 @@ class Verification:
     """Counts of messages, for one topology. ``Verification(fingerprint(topology))`` is zero."""
 
     topology: str
-    """Fingerprint of the topology; only verifications with the same one add."""
+    """Fingerprint of the topology; only verifications with the same fingerprint add."""
     agreed: int = 0
     """Messages that the broker put in exactly the queues of the topology."""
     possible: int = 0
-    """Messages that chance routes, and that the broker put in queues which it may have picked."""
+    """Messages routed by a random choice, which the broker put in queues that the choice may pick."""
     undecided: int = 0
-    """Messages in all queues that certainly get them, of which the rest is not known.
+    """Messages that are in all queues that certainly get them, but whose other queues the topology does not decide.
 
-    An exchange of unknown type is on their way, or they went through the default exchange to a queue that the topology
+    They pass an exchange of unknown type, or they went through the default exchange to a queue that the topology
     does not have; see `verdict_for`.
     """
     unknown: int = 0
-    """Messages of which the archive does not know where the broker put them."""
+    """Messages whose queues the archive does not record."""
     differences: Mapping[Difference, Evidence] = field(default_factory=dict)
     more: int = 0
-    """Messages with a difference that is not among ``differences``, since these are full."""
+    """Messages with a difference that is not among ``differences``, because there are ``LIMIT`` of those."""
     strangers: Frequent = field(default_factory=Frequent)
-    """Queues under the heading ``*`` of ``differences`` that got the most messages."""
+    """Names of the queues under the heading ``*`` of ``differences``: those that got the most messages."""
 
     @property
     def different(self) -> int:
-        """Number of messages that the broker did not route as the topology."""
+        """Number of messages that the broker did not route as the topology does."""
         return sum([evidence.messages for evidence in self.differences.values()]) + self.more
 
     @property
     def compared(self) -> int:
-        """Number of messages of which the archive knows where the broker put them."""
+        """Number of messages whose queues the archive records."""
         return self.agreed + self.possible + self.undecided + self.different
 
     @property
@@ -118,17 +121,17 @@ class Verification:
         """Number of differences: exact, or estimated when there are ``more``."""
         if not self.more:
             return len(self.differences)
-        # Of n hashes the k-th smallest lies, on average, at k / n of their range.
+        # The k-th smallest of n uniform hashes lies, on average, at k / n of their range; here k = LIMIT.
         estimate = (len(self.differences) - 1) / (max(each.hash for each in self.differences) / 2**64)
         return max(len(self.differences) + 1, round(estimate))
 
     @property
     def bound(self) -> int | None:
-        """Greatest hash of a difference that may still be kept; None while there is room for more."""
+        """Greatest hash of a difference that may still be kept; None while fewer than ``LIMIT`` are kept."""
         return max([each.hash for each in self.differences]) if len(self.differences) >= LIMIT else None
 
     def __add__(self, other: object) -> Verification:
-        """Return the sum. Raises InputError when the verifications are for different topologies."""
+        """Return the sum. Raises InputError if the verifications are for different topologies."""
         if not isinstance(other, Verification):
             return NotImplemented
         check_same("verifications", (self.topology,), (other.topology,), "verify both archives with one topology")
@@ -151,9 +154,9 @@ Verdict = Literal["agreed", "possible", "undecided"] | Difference
 def verdict_for(outcome: Outcome, known: Collection[str], unknown: Collection[str]) -> Verdict:
     """Return the verdict on messages with this outcome that the broker put in these queues.
 
-    ``known`` are queues of the topology, ``unknown`` the headings of others. Where the outcome depends on chance, every
-    possible pick is right. For a message to the default exchange the broker records each of its keys as a queue,
-    whether or not it has that queue (`rabbit_exchange:route/3`), so an unknown queue there proves nothing.
+    ``known`` are queues of the topology, ``unknown`` the headings of other queues. If the outcome depends on a random
+    choice, every possible pick agrees. For a message to the default exchange, the broker records each of its routing
+    keys as a queue, whether or not that queue exists (`rabbit_exchange:route/3`), so an unknown queue proves nothing.
     """
     if outcome.refused:
         return Difference(outcome.exchange, refused=outcome.refused)
@@ -175,10 +178,10 @@ def heading_of(queue: str) -> str:
 
 
 def keep_smallest(*parts: Mapping[Difference, Evidence]) -> tuple[dict[Difference, Evidence], int]:
-    """Add up differences, and return the ``LIMIT`` ones with the smallest hashes and the number of the other messages.
+    """Add up differences; return the ``LIMIT`` with the smallest hashes, and the number of messages of all others.
 
-    The counts of those that are kept are exact: a difference with one of the smallest hashes of all has one of the
-    smallest in each part, so none of its messages were ever dropped.
+    The counts of the kept differences are exact: a difference that is among the ``LIMIT`` smallest of all parts is also
+    among the ``LIMIT`` smallest of each part that has it, so none of its messages was dropped there.
     """
     total = sum_by_key(*parts)
     if len(total) <= LIMIT:

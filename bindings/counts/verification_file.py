@@ -1,4 +1,4 @@
-"""Verifications as tables: a difference with its evidence in each row, and rows for the totals and unknown queues."""
+"""Encode verifications as tables: one row per difference with its evidence, and rows for totals and unknown queues."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def table_of(verification: Verification) -> pa.Table:
 
 
 def verification_of(table: pa.Table, source: str = "a table") -> Verification:
-    """Return the verification of a table. Raises InputError, naming the source, if it has none of this version."""
+    """Return the verification in a table. Raises InputError, naming the source, if it holds none of this version."""
     metadata = FORM.metadata(table, ("topology",), source)
     counts = FORM.counts(table, source)
     wrong = counts["total"].keys() - set(TOTALS)

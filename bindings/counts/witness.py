@@ -1,4 +1,4 @@
-"""Messages that show something: a few of many, the same few in whatever order and parts the many came.
+"""Witnesses: a few messages that show a claim. Which ones are kept does not depend on order or splits of the archive.
 
 Of messages with different keys, those with the smallest hashes are kept, so a frequent key does not crowd the others
 out. Of messages with one key, the one with the smallest ``tie``, a hash of its other content and its source, is kept.
@@ -20,21 +20,21 @@ MOST: Final = 3
 
 
 class Witness(NamedTuple):
-    """A message, and where it was found."""
+    """A message that shows a claim, and where the archive has it."""
 
     hash: Hash
     """Hash of its routing key, by `bindings.counts.sketch.hash_of`."""
     tie: Hash
     message: Message
-    """As much of it as decides where it goes, and never its body."""
+    """Only the parts that decide its route, and never its body."""
     source: str = ""
     offset: int = 0
     routed_queues: tuple[str, ...] | None = None
-    """Queues in which the broker put it; None where that is not asked."""
+    """Queues in which the broker put it; None if the archive was read without them."""
 
 
 def keep_witnesses(witnesses: Iterable[Witness]) -> tuple[Witness, ...]:
-    """Return the few witnesses that are kept of all of these."""
+    """Return the ``MOST`` witnesses to keep: the smallest hashes, each with its smallest tie."""
     by_key: dict[int, Witness] = {}
     for witness in sorted(witnesses, key=lambda witness: (witness.hash, witness.tie)):
         by_key.setdefault(witness.hash, witness)

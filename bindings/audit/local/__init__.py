@@ -1,1 +1,1 @@
-"""The pass over an archive in one process: what it counts, in which tasks, of which messages."""
+"""A pass over an archive in one process: its studies, its tasks, and the selection of messages."""

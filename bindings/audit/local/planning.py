@@ -1,7 +1,7 @@
-"""How an archive is divided into tasks: enough of them for all cores, few enough that their results are soon added up.
+"""Divide an archive into tasks: enough for all cores, but few enough that adding their results is fast.
 
-Small files share a task, large ones are split; neighbouring splits of a file in one task are read as one. The largest
-task begins first.
+Small files share a task, large files are split; adjacent splits of a file in one task are read as one split. The
+largest task begins first.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from exchange.errors import InputError
 __all__ = ["LARGEST", "SMALLEST", "TASKS", "File", "Planner", "plan_tasks", "splits_of", "tasks_of"]
 
 TASKS: Final = 4
-"""Number of tasks for each core, so that no core waits long for the last one."""
+"""Number of tasks per core; with several, no core waits long for the last task."""
 
 SMALLEST: Final = 4 << 20
-"""Minimum size of a task, in bytes: less is not worth its start."""
+"""Minimum size of a task, in bytes; a smaller one would cost more to start than to run."""
 
 LARGEST: Final = 256 << 20
-"""Maximum size of a task, in bytes: more is too much to do again after a failure."""
+"""Maximum size of a task, in bytes; this much is read again after a failure."""
 
 FEW: Final = 64
-"""Maximum number of files that are all planned; of more, the small ones are taken whole, without opening them."""
+"""Maximum number of files that are all opened to plan them; above it, small files become one split, unopened."""
 
 PATIENCE: Final = 1.0
-"""Seconds after which workers plan the remaining files."""
+"""Time after which ``planner`` plans the remaining files, in seconds."""
 
 
 class File(NamedTuple):
@@ -44,7 +44,7 @@ class File(NamedTuple):
 
 Planned: TypeAlias = list[tuple[File, list[Split]]]
 Planner: TypeAlias = Callable[[Sequence[File], int], Iterable[list[Split]]]
-"""Returns the splits of each file, of about the given number of bytes: planned in this process, or elsewhere."""
+"""Returns the splits of each file, of about the given number of bytes each; may plan them in other processes."""
 
 
 def splits_of(files: Sequence[File], split_bytes: int) -> Iterator[list[Split]]:
@@ -54,11 +54,11 @@ def splits_of(files: Sequence[File], split_bytes: int) -> Iterator[list[Split]]:
 
 
 def plan_tasks(archive: Archive, cores: int, planner: Planner = splits_of) -> list[Task]:
-    """Return the tasks of an archive for a number of cores; ``planner`` takes over when planning takes long.
+    """Return the tasks of an archive for a number of cores; after ``PATIENCE``, ``planner`` plans the remaining files.
 
     Raises InputError for files that cannot be opened.
     """
-    # Workers have working directories of their own.
+    # Absolute paths, because workers have working directories of their own.
     files = [File(str(Path(path).absolute()), form, _size(path)) for path, form in archive.all_files]
     total = sum(file.size for file in files)
     task_bytes = min(max(total // (TASKS * cores), SMALLEST), LARGEST)
@@ -82,7 +82,7 @@ def _plan(files: Sequence[File], split_bytes: int, planner: Planner) -> Planned:
 def tasks_of(files: Planned, task_bytes: int) -> list[Task]:
     """Return tasks of about this number of bytes each, the largest first."""
     groups: list[tuple[int, list[tuple[Format, Split]]]] = []
-    weight = task_bytes
+    weight = task_bytes  # full, so that the first split opens a group
     for file, splits in files:
         share = file.size // len(splits)
         for split in splits:
@@ -97,7 +97,7 @@ def tasks_of(files: Planned, task_bytes: int) -> list[Task]:
 
 
 def _append(splits: list[tuple[Format, Split]], form: Format, split: Split) -> None:
-    """Append a split, joined to the last one if it continues that."""
+    """Append a split, or extend the last split if the new one continues it."""
     if splits:
         before = splits[-1][1]
         if before.path == split.path and before.end == split.start and before.exact == split.exact:

@@ -1,4 +1,4 @@
-"""A pass over an archive in this process, without Spark."""
+"""Run a pass over an archive in this process, without Spark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Pass(NamedTuple):
     """The results of a pass over an archive."""
 
     values: tuple[Any, ...]
-    """The value of each study, in their order."""
+    """The value of each study, in order."""
     account: Account
 
 
@@ -36,8 +36,8 @@ def run_here(
 ) -> Pass:
     """Read an archive once, for all studies, in this process.
 
-    ``step`` is called with the number of bytes that are read until then, and of all. ``keep_bad`` is a new folder for
-    bad records, as JSON lines. Raises InputError for files that cannot be opened and archives without records,
+    ``step`` is called with the number of bytes read so far, and the total number. ``keep_bad`` is a new folder for bad
+    records, as JSON lines. Raises InputError for files that cannot be opened and archives without records,
     `bindings.audit.local.tasks.TooManyBad` as soon as more than ``max_bad`` records are bad.
     """
     must_be_new(keep_bad)
@@ -65,7 +65,7 @@ def finish(results: Results, studies: Sequence[Study[Any]]) -> Pass:
 
 
 def must_be_new(folder: str | None) -> None:
-    """Raise InputError if a folder that is to be written exists and is not empty."""
+    """Raise InputError if the folder, which is to be written, exists and is not empty."""
     if folder is None:
         return
     path = Path(folder)
@@ -74,9 +74,9 @@ def must_be_new(folder: str | None) -> None:
 
 
 def must_have_records(archive: Archive, account: Account, max_bad: int | None = None) -> None:
-    """Raise InputError if no record of an archive could be counted, with what was there instead.
+    """Raise InputError if no record of an archive was counted, with the reasons why its records were not.
 
-    Raises TooManyBad if nothing at all could be read, and no bad record is allowed.
+    Raises TooManyBad if the archive has no records at all, and no bad record is allowed.
     """
     if account.records:
         return

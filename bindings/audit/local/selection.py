@@ -1,7 +1,7 @@
-"""Which records of an archive are audited: those of one virtual host, in one window of time.
+"""Select the records of an archive to audit: those of one virtual host, in one window of time.
 
-What is left out is counted with its reason. A record whose virtual host is unknown is taken, since archives of one
-virtual host often do not name it; a record without a time is in no window.
+Records that are left out are counted, with the reason. A record with an unknown virtual host is selected, since
+archives of a single virtual host often do not name it; a record without a time is outside every window.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNTIMED: Final = "without a time, which a window asks for"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The records of an archive that an audit takes; by default all.
+    """Selects the records of an archive to audit; by default all.
 
     >>> third = Selection("/shop", since=1_793_664_000_000_000)  # 2026-11-03
     >>> report = audit("examples/orders/orders.bindings", "examples/orders/traffic.jsonl", selection=third)
@@ -33,9 +33,9 @@ class Selection:
 
     vhost: str | None = None
     since: int | None = None
-    """First microsecond since 1970, UTC, that is taken."""
+    """Time of the earliest selected record, in microseconds since 1970, UTC (inclusive)."""
     until: int | None = None
-    """First microsecond after that which is not taken."""
+    """Time before which records are selected, in microseconds since 1970, UTC (exclusive)."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ class Selection:
         return self.since is not None or self.until is not None
 
     def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[str, int]]:
-        """Return the rows that are taken, and for each reason the number of rows that are not."""
+        """Return the selected rows of a batch, and reason -> number of rows that it excluded."""
         left_out: dict[str, int] = {}
         if self.vhost is not None:
             batch = _without(batch, pc.not_equal(batch.column("vhost"), escape(self.vhost)), OTHER_VHOST, left_out)
@@ -67,7 +67,7 @@ EVERYTHING: Final = Selection()
 
 
 def _without(batch: pa.RecordBatch, excluded: pa.Array, reason: str, left_out: dict[str, int]) -> pa.RecordBatch:
-    """Return the rows that are not excluded, and count the others; a null excludes nothing."""
+    """Return the rows that are not excluded, and count the excluded ones; a null does not exclude its row."""
     count = pc.sum(excluded).as_py()
     if not count:
         return batch

@@ -1,4 +1,4 @@
-"""The studies: coverage, verification, comparison."""
+"""The three studies: coverage, verification, comparison."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["CompareStudy", "CoverageStudy", "VerifyStudy"]
 
 @dataclass(frozen=True, slots=True)
 class CoverageStudy:
-    """Count what messages do in a topology: a `bindings.counts.tally.Tally`."""
+    """Count the outcomes of messages in a topology: a `bindings.counts.tally.Tally`."""
 
     topology: Topology
 
@@ -43,7 +43,7 @@ class CoverageStudy:
 
 @dataclass(frozen=True, slots=True)
 class VerifyStudy:
-    """Compare where the broker put messages with where the topology would: a `Verification`."""
+    """Compare the queues in which the broker put messages with those by the topology: a `Verification`."""
 
     topology: Topology
 
@@ -65,7 +65,7 @@ class VerifyStudy:
 
 @dataclass(frozen=True, slots=True)
 class CompareStudy:
-    """Compare what becomes of messages in two topologies: a `bindings.counts.comparison.Comparison`."""
+    """Compare the outcomes of messages in two topologies: a `bindings.counts.comparison.Comparison`."""
 
     before: Topology
     after: Topology

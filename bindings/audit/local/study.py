@@ -1,8 +1,8 @@
-"""What a pass over an archive counts.
+"""Define studies: what a pass over an archive counts.
 
-A `Study` is a small value with the topologies in it; it is pickled and sent to where the records are. There it makes a
-`Counting`, which learns as it counts and is kept from task to task. Its results are values that add, so the parts of an
-archive may be counted anywhere and in any order.
+A `Study` is a small value that contains the topologies; it is pickled and sent to the process that reads the records.
+There it creates a `Counting`, a counter that caches the classes of keys and is kept from task to task. The values that
+it counts add, so the parts of an archive may be counted in any process and in any order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Additive", "Counting", "Study"]
 
 
 class Additive(Protocol):
-    """A value with ``+``, which is commutative and associative."""
+    """A value with a commutative and associative ``+``."""
 
     def __add__(self, other: Any, /) -> Any: ...
 
@@ -27,7 +27,7 @@ V_co = TypeVar("V_co", bound=Additive, covariant=True)
 
 
 class Counting(Protocol[V_co]):
-    """A counter of records, batch after batch; used by one thread."""
+    """Counts records, batch after batch; for one thread only."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -35,20 +35,20 @@ class Counting(Protocol[V_co]):
 
     @property
     def by_key(self) -> bool:
-        """Whether messages of one slot of time with the same exchange, key, CC and BCC may come as one row.
+        """Whether messages of one slot of time with the same exchange, key, CC and BCC may be given as one row.
 
-        That row then has the columns ``count``, ``time`` of the first message and ``last``, the time of the last.
+        Such a row has the columns ``count``, ``time`` (of its first message) and ``last`` (time of its last message).
         """
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count the records of a batch that has at least ``columns``, in any order."""
 
     def result(self) -> V_co:
-        """Return the counts of what was added since the last call, and begin anew."""
+        """Return the counts of the batches added since the last call, and begin again at zero."""
 
 
 class Study(Protocol[V]):
-    """A question that a pass answers by counting: a frozen value that can be pickled."""
+    """Something that a pass counts: a frozen value that can be pickled."""
 
     def counter(self) -> Counting[V]:
         """Return a new counter."""
@@ -57,10 +57,10 @@ class Study(Protocol[V]):
         """Return the value of no records."""
 
     def table_of(self, value: V) -> pa.Table:
-        """Return a value as a table, for another process."""
+        """Encode a value as a table, to send it to another process or save it."""
 
     def value_of(self, table: pa.Table) -> V:
-        """Return the value of a table that ``table_of`` made."""
+        """Decode a value from a table that ``table_of`` returned."""
 
     def finish(self, value: V, account: Account) -> V:
-        """Return the value of a whole pass, with what it keeps of the account."""
+        """Return the value of a finished pass; add the parts of the account that the value holds."""

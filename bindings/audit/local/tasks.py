@@ -1,8 +1,8 @@
-"""A pass over an archive in parts: a task is some splits, read and counted where it runs, once and whole.
+"""Tasks of a pass over an archive: a task reads some splits and counts them in the process where it runs.
 
-A task reads with the archive's own readers and counts on the spot what they yield, so no record goes any further. Its
-results are a row for each study and one for its account. They count only if the task ends; a task that is tried again
-begins with counters that know nothing of the first attempt. Nothing here needs Spark.
+A task reads with the archive's own readers and counts their records at once, so no record leaves the process. Its
+results are one row per study, and one row for its account. Results are valid only if the task ends; a task that is run
+again begins with counters at zero. Nothing here needs Spark.
 """
 
 from __future__ import annotations
@@ -33,46 +33,46 @@ __all__ = [
 ]  # fmt: skip
 
 ACCOUNT: Final = -1
-"""The study's number in the row of an account, which is of no study."""
+"""Stands for the study's number in the row of the account, which belongs to no study."""
 
 ROW: Final = pa.schema([("task", pa.int64()), ("study", pa.int32()), ("value", pa.binary())])
-"""A result of a task: its number, the number of a study, and that study's value as bytes."""
+"""A row of a task's results: number of the task, number of a study, and the study's value as bytes."""
 
 KEPT: Final = 4
 """Maximum number of sets of counters that a worker keeps for later tasks."""
 
 
 class TooManyBad(InputError):
-    """More records of an archive cannot be read than are allowed."""
+    """More bad records were read than ``max_bad`` allows."""
 
     exit_code = 1
 
 
 class Task(NamedTuple):
-    """Parts of an archive that are read one after another."""
+    """Splits of an archive that are read one after another in one process."""
 
     number: int
     splits: tuple[tuple[Format, Split], ...]
     weight: int
-    """Number of bytes that it reads, approximately."""
+    """Approximate number of bytes that it reads."""
 
 
 class Order(NamedTuple):
-    """The settings that all tasks of a pass have in common; small, but for the topologies."""
+    """The settings that all tasks of a pass share; small, except for the topologies in the studies."""
 
     studies: bytes
-    """Pickled."""
+    """The studies, pickled."""
     key: bytes
-    """Hash of the studies, by which counters that were made for them are found again."""
+    """Hash of the studies: the key of their idle counters."""
     selection: Selection
     keep_bad: str | None = None
-    """Folder for bad records; None to keep none."""
+    """Folder in which bad records are kept; None to keep none."""
     max_bad: int | None = None
-    """Number of bad records beyond which a task fails; None for any."""
+    """Maximum number of bad records, above which a task fails; None for no limit."""
 
 
 class Results(NamedTuple):
-    """The value of each study, in their order, and the account of a part of an archive."""
+    """The results over a part of an archive: the value of each study, in order, and the account."""
 
     values: tuple[Any, ...]
     account: Account
@@ -87,14 +87,14 @@ def order_for(
 
 
 _idle: Final[dict[bytes, list[Counting[Any]]]] = {}
-"""Hash of studies -> counters for their next task: what they have learned about keys is worth keeping."""
+"""Hash of studies -> idle counters for their next task; kept because they cache the classes of keys."""
 
 
 @contextmanager
 def borrow_counters(order: Order) -> Iterator[list[Counting[Any]]]:
-    """Yield counters for an order's studies that have counted nothing, and keep them for the next task afterwards.
+    """Yield counters at zero for an order's studies, and keep them for the next task afterwards.
 
-    After a failure they are thrown away, since they have counted a part of a task.
+    After a failure they are dropped, because they contain counts of an incomplete task.
     """
     counters = _idle.pop(order.key, None)
     if counters is None:
@@ -109,7 +109,7 @@ def borrow_counters(order: Order) -> Iterator[list[Counting[Any]]]:
 def count_tasks(tasks: Iterable[Task], order: Order) -> Results:
     """Read and count tasks in this process.
 
-    Raises InputError for files that cannot be opened, TooManyBad as soon as there are more bad records than allowed.
+    Raises InputError for files that cannot be opened, TooManyBad as soon as more records are bad than the order allows.
     """
     with borrow_counters(order) as counters:
         account = Account()
@@ -127,13 +127,13 @@ def count_tasks(tasks: Iterable[Task], order: Order) -> Results:
 
 
 def columns_needed(counters: Sequence[Counting[Any]], selection: Selection) -> tuple[str, ...]:
-    """Return the columns of records that counters and selection read, and the time."""
+    """Return the columns of records that the counters and the selection read, and ``time``, which the account reads."""
     named = [name for counter in counters for name in counter.columns]
     return tuple(dict.fromkeys([*named, *selection.columns, "time"]))
 
 
 def count_item(item: Item, counters: Sequence[Counting[Any]], selection: Selection, account: Account) -> None:
-    """Count what a format read: the selected rows of a batch, or what is no record."""
+    """Count an item that a format yielded: the selected rows of a batch, or a bad or skipped record."""
     if isinstance(item, pa.RecordBatch):
         count_batch(item, counters, selection, account)
     else:
@@ -143,7 +143,7 @@ def count_item(item: Item, counters: Sequence[Counting[Any]], selection: Selecti
 def count_batch(
     batch: pa.RecordBatch, counters: Sequence[Counting[Any]], selection: Selection, account: Account
 ) -> None:
-    """Count the selected rows of a batch with all counters, and the others as skipped."""
+    """Count the selected rows of a batch with all counters, and the other rows as skipped."""
     batch, left_out = selection.apply(batch)
     account.unread.skipped.update(left_out)
     if batch.num_rows:
@@ -153,7 +153,7 @@ def count_batch(
 
 
 def check_bad(account: Account, allowed: int | None) -> None:
-    """Raise TooManyBad for more bad records than are allowed; any number is where that is None."""
+    """Raise TooManyBad if more records are bad than allowed; None allows any number."""
     if allowed is None or account.unread.bad_records <= allowed:
         return
     (reason, _), *_ = account.unread.bad.most_common(1)
@@ -162,7 +162,7 @@ def check_bad(account: Account, allowed: int | None) -> None:
 
 
 class _BadRecordFile:
-    """A file of JSON lines with the bad records of a task; it is there only if there are some, and the task ended."""
+    """Writes the bad records of a task as JSON lines; the file appears when the task ends, if it has any."""
 
     def __init__(self, folder: str | None, number: int) -> None:
         self._folder = None if folder is None else Path(folder)
@@ -198,7 +198,7 @@ class _BadRecordFile:
 
 
 def encode_results(number: int, results: Results, studies: Sequence[Study[Any]]) -> pa.RecordBatch:
-    """Return the results of a task as rows of `ROW`, for another process."""
+    """Encode the results of a task as rows of `ROW`, to send them to another process."""
     values = [_to_bytes(study.table_of(value)) for study, value in zip(studies, results.values, strict=True)]
     account = pickle.dumps(results.account, pickle.HIGHEST_PROTOCOL)
     count = len(values) + 1
@@ -213,7 +213,7 @@ def encode_results(number: int, results: Results, studies: Sequence[Study[Any]])
 
 
 def add_results(rows: Iterable[pa.RecordBatch], studies: Sequence[Study[Any]]) -> tuple[int | None, Results]:
-    """Return the smallest number of the tasks in rows of `ROW`, None without rows, and the sum of their results."""
+    """Add up results in rows of `ROW`; return the smallest task number, None if there are no rows, and the sum."""
     values: list[Any] = [None] * len(studies)
     account = Account()
     least: int | None = None

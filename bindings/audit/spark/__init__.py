@@ -1,1 +1,1 @@
-"""The audit as PySpark jobs; the only modules that import pyspark."""
+"""The audit as PySpark jobs; only the modules of this package import pyspark."""

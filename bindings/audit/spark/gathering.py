@@ -1,9 +1,9 @@
-"""Tasks on Spark: counted where they are read, their results added up on the workers, until the driver adds the last.
+"""Run tasks on Spark: workers read, count and add up results in several rounds; the driver adds the last few.
 
-The JVM sees only the results, a few rows for each task. The driver holds at most `LAST` results, whose size depends on
-the topologies and never on keys or records, however large the archive is.
+The JVM sees only results: a few rows per task. The driver holds at most `LAST` results. Their size depends on the
+topologies only, not on the number of keys or records.
 
-Only what Spark Connect has is used: no context, no broadcast variables, no accumulators.
+Only features of Spark Connect are used: no context, no broadcast variables, no accumulators.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ if TYPE_CHECKING:
 __all__ = ["FAN_IN", "LAST", "ROWS", "collect_results", "from_spark_error", "reraise_for_spark", "run_tasks"]
 
 ROWS: Final = "task long, study int, value binary"
-"""The schema `bindings.audit.local.tasks.ROW`, as Spark writes it."""
+"""The schema `bindings.audit.local.tasks.ROW` in Spark's notation."""
 
 LAST: Final = 16
-"""Maximum number of results that the driver adds."""
+"""Maximum number of results that the driver adds up itself."""
 
 FAN_IN: Final = 8
-"""Number of results that a worker adds in one go."""
+"""Number of results that a worker adds up, on average, in one round."""
 
 ENCODED_ERROR: Final = re.compile(r'<<hashstar:(\w+):("(?:[^"\\]|\\.)*")>>')
-"""An error of ours within the message of an error of Spark's: its class, and its text as JSON."""
+"""A hashstar error inside the text of a Spark error: its class, and its text as JSON."""
 
 
 def run_tasks(spark: SparkSession, tasks: Sequence[Task], studies: Sequence[Study[Any]], order: Order) -> Results:
-    """Run tasks, which are numbered from 0, as tasks of Spark, and return the sum of their results.
+    """Run tasks, numbered from 0, as tasks of Spark, and return the sum of their results.
 
-    Raises InputError for files that workers cannot open; `bindings.audit.local.tasks.TooManyBad` for more bad records
-    than the order allows: at once if one task met them, else at the end.
+    Raises InputError for files that workers cannot open; `bindings.audit.local.tasks.TooManyBad` if more records are
+    bad than the order allows: at once if a single task reads that many, else at the end.
     """
     if not tasks:
         return add_results((), studies)[1]
@@ -63,11 +63,11 @@ def run_tasks(spark: SparkSession, tasks: Sequence[Task], studies: Sequence[Stud
 
 
 def collect_results(rows: DataFrame, tasks: int, studies: Sequence[Study[Any]], order: Order) -> Results:
-    """Return the sum of the results of a number of tasks, which are the rows. Raises as `run_tasks`."""
+    """Return the sum of the results in ``rows``, of this number of tasks. Raises as `run_tasks`."""
     while tasks > LAST:
         tasks = -(-tasks // FAN_IN)
-        # By the number of the task and not by content: when Spark runs a task again, because a machine was lost, the
-        # new rows go to the partition of the old ones and replace exactly them.
+        # Partition by task number, not by content: if Spark runs a task again, because a machine was lost, its new rows
+        # go to the same partition as the old ones and replace exactly those.
         rows = rows.repartition(tasks, "task").mapInArrow(partial(_add, order), ROWS)
     try:
         table = rows.toArrow()
@@ -80,7 +80,7 @@ def collect_results(rows: DataFrame, tasks: int, studies: Sequence[Study[Any]], 
 
 @contextmanager
 def reraise_for_spark() -> Iterator[None]:
-    """On a worker: raise errors of ours as one whose text survives the way through Spark; see `from_spark_error`."""
+    """Encode errors of hashstar in the text of a RuntimeError, which survives Spark; see `from_spark_error`."""
     try:
         yield
     except HashstarError as error:
@@ -88,7 +88,7 @@ def reraise_for_spark() -> Iterator[None]:
 
 
 def from_spark_error(error: Exception) -> Exception:
-    """Return the error of ours that `reraise_for_spark` put into an error of Spark's, else that error itself."""
+    """Decode the hashstar error that `reraise_for_spark` encoded in a Spark error; return other errors unchanged."""
     match = ENCODED_ERROR.search(str(error))
     if match is None:
         return error
@@ -96,7 +96,7 @@ def from_spark_error(error: Exception) -> Exception:
 
 
 def _count(order: Order, tasks: Sequence[bytes], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """On a worker: read and count the tasks with these numbers."""
+    """Read and count the tasks with these numbers, on a worker."""
     studies = pickle.loads(order.studies)  # noqa: S301  made by the driver
     for batch in batches:
         for number in batch.column(0).to_pylist():
@@ -106,7 +106,7 @@ def _count(order: Order, tasks: Sequence[bytes], batches: Iterable[pa.RecordBatc
 
 
 def _add(order: Order, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """On a worker: add up the results in these rows."""
+    """Add up the results in these rows, on a worker."""
     studies = pickle.loads(order.studies)  # noqa: S301  made by the driver
     number, results = add_results(batches, studies)
     if number is not None:

@@ -1,7 +1,8 @@
-"""A pass over an archive on Spark, in which no record ever leaves the process that read it.
+"""Run a pass over an archive on Spark; no record leaves the process that reads it.
 
-The driver plans tasks; a worker reads one with the archive's own readers and counts on the spot. `run_on` does the same
-for records that only Spark can read, `bindings.audit.local.run.run_here` without Spark; all of them return the same.
+The driver plans tasks; a worker reads a task with the archive's own readers and counts its records at once. `run_on`
+does the same for records that only Spark can read, and `bindings.audit.local.run.run_here` without Spark; the results
+are the same.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 PLAN_FILES: Final = 32
-"""Number of files that one task plans."""
+"""Number of files that one Spark task plans."""
 
 
 def run(
@@ -44,10 +45,10 @@ def run(
 ) -> Pass:
     """Read an archive once, for all studies, on the workers of a session; they must see its files at the same paths.
 
-    ``keep_bad`` is a new folder, which workers see too, for bad records as JSON lines. ``cores`` is the number of cores
-    to divide the work for, by default Spark's. Raises InputError for files that cannot be opened and archives without
-    records, `bindings.audit.local.tasks.TooManyBad` if more than ``max_bad`` records are bad: at once if one task
-    met them.
+    ``keep_bad`` is a new folder for bad records, as JSON lines; workers must see it, too. ``cores`` is the number of
+    cores to plan for, by default that of the session. Raises InputError for files that cannot be opened and archives
+    without records; `bindings.audit.local.tasks.TooManyBad` if more than ``max_bad`` records are bad: at once if a
+    single task reads that many, else at the end.
     """
     must_be_new(keep_bad)
     tasks = plan_tasks(archive, cores or cores_of(spark), partial(_plan_on_workers, spark))
@@ -69,7 +70,7 @@ def _plan_on_workers(spark: SparkSession, files: Sequence[File], split_bytes: in
 
 
 def _plan(parts: Sequence[bytes], split_bytes: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """On a worker: plan the files of these parts."""
+    """Plan the files of the parts with these numbers, on a worker."""
     for batch in batches:
         for part in batch.column(0).to_pylist():
             with reraise_for_spark():

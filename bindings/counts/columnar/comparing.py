@@ -1,7 +1,7 @@
-"""From batches of an archive to a comparison of two topologies.
+"""Compare two topologies over batches of an archive.
 
-Each row has a class in the one and in the other. Each pair of classes is compared once, and only rows whose pair
-differs are read further. Rows may stand for several messages, see `bindings.counts.columnar.arrays.spans`, where
+Each row has a class in each of the two topologies. Each pair of classes is compared once, and only rows whose pair
+differs are studied further. A row may stand for several messages (see `bindings.counts.columnar.arrays.spans`) where
 `Comparer.by_key` allows it; then witnesses have no source and offset.
 """
 
@@ -36,17 +36,17 @@ WINDOW: Final = 1 << 17
 """Number of rows that are compared together."""
 
 REMEMBERED: Final = 1 << 16
-"""Maximum number of shapes whose texts are remembered."""
+"""Maximum number of shapes in the cache of their texts."""
 
 SAME: Final = -1
-"""Mark of a pair that is no change; numbers of changes begin at 0."""
+"""Mark of a pair of equal outcomes, which is no change; changes are numbered from 0."""
 
 MIX: Final = np.uint64(0xD6E8FEB86659FD93)
-"""Odd factor by which the two hashes of a key's shape, one of each topology, are made one."""
+"""Odd factor that combines the two hashes of a key's shape, one by each topology, into one."""
 
 
 class Comparer:
-    """Compares what becomes of messages in two topologies: ``add`` batches, then call ``result``.
+    """Compares the outcomes of messages in two topologies: call ``add`` for each batch, then ``result``.
 
     Not safe for several threads.
     """
@@ -64,7 +64,7 @@ class Comparer:
         self._changes_of = np.zeros(0, np.int32)
         """Number of a pair -> number of its change, or ``SAME``."""
         self._gets: Final = dict.fromkeys(self._repartitioned, np.zeros(0, np.bool_))
-        """Queue whose partitioning differs -> for each pair, whether it gets its messages before and after."""
+        """Queue whose partitioning differs -> for each pair of outcomes, whether the queue is in both."""
         self._changes: Final[dict[Change, int]] = {}
         self._shape_texts: Final[dict[int, str]] = {}
         self._window: Final = Window((*self.columns, "count", "last"), WINDOW)
@@ -91,7 +91,7 @@ class Comparer:
         return not {"headers", "properties", "body"}.intersection(self.columns)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Compare a batch, at once or with others. Raises InputError as `Classifier.classify`."""
+        """Take a batch, and compare it now or with later ones. Raises InputError as `Classifier.classify`."""
         for ready in self._window.add(batch):
             self._compare(ready)
 
@@ -136,9 +136,9 @@ class Comparer:
         self._count_shapes(keys, changed, shapes[at] * MIX ^ others[at], weights)
 
     def _numbers(self, before: IntArray, after: IntArray) -> IntArray:
-        """Return the number of each row's pair, from 0; new pairs are compared.
+        """Return the number of each row's pair of classes, from 0; compare the pairs that are new.
 
-        A key of a table must not be 0, nor a value, so classes of the one topology and numbers have 1 added there.
+        Keys and values of the table must not be 0, so it holds ``before`` plus 1 and numbers plus 1.
         """
         keys = pack_pairs(before + np.int32(1), after)
         numbers = self._pair_numbers.find(keys)
@@ -174,7 +174,7 @@ class Comparer:
             undecided if partitioning is None else partitions_of(batch, rows, partitioning)
             for partitioning in self._repartitioned[queue]
         )
-        # UNDECIDED is the smallest value, less than 0: subtracted, it makes both fit for a pair of a table's key.
+        # UNDECIDED is the smallest id, and negative: subtracting it makes ids non-negative, as pack_pairs needs.
         keys, which = np.unique(pack_pairs(old - UNDECIDED, new - UNDECIDED), return_inverse=True)
         counts = count_by_number(which, None if weights is None else weights[rows])
         for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
@@ -186,7 +186,7 @@ class Comparer:
     def _count_shapes(
         self, keys: pa.Array, groups: IntArray, shapes: KeyArray, weights: npt.NDArray[np.int64] | None
     ) -> None:
-        """Count all shapes, which are few, unlike keys, and keep the most frequent ones of each group."""
+        """Count all shapes, since there are few of them, unlike keys, and keep the most frequent ones of each group."""
         order = np.lexsort((shapes, groups))
         begins = np.flatnonzero((np.diff(groups[order], prepend=-1) != 0) | (np.diff(shapes[order], prepend=0) != 0))
         counts = np.add.reduceat(np.ones(len(order), np.int64) if weights is None else weights[order], begins)
@@ -195,14 +195,15 @@ class Comparer:
         rows, counts = rows[order], counts[order]
         starts = np.flatnonzero(np.diff(groups[rows], prepend=-1))
         for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(rows)], strict=True):
-            # As `merge_summaries` does, but before shapes are texts.
+            # Cut as `merge_summaries` does, but by hash, so that only the shapes that stay become texts.
             error = int(counts[start + FREQUENT]) if end - start > FREQUENT else 0
             kept = slice(start, min(end, start + FREQUENT))
             texts = [unescape(key) for key in keys.take(pa.array(rows[kept])).to_pylist()]
             listed = zip(shapes[rows[kept]].tolist(), texts, (counts[kept] - error).tolist(), strict=True)
             items = [Item(self._shape(shape, key), count, key) for shape, key, count in listed if count]
             number = int(groups[rows[start]])
-            # A word of a key may itself be ``*``: then two shapes have one text, so each is a summary of its own.
+            # A word of a key may itself be ``*``, so two shapes may have one text: each item becomes a summary of its
+            # own, and the merge adds their counts.
             each = [Frequent((item,)) for item in items]
             self._shapes[number] = merge_summaries(self._shapes.get(number, Frequent()), *each, Frequent((), error))
 

@@ -1,12 +1,12 @@
-"""From batches of an archive to a tally.
+"""Count batches of an archive to a tally.
 
-Where keys repeat, messages are counted before they are studied: what depends on the key alone is computed once for each
-address of a window of rows (`bindings.counts.columnar.classes.key_groups`), and so are the summaries. A row whose class
-differs from its address's, by headers, CC or BCC, is counted by itself. Where keys do not repeat, each row is. Times
-are always read row by row. The tally is the same in each case.
+Where keys repeat, rows are grouped by address first (`bindings.counts.columnar.classes.key_groups`): what depends on
+the key alone, and the sketches, are computed once per address of a window of rows. A row whose class differs from that
+of its address, because of headers, CC or BCC, is counted by itself. Where keys do not repeat, every row is counted by
+itself. Times are always read row by row. The tally is the same in each case.
 
-A row may stand for several messages that were counted before: see `bindings.counts.columnar.arrays.spans`. These must
-be of one slot of the whole archive's timeline, and exchange and key must decide everything: `Tallier.by_key`.
+A row may stand for several messages that were counted before (`bindings.counts.columnar.arrays.spans`). These messages
+must lie in one slot of the whole archive's timeline, and exchange and key must decide their outcome (`Tallier.by_key`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ WINDOW: Final = 1 << 17
 
 
 class Tallier:
-    """Counts messages for one topology: ``add`` batches, then call ``result``. Not safe for several threads.
+    """Counts messages for one topology: call ``add`` for each batch, then ``result``. Not safe for several threads.
 
     Without ``sketches`` the tally has no numbers of distinct keys, no samples and no heavy hitters.
     """
@@ -77,7 +77,7 @@ class Tallier:
         return not {"headers", "properties", "body"}.intersection(self.columns)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Count a batch, at once or with others.
+        """Take a batch, and count it now or later together with others.
 
         Raises InputError as `Classifier.classify` and `Timeline.add`.
         """
@@ -114,7 +114,7 @@ class Tallier:
         groups = _group(addresses, classes, weights)
         for queue, partitioning in self._partitionings.items():
             gets = np.array([queue in outcome.queues for outcome in self._classifier.outcomes], np.bool_)
-            if partitioning.key.by_routing_key:  # a group has one key; else each row has a key of its own
+            if partitioning.key.by_routing_key:  # all rows of a group have one key; else go by row
                 keys, rows = pa.record_batch({"routing_key": addresses.keys}), np.flatnonzero(gets[groups.classes])
                 self._count_partitions(
                     queue, partitions_of(keys, groups.addresses(rows), partitioning), rows, groups.weights
@@ -123,7 +123,7 @@ class Tallier:
                 rows = np.flatnonzero(gets[classes])
                 self._count_partitions(queue, partitions_of(batch, rows, partitioning), rows, weights)
         if self._sketches:
-            # In a full window a key that occurs once cannot be a heavy hitter, and its text is costly.
+            # In a full window, leave out keys that occur once: they are no heavy hitters, and their texts are costly.
             self._sketch(addresses.keys, groups, groups.spread(shapes), least=2 if batch.num_rows >= WINDOW else 1)
 
     def _count_partitions(
@@ -158,7 +158,7 @@ class Tallier:
 
 
 class _Groups(NamedTuple):
-    """Groups of messages of one class and address; there may be several groups for the same pair."""
+    """Groups of messages with the same class and address; several groups may have the same pair."""
 
     classes: IntArray
     """Group -> class."""
@@ -168,7 +168,7 @@ class _Groups(NamedTuple):
     """Group -> number of messages; None if each has one."""
 
     def spread(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the value of each group from the values of addresses."""
+        """Return the value of each group, given the value of each address."""
         return values if self.of is None else values[self.of]
 
     def addresses(self, groups: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
@@ -179,14 +179,14 @@ class _Groups(NamedTuple):
 def _group(addresses: Addresses, classes: IntArray, weights: npt.NDArray[np.int64] | None) -> _Groups:
     """Group rows by address.
 
-    Group n has the rows of address n that have the class of its last row: nearly always all of them. Each other row,
-    whose class differs by headers, CC or BCC, is a group of its own behind these.
+    Group n has the rows of address n with the class of that address's last row: nearly always all its rows. Each other
+    row, whose class differs because of headers, CC or BCC, is a group of its own after these.
     """
     number, of = len(addresses.keys), addresses.of
     if of is None:
         return _Groups(classes, None, weights)
     one = np.empty(number, np.int32)
-    one[of] = classes  # of the rows of an address, the class of the last one stays
+    one[of] = classes  # numpy keeps the last value written: the class of each address's last row
     others = np.flatnonzero(one[of] != classes)
     counts = count_by_number(of, weights, number)
     if not len(others):

@@ -1,8 +1,8 @@
-"""The queues in which a broker put each message, as one number for each distinct list of names.
+"""Number the lists of queues in which a broker put each message: one number for each distinct list of names.
 
-A list is read name by name, and each name leads from a node to a node of a tree that holds all lists met so far. So the
+The lists seen so far form a tree; a list is read name by name, and each name leads from one node to the next. So the
 numbers are exact, and each list becomes a Python object only once. A queue that the topology does not have is replaced
-by its heading: thousands of queues with names that a broker made do not make thousands of lists.
+by its heading, so that thousands of queues with generated names do not make thousands of lists.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["QueueLists"]
 
 
 class QueueLists:
-    """Lists of queues; ``known`` are the queues of the topology."""
+    """The lists of queues and their numbers; ``known`` are the queues of the topology."""
 
     def __init__(self, known: Iterable[str]) -> None:
         self._names: Final = tuple(known)
@@ -33,20 +33,20 @@ class QueueLists:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all lists."""
-        # Node 0 is the empty list. Every other node is the list of its parent and one more code.
+        """Forget all lists and their numbers."""
+        # Node 0 is the empty list. Every other node is the list of its parent with one more code at the end.
         self._nodes = IntTable()
         self._parents = [0]
         self._last = [0]
 
     def __len__(self) -> int:
-        """Return the number of lists, including beginnings of lists."""
+        """Return the number of nodes: lists and prefixes of lists."""
         return len(self._parents)
 
     def numbers(self, lists: pa.ListArray) -> IntArray:
-        """Return the number of each list; none may be null.
+        """Return the number of each list; no list may be null.
 
-        The longest lists come first, so those with a name at some position are the first ``size`` ones.
+        The lists are sorted, longest first: the lists with a name at ``position`` are then the first ``size`` lists.
         """
         offsets = np.asarray(lists.offsets).astype(np.int64)
         begin, end = int(offsets[0]), int(offsets[-1])
@@ -64,7 +64,7 @@ class QueueLists:
         return result
 
     def others(self, lists: pa.ListArray) -> dict[str, int]:
-        """Return the names under the heading ``*`` in these lists, and how often each occurs."""
+        """Return queue -> how often it occurs in these lists, for the queues under the heading ``*``."""
         names = decode_dictionary(lists.flatten())
         encoded = names.filter(pc.is_null(pc.index_in(names, self._known))).dictionary_encode()
         texts = encoded.dictionary.to_pylist()
@@ -73,7 +73,7 @@ class QueueLists:
         return {name: count for name, count in numbers if heading_of(name) == OTHERS}
 
     def names(self, number: int) -> tuple[frozenset[str], frozenset[str]]:
-        """Return the known names of a list, and the headings of its other names."""
+        """Return the known queues of the list with this number, and the headings of its other queues."""
         known, unknown = set(), set()
         while number:
             code = self._last[number] - 1
@@ -85,7 +85,7 @@ class QueueLists:
         return frozenset(known), frozenset(unknown)
 
     def _codes(self, names: pa.StringArray) -> IntArray:
-        """Return the number of each name, or of its heading, from 1."""
+        """Return the code of each name, from 1: known queues first, then the headings."""
         indices = pc.index_in(names, self._known)
         if not indices.null_count:
             return np.asarray(indices) + np.int32(1)
@@ -99,7 +99,7 @@ class QueueLists:
         return codes
 
     def _step(self, nodes: IntArray, codes: IntArray) -> IntArray:
-        """Return the nodes that the codes lead to; new ones are added."""
+        """Return the nodes to which the codes lead from these nodes; missing nodes are added."""
         keys = pack_pairs(nodes, codes)
         following = self._nodes.find(keys)
         if not following.all():

@@ -1,4 +1,4 @@
-"""Messages by slots of time, by the exchange they were published to, and by whether a queue gets them."""
+"""Count messages per slot of time, exchange of publication, and whether a queue gets them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from exchange.errors import InputError
 __all__ = ["Timeline"]
 
 DENSE: Final = 1 << 18
-"""Maximum number of possible cells that are counted without sorting, in an array with an element for each."""
+"""Maximum number of possible cells for which one array element each is reserved; with more, cells are sorted."""
 
 PENDING: Final = 1 << 18
-"""Number of cells that may wait to be summed up; they take some megabytes."""
+"""Maximum number of cells that wait to be summed up; they take some megabytes."""
 
 
 class _Cells(NamedTuple):
-    """Counts by slot and group, in three columns."""
+    """Counts per slot and group, as three parallel columns."""
 
     width: int
     slots: npt.NDArray[np.int64]
@@ -35,11 +35,11 @@ class _Cells(NamedTuple):
 
 
 class Timeline:
-    """Counts rows of batches.
+    """Counts rows of batches per cell: a pair of slot and group.
 
-    A group is an exchange and whether a queue gets the messages; there are far fewer groups than outcomes. The cells
-    of a batch are kept as columns and summed up many batches at a time, because a Python loop over those of each batch
-    would take as long as all else.
+    A group is a pair of an exchange and whether a queue gets the messages; there are far fewer groups than outcomes.
+    Cells are kept as columns and summed up for many batches at once, because a Python loop over the cells of every
+    batch would take as long as all other work.
     """
 
     def __init__(self) -> None:
@@ -60,8 +60,8 @@ class Timeline:
     ) -> None:
         """Count the rows that have a time.
 
-        A row that stands for several messages makes slots at least so wide that its first and last message are in
-        one. Raises InputError if no width is wide enough.
+        If a row stands for several messages, slots become wide enough to hold its first and last message in one slot.
+        Raises InputError if no width is wide enough.
         """
         if "time" not in batch.schema.names:
             return
@@ -91,7 +91,7 @@ class Timeline:
             self._sum_up()
 
     def result(self) -> SlotCounts:
-        """Return what was counted."""
+        """Return the counts per slot, exchange and whether a queue gets the messages."""
         if not self._pending:
             return SlotCounts()
         cells = self._sum_up()
@@ -111,7 +111,7 @@ class Timeline:
     def _sum(
         self, slots: npt.NDArray[np.int64], groups: npt.NDArray[np.int64], weights: npt.NDArray[np.int64] | None
     ) -> _Cells:
-        """Return the cells that have messages, once each. Slots are of the present width."""
+        """Return the cells with messages, each once; ``slots`` are of the present width."""
         begin, number = int(slots.min()), len(self._numbers)
         codes = (slots - begin) * number + groups
         if (int(slots.max()) - begin + 1) * number <= DENSE:
@@ -124,17 +124,17 @@ class Timeline:
         return _Cells(self._width, distinct // number + begin, distinct % number, counts)
 
     def _sum_up(self) -> _Cells:
-        """Put the cells that wait together, as one of the present width."""
+        """Merge the waiting cells into one ``_Cells`` of the present width."""
         slots = np.concatenate([cells.slots // (self._width // cells.width) for cells in self._pending])
         groups = np.concatenate([cells.groups for cells in self._pending])
         cells = self._sum(slots, groups, np.concatenate([cells.counts for cells in self._pending]))
-        # The sum does not count as waiting: more different cells than PENDING would be summed up with every batch.
+        # The merged cells do not count as waiting: if they were more than PENDING, every batch would merge again.
         self._pending, self._waiting = [cells], 0
         return cells
 
 
 def _wider(width: int) -> int:
-    """Return the next width. Raises InputError after the last."""
+    """Return the next greater slot width. Raises InputError if there is none."""
     wider = next((each for each in WIDTHS if each > width), None)
     if wider is None:
         raise InputError("messages of very different times were counted together, so they have no place in a timeline")

@@ -1,7 +1,7 @@
-"""From batches of an archive that knows where the broker put messages to a verification.
+"""Verify a topology over batches of an archive that records into which queues the broker put each message.
 
-A message's class stands for its outcome by the topology, and another number for the list of queues in which the broker
-put it. The verdict on each pair of the two is found once, and looked up for each message.
+The class of a message stands for its outcome by the topology; a second number stands for the list of queues in which
+the broker put it. The verdict on each such pair is computed once, and looked up for each message.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ WINDOW: Final = 1 << 17
 """Number of rows that are compared together."""
 
 ROOM: Final = 1 << 18
-"""Maximum number of lists of queues, and of pairs with a verdict; with more, all are forgotten and found again."""
+"""Maximum number of lists of queues, and of pairs with a verdict; above it, all are computed anew."""
 
 DIFFERENT: Final = 8 * LIMIT
-"""Maximum number of differences; with more, only those are remembered that may be kept in the end."""
+"""Maximum number of differences; above it, only those that may be in the result stay apart."""
 
 MORE: Final = "more"
-"""Verdict instead of a difference that will not be kept."""
+"""Replaces a difference that cannot be in the result: its messages are counted in one sum."""
 
 PLAIN: Final = ("agreed", "possible", "undecided", MORE)
-"""The verdicts with the numbers 0 to 3; all later ones are differences."""
+"""The verdicts with the numbers 0 to 3; all later numbers are differences."""
 
 
 class Verifier:
-    """Compares messages with one topology: ``add`` batches, then call ``result``. Not safe for several threads."""
+    """Compares messages with a topology: call ``add`` for each batch, then ``result``. Not safe for several threads."""
 
     by_key: Final = False
     """Always False: each message has its own list of queues."""
@@ -74,7 +74,7 @@ class Verifier:
         return (*self._classifier.columns, "time", "routed_queues", *COLUMNS)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Compare a batch, at once or with others. Raises InputError as `Classifier.classify`."""
+        """Take a batch, and compare it now or with later ones. Raises InputError as `Classifier.classify`."""
         for ready in self._window.add(batch):
             self._compare(ready)
 
@@ -91,7 +91,7 @@ class Verifier:
         return total
 
     def _forget(self) -> None:
-        """Forget all lists, verdicts and their numbers. Counts by number must be in the total before."""
+        """Forget all lists, verdicts and their numbers. Call ``_settle`` first: counts by number lose their meaning."""
         self._lists.clear()
         self._verdict_of = IntTable()
         self._verdicts: list[Verdict | str] = [*PLAIN]
@@ -145,7 +145,10 @@ class Verifier:
             self._forget()
 
     def _judge(self, classes: IntArray, lists: IntArray) -> IntArray:
-        """Return the number of the verdict on each row. In the table, classes and numbers are greater by 1."""
+        """Return the number of the verdict on each row.
+
+        Keys and values of the table must not be 0, so it holds classes plus 1 and numbers plus 1.
+        """
         keys = pack_pairs(classes + np.int32(1), lists)
         numbers = self._verdict_of.find(keys)
         if not numbers.all():
@@ -165,7 +168,7 @@ class Verifier:
         return numbers - np.int32(1)
 
     def _note_strangers(self, batch: pa.RecordBatch, rows: npt.NDArray[np.intp], groups: IntArray) -> None:
-        """Count the unknown queues of rows that differ; ``groups`` are the numbers of their verdicts."""
+        """Count the queues under the heading ``*`` in rows that differ; ``groups`` are the rows' verdict numbers."""
         has_strangers = [isinstance(verdict, Difference) and OTHERS in verdict.unknown for verdict in self._verdicts]
         selected = rows[np.array(has_strangers, np.bool_)[groups]]
         if len(selected):

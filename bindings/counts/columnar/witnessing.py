@@ -1,4 +1,4 @@
-"""A few witnesses for each of many groups of rows, chosen by hashes: rows become messages only when they are kept."""
+"""Keep a few witnesses per group of rows, chosen by hash; only rows that are kept become messages."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from bindings.counts.witness import MOST, Witness, keep_witnesses
 __all__ = ["COLUMNS", "Witnesses"]
 
 COLUMNS: Final = ("source", "offset")
-"""Columns that a witness needs, beside those that decide where the message goes."""
+"""Columns that a witness needs, besides those that decide the route."""
 
 CONTENT: Final = ("exchange", "cc", "bcc", "headers", "properties", "source", "offset", "routed_queues")
-"""Columns that are hashed for a witness's ``tie``, where a batch has them."""
+"""Columns that are hashed into a witness's ``tie``, if the batch has them."""
 
 MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 AGAIN: Final = np.uint64(0xBF58476D1CE4E5B9)
@@ -33,12 +33,12 @@ NONE: Final = np.uint64(0x94D049BB133111EB)
 
 
 class Witnesses:
-    """The witnesses of groups, which are numbered from 0."""
+    """The witnesses of groups; groups are numbered from 0."""
 
     def __init__(self) -> None:
         self._witnesses: dict[int, tuple[Witness, ...]] = {}
         self._limits = np.zeros(0, np.uint64)
-        """Group -> greatest hash of a key that may still be kept."""
+        """Group -> greatest hash of a key that may still become a witness."""
 
     def of(self, group: int) -> tuple[Witness, ...]:
         """Return the witnesses of a group."""
@@ -47,7 +47,7 @@ class Witnesses:
     def add(
         self, batch: pa.RecordBatch, rows: npt.NDArray[np.intp], groups: npt.NDArray[Any], hashes: KeyArray
     ) -> None:
-        """Keep witnesses of these rows of a batch; the other arrays have their groups and the hashes of their keys."""
+        """Keep witnesses among these rows of a batch; ``groups`` and ``hashes`` (of keys) are parallel to ``rows``."""
         if not len(rows):
             return
         missing = int(groups.max()) + 1 - len(self._limits)
@@ -57,14 +57,14 @@ class Witnesses:
         if not len(kept):
             return
         kept = kept[np.lexsort((hashes[kept], groups[kept]))]
-        # Of each group the rows with the smallest hashes: ``rank`` numbers the distinct hashes of a group from 0.
+        # Keep of each group the rows with the MOST smallest hashes; ``rank`` numbers a group's distinct hashes from 0.
         new_group = np.diff(groups[kept], prepend=-1) != 0
         new_key = new_group.copy()
         new_key[1:] |= hashes[kept[1:]] != hashes[kept[:-1]]
         rank = np.cumsum(new_key)
         rank -= np.repeat(rank[new_group], np.diff(np.flatnonzero(new_group), append=len(kept)))
         kept = kept[rank < MOST]
-        # Of rows with one key, the one with the smallest hash of its content: costly, so only of those that are left.
+        # Of rows with one key, keep that with the smallest hash of its content. The hash is costly: hence only now.
         ties = _hashes(batch.take(pa.array(rows[kept])))
         order = np.lexsort((ties, hashes[kept], groups[kept]))
         kept, ties = kept[order], ties[order]
@@ -104,7 +104,7 @@ class Witnesses:
 
 
 def _hashes(batch: pa.RecordBatch) -> KeyArray:
-    """Return a hash of each row, without its key and times."""
+    """Return a hash of each row's ``CONTENT``: all but its key and times."""
     result = np.zeros(batch.num_rows, np.uint64)
     for name in CONTENT:
         if name in batch.schema.names:

@@ -1,4 +1,4 @@
-"""`bindings.counts.sketch.hash_of` of a whole column, eight bytes of every key at a time."""
+"""Hash a whole column of keys as `bindings.counts.sketch.hash_of` hashes one key: eight bytes of every key per step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from exchange.partition.batch.columns import Column, length_of
 __all__ = ["hashes_of"]
 
 LOW_BYTES: Final = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
-"""Number of bytes -> mask of as many low bytes."""
+"""Number of bytes (0 to 8) -> mask of that many low bytes."""
 
 
 def hashes_of(keys: Any) -> KeyArray:
@@ -28,12 +28,12 @@ def hashes_of(keys: Any) -> KeyArray:
 
 
 def _hashes(column: Column) -> KeyArray:
-    # Eight bytes are read at a time, so as many follow the last key; the bytes behind a key are masked.
+    # Each read takes eight bytes, so eight zero bytes follow the last key; bytes after the end of a key are masked.
     begin, end = int(column.offsets[0]), int(column.offsets[-1])
     data = np.zeros(end - begin + 8, np.uint8)
     data[: end - begin] = column.data[begin:end]
     windows = np.ndarray((len(data) - 7,), "V8", data, strides=(1,))
-    # The longest keys come first: those with a block at some offset are then the first ``size`` ones, a slice.
+    # Sorted by length, longest first: the keys with a block at offset ``done`` are the first ``size`` keys, a slice.
     lengths = column.lengths
     order = np.argsort(lengths.astype(np.min_scalar_type(int(lengths.max(initial=0)))), kind="stable")[::-1]
     ascending, starts = lengths[order[::-1]], column.offsets[order] - begin

@@ -17,12 +17,12 @@ CHUNK: Final = 16_384
 
 
 def decode_dictionary(keys: Any) -> pa.Array:
-    """Return a column of texts without a dictionary."""
+    """Return a column of texts as a plain array, decoded if it is dictionary-encoded."""
     return keys.dictionary_decode() if isinstance(keys, pa.DictionaryArray) else keys
 
 
 def chunks(keys: pa.Array) -> Iterator[Column]:
-    """Yield the column in chunks. Raises InputError for an Arrow array of something else than texts."""
+    """Yield chunks of at most ``CHUNK`` keys. Raises InputError for an Arrow array of a type other than text."""
     for piece in split_column(keys):
         if not isinstance(piece, Column) or not piece.text:
             raise InputError(f"keys of Arrow type {keys.type}: they are texts")
@@ -31,7 +31,7 @@ def chunks(keys: pa.Array) -> Iterator[Column]:
 
 
 def column_of_bytes(texts: Sequence[bytes]) -> Column:
-    """Return a column of these bytes."""
+    """Return a column of these texts, given as bytes. Raises InputError for an element that is not bytes."""
     column = build_column(texts)
     if column is None:
         raise InputError("a column of bytes has something else in it")

@@ -1,4 +1,4 @@
-"""Rows of a batch as messages, for the router. A column that a batch does not have is empty."""
+"""Turn rows of a batch into messages for the router. A column that the batch lacks counts as empty."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ NEEDED: Final = ("exchange", "routing_key", "cc", "bcc", "headers", "properties"
 def messages_of(
     batch: pa.RecordBatch, rows: npt.NDArray[np.intp], headers_only: Iterable[str] | None = None
 ) -> list[Message]:
-    """Return rows as messages with exchange, key, headers and properties; or with these headers only, and no copies."""
+    """Return rows as messages with exchange, key, headers and properties; the columns cc and bcc become headers.
+
+    With ``headers_only``, only these headers are kept, and CC and BCC are not added.
+    """
     names = batch.schema.names
     part = batch.select([n for n in NEEDED if n in names]).take(pa.array(rows))
     texts = zip(part.column("exchange").to_pylist(), part.column("routing_key").to_pylist(), strict=True)
@@ -41,7 +44,7 @@ def messages_of(
 
 
 def rows_with_copies(batch: pa.RecordBatch) -> npt.NDArray[np.bool_] | None:
-    """Return whether each row has routing keys in CC or BCC; None if no row has."""
+    """Return a mask of the rows with routing keys in CC or BCC; None if no row has any."""
     result: npt.NDArray[np.bool_] | None = None
     for name in ("cc", "bcc"):
         if name in batch.schema.names and batch.num_rows:

@@ -1,4 +1,4 @@
-"""The partitions of a partitioned queue for rows of a batch."""
+"""Compute the partition of a partitioned queue for each row of a batch."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from exchange.partition.partitioning.specification import Partitioning
 __all__ = ["columns_of", "partitions_of"]
 
 COLUMN: Final = {"header": "headers", "property": "properties", "body": "body"}
-"""Part of a message that a partitioning may take its key from -> column that has it."""
+"""Part of a message from which a partitioning may take its key -> column with that part."""
 
 
 def columns_of(partitionings: Iterable[Partitioning]) -> tuple[str, ...]:
-    """Return the columns from which these take their keys, beside the routing key."""
+    """Return the columns from which the partitionings take their keys, other than ``routing_key``."""
     parts = {partitioning.key.part for partitioning in partitionings}
     return tuple([column for part, column in COLUMN.items() if part in parts])
 
 
 def partitions_of(batch: pa.RecordBatch, rows: npt.NDArray[np.intp], partitioning: Partitioning) -> IntArray:
-    """Return the id of the partition for each of the rows, ``UNDECIDED`` where the key does not decide."""
+    """Return the partition id of each row; ``UNDECIDED`` where the key does not determine the partition."""
     indices = pa.array(rows)
     source = partitioning.key
     if not source.by_routing_key:
@@ -48,14 +48,14 @@ def partitions_of(batch: pa.RecordBatch, rows: npt.NDArray[np.intp], partitionin
 def _choose(partitioning: Partitioning, keys: Any) -> IntArray:
     try:
         return partition_batch(partitioning.partitioner, keys, partitioning.partitions)
-    except InputError:  # the client refuses one of the keys, which then decides nothing
+    except InputError:  # the client refuses a key: choose for each key alone, so that the other keys get partitions
         listed = keys.to_pylist() if isinstance(keys, pa.Array) else keys
         partitions = [partitioning.choose_for(key).partition for key in listed]
         return np.array([UNDECIDED if partition is None else partition for partition in partitions], np.int32)
 
 
 def _messages_with(column: pa.Array, part: str) -> list[Message]:
-    """Return messages with this part only."""
+    """Return one message per row, with only this part set."""
     if part == "body":
         return [Message(body=body or b"") for body in column.to_pylist()]
     tables: list[Mapping[str, Any]] = list(decode_tables(column))

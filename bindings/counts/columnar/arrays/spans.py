@@ -1,7 +1,7 @@
-"""The span of each of many groups of rows: the number of messages, and the times of the first and the last.
+"""Spans per group of rows: the number of messages, and the times of the first and the last message.
 
-Rows may stand for several messages: then they have a column ``count``, and ``time`` and ``last`` are the times of the
-first and the last of these.
+A row may stand for several messages: the column ``count`` is then their number, and ``time`` and ``last`` are the times
+of the first and the last of them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from bindings.archive.sums import Span
 __all__ = ["Spans", "count_by_number", "microseconds", "weights_of"]
 
 NEVER: Final = np.iinfo(np.int64).max
-"""First time of a group without times; the last one is -NEVER."""
+"""First time of a group without times; its last time is -NEVER."""
 
 
 class Spans:
-    """The spans of groups, which are numbered from 0."""
+    """The spans of groups; groups are numbered from 0."""
 
     def __init__(self) -> None:
         self.messages = np.zeros(0, np.int64)
@@ -30,7 +30,10 @@ class Spans:
         self._lasts = np.zeros(0, np.int64)
 
     def count(self, groups: npt.NDArray[Any], weights: npt.NDArray[np.int64] | None) -> None:
-        """Count rows of these groups, each once or with its weight; exact up to 2**53 in one call."""
+        """Add each row to its group, as one message or as ``weights`` messages.
+
+        Exact up to 2**53 messages in one call.
+        """
         if not len(groups):
             return
         more = int(groups.max()) + 1 - len(self.messages)
@@ -41,7 +44,10 @@ class Spans:
         self.messages += count_by_number(groups, weights, len(self.messages))
 
     def note_times(self, batch: pa.RecordBatch, rows: npt.NDArray[np.intp] | None, groups: npt.NDArray[Any]) -> None:
-        """Note the times of rows of these groups, which were counted; None for all rows of the batch."""
+        """Extend the spans of the groups by the times of these rows; None for all rows of the batch.
+
+        Call ``count`` with the same groups first: it makes room for new groups.
+        """
         names = batch.schema.names
         if "time" not in names or not len(groups):
             return
@@ -68,9 +74,9 @@ class Spans:
 def count_by_number(
     numbers: npt.NDArray[Any], weights: npt.NDArray[np.int64] | None, size: int = 0
 ) -> npt.NDArray[np.int64]:
-    """Return how often each number from 0 occurs, for at least ``size`` numbers; exact up to 2**53.
+    """Return how often each number from 0 occurs, as an array of at least ``size`` elements; exact up to 2**53.
 
-    With weights, np.bincount adds in float64, which holds integers up to there.
+    With weights, np.bincount adds in float64, which is exact for integers up to 2**53.
     """
     if weights is None:
         return np.bincount(numbers, minlength=size)
@@ -86,6 +92,6 @@ def weights_of(batch: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
 
 
 def microseconds(times: pa.Array) -> npt.NDArray[np.int64]:
-    """Return times as microseconds since 1970, and an arbitrary number for a null."""
+    """Return times as microseconds since 1970 (UTC); a null becomes an arbitrary number."""
     plain = times.cast(pa.timestamp("us", getattr(times.type, "tz", None))).cast(pa.int64())
     return np.asarray(pc.fill_null(plain, 0))

@@ -1,7 +1,7 @@
-"""A hash table from 64-bit integers to 32-bit ones that is searched for whole arrays of keys at once.
+"""A hash table from 64-bit to 32-bit integers that looks up whole arrays of keys at once.
 
-Open addressing with linear probing: one gather finds nearly every key, and only the few that collided go on. The whole
-kernel is built on it: words, transitions of the automaton, literal keys and classes are all looked up in such tables.
+Open addressing with linear probing: one gather finds nearly every key, and only the few that collided probe on. The
+whole kernel is built on this table: it looks up words, transitions of the automaton, literal keys and classes.
 """
 
 from __future__ import annotations
@@ -20,14 +20,20 @@ MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 """2**64 over the golden ratio, as in Fibonacci hashing; the slot is the product's high bits."""
 
 SMALLEST: Final = 10
-"""Number of bits of a slot's index in a new table."""
+"""Number of bits of a slot index in a new table: it has 2**10 slots."""
 
 ROOMY: Final = 18
-"""Number of bits up to which a table has at least eight slots for each key, since it fits a cache; beyond, two."""
+"""Number of bits of a slot index up to which a table has at least eight slots per key; it still fits a CPU cache.
+
+A larger table has at least two slots per key.
+"""
 
 
 class IntTable:
-    """A table from keys to values; neither may be 0, which marks a free slot and a missing key. It only grows."""
+    """A table from keys to values that only grows.
+
+    No key may be 0, which marks a free slot, and no value may be 0, which stands for a missing key.
+    """
 
     def __init__(self) -> None:
         self._keys: KeyArray = np.zeros(1 << SMALLEST, np.uint64)
@@ -43,7 +49,7 @@ class IntTable:
         slots = ((keys * MULTIPLIER) >> self._shift).view(np.int64)
         found = self._keys.take(slots)
         result: IntArray = self._values.take(slots)
-        # At a free slot the value is 0 already. Only rows that met another key go on to the next slot.
+        # At a free slot the value is already 0. Only rows whose slot has another key probe the next slot.
         rows = np.flatnonzero((found != keys) & (found != 0))
         if len(rows):
             slots, keys = slots[rows], keys[rows]
@@ -58,7 +64,7 @@ class IntTable:
         return result
 
     def put(self, keys: KeyArray, values: IntArray) -> None:
-        """Add keys that are not in the table, each once."""
+        """Add keys with their values. The keys must be distinct, and none may be in the table already."""
         self._count += len(keys)
         bits = max(min((self._count * 8).bit_length(), ROOMY), (self._count * 2).bit_length(), SMALLEST)
         if 1 << bits > len(self._keys):
@@ -72,8 +78,8 @@ class IntTable:
     def _place(self, keys: KeyArray, values: IntArray) -> None:
         slots = ((keys * MULTIPLIER) >> self._shift).view(np.int64)
         while len(keys):
-            # Of several keys for one free slot, the last one written stays: it alone reads itself back and is placed.
-            # The others, and those whose slot was taken before, go on to the next slot.
+            # If several keys are written to one free slot, the last write wins; only that key reads itself back and is
+            # placed. The other keys, and those whose slot was taken before, go on to the next slot.
             free = self._keys[slots] == 0
             self._keys[slots[free]] = keys[free]
             placed = free & (self._keys[slots] == keys)
@@ -83,5 +89,5 @@ class IntTable:
 
 
 def pack_pairs(high: npt.NDArray[np.integer], low: npt.NDArray[np.integer]) -> KeyArray:
-    """Return two non-negative integers of up to 32 bits as one key; both must not be 0, as no key is 0."""
+    """Pack two non-negative 32-bit integers into one key; at least one must not be 0, since no key of a table is 0."""
     return (high.astype(np.uint64) << np.uint64(32)) | low.astype(np.uint64)

@@ -1,4 +1,4 @@
-"""Batches joined into larger ones, so that work for each batch is done for many rows."""
+"""Join small batches into larger ones, so that the fixed cost per batch is paid for many rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Window"]
 
 
 class Window:
-    """Collects batches until they have enough rows, and keeps only some of their columns."""
+    """Collects batches until they have ``rows`` rows together, and keeps only the given columns."""
 
     def __init__(self, columns: Sequence[str], rows: int) -> None:
         self._columns: Final = columns
@@ -20,7 +20,10 @@ class Window:
         self._rows = 0
 
     def add(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """Take a batch, and return the joined batches that are ready; one has another schema than the next."""
+        """Take a batch, and return the joined batches that are ready: none, one, or two with different schemas.
+
+        A batch with another schema than the waiting ones ends their window early, since they cannot be joined.
+        """
         part = batch.select([name for name in batch.schema.names if name in self._columns])
         ready = self.take_rest() if self._batches and part.schema != self._batches[0].schema else []
         self._batches.append(part)
@@ -28,7 +31,7 @@ class Window:
         return [*ready, *self.take_rest()] if self._rows >= self._enough else ready
 
     def take_rest(self) -> list[pa.RecordBatch]:
-        """Return what is left, as one batch or none."""
+        """Return the waiting batches, joined into one; an empty list if no rows wait."""
         batches, rows = self._batches, self._rows
         self._batches, self._rows = [], 0
         if not rows:

@@ -1,8 +1,8 @@
 """A lazy subset automaton over words: which of many patterns with wildcards match each key of a column.
 
-A state is a set of nodes of the patterns' trees. A step for a column of keys is one lookup in a grid or a table; only
-pairs of state and word that no key had before are computed, in Python. The number of states is bounded: keys that would
-need more than ``limit`` end in ``BEYOND``, and the caller must ask the router about them.
+A state is a set of nodes of the patterns' trees. One step moves a whole column of keys by one word, with one lookup in
+a grid or a table; only pairs of state and word that are new are computed, in Python. The number of states is bounded: a
+key that would need more than ``limit`` states ends in ``BEYOND``, and the caller must ask the router about it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from exchange.patterns.pattern import MANY, Wildcard, Word
 __all__ = ["BEYOND", "Automaton", "Node"]
 
 BEYOND: Final = 1
-"""State of a key for which the automaton has no room."""
+"""State of a key whose next state would exceed the limit; it is never left."""
 
 OTHER: Final = 0
 """Column of all words that no pattern names."""
 
 CELLS: Final = 1 << 24
-"""Maximum number of elements of the grid of states and columns; a larger one becomes a table, which is slower."""
+"""Maximum number of elements of the grid (states times columns); beyond, a hash table replaces it, which is slower."""
 
 TRANSITIONS: Final = 16
-"""Maximum number of steps in the table, for each state that is allowed."""
+"""Maximum number of steps in the table per allowed state."""
 
 
 class Node:
@@ -38,19 +38,19 @@ class Node:
     def __init__(self, number: int, *, loops: bool = False) -> None:
         self.number = number
         self.loops = loops
-        """Whether any word leads from this node back to it, as it stands behind a MANY."""
+        """Whether any word leads from this node back to itself: it follows a MANY."""
         self.words: dict[int, Node] = {}
         """Column of a word -> next node."""
         self.one: Node | None = None
-        """Next node with any one word."""
+        """Next node by exactly one word, whichever (``*``)."""
         self.many: Node | None = None
-        """Next node without a word: the one behind a MANY."""
+        """Next node without reading a word: the node after a MANY (``#``)."""
         self.accepts: int | None = None
         """Number of the pattern that ends here."""
 
 
 class Automaton:
-    """Trees of patterns, and the states that keys have led to until now."""
+    """Trees of patterns, and the states that keys have reached so far."""
 
     def __init__(self, limit: int) -> None:
         self._limit: Final = limit
@@ -60,18 +60,18 @@ class Automaton:
         self._states: list[tuple[Node, ...]] = [(), ()]  # 0 is not a state, as in tables 0 means missing; 1 is BEYOND
         self._numbers: dict[tuple[int, ...], int] = {}
         self._grid: IntArray | None = np.zeros(0, np.int32)
-        """For each state, row by row, the next state of each column, 0 if not computed; None once it is too large."""
+        """Next states, flattened: one row per state, one element per column; 0 if not computed. None once too large."""
         self._steps = IntTable()
         """Pair of state and column -> next state; empty as long as there is a grid."""
         self._accepted: dict[tuple[int, ...], int] = {}
-        """Patterns that match -> number of that set."""
+        """Numbers of the patterns that match -> number of this set."""
         self._accepts: list[int] = [0, 0]
         """State -> number of the set of patterns that match a key which ends there."""
         self._accept_array: IntArray = np.zeros(2, np.int32)
 
     @property
     def columns(self) -> dict[str, int]:
-        """Words that patterns name, and their columns, from 1."""
+        """Words that patterns name -> their columns, from 1."""
         return self._columns
 
     @property
@@ -104,7 +104,7 @@ class Automaton:
         return self._state(roots)
 
     def step(self, states: IntArray, columns: IntArray) -> IntArray:
-        """Return the states after the next words, which have these columns."""
+        """Return the state of each key after its next word, given by the word's column."""
         if self._grid is not None and len(self._grid):
             cells = states.astype(np.int64)
             cells *= len(self._columns) + 1
@@ -142,7 +142,10 @@ class Automaton:
         self._steps.put(steps[kept], ends[kept])
 
     def pattern_sets(self, states: IntArray) -> IntArray:
-        """Return for each last state the number of the set of patterns that match; 0 for BEYOND and for no pattern."""
+        """Return for each state the number of the set of patterns that match a key which ends there.
+
+        BEYOND also has the number 0, which may be that of any set: check for BEYOND first.
+        """
         if len(self._accept_array) != len(self._accepts):
             self._accept_array = np.array(self._accepts, np.int32)
         return self._accept_array.take(states)
@@ -165,7 +168,7 @@ class Automaton:
         return following
 
     def _next(self, state: int, column: int) -> int:
-        """Compute the state after a word."""
+        """Compute the state that a word of this column leads to from a state."""
         if state == BEYOND:
             return BEYOND
         reached: list[Node] = []
@@ -180,7 +183,7 @@ class Automaton:
         return self._state(reached)
 
     def _state(self, nodes: Iterable[Node]) -> int:
-        """Return the state of these nodes and of all that a MANY adds to them; ``BEYOND`` if there is no room."""
+        """Return the state of these nodes and all they reach by MANY without a word; ``BEYOND`` above the limit."""
         closure: dict[int, Node] = {}
         for each in nodes:
             node: Node | None = each

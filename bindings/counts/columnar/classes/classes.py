@@ -1,12 +1,13 @@
-"""For each message of a column its class: a number that stands for what becomes of it.
+"""Compute the class of each message of a batch: the number of its outcome.
 
-Messages to one exchange are alike when the same patterns match their keys and they have the same literal key: they have
-one key class. One message of each key class is shown to the router, and its outcome holds for all, unless it passed an
-exchange that reads more than keys. Then headers divide the key class further; and where that does not suffice, as with
-hashes, CC and BCC, each message is shown to the router, once for all with the same key, headers and properties.
+Messages to one exchange have one key class when the same patterns match their keys and the same literal key, if any,
+equals them. One message of each key class is shown to the router, and its outcome holds for the whole key class, unless
+it passed an exchange that reads more than keys. Then headers divide the key class further; and where headers do not
+suffice, as with hashes, CC and BCC, messages are routed one by one: the router sees one message for each combination of
+keys, headers and properties.
 
-So nothing here knows how an exchange routes. A mistake in reading a pattern could only make messages alike that are
-not, which is what the tests look for.
+So this module does not know how an exchange routes. A mistake in reading a pattern could only put messages into one
+class that route differently, and the tests look for that.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ NEEDED: Final = ("exchange", "routing_key", "cc", "bcc")
 """Columns of `bindings.archive.record.SCHEMA` that are read in every topology."""
 
 REMEMBERED: Final = 65_536
-"""Maximum number of individually routed messages, and of names of no exchange, that are remembered."""
+"""Maximum number of individually routed messages in their cache, and of exchange names in theirs."""
 
-# An array of classes holds classes, which are 0 or greater, and these marks, which are less than 0. A mark is for
-# what must still be done with a row: `classify_addresses` replaces all marks before it returns.
+# An array of classes holds classes (0 or greater) and these marks (less than 0). A mark names the step that a row still
+# needs: `classify_addresses` replaces all marks before it returns.
 BY_HEADERS: Final = -1
 """Mark of a key class whose messages are divided by their headers."""
 BY_MESSAGE: Final = -2
 """Mark of messages that are routed one by one."""
 UNKNOWN: Final = -3
-"""Mark of a header class that was not shown to the router yet; only in ``Classifier._class_of_header_class``."""
+"""Mark of a header class not shown to the router yet; only in ``Classifier._class_of_header_class``."""
 
 
 class Classes(NamedTuple):
@@ -57,13 +58,14 @@ class Classes(NamedTuple):
     classes: IntArray
     """Row -> index of its outcome in `Classifier.outcomes`."""
     shapes: KeyArray
-    """Row -> hash of its key's shape, in which all words that no binding names are alike."""
+    """Row -> hash of its key's shape, in which ``*`` replaces every word that no binding names."""
 
 
 class Classifier:
-    """Finds the classes of messages. ``states`` bounds the memory for patterns; results do not depend on it.
+    """Computes the classes of messages.
 
-    It keeps what it has learned about keys. Not safe for several threads.
+    ``states`` is the maximum number of states of the patterns' automaton; it bounds memory, and results do not depend
+    on it. Keys and their classes are kept from batch to batch. Not safe for several threads.
     """
 
     def __init__(self, topology: Topology, *, states: int = STATES) -> None:
@@ -71,19 +73,19 @@ class Classifier:
         self._special: Final = special_exchanges(topology)
         self._key_classes: Final = KeyClasses(topology, states)
         self._entries: Final = self._key_classes.entries
-        # Names of messages' exchanges -> code: the index of the exchange among the entries; for a name that takes no
-        # messages, ~class of the refusal, which is less than 0 for every class, and ~code is that class again.
+        # Exchange name of a message -> code. For an exchange that accepts messages: its index among the entries. For
+        # any other name: ~class of the refusal, which is less than 0; ~code is the class again.
         self._codes: Final = {entry.name: number for number, entry in enumerate(self._entries)}
         self._outcomes: Final[list[Outcome]] = []
         self._by_outcome: Final[dict[Outcome, int]] = {}
         self._numbers: Final = IntTable()
         """Key class -> its number, from 1; 0 stands for ``NO_CLASS``, which is in no table."""
         self._class_of_number = np.full(1, BY_MESSAGE, np.int32)
-        """Number of a key class -> class, ``BY_HEADERS`` or ``BY_MESSAGE``."""
+        """Number of a key class -> class, or the mark ``BY_HEADERS`` or ``BY_MESSAGE``."""
         headers = dict.fromkeys(header for entry in self._entries for header in entry.inputs.headers)
         self._header_classes: Final = HeaderClasses(headers, self._asking(topology), topology.profile)
         self._class_of_header_class = np.full(1, UNKNOWN, np.int32)
-        """Header class -> class, ``BY_MESSAGE`` or ``UNKNOWN``."""
+        """Header class -> class, or the mark ``BY_MESSAGE`` or ``UNKNOWN``."""
         self._class_of_message: Final[dict[Hashable, int]] = {}
 
     def _asking(self, topology: Topology) -> Iterator[Binding]:
@@ -93,7 +95,7 @@ class Classifier:
 
     @property
     def outcomes(self) -> Sequence[Outcome]:
-        """Class -> what becomes of its messages; more are added while messages are classified."""
+        """Class -> outcome of its messages. The sequence grows while messages are classified."""
         return self._outcomes
 
     @property
@@ -105,7 +107,7 @@ class Classifier:
 
     @property
     def states(self) -> int:
-        """Number of states of the patterns' automaton until now."""
+        """Number of states of the patterns' automaton so far."""
         return self._key_classes.states
 
     def shape(self, key: str) -> tuple[str | None, ...]:
@@ -113,17 +115,17 @@ class Classifier:
         return self._key_classes.shape(key)
 
     def classify(self, batch: pa.RecordBatch) -> Classes:
-        """Return the class of each row of a batch of `bindings.archive.record.SCHEMA`, of which ``columns`` are read.
+        """Return the class of each row of a batch of `bindings.archive.record.SCHEMA`; only ``columns`` are read.
 
-        Texts may stand in dictionaries; a column that is missing is empty. Raises InputError for keys that are null and
-        for broken fields of headers.
+        Texts may be dictionary-encoded; a missing column counts as empty. Raises InputError for a null exchange or
+        routing key, and for a broken header field.
         """
         addresses = addresses_of(batch)
         classes, shapes = self.classify_addresses(batch, addresses)
         return Classes(classes, addresses.spread(shapes))
 
     def classify_addresses(self, batch: pa.RecordBatch, addresses: Addresses) -> tuple[IntArray, KeyArray]:
-        """Return the class of each row of a batch and the shape of each of its addresses; raises as ``classify``."""
+        """Return the class of each row, and the shape's hash of each address; raises as ``classify``."""
         entries = self._codes_of(addresses)
         shapes = np.empty(len(entries), np.uint64)
         numbers = np.zeros(len(entries), np.int32)
@@ -136,12 +138,12 @@ class Classifier:
         refused = entries < 0
         by_address[refused] = ~entries[refused]
         classes = addresses.spread(by_address)
-        # Headers first: they leave the mark BY_MESSAGE on rows for which they do not suffice.
+        # Headers before single messages: rows for which headers do not suffice get the mark BY_MESSAGE here.
         if (by_address == BY_HEADERS).any():
             self._classify_by_headers(batch, np.flatnonzero(classes == BY_HEADERS), addresses.spread(numbers), classes)
         alone = classes == BY_MESSAGE
         copies = rows_with_copies(batch)
-        if copies is not None:  # more keys than the address has; a message that is refused is so whatever its keys
+        if copies is not None:  # CC and BCC are more keys than the address has; a refusal does not depend on keys
             alone |= copies & ~addresses.spread(refused)
         if alone.any():
             self._classify_each(batch, np.flatnonzero(alone), classes)
@@ -152,7 +154,7 @@ class Classifier:
         return codes.take(addresses.exchanges) if len(codes) else codes
 
     def _code_of(self, name: str) -> int:
-        """Return the code of an exchange, see ``_codes``."""
+        """Return the code of an exchange name, see ``_codes``."""
         code = self._codes.get(name)
         if code is None:
             code = ~self._class_of(self._explorer.outcome(Message(name)))
@@ -161,7 +163,7 @@ class Classifier:
         return code
 
     def _numbers_of(self, column: Column, entries: npt.NDArray[np.int64]) -> tuple[IntArray, KeyArray]:
-        """Return the number of each key's class, and the hash of its shape. One key of each new class is routed."""
+        """Return the number of each key's key class, and the hash of its shape; route one key of each new key class."""
         key_classes, shapes = self._key_classes.of(column, entries)
         numbers = self._numbers.find(key_classes)
         missing = np.flatnonzero((numbers == 0) & (key_classes != NO_CLASS))
@@ -175,9 +177,10 @@ class Classifier:
         return numbers, shapes
 
     def _class_of_key(self, column: Column, row: int, entry: int) -> int:
-        """Return the class of a key class, by one of its keys, or the mark for its messages.
+        """Route one key of a key class, and return its class, or a mark if the key does not determine the outcome.
 
-        The message has no headers: if it passes an exchange that reads them, they may matter for others.
+        The message is routed without headers. If it passes an exchange that reads headers, other messages of the key
+        class may be routed differently.
         """
         outcome = self._explorer.outcome(Message(self._entries[entry].name, _text(column, row)))
         needs = {self._special.get(name) for name in (*outcome.exchanges, *outcome.possible_exchanges)}
@@ -197,7 +200,7 @@ class Classifier:
     def _classify_by_headers(
         self, batch: pa.RecordBatch, rows: npt.NDArray[np.intp], key_classes: IntArray, classes: IntArray
     ) -> None:
-        """Set the classes of these rows by the numbers of their key classes and their headers, or mark them."""
+        """Set the classes of these rows by key class and headers; set ``BY_MESSAGE`` where these do not suffice."""
         headers = batch.column("headers") if "headers" in batch.schema.names else None
         if len(rows) < batch.num_rows:
             key_classes = key_classes[rows]
@@ -217,7 +220,7 @@ class Classifier:
         classes[rows] = found
 
     def _class_with_headers(self, message: Message) -> int:
-        """Return the class of a message with its headers, or ``BY_MESSAGE`` if these do not suffice."""
+        """Route a message with its headers, and return its class, or ``BY_MESSAGE`` if more than headers may matter."""
         outcome = self._explorer.outcome(message)
         names = (*outcome.exchanges, *outcome.possible_exchanges)
         alone = any(self._special.get(name) == ALONE for name in names)
@@ -229,7 +232,7 @@ class Classifier:
             classes[chunk] = [self._class_alone(message) for message in messages_of(batch, chunk)]
 
     def _class_alone(self, message: Message) -> int:
-        """Return the class of a message; the router is asked once for all that agree in what may decide."""
+        """Return the class of a message; messages with equal keys and equal routing inputs are routed once."""
         inputs = self._entries[self._codes[message.exchange]].inputs
         values = [message.headers.get(name, _ABSENT) for name in inputs.headers]
         values += [message.properties.get(name, _ABSENT) for name in inputs.properties]

@@ -1,4 +1,4 @@
-"""Key classes divided by headers: messages that are alike for patterns and headers, as one number from 1."""
+"""Divide key classes by headers: one number, from 1, for messages that neither keys nor headers tell apart."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ __all__ = ["HeaderClasses"]
 
 
 class HeaderClasses:
-    """The header classes of a topology, for the headers that bindings ask for. It keeps what it has learned."""
+    """The header classes of a topology, for the headers that bindings ask for; kept from batch to batch."""
 
     def __init__(self, headers: Iterable[str], bindings: Iterable[Binding], profile: Profile) -> None:
         asking = list(bindings)
         self._codes: Final = {name: HeaderCodes(name, asking, profile) for name in headers}
         self._numbers: Final = IntTable()
-        """Key class, or such a number in the high half with the code of a header in the low half -> number."""
+        """Key class -> number; pair of such a number and the code of the next header -> next number.
+
+        A pair has the number in its high half, so it is never equal to a key class, which is less than 2**32.
+        """
 
     @property
     def headers(self) -> tuple[str, ...]:
@@ -31,11 +34,14 @@ class HeaderClasses:
         return tuple(self._codes)
 
     def __len__(self) -> int:
-        """Return the greatest number until now, plus 1."""
+        """Return the greatest number so far, plus 1."""
         return len(self._numbers) + 1
 
     def of(self, key_classes: IntArray, headers: pa.MapArray | None) -> IntArray:
-        """Return the number of each row by its key class, which is not 0, and its headers; None if no row has any."""
+        """Return the number of each row, by its key class, which must not be 0, and its headers.
+
+        ``headers`` is None if the batch has no column of headers.
+        """
         numbers = self._find(key_classes.astype(np.uint64))
         if headers is not None:
             fields = HeaderFields(headers)

@@ -1,7 +1,7 @@
-"""A column of header tables as bindings see it: for each header, which of the values that bindings ask for a row has.
+"""Encode a column of header tables: for each header, which of the values that bindings ask for each row has.
 
-0 stands for no such header, 1 for a value that no binding asks for, and the values they ask for follow. Rows with equal
-codes for all headers that a headers exchange asks for are alike to it.
+The code is 0 if the row lacks the header, 1 for a value that no binding asks for, and from 2 on for the values that
+bindings ask for. A headers exchange routes rows alike that have equal codes for all headers it asks for.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ ABSENT: Final = 0
 PRESENT_ONLY: Final = 1
 
 REMEMBERED: Final = 65_536
-"""Maximum number of values of a header whose codes are remembered."""
+"""Maximum number of values in the cache of codes, per header."""
 
 
 class HeaderFields:
-    """The fields of a column of tables, all in a row."""
+    """The fields of all tables of a column, one after another."""
 
     def __init__(self, headers: pa.MapArray) -> None:
-        offsets = np.asarray(headers.offsets)  # of the whole column, of which the rows may be a slice
+        offsets = np.asarray(headers.offsets)  # if the array is a slice, these offsets index the whole column
         first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
         self.count: Final = len(headers)
         """Number of tables."""
@@ -45,7 +45,10 @@ class HeaderFields:
         self._types, self._values = fields.field(0), fields.field(1)
 
     def fields_named(self, name: str) -> tuple[IntArray, IntArray, list[tuple[str, str | None]]]:
-        """Return the row of each field of this name, the index of its type and value, and these types and values."""
+        """Return the fields with this name as three columns.
+
+        These are the row of each field, the index of its type and value, and the list of distinct types and values.
+        """
         indices = self._indices(name)
         types, kinds = _encode(self._types, indices)
         values, texts = _encode(self._values, indices)
@@ -75,7 +78,7 @@ class HeaderFields:
 
 
 def _encode(column: pa.Array, indices: npt.NDArray[np.intp]) -> tuple[IntArray, list[Any]]:
-    """Return for each of these indices the number of its text, and the texts; the last one is None."""
+    """Return for each of these indices the number of its text, and the texts; the last text is None, for nulls."""
     if not isinstance(column, pa.DictionaryArray):
         column, indices = column.take(pa.array(indices)).dictionary_encode(), np.arange(len(indices))
     texts = column.dictionary.to_pylist()
@@ -84,7 +87,7 @@ def _encode(column: pa.Array, indices: npt.NDArray[np.intp]) -> tuple[IntArray, 
 
 
 class HeaderCodes:
-    """The codes of the values of one header."""
+    """Encodes the values of one header."""
 
     def __init__(self, name: str, bindings: Iterable[Binding], profile: Profile) -> None:
         self._name: Final = escape(name)
@@ -102,7 +105,7 @@ class HeaderCodes:
         result = np.zeros(fields.count, np.int32)
         rows, which, values = fields.fields_named(self._name)
         codes = np.array([self._code(*value) for value in values], np.int32)
-        result[rows] = codes[which]  # of a name given twice, the last field counts
+        result[rows] = codes[which]  # if a table has the name twice, the last field counts
         return result
 
     def _code(self, kind: str, text: str | None) -> int:

@@ -1,7 +1,7 @@
-"""What bindings see of a key: which patterns with wildcards match it, and which literal key it is.
+"""Compute key classes: which patterns with wildcards match a key, and which literal key of a binding equals it.
 
-Messages to one exchange whose keys agree in both are alike to every exchange that only compares keys, on all hops that
-may follow. A key class is the exchange and the two, packed into one number.
+Messages to one exchange whose keys agree in both are routed alike by every exchange that only compares keys, on all
+hops. A key class packs three numbers into one integer: the exchange, the set of patterns, and the literal key.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from exchange.topology.topology import Topology
 __all__ = ["NO_CLASS", "STATES", "Entry", "KeyClasses"]
 
 STATES: Final = 1 << 17
-"""Maximum number of states of an automaton."""
+"""Maximum number of states of an automaton, by default."""
 
 MOST_STATES: Final = 1 << 19
-"""Maximum number of states, and so of sets of patterns, for which a key class has bits."""
+"""Maximum number of states, and so of sets of patterns, for which a key class has enough bits."""
 
 NO_CLASS: Final = 0
-"""Instead of a key class: it could not be found within the bounds, so the message itself must be routed."""
+"""Stands for an unknown key class: the limits were exceeded, so the message itself must be routed."""
 
 ENTRY_SHIFT: Final = np.uint64(44)
 ACCEPTED_SHIFT: Final = np.uint64(24)
-"""Lowest bits of the exchange and of the set of patterns, plus 1, in a key class; the literal key has the bits below.
+"""Layout of a key class: from bit 44 the exchange, from bit 24 the set of patterns plus 1, from bit 0 the literal key.
 
-The 1 keeps a key class from being 0, which is ``NO_CLASS`` and no key of a table.
+Plus 1, so that no key class is 0, which is ``NO_CLASS`` and not allowed as a key of a table.
 """
 
 
@@ -55,7 +55,10 @@ class Entry(NamedTuple):
 
 
 class KeyClasses:
-    """The key classes of a topology. ``states`` bounds the memory for patterns. It keeps what it has learned."""
+    """The key classes of a topology, kept from batch to batch.
+
+    ``states`` is the maximum number of states of the automaton, which bounds its memory.
+    """
 
     def __init__(self, topology: Topology, states: int = STATES) -> None:
         self._automaton: Final = Automaton(min(states, MOST_STATES))
@@ -99,18 +102,19 @@ class KeyClasses:
 
     @property
     def states(self) -> int:
-        """Number of states of the automaton until now."""
+        """Number of states of the automaton so far."""
         return self._automaton.states
 
     def of(self, column: Column, entries: npt.NDArray[np.int64]) -> tuple[KeyArray, KeyArray]:
-        """Return the class of each key that is published to these entries, and the hash of its shape.
+        """Return the key class of each key, published to its entry, and the hash of its shape.
 
-        Where the entry is negative, the class is ``NO_CLASS``.
+        ``entries`` has for each key an index of ``self.entries``; where it is negative, the key class is ``NO_CLASS``.
         """
         words = split_words(column)
         numbers = self._vocabulary.numbers(words)
         states = self._starts[np.maximum(entries, 0)]
         columns = self._column_of.take(numbers)
+        # walk_keys also moves ``states``, in place, to the states after the last words.
         shapes = walk_keys(self._automaton, states, columns, numbers, words.first, words.counts)
         literals = self._literals.find(shapes, words, numbers)
         unknown = (states == BEYOND) | (literals < 0) | (entries < 0)

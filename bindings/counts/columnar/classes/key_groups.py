@@ -1,7 +1,7 @@
-"""The addresses of a batch: its distinct pairs of exchange and routing key, so that work is done once for each.
+"""Find the addresses of a batch: its distinct pairs of exchange and routing key, so that each is studied only once.
 
-Each batch decides whether that pays. Where keys hardly repeat, each row is an address of its own and nothing is
-compared; the results are the same either way.
+This is decided per batch. Where keys hardly repeat, each row is an address of its own and no keys are compared; results
+are the same either way.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ __all__ = ["Addresses", "addresses_of"]
 A = TypeVar("A", bound=npt.NDArray[Any])
 
 LOOK: Final = 1 << 12
-"""Number of keys of a batch by which it is decided whether they repeat."""
+"""Number of keys in the sample, from the middle of a batch, that decides whether its keys repeat."""
 
 WORTH: Final = 0.8
-"""Maximum share of distinct keys for which comparing keys costs less than it saves."""
+"""Maximum share of distinct keys at which grouping rows by key costs less than it saves."""
 
 SPARSE: Final = 8
-"""Maximum number of possible codes for each row for which codes are marked in an array; beyond, they are sorted."""
+"""Maximum number of possible codes per row for which codes are marked in an array; with more, codes are sorted."""
 
 
 class Addresses(NamedTuple):
@@ -38,17 +38,17 @@ class Addresses(NamedTuple):
     exchanges: IntArray
     """Address -> index of its exchange in ``names``."""
     keys: pa.Array
-    """Address -> routing key; without a dictionary."""
+    """Address -> routing key; not dictionary-encoded."""
     of: IntArray | None
     """Row -> its address; None if each row is an address."""
 
     def spread(self, values: A) -> A:
-        """Return the value of each row from the values of addresses, as a new array."""
+        """Return the value of each row, given the value of each address, as a new array."""
         return cast("A", values.copy() if self.of is None else values[self.of])
 
 
 def addresses_of(batch: pa.RecordBatch) -> Addresses:
-    """Return the addresses of the rows, in any order. Raises InputError for keys that are null."""
+    """Return the addresses of the rows, in any order. Raises InputError for a null exchange or routing key."""
     exchanges, keys = (_column_without_nulls(batch, name) for name in ("exchange", "routing_key"))
     if not isinstance(exchanges, pa.DictionaryArray):
         exchanges = exchanges.dictionary_encode()
@@ -80,7 +80,7 @@ def _repeat(keys: pa.Array) -> bool:
 
 
 def _distinct(codes: npt.NDArray[np.int64], limit: int) -> tuple[npt.NDArray[np.int64], IntArray] | None:
-    """Return the distinct codes, all below a limit, and the index of each row's code; None if hardly any repeats."""
+    """Return the distinct codes, all below ``limit``, and the index of each row's code; None if codes hardly repeat."""
     if limit <= SPARSE * len(codes):
         occurs = np.zeros(limit, np.bool_)
         occurs[codes] = True

@@ -1,4 +1,4 @@
-"""The literal keys of bindings, found by a hash of their words' numbers and then compared word by word."""
+"""Look up keys among the literal keys of bindings: by a hash of the words' numbers, then word by word."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Literals"]
 
 
 class Literals:
-    """A set of keys, given by their words and the words' numbers; the vocabulary has all of these words."""
+    """A set of literal keys, given as words and the words' numbers; all of these words must be in the vocabulary."""
 
     def __init__(self, words: Words, numbers: IntArray) -> None:
         self._numbers = numbers
@@ -27,9 +27,10 @@ class Literals:
         self._ambiguous = np.unique(hashes[repeated])  # hashes of several literals; only one of these is in the table
 
     def find(self, hashes: KeyArray, words: Words, numbers: IntArray) -> IntArray:
-        """Return the number of the literal that each key is, from 1; 0 for none, -1 if several literals have its hash.
+        """Return for each key the number, from 1, of the literal that equals it; 0 if none does.
 
-        The hashes are those of `bindings.counts.columnar.classes.shapes`.
+        -1 if several literals have the key's hash, so that the table cannot decide. ``hashes`` are the hashes of
+        `bindings.counts.columnar.classes.shapes`.
         """
         literals = self._table.find(hashes)
         rows = np.flatnonzero(literals)

@@ -1,7 +1,7 @@
-"""What decides the way of a message from an exchange on, there and on all exchanges that may follow.
+"""Find the parts of a message that decide its route from an exchange on, through all exchanges that may follow.
 
-These are the words of its key that patterns name, and the whole key where keys are compared; the headers that bindings
-ask for; and whatever an exchange hashes.
+These are the words of its key that patterns name; the whole key where keys are compared; the headers that bindings ask
+for; and the header or property that an exchange hashes.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ ALONE: Final = "alone"
 """Any two messages may be routed differently, so each must be shown to the router."""
 
 SPECIAL: Final = {Decider.HEADERS: HEADERS, Decider.SELECTOR: ALONE, Decider.HASH: ALONE}
-"""Decider of an exchange that reads more than the key -> what it needs: ``HEADERS`` or ``ALONE``."""
+"""Decider of an exchange that reads more than the key -> how to classify its messages: ``HEADERS`` or ``ALONE``."""
 
 
 class RoutingInputs(NamedTuple):
-    """The parts of a message that are read by an exchange and by those that can be reached from it."""
+    """What an exchange and those that can be reached from it read of a message."""
 
     topics: tuple[str, ...]
-    """Topic exchanges that can be reached; sorted."""
+    """Topic exchanges that can be reached, whose patterns read the key; sorted."""
     headers: tuple[str, ...]
-    """Headers that bindings ask for or an exchange hashes; sorted."""
+    """Headers that bindings ask for or that an exchange hashes; sorted."""
     properties: tuple[str, ...]
-    """Properties that are hashed; sorted."""
+    """Properties that an exchange hashes; sorted."""
 
 
 def special_exchanges(topology: Topology) -> dict[str, str]:
@@ -40,7 +40,7 @@ def special_exchanges(topology: Topology) -> dict[str, str]:
 
 
 def inputs_from(graph: TopologyGraph, start: str) -> RoutingInputs:
-    """Return what decides the way of messages that are published to an exchange."""
+    """Return what decides the routes of messages that are published to the exchange ``start``."""
     topology = graph.topology
     topics: list[str] = []
     headers: set[str] = set()
@@ -51,6 +51,6 @@ def inputs_from(graph: TopologyGraph, start: str) -> RoutingInputs:
         if kind.key_use is KeyUse.PATTERN:
             topics.append(exchange.name)
         reads = kind.reads(exchange, topology.bindings_from(exchange.name), topology.profile)
-        headers |= reads.headers - {"BCC"}  # which the broker removes before it routes
+        headers |= reads.headers - {"BCC"}  # the broker removes BCC before it routes
         properties |= reads.properties
     return RoutingInputs(tuple(sorted(topics)), tuple(sorted(headers)), tuple(sorted(properties)))

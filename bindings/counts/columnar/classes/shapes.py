@@ -1,4 +1,4 @@
-"""The shape of a key as a hash of its words' numbers, in which all words that no binding names are alike."""
+"""Hash the shapes of keys: the numbers of their words, in which every word that no binding names has the number 0."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ def walk_keys(
     first: npt.NDArray[np.int64],
     counts: npt.NDArray[np.int64],
 ) -> KeyArray:
-    """Move each state through the words of its key, in position, and return the hashes of the words' numbers.
+    """Move ``states``, in place, through the words of the keys, and return the hashes of the words' numbers.
 
-    The keys with the most words come first, so those that have a word at some position are the first ``size`` ones.
+    The keys are sorted by their number of words, most first: the keys with a word at ``position`` are then the first
+    ``size`` keys, a slice.
     """
     order = np.argsort(counts.astype(np.min_scalar_type(int(counts.max(initial=0)))), kind="stable")[::-1]
     ascending = counts[order[::-1]]
@@ -48,7 +49,7 @@ def walk_keys(
 
 
 def hash_words(numbers: IntArray, first: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> KeyArray:
-    """Return the same hashes, without an automaton."""
+    """Return the hashes of the words' numbers, as ``walk_keys`` does, without an automaton."""
     hashes = np.zeros(len(counts), np.uint64)
     for position in range(int(counts.max(initial=0))):
         left = np.flatnonzero(counts > position)
@@ -59,6 +60,6 @@ def hash_words(numbers: IntArray, first: npt.NDArray[np.int64], counts: npt.NDAr
 
 
 def _finish_hashes(hashes: KeyArray, counts: npt.NDArray[np.int64]) -> KeyArray:
-    # A word that no binding names has the number 0 and changes nothing at the beginning of a key, so the number of
-    # words is mixed in, too. The last bit is set since a key of a table is never 0.
+    # Leading words that no binding names have the number 0 and leave the hash 0, so the number of words is mixed in,
+    # too. The last bit is set because a key of a table must not be 0.
     return (hashes ^ (counts.astype(np.uint64) * MULTIPLIER)) | np.uint64(1)

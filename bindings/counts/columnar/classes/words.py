@@ -1,7 +1,8 @@
-"""The words of a column of keys as integers: equal for equal words, 0 for a word that no binding names.
+"""Number the words of a column of keys: equal words have equal numbers, and a word that no binding names has 0.
 
-A word is read in units: seven bytes first, then three at a time. Each unit leads from a node to a node of a tree that
-holds all named words. So the numbers are exact, not hashes, and most words that no binding names end after one unit.
+A word is read in units: seven bytes first, then three at a time. The named words form a tree, and each unit leads from
+one of its nodes to the next. So the numbers are exact, not hashes, and most words that no binding names leave the tree
+at their first unit.
 """
 
 from __future__ import annotations
@@ -24,30 +25,35 @@ NO_WORD: Final = 0
 DOT: Final = 46
 
 PAD: Final = 16
-"""Number of bytes behind the last key that may be read."""
+"""Number of zero bytes after the last key, so that reading a whole unit stays inside the array."""
 
 FIRST: Final = 7
 """Number of bytes in the first unit of a word; its eighth byte holds the length."""
 
 NEXT: Final = 3
-"""Number of bytes in each other unit; behind them are the length, the node before, and the bit ``LATER``."""
+"""Number of bytes in each later unit.
+
+As a 64-bit key, a later unit has these bits: 0 to 7 its length (``NEXT + 1`` if more units follow), 8 to 31 its bytes,
+32 to 62 the node before, 63 ``LATER``.
+"""
 
 LATER: Final = np.uint64(1 << 63)
-"""The bit that only later units have, so that no first unit equals one of them."""
+"""The bit that only later units have, so that no first unit equals a later one."""
 
 LOW_BYTES: Final = np.array([(1 << 8 * size) - 1 for size in range(FIRST + 1)] + [(1 << 8 * FIRST) - 1], np.uint64)
 FIRST_MARKS: Final = np.array([(size + 1) << 56 for size in range(FIRST + 2)], np.uint64)
-"""Mask of a unit's bytes, and mark of its length, by length; the last ones are for words with more units.
+"""Length of a word -> mask of the unit's bytes (``LOW_BYTES``), and mark of the length in its highest byte.
 
-A mark is the length plus 1, so that the unit of an empty word is not 0, which is no key of a table.
+The last element is for words of more than one unit. A mark is the length plus 1, so that the unit of an empty word
+is not 0, which is not allowed as a key of a table.
 """
 
 
 class Words(NamedTuple):
-    """The words of a column of keys, all in a row."""
+    """The words of all keys of a column, one after another."""
 
     data: Bytes
-    """With ``PAD`` bytes behind the last word."""
+    """The bytes of all keys, then ``PAD`` zero bytes."""
     starts: Offsets
     lengths: Offsets
     first: Offsets
@@ -59,8 +65,9 @@ class Words(NamedTuple):
 def split_words(column: Column) -> Words:
     """Split the keys of a column at dots.
 
-    All keys are one stretch of bytes. A word begins where a key does, and behind each dot but one at the very end of a
-    key; such a word is empty and is inserted at the end. Empty keys have no words and are left out meanwhile.
+    All keys are one stretch of bytes. A word begins at the start of each key and after each dot, except a dot that ends
+    its key: the empty word after it has no byte of its own, and is inserted in a last step. Empty keys have no words:
+    they are removed first, and put back at the end.
     """
     begin, end = int(column.offsets[0]), int(column.offsets[-1])
     data = np.zeros(end - begin + PAD, np.uint8)
@@ -71,15 +78,15 @@ def split_words(column: Column) -> Words:
     heads, tails = offsets[:-1], offsets[1:] - 1
     if some_empty:
         heads, tails = heads[~empty], tails[~empty]
-    marks = np.empty(end - begin + 1, np.uint8)  # 1 where a word begins, 2 where a key does
+    marks = np.empty(end - begin + 1, np.uint8)  # per byte: 1 where a word begins, 2 where a key begins, else 0
     np.equal(data[: end - begin], DOT, out=marks[1:].view(np.bool_))
-    open_end = marks[tails + 1]  # 1 for a key that ends with a dot, until the mark of the next key replaces it
+    open_end = marks[tails + 1]  # 1 for a key that ends with a dot; read it before the next key's 2 overwrites it
     marks[heads] = 2
     starts = np.flatnonzero(marks[: end - begin].view(np.bool_))
     first = np.flatnonzero(marks[starts] == 2)
     counts = np.diff(first, append=len(starts))
     lengths = np.diff(starts, append=end - begin + 1) - 1
-    lengths[first[1:] - 1] += 1  # between two keys is no dot to subtract
+    lengths[first[1:] - 1] += 1  # no dot follows the last word of a key, so nothing was to be subtracted
     if len(lengths):
         lengths[-1] = end - begin - starts[-1]
     if open_end.any():
@@ -96,18 +103,18 @@ def split_words(column: Column) -> Words:
 
 
 class Vocabulary:
-    """Named words and their numbers, from 1 and with gaps: the nodes of the tree at which the words end."""
+    """Named words and their numbers: the tree nodes at which the words end, from 1 and with gaps."""
 
     def __init__(self) -> None:
         self._units = IntTable()
         self._nodes = 0
 
     def add(self, words: Words) -> None:
-        """Give numbers to words."""
+        """Add the words of a column of keys."""
         self._numbers(words.data, words.starts, words.lengths, add=True)
 
     def add_each(self, words: Sequence[bytes]) -> None:
-        """Give numbers to separate words."""
+        """Add separate words."""
         self._numbers_alone(words, add=True)
 
     def __len__(self) -> int:
@@ -115,11 +122,11 @@ class Vocabulary:
         return self._nodes + 1
 
     def numbers(self, words: Words) -> IntArray:
-        """Return the number of each word."""
+        """Return the number of each word of a column of keys; ``NO_WORD`` for a word that was not added."""
         return self._numbers(words.data, words.starts, words.lengths, add=False)
 
     def numbers_of(self, words: Sequence[bytes]) -> IntArray:
-        """Return the numbers of separate words."""
+        """Return the numbers of separate words; ``NO_WORD`` for a word that was not added."""
         return self._numbers_alone(words, add=False)
 
     def _numbers_alone(self, words: Sequence[bytes], *, add: bool) -> IntArray:
@@ -131,6 +138,8 @@ class Vocabulary:
         sizes = np.minimum(lengths, FIRST + 1)
         keys = (_read(data, starts, "<u8") & LOW_BYTES[sizes]) | FIRST_MARKS[sizes]
         nodes = self._find(keys, add=add)
+        # Invariant: ``nodes`` are where the first ``done`` bytes of each word lead; ``rows`` are the longer words among
+        # those that have not left the tree.
         rows = np.flatnonzero((lengths > FIRST) & (nodes > 0))
         done = FIRST
         while len(rows):
@@ -158,7 +167,7 @@ class Vocabulary:
 
 
 def _read(data: Bytes, starts: Offsets, unit: str) -> KeyArray:
-    """Return the integers at these offsets, aligned or not."""
+    """Return the little-endian integers of this type at these byte offsets, aligned or not."""
     size = np.dtype(unit).itemsize
     windows: npt.NDArray[Any] = np.ndarray((len(data) - size + 1,), f"V{size}", data, strides=(1,))
     return windows[starts].view(unit).astype(np.uint64, copy=False)

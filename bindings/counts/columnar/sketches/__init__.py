@@ -1,1 +1,1 @@
-"""Sketches of many groups at once: heavy hitters, HyperLogLog and bottom-k samples."""
+"""Sketches that are kept for many groups at once: heavy hitters, HyperLogLog and bottom-k samples."""

@@ -1,4 +1,4 @@
-"""Bottom-k samples per group of rows: the keys with the smallest hashes, as in `bindings.counts.sketch`."""
+"""Keep a bottom-k sample per group of rows: the keys with the smallest hashes, as in `bindings.counts.sketch`."""
 
 from __future__ import annotations
 
@@ -16,28 +16,32 @@ from bindings.counts.sketch import SAMPLE, SampledKey, keep_sample
 __all__ = ["Samples"]
 
 LIKELY: Final = 64
-"""Number of rows of a group whose smallest hashes make a full sample, unless a few keys are most of them."""
+"""Number of rows, those with a group's smallest hashes, that nearly always fill its sample; not if few keys repeat."""
 
 
 class Samples:
-    """The samples of groups, which are numbered from 0."""
+    """The samples of groups; groups are numbered from 0."""
 
     def __init__(self) -> None:
         self._groups: IntArray = np.zeros(0, np.int32)
         self._hashes: KeyArray = np.zeros(0, np.uint64)
         self._keys: pa.Array = pa.array([], pa.string())
-        """The sampled keys, ordered by group and hash, as are the two arrays before."""
+        """The sampled keys. This array, ``_groups`` and ``_hashes`` are parallel, and ordered by group and hash."""
         self._thresholds: KeyArray = np.zeros(0, np.uint64)
-        """Group -> hash below which a key is taken: the greatest of a full sample, else the greatest hash there is."""
+        """Group -> hash below which a key is taken: the greatest of a full sample, else the greatest 64-bit integer."""
 
     def add(
         self, groups: IntArray, hashes: KeyArray, keys: Callable[[npt.NDArray[np.intp]], pa.Array], number: int
     ) -> None:
-        """Add the hashes of keys of groups below ``number``, repeated or not; ``keys`` returns the keys of rows."""
+        """Add the key of each row, by its hash, to the sample of its group; repeated keys change nothing.
+
+        All groups are less than ``number``. ``keys`` returns the keys of the rows at given indices; it is called for
+        few rows.
+        """
         more = number - len(self._thresholds)
         self._thresholds = np.append(self._thresholds, np.full(max(more, 0), ~np.uint64(0)))
-        # Texts are costly, so look at few rows. Hashes are spread evenly: of n rows, about LIKELY are below this bound.
-        # Only groups whose sample is not full after that are looked at again, without the bound.
+        # Decoding texts is costly, so take few rows. Hashes are uniform: of a group's n rows, about LIKELY are below
+        # this bound. Only groups whose sample is not full afterwards take the rest of their rows.
         rows_of = np.bincount(groups, minlength=number)
         small = (2.0**64 * np.minimum(LIKELY / np.maximum(rows_of, 1), 0.5)).astype(np.uint64)
         first = np.minimum(self._thresholds, small)
@@ -60,12 +64,12 @@ class Samples:
         kept = _smallest(groups, hashes)
         self._groups, self._hashes = groups[kept], hashes[kept]
         self._keys = pa.concat_arrays([self._keys, keys(rows)]).take(pa.array(kept))
-        # A sample is full where the row SAMPLE - 1 places on is of the same group.
+        # A sample is full where the element SAMPLE - 1 positions later is of the same group.
         full = np.flatnonzero(self._groups[SAMPLE - 1 :] == self._groups[: max(len(kept) - SAMPLE + 1, 0)])
         self._thresholds[self._groups[full]] = self._hashes[full + SAMPLE - 1]
 
     def all(self) -> dict[int, tuple[SampledKey, ...]]:
-        """Return the sample of each group that has one."""
+        """Return group -> its sample, for each group that has one."""
         by_group: dict[int, list[SampledKey]] = {}
         columns = (self._groups.tolist(), self._hashes.tolist(), self._keys.to_pylist())
         for group, value, key in zip(*columns, strict=True):
@@ -74,7 +78,7 @@ class Samples:
 
 
 def _smallest(groups: IntArray, hashes: KeyArray) -> npt.NDArray[np.intp]:
-    """Return for each group the rows of its smallest hashes, in order and each once."""
+    """Return for each group the rows with its ``SAMPLE`` smallest distinct hashes, ordered by group and hash."""
     rows = np.lexsort((hashes, groups))
     new = np.ones(len(rows), np.bool_)
     new[1:] = (np.diff(groups[rows]) != 0) | (np.diff(hashes[rows]) != 0)

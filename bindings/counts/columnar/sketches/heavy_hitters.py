@@ -1,4 +1,4 @@
-"""Heavy hitters per group of rows: keys or shapes of keys, by their hashes (vectorised Misra-Gries)."""
+"""Find the heavy hitters of each group of rows: keys or shapes, by their hashes (vectorised Misra-Gries)."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from bindings.counts.sketch import FREQUENT, Frequent, Item, merge_summaries
 __all__ = ["HeavyHitters"]
 
 SHARE: Final = 32
-"""A key is frequent in a window of rows with at least one in SHARE of its group's messages there."""
+"""A key is frequent in a window of rows if it has at least 1/SHARE of its group's messages there."""
 
 BUCKETS: Final = 18
-"""Maximum number of bits of a bucket's number; only keys in full buckets are counted one by one."""
+"""Maximum number of bits of a bucket's number. Only keys in full buckets are counted one by one."""
 
 PENDING: Final = 1 << 15
-"""Number of candidates that may wait until they are added to the summaries."""
+"""Maximum number of candidates that wait to be added to the summaries."""
 
 MIX: Final = np.uint64(0xBF58476D1CE4E5B9)
 
 
 class HeavyHitters:
-    """The heavy hitters of groups, which are numbered from 0: a `bindings.counts.sketch.Frequent` for each.
+    """The heavy hitters of groups: a `bindings.counts.sketch.Frequent` per group. Groups are numbered from 0.
 
-    ``item`` returns the item to count for a key; its count is ignored.
+    ``item`` returns the item under which a key is counted; the count in that item is ignored.
     """
 
     def __init__(self, item: Callable[[str], Item]) -> None:
         self._item: Final = item
         self._summaries: Final[dict[int, Frequent]] = {}
         self._errors = np.zeros(0, np.int64)
-        """Group -> error that is not in its summary yet."""
+        """Group -> error to be added to its summary."""
         self._pending: list[_Candidates] = []
 
     def add(
@@ -49,9 +49,10 @@ class HeavyHitters:
         keys: Callable[[npt.NDArray[np.intp]], pa.Array],
         least: int,
     ) -> None:
-        """Add rows, each once or with its weight, but for keys that occur less than ``least`` times in them.
+        """Add rows, as one message each or as ``weights``; leave out keys with fewer than ``least`` messages in them.
 
-        ``keys`` returns the keys of rows.
+        ``hashes`` are those of the rows' keys or shapes. ``keys`` returns the keys of the rows at given indices; it is
+        called for candidates only.
         """
         rows, counts, errors = _frequent(groups, hashes, weights, least)
         more = len(errors) - len(self._errors)
@@ -62,7 +63,7 @@ class HeavyHitters:
             self._settle()
 
     def all(self) -> dict[int, Frequent]:
-        """Return the heavy hitters of each group that has some."""
+        """Return group -> its heavy hitters, for each group with heavy hitters or an error."""
         self._settle()
         for group in np.flatnonzero(self._errors).tolist():
             summary = self._summaries.get(group, Frequent())
@@ -71,7 +72,7 @@ class HeavyHitters:
         return self._summaries
 
     def _settle(self) -> None:
-        """Add the waiting candidates to the summaries, as `merge_summaries` does, but before keys are texts."""
+        """Add the waiting candidates to the summaries, as `merge_summaries` does; decode only the keys that stay."""
         if not self._pending:
             return
         columns = list(zip(*self._pending, strict=True))
@@ -83,8 +84,8 @@ class HeavyHitters:
             return
         counts = np.add.reduceat(counts[order], begins)
         rows = order[begins]
-        # By group, the most frequent first; of each group the first FREQUENT items stay, and the count of the next one
-        # is subtracted from them and added to the error.
+        # Sorted by group, most frequent first. The first FREQUENT items of each group stay; the count of the next item
+        # is subtracted from theirs and added to the error (Misra-Gries).
         order = np.lexsort((hashes[rows], -counts, groups[rows]))
         rows, counts = rows[order], counts[order]
         starts = np.flatnonzero(np.diff(groups[rows], prepend=-1))
@@ -96,8 +97,9 @@ class HeavyHitters:
         items = map(self._item, map(unescape, keys.take(pa.array(rows[kept])).to_pylist()))
         for start, size, error in zip(starts.tolist(), sizes.tolist(), errors.tolist(), strict=True):
             end = start + min(size, FREQUENT)
-            group_counts = counts[start:end].tolist()  # first in the zip, as ``items`` go on with the next group
-            # Two keys may have one shape, so each item is a summary of its own.
+            group_counts = counts[start:end].tolist()
+            # The counts come first in the zip: so it ends before it takes an item of the next group from ``items``.
+            # Two keys may have one shape, so each item becomes a summary of its own, and the merge adds their counts.
             pairs = zip(group_counts, items, strict=False)
             each = [Frequent((item._replace(count=count - error),)) for count, item in pairs]
             group = int(groups[rows[start]])
@@ -107,7 +109,7 @@ class HeavyHitters:
 
 
 class _Candidates(NamedTuple):
-    """Keys that are frequent in a window of rows: one element for each group and hash."""
+    """Keys that are frequent in a window of rows, as columns: one element per pair of group and hash."""
 
     groups: IntArray
     hashes: KeyArray
@@ -118,12 +120,13 @@ class _Candidates(NamedTuple):
 def _frequent(
     groups: IntArray, hashes: KeyArray, weights: npt.NDArray[np.int64] | None, least: int
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return a row for each frequent key, their counts, and for each group the maximum count of any other key.
+    """Return one row per frequent key, the counts of these keys, and for each group the maximum count of any other key.
 
-    A frequent key fills its bucket by itself, so only the rows of full buckets are sorted.
+    Rows are first counted by bucket. The bucket of a frequent key is full by that key alone, so only the rows of full
+    buckets are sorted and counted by key.
     """
     per_group = count_by_number(groups, weights)
-    limits = np.maximum(least, -(-per_group // SHARE))  # the least count that is frequent, rounded up
+    limits = np.maximum(least, -(-per_group // SHARE))  # the least count of a frequent key, rounded up
     if least == 1:
         limits[per_group <= SHARE] = 1
     mixed = (hashes ^ (groups.astype(np.uint64) + np.uint64(1)) * MIX) * MIX
@@ -146,7 +149,7 @@ def _frequent(
 
 
 def _runs(groups: IntArray, hashes: KeyArray) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Return an order of the rows by both, and the positions in it where a new pair begins."""
+    """Return the order of the rows by group and hash, and the positions in it where a new pair begins."""
     order = np.lexsort((hashes, groups))
     new = np.ones(len(order), np.bool_)
     new[1:] = (np.diff(groups[order]) != 0) | (np.diff(hashes[order]) != 0)

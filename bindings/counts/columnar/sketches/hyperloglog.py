@@ -1,4 +1,4 @@
-"""HyperLogLog registers per group of rows, which count distinct keys: those of `bindings.counts.sketch`, vectorised."""
+"""Count distinct keys per group of rows: the HyperLogLog registers of `bindings.counts.sketch`, vectorised."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["Registers"]
 
 
 class Registers:
-    """The registers of groups, which are numbered from 0."""
+    """The registers of groups; groups are numbered from 0."""
 
     def __init__(self) -> None:
         self._registers: npt.NDArray[np.uint8] = np.zeros((0, REGISTERS), np.uint8)
 
     def add(self, groups: IntArray, hashes: KeyArray) -> None:
-        """Add the hashes of keys, repeated or not."""
+        """Add the hash of each row's key to the registers of its group; repeated keys change nothing."""
         if not len(groups):
             return
         more = int(groups.max()) + 1 - len(self._registers)
@@ -27,12 +27,12 @@ class Registers:
         indices = (groups.astype(np.int64) << REGISTER_BITS) + (hashes >> np.uint64(64 - REGISTER_BITS)).view(np.int64)
         rest = (hashes & np.uint64((1 << RANK_BITS) - 1)).astype(np.float64)  # exact, as a float64 has 53 bits
         ranks = (RANK_BITS + 1 - np.frexp(rest)[1]).astype(np.uint8)
-        # np.maximum.at is slow, and only few ranks are higher than those that are known.
+        # np.maximum.at is slow, so it gets only the few rows whose rank is higher than the register.
         flat = self._registers.reshape(-1)
         higher = np.flatnonzero(flat.take(indices) < ranks)
         np.maximum.at(flat, indices[higher], ranks[higher])
 
     def of(self, group: int) -> bytes:
-        """Return the registers that `bindings.counts.sketch.registers_of` makes of the group's hashes."""
+        """Return a group's registers, equal to `bindings.counts.sketch.registers_of` of its hashes."""
         registers: bytes = self._registers[group].tobytes()
         return registers
