@@ -16,17 +16,17 @@ each header                under its own name: text as it came, numbers in digit
                            is, an array or table in the JSON of `exchange.field_json`, void as null; a header that is
                            there twice is there twice
 ``amqp.header.NAME``       a header whose own name begins with ``amqp.``
-``amqp.header-hex.DIGITS``  a header whose name is empty, not UTF-8, or has a NUL, which Kafka's C clients cut names at
+``amqp.header-hex.DIGITS``  a header whose name is empty, not UTF-8, or has a NUL, where Kafka's C clients cut names
 ``amqp.types``             JSON: the types of headers that are not text: ``{"count": "signedint"}``
 ``amqp.headers``           ``empty``: there is a table of headers, and nothing in it
 ``amqp.flags``             the two flags without a meaning, if they are set
 =========================  ============================================================================================
 
-The key of its record is what the caller says, and its timestamp the producer's: one taken from the message, where it
-may be years old or nonsense, could have the record deleted at once by Kafka's retention.
+The caller gives the key of the record; its timestamp is set by the producer. The message's own timestamp may be years
+old or nonsense, and Kafka's retention could delete a record with that timestamp at once.
 
-A record of Kafka in AMQP is a message with the header ``x-kafka-topic``. Names that begin with ``x-`` are left out of
-account by headers exchanges, and none of ours is an array or table, which streams drop:
+A record of Kafka in AMQP is a message with the header ``x-kafka-topic``. Headers exchanges ignore names that begin with
+``x-``, and none of our headers is an array or a table, which streams would drop:
 
 ============================  =========================================================================================
 ``x-kafka-topic``             longstr
@@ -46,18 +46,20 @@ each header                   under its own name: longstr of any bytes, or void 
                               ``x-kafka-header-~DIGEST`` or ``x-kafka-earlier-N-~DIGEST``, which has the value
 ============================  =========================================================================================
 
-Its delivery mode is 2, as records are not lost with their broker. Partition and offset are those that it had; back in
-Kafka it gets others. The timestamp type LogAppendTime is kept, though a producer can only ask for CreateTime.
+The message is persistent (delivery mode 2), as a record survives the restart of its broker. Partition and offset are
+those that the record had; back in Kafka it gets new ones. The timestamp type LogAppendTime is kept, although a producer
+can only ask for CreateTime.
 
 **Request and reply** need ``reply_to`` and ``correlation_id``, which are carried in both directions.
 
 - *AMQP asks, Kafka answers.* The request has ``amqp.reply_to`` and ``amqp.correlation_id``. The answer is a record with
-  the headers of `reply_headers`: no exchange, ``amqp.routing_key`` the request's ``amqp.reply_to``, and the correlation
-  id again. Brought to RabbitMQ with its own exchange and key, it is in the queue that the requester reads: also in
-  ``amq.rabbitmq.reply-to.*``, direct reply-to, as long as the requester's channel is open.
-- *Kafka asks, AMQP answers.* The request is a record with ``amqp.routing_key`` (and ``amqp.exchange``) saying where it
-  goes, ``amqp.reply_to`` naming a queue that the bridge brings to the topic of answers, and ``amqp.correlation_id``. To
-  the service it is an ordinary request; its answer is a record in that topic, with ``amqp.correlation_id``.
+  the headers of `reply_headers`: the default exchange, the request's ``amqp.reply_to`` as ``amqp.routing_key``, and the
+  same correlation id. When it is published to RabbitMQ with this exchange and key, it reaches the queue that the
+  requester reads: also ``amq.rabbitmq.reply-to.*``, direct reply-to, as long as the requester's channel is open.
+- *Kafka asks, AMQP answers.* The request is a record with its destination in ``amqp.routing_key`` (and
+  ``amqp.exchange``), with an ``amqp.reply_to`` that names a queue whose messages the bridge writes to the topic of
+  answers, and with ``amqp.correlation_id``. To the service it is an ordinary request; its answer is a record in that
+  topic, with ``amqp.correlation_id``.
 
 **Limits.** AMQP allows 255 bytes for names, routing keys and properties, and one frame for all headers: RabbitMQ's
 ``frame_max`` is 131,072. Kafka's ``max.message.bytes`` counts headers. Of a record whose key is longer than 255 bytes

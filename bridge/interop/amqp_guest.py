@@ -1,4 +1,4 @@
-"""A message of AMQP wrapped for Kafka, and unwrapped. Headers go from bytes to bytes; few have to be decoded."""
+"""A message of AMQP wrapped for Kafka, and unwrapped. Most headers are copied as bytes, without being decoded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NAMES: Final[Mapping[str, str]] = {name: PREFIX + name for name in BASIC_PROPERT
 PROPERTY_OF: Final[Mapping[str, str]] = {header: name for name, header in NAMES.items()}
 
 REMEMBERED_BYTES: Final = 512
-"""Maximum size of a content header whose headers are cached, in bytes; a longer one hardly comes again."""
+"""Maximum size of a content header whose headers are cached, in bytes; a longer one hardly ever comes twice."""
 
 NUMBERS: Final = frozenset({name for name, kind in PROPERTIES.items() if kind in {"octet", "timestamp"}})
 
@@ -54,7 +54,7 @@ def kafka_name(raw: bytes) -> str:
 def wrap(
     content: ContentHeader, exchange: str, routing_key: str, name_of: Callable[[bytes], str] = kafka_name
 ) -> list[Header]:
-    """Return the headers of the record that carries a message; ``name_of`` gives each AMQP header its name there."""
+    """Return the headers of the record that carries a message; ``name_of`` maps an AMQP header's name to its own."""
     raw = content.raw
     return [
         (EXCHANGE, exchange.encode("utf-8", "surrogateescape")),
@@ -73,7 +73,7 @@ def _headers(raw: bytes, name_of: Callable[[bytes], str]) -> tuple[Header, ...]:
         return tuple(headers)
     first = len(headers)
     kinds: list[tuple[str, str | None]] = []
-    plain = True  # no header has a type to be kept
+    plain = True  # whether no header so far has a type that must be kept in `TYPES`
     for raw_name, wire in content.fields():
         name = name_of(raw_name)
         if wire[0] == 83:  # S, a longstr: what text_of returns, without the call
@@ -146,6 +146,10 @@ def unwrap(record: Record, exchange: str | None, routing_key: str | None) -> Mes
 
 
 def _table(fields: list[tuple[bytes, str, bytes | None]], types: Types) -> bytes:
+    """Encode a table of headers, each given as its name in AMQP with its length first, its name in Kafka and its text.
+
+    A header without a type is a longstr, or void for null. Raises Unmappable for a text that its type does not allow.
+    """
     pieces: list[bytes] = []
     seen: dict[str, int] = {}
     for short, name, value in fields:
@@ -166,7 +170,7 @@ def _table(fields: list[tuple[bytes, str, bytes | None]], types: Types) -> bytes
 
 @lru_cache(4096)
 def _field_name(name: str) -> bytes:
-    """Return the name of the AMQP header for a header of this name, its length first. Raises Unmappable."""
+    """Return the name in AMQP of a header of Kafka, as bytes with the length first. Raises Unmappable."""
     if name.startswith(HEX):
         try:
             raw = bytes.fromhex(name[len(HEX) :])

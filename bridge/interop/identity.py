@@ -1,7 +1,7 @@
 """The identity of a message: the same however often it is delivered, so that a consumer can drop duplicates.
 
-It is in the header ``x-hashstar-id`` in all systems, and stays with the message from its first bridge on. What
-it is made of depends on what the origin knows of a message, and so does what it promises:
+It is in the header ``x-hashstar-id`` in all systems, and stays with the message from its first bridge on. What it is
+made of, and what it promises, depends on what the origin knows of a message:
 
 =================  ===================================================================================================
 Kafka              topic, partition and offset. Stable for as long as the topic is the same one: a topic that is
@@ -9,7 +9,7 @@ Kafka              topic, partition and offset. Stable for as long as the topic 
 RocketMQ           topic, broker, queue and offset, with the same limits. The producer's own id, ``UNIQ_KEY``, would
                    also be one for what a producer wrote twice; but it is the same when an application sends one
                    message object twice on purpose, and may be the same in two containers, so that by it messages
-                   could be lost. It stays with the message, for consumers whose producers are known to be well.
+                   could be lost. It stays with the message, for consumers who know that their producers do neither.
 stream             stream and ``x-stream-offset``, as a topic.
 queue, classic or  RabbitMQ gives nothing that survives a redelivery: delivery tags belong to the channel, and
 quorum             ``redelivered`` means that there may have been an earlier delivery, not which. So the identity is the
@@ -55,7 +55,7 @@ TRAVEL: Final = frozenset({
     b"x-last-death-queue", b"x-last-death-reason", b"x-delivery-count", b"x-acquired-count", b"x-stream-offset",
     b"x-received-from", b"x-shovelled",
 })  # fmt: skip
-"""Headers that describe a message's way."""
+"""Headers that describe a message's way through brokers; no part of a `fingerprint`."""
 
 
 def identity_of_record(source: str, record: Record) -> str | None:

@@ -53,17 +53,17 @@ BROKER_HEADERS: Final = frozenset({
 })  # fmt: skip
 """Headers that RabbitMQ and its plugins read or write; text in CC, for example, makes it close the channel.
 
-No record's message has one of them: a record's header of such a name gets another (`ESCAPED`).
+The message that carries a record has none of them: a record's header of such a name gets another name (`ESCAPED`).
 """
 
 EMPTY: Final = ContentHeader.of_parts({"delivery_mode": b"\x02"}, b"")
 FLAGS, MODE = EMPTY.raw[: EMPTY.table[0] - SIZE.size], EMPTY.raw[EMPTY.table[1] :]
-"""The bytes before and behind the table of headers, in a message with the property delivery_mode alone."""
+"""The bytes before and after the table of headers, in a content header whose only property is delivery_mode."""
 
 REMEMBERED: Final = 1_024
 """Maximum number of lists of headers whose fields are cached."""
 REMEMBERED_BYTES: Final = 512
-"""Maximum size of the fields of one of them, in bytes."""
+"""Maximum size of the fields of a cached list, in bytes."""
 
 NAMES: Final = {name: short_string(name) for name in OURS}
 """Name -> the name as it is on the wire."""
@@ -134,8 +134,8 @@ def _fields(headers: tuple[Header, ...]) -> bytes:
 
 
 def _layout(names: tuple[str, ...]) -> tuple[list[bytes], bytes]:
-    """Return the names of the fields for headers of these names, and further fields for what those names cannot hold:
-    the order, unless it is the one that RabbitMQ 4 sorts them in, and names that are too long.
+    """Return the names of the fields for headers of these names, and additional fields for what those names cannot
+    show: names that are too long, and the order of the headers, unless RabbitMQ 4 sorts them in the same order.
     """
     last = {name: index for index, name in enumerate(names)}
     earlier: dict[str, int] = {}
@@ -196,6 +196,7 @@ def unwrap(content: ContentHeader, body: bytes, topic: str) -> Record:
 
 
 def _own(name: str, wire: bytes) -> Any:
+    """Return the value of a header that describes the record. Raises Unmappable for a type other than in `OURS`."""
     kind = KINDS[wire[0]]
     if kind == OURS[name]:
         if kind == "longstr":
@@ -208,7 +209,9 @@ def _own(name: str, wire: bytes) -> Any:
 
 @lru_cache(4096)
 def _names(raw: bytes) -> tuple[str, str | None]:
-    """Return the name of an AMQP header, and that of the record's header that it is; None: it is none of them."""
+    """Return the name of an AMQP header, and the name of the record's header that it carries; None if it carries none,
+    but describes the record.
+    """
     name = raw.decode("utf-8", "surrogateescape")
     if name in OURS or name.startswith(LONG):
         return name, None

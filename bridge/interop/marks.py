@@ -16,9 +16,9 @@
 Dead letters name where they were published in headers of their own, see `bridge.pump.dead_letters`. Archives
 keep messages as they were read.
 
-The bytes of a content header are searched for ``x-hashstar-`` and ``CC``. Most have neither: then the headers to add
-are put together from cached bytes. `mark_header` and `mark_message` make one new content header, whatever there is to
-add.
+The bytes of a content header are searched for ``x-hashstar-`` and ``CC``. Most have neither: then cached bytes of the
+headers to add are appended to the table. `mark_header` and `mark_message` build at most one new content header, however
+many headers are added.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ MODE_BIT: Final = BITS["delivery_mode"]
 HEADERS_AND_MODE: Final = HEADERS | MODE_BIT
 LOOKED_AT: Final = HEADERS_AND_MODE | USER_BIT | BITS["content_type"] | BITS["content_encoding"]
 FIRST_FIELD: Final = 6
-"""Index of the first header if no property is before the table: behind the flags and the table's size."""
+"""Index of the first header if no property is before the table: after the flags (2 bytes) and the table's size (4)."""
 
 _size: Final = SIZE.unpack_from
 _pack_size: Final = SIZE.pack
@@ -101,7 +101,7 @@ def hops_of(message: Message) -> int:
 
 def _hops_in(headers: Mapping[str, Any]) -> int:
     record = getattr(headers, "record", None)
-    if record is not None:  # of Kafka, whose header of AMQP may not have been made
+    if record is not None:  # a lazy message of a record of Kafka: its AMQP headers may not have been made yet
         for name, value in record.headers:
             if name == HOPS:
                 return _number(value)
@@ -140,7 +140,7 @@ def _number(value: object) -> int:
 
 @lru_cache(4096)
 def origin_fields(exchange: str, routing_key: str) -> bytes:
-    """Return the headers, as they are in a table, that name where a message was published; behind `FIRST_HOP`."""
+    """Return `FIRST_HOP` and the two headers that name where a message was published, as they are in a table."""
     names = ((EXCHANGE, exchange), (ROUTING_KEY, routing_key))
     return FIRST_HOP + b"".join([_field(name, text.encode("utf-8", "surrogateescape")) for name, text in names])
 
@@ -159,7 +159,7 @@ def mark_header(content: ContentHeader, identity: str | None, marks: bytes, user
     else:
         start = 0
     if b"-topic" in raw and (b"x-kafka-topic" in raw or b"x-rocketmq-topic" in raw):
-        marks = FIRST_HOP  # a guest has an origin of its own, and must be the same at home: without the exchange's
+        marks = FIRST_HOP  # a guest gets no origin headers: it has its own origin, and must come home unchanged
     is_marked = SIGN in raw or b"CC" in raw
     if start and not is_marked:
         if identity is not None:
@@ -172,7 +172,7 @@ def mark_header(content: ContentHeader, identity: str | None, marks: bytes, user
         if identity is not None:
             table += _identity_field(identity)
     else:
-        origin = marks[len(FIRST_HOP) :]
+        origin = marks[len(FIRST_HOP) :]  # the header of hops is made anew below, with the hops that are there
         if flags & USER_BIT and (other := content.property("user_id")) != user:
             behind = content.with_property("user_id", None).raw[end:]
             flags &= ~USER_BIT
@@ -189,9 +189,10 @@ def mark_header(content: ContentHeader, identity: str | None, marks: bytes, user
 
 
 def mark_message(message: Message, identity: str | None) -> tuple[Message, int]:
-    """Return a message as it is brought to Kafka or RocketMQ, and how many bridges it has passed, with this one.
+    """Return a message as it is written to Kafka or RocketMQ, and how many bridges it has passed, including this one.
 
-    The message has its identity, and neither CC, BCC nor hops. Raises as `mark_header`.
+    The message has its identity; its CC and BCC are renamed, and its header of hops is left out. Raises as
+    `mark_header`.
     """
     content = content_of(message)
     raw = content.raw
@@ -212,9 +213,9 @@ def hop_header(hops: int) -> Header:
 
 
 def _rewrite(content: ContentHeader, identity: str | None) -> tuple[list[tuple[bytes, bytes]], int]:
-    """Return the headers in order, names and fields as bytes, with CC and BCC renamed and without hops; and the hops.
+    """Return the headers in order, each as its name and its field in bytes, and the number of hops.
 
-    An identity that is there stays.
+    CC and BCC are renamed, the header of hops is left out, and ``identity`` is added unless there is one already.
     """
     fields: list[tuple[bytes, bytes]] = []
     replaced: set[bytes] = set()

@@ -86,9 +86,10 @@ SHOWABLE_BYTES: Final = 200
 
 
 def is_showable(name: str) -> bool:
-    """Return whether a header or property of this name can be shown in a message that cannot be translated.
+    """Return whether the dead letter of an unmappable message keeps a header or property of this name.
 
-    Names of our own cannot: they have a meaning, and may be what contradicts each other.
+    It keeps none of the names that begin with ``amqp.``: they have a meaning for the mapping, and may be the very ones
+    that contradict each other.
     """
     return len(name.encode("utf-8", "surrogateescape")) <= SHOWABLE_BYTES and not name.startswith("amqp.")
 

@@ -5,7 +5,7 @@ records of Kafka in RocketMQ, or the reverse: a record is wrapped as a message o
 RocketMQ. So in RocketMQ a record has properties ``x-kafka-...``, and each guest comes home by any route.
 
 RocketMQ keeps properties, pairs of texts, in no order, each name once; a property without a value is lost, the control
-characters 1 and 2 separate them, and all of them together have 32,767 bytes. A message has a body.
+characters 1 and 2 separate them, and all of them together have at most 32,767 bytes. A message must have a body.
 
 An AMQP message in RocketMQ is a message with these properties, of which ``amqp.routing_key`` or ``amqp.values`` is
 always there:
@@ -77,7 +77,8 @@ def to_rocketmq(message: Message, topic: str, key: bytes | None = None, tag: byt
     Unmappable, MalformedHeader.
     """
     content = content_of(message)
-    # With both marks it is a record of Kafka that has a header of this name: what we wrap never has Kafka's mark.
+    # With both marks it carries a record of Kafka that has a header with the name of RocketMQ's mark: a message of
+    # RocketMQ that we have wrapped never has Kafka's mark.
     if content.find(rocketmq_guest.MARK) is not None and content.find(kafka_guest.MARK) is None:
         return rocketmq_guest.unwrap(content, message.body, topic)
     properties, body = rocketmq_amqp_guest.wrap(content, message)

@@ -36,7 +36,10 @@ def property_name(raw: bytes) -> str:
 
 
 def is_guest(properties: Mapping[str, str]) -> bool:
-    """Return whether a message with these properties carries one of AMQP: it has a routing key, if an empty one."""
+    """Return whether a message with these properties carries one of AMQP.
+
+    Then it has the property of the routing key, or, as an empty key gives no property, `VALUES` with an entry for it.
+    """
     return MARK in properties or VALUES in properties
 
 

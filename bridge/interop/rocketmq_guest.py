@@ -50,7 +50,7 @@ NAMES: Final = {name: short_string(name) for name in OURS}
 
 @cache  # of the few names that the selectors of sources read
 def headers_for_property(name: str) -> tuple[str, ...]:
-    """Return the headers in which a guest from RocketMQ may have a property whose own name no header has."""
+    """Return the headers that may hold a property of a guest from RocketMQ, where no header has the property's name."""
     return () if PREFIX + name in OURS else (PREFIX + name, ESCAPED + name)
 
 
@@ -76,7 +76,7 @@ def wrap(message: StoredMessage, exchange: str | None, routing_key: str | None) 
 
 
 def _key_of(message: StoredMessage) -> str:
-    """Return the first of its keys as routing key, or "" if AMQP cannot hold it: all keys are in a header anyway."""
+    """Return the message's first key as routing key; "" if AMQP cannot hold it. A header has all keys in any case."""
     try:
         return check_key(next(iter(message.keys), ""))
     except Unmappable:
@@ -126,7 +126,7 @@ def _own(name: str, wire: bytes) -> Any:
 
 @lru_cache(4096)
 def _names(raw: bytes) -> tuple[str, str | None]:
-    """Return the name of a header, and the name of the property that it becomes; None: it becomes none."""
+    """Return the name of a header, and the name of the property that it becomes; None if it becomes no property."""
     name = raw.decode("utf-8", "surrogateescape")
     if name.startswith(ESCAPED):
         return name, _property(name[len(ESCAPED) :])

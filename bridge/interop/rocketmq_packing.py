@@ -65,7 +65,10 @@ def pack_headers(own: Sequence[Header], headers: Sequence[Header]) -> dict[str, 
 
 
 def unpack_headers(properties: Mapping[str, str]) -> list[Header]:
-    """Return the headers that properties were made of, those without an order last. Raises Unmappable."""
+    """Return the headers that properties were made of: first those in `ORDER`, then all others by name.
+
+    Raises Unmappable.
+    """
     odd: Mapping[str, str] = _read(VALUES, properties[VALUES]) if VALUES in properties else {}
     order: Sequence[str] = _read(ORDER, properties[ORDER]) if ORDER in properties else ()
     values: dict[str, bytes | None] = {}
@@ -85,7 +88,7 @@ def unpack_headers(properties: Mapping[str, str]) -> list[Header]:
 def _layout(names: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
     """Return the names of the properties for headers of these names, and as JSON their order, unless it is ascending.
 
-    The last of several headers of one name has that name, which is the one that selectors see.
+    Of several headers with one name, the last gets a property of that name, so it is the one that selectors see.
     """
     last = {name: index for index, name in enumerate(names)}
     earlier: dict[str, int] = {}

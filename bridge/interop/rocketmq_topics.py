@@ -1,10 +1,10 @@
 """Names of other systems as names of RocketMQ's topics and groups, which have letters, digits and ``% | _ -`` only.
 
-A name that RocketMQ allows is the topic of that name. In another, each byte of its UTF-8 that is not allowed, and each
-``%``, is ``%`` and two hexadecimal digits, as in a URL: ``orders.eu`` is the topic ``orders%2Eeu``. Names and topics
-correspond one to one: no two names have the same topic, and no two topics the same name. Therefore a name that is
-allowed, but is the topic of another name, has its ``%`` escaped as well: the topic of ``orders%2Eeu`` is
-``orders%252Eeu``.
+A name that RocketMQ allows is its own topic. In any other name, each byte of its UTF-8 that is not allowed, and each
+``%``, is written as ``%`` and two hexadecimal digits, as in a URL: ``orders.eu`` has the topic ``orders%2Eeu``. Names
+and topics correspond one to one: no two names have the same topic, and no two topics the same name. Therefore a name
+that is allowed, but is already the topic of another name, has its ``%`` escaped as well: the topic of ``orders%2Eeu``
+is ``orders%252Eeu``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A field value of AMQP as bytes that people and Kafka's consumers read, and back to the bit.
+"""A field value of AMQP as text that people and Kafka's consumers can read, and back to exactly the same bytes.
 
-The bytes of a field, tag first, are its wire. The head of this package describes its text; its type is RabbitMQ's name
-for it, or None for longstr and void, which are text and null. Where type and text would give another wire, the
-original is in base64 behind the type: ``bool=dAI=``.
+A field is seen in two ways. Its *wire* is its bytes in AMQP, tag first. Its *type* is RabbitMQ's name for the type, and
+its *text* is what the head of this package describes; longstr and void have the type None, and void has null as text.
+Where type and text alone would not give the same wire again, the wire is added to the type in base64: ``bool=dAI=``.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _text(kind: str, value: Any) -> bytes:
 
 
 def _is_canonical(value: Any) -> bool:
-    """Return whether encoding a decoded value gives its wire again; not so of NaN, which has many wires."""
+    """Return whether encoding a decoded value gives the same wire again. False for NaN, which has many wires."""
     kind = type(value)
     if kind is float:
         return bool(value == value)  # noqa: PLR0124  only a NaN is not

@@ -1,8 +1,8 @@
 """An archive as a source: its records as deliveries, and a file that keeps how far they are settled.
 
-The archive is one lane, as its files are read one after the other. The records of the next chunk are made while those
-of the chunk before are under way: two chunks are in memory, each bounded by its number of records and by their bytes. A
-file counts as settled as a whole when the last of its deliveries is.
+The archive is one lane, since its files are read one after the other. The next chunk is read while the records of the
+one before are under way: two chunks are in memory, each bounded by its number of records and by their bytes. A file is
+settled as a whole when the last of its deliveries is.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ LOG: Final = logging.getLogger(__name__)
 class ArchiveSource(Source):
     """An archive: a file or folder of any format that `bindings.archive.formats.detect` knows.
 
-    ``speed`` None: as fast as messages are taken; 1.0: in the time that it took, 10.0: ten times as fast; a record with
-    an earlier time than the one before comes at once. ``follow``: it does not end, and continues when the archive
-    grows. ``settled`` is the file that keeps how far it is settled; without it each replay begins at the beginning.
-    Records without a body are given only ``without_bodies``. ``mapping`` maps records of Kafka and RocketMQ to AMQP.
-    About ``chunk_bytes`` of bodies are prepared at once, and as much again waits.
+    ``speed`` is relative to the times of the records: 1.0 replays as fast as they were recorded, 10.0 ten times as
+    fast, None as fast as the pump reads; a record with an earlier time than the one before comes at once. With
+    ``follow`` the stream does not end, and continues when the archive grows. ``settled`` is the file that keeps how far
+    the replay is settled; without it each replay begins at the beginning. Records without a body are delivered only
+    with ``without_bodies``. ``mapping`` maps records of Kafka and RocketMQ to AMQP. About ``chunk_bytes`` of bodies are
+    prepared at once, and the same amount waits to be read.
 
-    ``unreadable`` and ``skipped`` count the records that were not given, by reason.
+    ``unreadable`` and ``skipped`` count the records that were not delivered, by reason.
     """
 
     shared = False
@@ -234,7 +235,7 @@ class ArchiveSource(Source):
         self._note_settled()
 
     def _note_settled(self) -> None:
-        """Note the files whose last delivery is settled, and write down a moment later how far the replay is."""
+        """Note the files whose last delivery is settled, and have the progress written to its file a moment later."""
         assert self._settled is not None  # noqa: S101  it is open
         while self._read_to_end and self._read_to_end[0][0] <= self._settled_number:
             _, (file, records, size) = self._read_to_end.popleft()

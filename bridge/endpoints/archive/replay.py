@@ -54,7 +54,7 @@ class Window(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Records of a file that follow each other."""
+    """Consecutive records of a file."""
 
     file: str
     records: list[tuple[int, Record]]
@@ -131,7 +131,8 @@ class Replay:
         self._grows = grows
         """Whether the archive grows: incomplete records are left for later, and an empty folder is no error."""
         self._read: dict[str, tuple[int, int | None]] = dict(settled)
-        """File -> number of its records that were given or need not be, and its size if it was read to its end."""
+        """File -> number of its records that were yielded or were settled before, and its size if it was read to its
+        end."""
         self._ends: dict[str, int] = {}
         """File -> where its complete records end, as its format counts; only files that this has read before."""
         self._sizes: dict[str, int] = {}
@@ -146,7 +147,7 @@ class Replay:
         return read, max(read, sum(list(self._sizes.values())))
 
     def read_items(self) -> Iterator[Item]:
-        """Yield all that is there now and was not yielded before. Raises InputError if that is no archive."""
+        """Yield all records that are there now and were not yielded before. Raises InputError if it is no archive."""
         archive = self._detect()
         files = archive.files
         for other in archive.others:
@@ -160,6 +161,7 @@ class Replay:
             size = self._sizes[file]
             if known == size and not form.in_place:
                 continue
+            # A file that this replay has read goes on where it ended; any other is counted from its first record.
             number = before if file in self._ends else 0
             for split in self._plan(form, file):
                 for item in form.read(split):

@@ -1,16 +1,16 @@
 """Messages written to an archive that are not Parquet yet: a file of batches, each safe once it is synced.
 
 A spool is hidden, ``.spool-TOKEN.arrow``. Its batches have the schema `SPOOLED`, serialised by Arrow, each after a
-length and a checksum. Messages are in it nearly as they came, with the content header undecoded: making rows of the
-archive's schema takes ten times as long, and is done later, by another process (`rotation`).
+length and a checksum. Messages are written nearly as they came, with the content header undecoded: to convert them to
+rows of the archive's schema takes ten times as long, and is done later, by another process (`rotation`).
 
 The writer of a spool holds a lock on it as long as it lives, so a spool that can be locked has no owner: its writer has
 closed it, or is dead. A spool may be removed, or its folder moved: the file stays open until its rows are parts, so
 that they can still be saved (`Spool.find`, `Spool.copy_to`). A spool that has become parts is emptied before it is
 removed, which distinguishes the two cases.
 
-A batch is appended only after all before it were synced. So torn bytes at the end were never confirmed, and bytes that
-are no batch with whole batches behind them were damaged later.
+A batch is appended only after all before it were synced. So an incomplete batch at the end was never confirmed; bytes
+that are no batch, but are followed by a whole one, were damaged later.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Gone(Exception):
 
 
 class Frame(NamedTuple):
-    """A batch of a spool, or bytes between two that are none."""
+    """A batch of a spool, or bytes before, between or after batches that are none."""
 
     batch: pa.RecordBatch | None
     """None: the bytes are no batch."""

@@ -1,14 +1,14 @@
-"""An archive as a target: messages are confirmed when synced to a spool, and visible to others as parts of Parquet.
+"""An archive as a target: messages are confirmed once synced to a spool; readers see them once they are Parquet parts.
 
-One task writes batches to a spool: each has the messages that came while the batch before was synced. Another task has
-spools that are large or old enough turned into parts, by another process. A full disk is a lost connection: nothing is
-confirmed that is not synced, and opening the target again begins with the spools that are there. So is any other error
-that ends one of these tasks.
+One task writes batches to a spool: each batch has the messages that came while the one before was synced. Another task
+has spools that are large or old enough turned into parts, by another process. A full disk, and any other error that
+ends one of these tasks, is a lost connection: nothing is confirmed that is not synced, and when the target is opened
+again, the spools that are there become parts first.
 
-The folder, or a spool in it, may be moved or removed while it is written. That is looked for after each sync, before
-messages are confirmed, and before a spool is given up; the file of a spool is open until its rows are parts. Confirmed
-messages become parts where the folder is now; a spool that was removed is written again when the target is opened
-again. Both are logged.
+The folder, or a spool in it, may be moved or removed while it is written. This is checked after each sync, before
+messages are confirmed, and before a spool is given up; the file of a spool stays open until its rows are parts. If the
+folder was moved, confirmed messages become parts in its new place; a spool that was removed is written again when the
+target is opened again. Both are logged.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Writing:
     waiting: deque[Outgoing] = field(default_factory=deque)
     """Messages that are in no spool yet."""
     full: deque[Spool] = field(default_factory=deque)
-    """Spools that become parts, the oldest first; without a lock, and their files open."""
+    """Spools that wait to become parts, the oldest first; they are unlocked, and their files are open."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
     """Wakes the task that writes."""
     handed_on: asyncio.Event = field(default_factory=asyncio.Event)

@@ -1,8 +1,8 @@
 """A connection to RabbitMQ on the running event loop, and its channels.
 
 It runs on `bridge.endpoints.rabbitmq.wire`; the frames of deliveries and publishes are read and written by
-`bridge.endpoints.rabbitmq.frames`, many at a time. The end of the connection or of a channel ends both for their users,
-and is reported once, by ``on_lost``.
+`bridge.endpoints.rabbitmq.frames`, many at a time. When the connection or one of its channels ends, both are over for
+their users, and ``on_lost`` is called once.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from exchange.errors import BrokerError
 __all__ = ["Channel", "Connection"]
 
 SILENT_SECONDS: Final = 1.5
-"""Seconds beyond a heartbeat after which a broker counts as silent. RabbitMQ checks twice per heartbeat whether it has
-sent anything since the last check, and sends a heartbeat if not: so it is never silent for a whole heartbeat."""
+"""Seconds beyond a heartbeat interval after which a broker counts as silent. RabbitMQ checks twice per interval whether
+it has sent anything since the last check, and sends a heartbeat if not: so a healthy broker is never silent for a whole
+interval."""
 
 LOOK_SECONDS: Final = 1.0
 """Seconds between checks whether the broker is still connected, while nothing is read."""
@@ -79,7 +80,7 @@ class Connection:
     def silence(self) -> str | None:
         """Text about a broker that is silent although a heartbeat is due; None if it is not silent.
 
-        A connection is lost only after two heartbeats of silence; this is known earlier.
+        pika ends a connection only after two heartbeat intervals of silence; this reports the silence earlier.
         """
         heartbeat = self._wire.params.heartbeat
         if self._watch is not None or not isinstance(heartbeat, int | float) or not heartbeat:

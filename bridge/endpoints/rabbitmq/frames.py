@@ -1,8 +1,8 @@
 """The frequent frames of AMQP 0-9-1, decoded and encoded without objects in between: deliveries, publishes,
 acknowledgements in both directions, returns.
 
-Content headers stay bytes. There are pure functions of bytes, and one state machine, `Contents`, which puts the frames
-of a content together: between these come no other frames of the same channel.
+Content headers stay bytes. All here are pure functions of bytes, except for one state machine, `Contents`, which joins
+the frames of a content: method, header, bodies. No other frames of the same channel come between them.
 """
 
 from __future__ import annotations
@@ -108,8 +108,9 @@ class Contents:
     def delivery(self, data: bytes, at: int, header: int, end: int, channel: int) -> int:
         """Decode a delivery with all its frames at once, if one begins at ``at`` and its body has at most one frame.
 
-        ``header`` is the end of its first frame. Return the end of its last frame; or 0 if there is no such delivery
-        that is complete before ``end``. Then `feed` takes it frame by frame.
+        ``header`` is the end of its method frame, where the frame of its content header begins. Return the end of its
+        last frame; or 0, with nothing changed, if there is no such delivery that is complete before ``end``: then the
+        caller gives its frames to `feed`, one by one.
         """
         if header + HEADER_BYTES > end or data[at + 7 : at + 11] != DELIVER_ID or self._begun is not None:
             return 0
@@ -117,6 +118,7 @@ class Contents:
         ended, kind, other, size, _, _, body_size = _next_header(data, header - 1)
         if ended != END_OCTET or kind != HEADER or other != channel or size < 12:
             return 0
+        # From here on, `body` is where the body's frame begins, and `stop` the end of the last frame.
         body = stop = header + OVERHEAD + size
         if body_size:
             stop += OVERHEAD + body_size
@@ -127,7 +129,7 @@ class Contents:
                 return 0
         if stop > end or data[stop - 1] != END_OCTET:
             return 0
-        at += 12 + data[at + 11]
+        at += 12 + data[at + 11]  # frame head (7), class and method (4), the consumer tag with its length (1 + length)
         tag, redelivered, size = _tag_and_length(data, at)
         at += 10
         key = at + size + 1

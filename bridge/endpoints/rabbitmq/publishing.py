@@ -1,10 +1,11 @@
 """Exchanges and queues as a target.
 
-Each message is published mandatory, and confirmed: a returned message is a failure with the broker's reason, a nack one
-that may be tried again. For some messages, such as one with a header that it cannot read, a broker closes the channel
-or the connection, and does not report which message it was. So the messages that were under way are suspects: they are
-sent one by one when the target is opened again, and the one that ends the channel another time is reported to the pump
-as refused. A missing permission is no fault of a message: the connection is lost, and made again until it is granted.
+Each message is published as mandatory, and confirmed by the broker. A returned message is a failure with the broker's
+reason; a nacked one is a failure that may be tried again. For some messages, such as one with a header that it cannot
+read, a broker closes the channel or the connection, and does not report which message it was. So the messages that were
+under way are suspects: they are sent one by one when the target is opened again, and the one that ends the channel
+another time is reported to the pump as refused. A missing permission is no fault of a message: the connection is lost,
+and made again until the permission is granted.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ OLDEST: Final = 200
 """Maximum number of messages under way, the oldest ones, that are searched for one that may still be routed."""
 
 UNROUTED: Final = 10
-"""Number of returned messages, without a routed one in between, after which it is the fault of the exchange."""
+"""Number of returned messages, without a routed one in between, after which the exchange is taken for the cause."""
 
 NO_ACCESS: Final = 403
 NOT_FOUND: Final = 404
@@ -54,7 +55,7 @@ NOT_OURS_TO_SEE: Final = frozenset({NO_ACCESS, 405})
 another connection uses exclusively."""
 
 SILENT: Final = 10.0
-"""Seconds without a confirm, while publishes are under way, after which that is reported as trouble."""
+"""Seconds without a confirm, while publishes are under way, after which the silence is reported as trouble."""
 
 LONGEST_KEY: Final = 255
 """Maximum length of a routing key, in bytes."""
@@ -116,7 +117,7 @@ class RabbitmqTarget(Target):
 
     @property
     def _all_expected(self) -> list[Expected]:
-        """These, and queues that must not be there."""
+        """Exchanges and queues that must be there, and queues that must not be there, each once."""
         expected = [each for route in self._routes.values() for each in route.expected]
         return list({(each.kind, each.name): each for each in expected}.values())
 
@@ -146,7 +147,7 @@ class RabbitmqTarget(Target):
         self._watching = asyncio.create_task(self._watch(connection))
 
     async def _watch(self, connection: Connection) -> None:
-        """Check again and again what is written to, to notice what is gone before the next message."""
+        """Check every `LOOK_EVERY` seconds that the exchanges and queues are there, even while nothing is published."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
             missing = None
@@ -173,7 +174,9 @@ class RabbitmqTarget(Target):
 
 
 async def _look(connection: Connection, expected: Expected) -> None:
-    """Raise Disconnected if what is expected is not there, as far as this user has permission to know."""
+    """Raise Disconnected if an exchange or queue is missing, or is there and must not be; a check that this user has no
+    permission for is passed.
+    """
     kind, name = expected.kind, expected.name
     try:
         await connection.look("exchange" if kind == "exchange" else "queue", name)
@@ -250,6 +253,7 @@ class _Publishing:
             messages = list(self._waiting)
             self._waiting.clear()
             self._write(messages)
+        # A message that cannot be encoded is not under way afterwards, so the next one follows at once.
         while self._suspects and self._waiting and not self._under_way:
             self._write([self._waiting.popleft()])
 
@@ -284,7 +288,9 @@ class _Publishing:
         return encode_publish(self._channel.number, exchange, routing_key, raw, message.body, frame_max, mandatory=True)
 
     def _address(self, outgoing: Outgoing) -> tuple[bytes, bytes, bytes]:
-        """Return exchange and routing key on the wire, and marks, which keep the message's own if these differ."""
+        """Return the exchange and the routing key to publish with, in bytes, and the header fields to add: these keep
+        the message's own exchange and key where a fixed or a partition's key replaces them.
+        """
         route, message = self._routes[outgoing.queue], outgoing.message
         key = route.key if route.is_plain else route.key_for(outgoing)
         if key is None:
@@ -358,6 +364,10 @@ class _Publishing:
         return Sent(exchange, key, outgoing.message.body, content)
 
     def _take_answer(self, event: Acked, confirmed: list[Outgoing], failed: list[tuple[Outgoing, Failure]]) -> None:
+        """Add the messages that an ack or nack answers to ``confirmed`` and ``failed``.
+
+        With ``multiple`` these are all messages up to its number: ``_under_way`` is in the order of numbers.
+        """
         under_way, returned = self._under_way, self._returned
         if event.multiple:
             numbers = []

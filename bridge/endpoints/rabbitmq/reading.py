@@ -1,10 +1,10 @@
 """A queue or a stream as a source.
 
-The deliveries of a connection are one lane, acknowledged as a prefix with one basic.ack. For a stream,
-acknowledgements only ask for more messages; its offset is kept by `bridge.endpoints.rabbitmq.offsets`, and reading
-continues after it. The broker sends as many messages as the prefetch allows, however large they are. So while more has
-arrived than the pump can soon take, the socket is not read. Messages keep their content header as the bytes that were
-received, see `exchange.amqp`.
+The deliveries of a connection are one lane: one basic.ack with ``multiple`` acknowledges all that are settled. For a
+stream, acknowledgements only ask for more messages; the settled offset is kept by `bridge.endpoints.rabbitmq.offsets`,
+and reading continues after it. The broker sends as many messages as the prefetch allows, however large they are. So
+while more has arrived than the pump can soon take, the socket is not read. Messages keep their content header as the
+bytes that were received, see `exchange.amqp`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ COUNT_EVERY: Final = 10.0
 """Seconds between questions for the number of messages in the queue."""
 
 BUFFER_BYTES: Final = 8 << 20
-"""Maximum size of deliveries that have arrived and were not read, in bytes, plus one read of the socket."""
+"""Maximum size of deliveries that have arrived and that the pump has not read, in bytes; one read of the socket may
+exceed it."""
 
 
 class RabbitmqSource(Source):
@@ -103,8 +104,11 @@ class RabbitmqSource(Source):
         self._is_stream: bool | None = None
         """None: unknown yet. RabbitMQ before 4 does not show it; then each queue is treated as a stream."""
         self._epoch = 0
+        """Number of the lane, changed by `open` and `close`: deliveries of an earlier connection settle nothing."""
         self._settled = 0
+        """Delivery tag of the last settled delivery."""
         self._acked = 0
+        """Delivery tag up to which deliveries are acknowledged."""
         self._writing: asyncio.TimerHandle | None = None
         self._ready: int | None = None
         self._counting: asyncio.Task[None] | None = None
@@ -158,7 +162,7 @@ class RabbitmqSource(Source):
         self._counting = asyncio.create_task(self._count_ready())
 
     async def _count_ready(self) -> None:
-        """Ask again and again for the number of messages in the queue, as long as the broker answers."""
+        """Ask for the number of messages in the queue every `COUNT_EVERY` seconds, as long as the broker answers."""
         connection = self._connection
         with suppress(Disconnected, BrokerError):  # no permission, or the end, which is reported elsewhere
             while connection is not None:
@@ -197,8 +201,9 @@ class RabbitmqSource(Source):
     async def _skip_settled(self, last: int) -> None:
         """Skip the message that was settled last. Raises Disconnected if there is neither this message nor a later one.
 
-        A stream keeps its newest segment, so in that case it is another stream with the same name. A consumer at a
-        large offset of it gets nothing until the stream has as many messages, and would lose all of these.
+        A stream always keeps its newest segment, so if both are missing, it is another stream with the same name. A
+        consumer at the old offset would get nothing until the new stream is that long, and would miss all messages
+        before.
         """
         try:
             async with asyncio.timeout(FIND_SECONDS):
@@ -281,7 +286,7 @@ class RabbitmqSource(Source):
     def settle(self, delivery: Delivery) -> None:
         if delivery.lane != self._epoch:
             return
-        if self._settled == self._acked:
+        if self._settled == self._acked:  # no ack is due yet: one per turn of the loop, for all that is settled in it
             asyncio.get_running_loop().call_soon(self._ack)
         self._settled = delivery.position
         if self._is_stream:

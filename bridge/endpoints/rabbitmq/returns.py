@@ -1,10 +1,10 @@
 """Find the message under way that a basic.return is about.
 
-A return does not have the number of its publish, but the content that was published, and even that has changed: the
-broker removes the header BCC, and from 4.0 on sorts the headers. So each return is matched with a message that looks
-the same without that. If several messages are equal to the bit, any of them will do, as all of them have the same fate.
-If several differ, but only in what the broker changes, it can be any of them: then all are reported, to be sent again
-one by one.
+A return does not carry the number of its publish, but only the content that was published, and the broker changes even
+that: it removes the header BCC, and from 4.0 on it sorts the headers. So each return is matched with a message under
+way whose *look*, the part that the broker does not change, is the same. If several such messages are equal to the bit,
+any of them will do, since all have the same fate. If they differ in what the broker changes, the return may be about
+any of them: then all are reported, to be sent again one by one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Sent(NamedTuple):
 def match_returns(
     sent: Mapping[int, Sent], events: Sequence[Returned], known: Collection[int] = ()
 ) -> Iterator[tuple[Returned, list[int]]]:
-    """Yield each return with the number of its publish, or with all that it may be; with none if it was known before.
+    """Yield each return with the number of its publish; with several if it is unclear which, with none if it is known.
 
     ``sent`` is in the order of numbers, ``known`` has the numbers of earlier returns.
     """
@@ -59,7 +59,7 @@ class _Group:
         """Look -> numbers of the messages with it, without those known to be returned."""
         self._mixed: set[Any] = set()
         """Looks of messages whose content headers are not equal to the bit."""
-        self._is_single = len(numbers) == 1  # then no look is needed
+        self._is_single = len(numbers) == 1  # then content headers need not be compared, and the only look is None
         raws: dict[Any, bytes] = {}
         for number in numbers:
             content = None if self._is_single else sent[number].content()

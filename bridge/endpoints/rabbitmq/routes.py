@@ -33,7 +33,7 @@ class Address:
 
     exchange: str = ""
     routing_key: str | None = None
-    """None: the routing key of each message."""
+    """The same for all messages, or with ``{partition}``; None: each message's own routing key."""
 
     @classmethod
     def queue(cls, name: str) -> Address:
@@ -75,7 +75,8 @@ class Route:
         self.key: Final = None if address.routing_key is None else _bytes(address.routing_key)
         """The fixed routing key; None: that of the message or of its partition."""
         self.marks_place: Final = bool(queue)
-        """Whether messages carry their exchange and routing key; dead letters have headers of their own for that."""
+        """Whether headers with their exchange and routing key are added to messages; dead letters have other headers
+        for that."""
         self.is_hashed = False
         self.is_plain = True
         """Whether the routing key does not depend on the partition."""
@@ -132,7 +133,7 @@ class Route:
 
 
 def build_routes(addresses: Mapping[str, Address], layout: Layout | None = None) -> dict[str, Route]:
-    """Build the route of each queue of the topology. Raises Misfit for partitions that no broker can choose so."""
+    """Build the route of each queue of the topology. Raises Misfit for an address that does not fit the partitions."""
     routes = {}
     for queue, address in addresses.items():
         partitioning = None if layout is None else layout.topology.queues[queue].partitioning

@@ -1,7 +1,7 @@
-"""pika's connection on asyncio, with a faster way for the frequent frames, and a safe way to open it.
+"""pika's connection on asyncio, with a faster path for the frequent frames, and a safe way to open it.
 
-pika connects, authenticates, negotiates and keeps the heartbeat. Frames of channels with a `Contents` bypass it, and
-reading from the socket can be stopped for a while.
+pika connects, authenticates, negotiates and sends heartbeats. The contents of channels with a `Contents` bypass pika,
+and reading from the socket can be stopped for a while.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RECEIVE_BYTES: Final = 1 << 18
 """Maximum number of bytes per read from a socket."""
 
 WRITE_BYTES: Final = 1 << 18
-"""Maximum number of bytes per write to a socket: the rest of a write that it does not take is copied."""
+"""Maximum number of bytes per write to a socket: the rest that the socket does not take at once is copied."""
 
 FRAME_BYTES: Final = 16 << 20
 """Maximum size of a frame if the broker sets none, in bytes; RabbitMQ's own default is 128 KiB."""

@@ -32,14 +32,14 @@ class Lane:
         self.offsets: deque[int] = deque()
         """Offsets of the deliveries that are not committed."""
         self.has_news = False
-        """Whether one of them is settled."""
+        """Whether deliveries were settled that are not committed."""
         # Not the topic in the message: a retry has the topic there that it was first read from.
         topic, broker, number = assigned.queue.topic, assigned.queue.broker, str(assigned.queue.queue_id)
         self._identity = "/".join(["rocketmq", *[quote(each, safe="") for each in (source, topic, broker, number)], ""])
         self._origin = f"{topic} at {broker}:{number} at "
 
     def make_delivery(self, stored: StoredMessage) -> Delivery:
-        """Return the delivery of a message; one that AMQP cannot hold is refused."""
+        """Return the delivery of a message, with a refusal if AMQP cannot hold the message."""
         offset, refusal = stored.queue_offset, None
         try:
             message = from_rocketmq(stored)
@@ -59,7 +59,7 @@ class Lane:
         )
 
     def mark_committed(self, offset: int | None) -> int:
-        """Take note that all before an offset is committed, and return how many deliveries that is."""
+        """Forget the deliveries before a committed offset, and return their number; None: nothing was committed."""
         offsets, before = self.offsets, len(self.offsets)
         while offset is not None and offsets and offsets[0] < offset:
             offsets.popleft()

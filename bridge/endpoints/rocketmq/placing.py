@@ -41,8 +41,8 @@ class Destination:
     topic: str
     """Name of the topic in RocketMQ."""
     key: KeySource | None = None
-    """Source of the key that decides the queue, unless the topology does, and that is in KEYS of messages from other
-    systems; None: the routing key."""
+    """Source of a message's key; None: the routing key. The key decides the message queue, unless the topology
+    partitions its queue, and is in KEYS of messages from other systems."""
     tag: KeySource | None = None
     """Source of the tag that is in TAGS of messages from other systems; None: they have none."""
 
@@ -68,7 +68,7 @@ class Spread:
             raise Disconnected(f"topic {topic!r}: {error}") from None
 
     def queue_for(self, key: Any, number: int) -> MessageQueue:
-        """Return the queue for a key; without a key, one by ``number``, which is the same in every run."""
+        """Return the queue for a key; without a key, the one that ``number`` gives, so that runs are repeatable."""
         position = self._known.get(key) if type(key) is str else None
         if position is None:
             chosen = None if key is None else self._hash.choose_for(key).partition

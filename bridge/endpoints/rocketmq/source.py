@@ -5,13 +5,13 @@ broker soon. The window bounds the deliveries that are not *committed*: so when 
 of messages comes again. No message is given back for a retry: what cannot be delivered, the pump holds or dead-letters.
 
 A new member begins to read the queues that it gets at the committed offsets, while the member that had them may still
-be writing the same messages: then these are there twice. Still, the first copies of each queue are in order, as both
-write in order and the new member begins no later. With ``orderly``, queues are read under the broker's locks, and go to
-another member only when all that was read of them is settled. But a member that is killed leaves its locks: the others
-wait for 60 seconds.
+be writing the same messages: then these are there twice. Still, the first copies of a queue's messages are in order:
+both members write in order, and the new one begins no later than where the old one ends. With ``orderly``, queues are
+read under the broker's locks, and go to another member only when all that was read of them is settled. But a member
+that is killed leaves its locks behind: the others wait for 60 seconds.
 
-The client reconnects by itself and learns of brokers that come and go, so a source is disconnected only by what does
-not pass by itself: a missing permission, a topic that was deleted.
+The client reconnects by itself and learns of brokers that come and go, so a source is disconnected only by a problem
+that does not pass by itself: a missing permission, a topic that was deleted.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ ENDING: Final = 0.5
 class RocketmqSource(Source):
     """Topics of RocketMQ, read with a consumer group.
 
-    ``orderly`` reads under the broker's locks. ``until_end`` ends when all queues that are ours are read to their ends.
-    ``window`` bounds the number of messages read and not committed, ``window_bytes`` the bytes of all messages that are
-    kept here, read ahead or not settled. In a queue that the group has never read it begins at the first message, or
-    with ``from_last`` at the end.
+    With ``orderly`` it reads under the broker's locks; with ``until_end`` the stream ends when all queues that are ours
+    are read to their ends. ``window`` bounds the number of messages read and not committed, ``window_bytes`` the size
+    of all messages that are kept here, read ahead or not settled. A queue that the group has never read is begun at its
+    first message, or with ``from_last`` at its end.
     """
 
     def __init__(
@@ -123,10 +123,13 @@ class RocketmqSource(Source):
         self._uncommitted = 0
         """Number of deliveries that were read and are not committed."""
         self._settled_since = 0
-        """Number of deliveries that were settled since the last commit, about."""
+        """Approximate number of deliveries that were settled since the last commit."""
         self._settled = asyncio.Event()
+        """Set when there is something to commit."""
         self._many_settled = asyncio.Event()
+        """Set when the next commit must not wait for `COMMIT_EVERY`."""
         self._committed = asyncio.Event()
+        """Set when the window may have room again, or the connection is broken."""
         self._pulse: Pulse | None = None
         self._broken: Exception | None = None
         """Exception that ended a task of this connection, which should not end."""
@@ -139,7 +142,7 @@ class RocketmqSource(Source):
         if (silence := pulse.trouble) is not None:
             return silence
         for where, trouble in consumer.troubles.items():
-            # Errors of connections are left to the pulse, which knows sooner when they are over.
+            # Errors of connections are left to the pulse, which notices their end earlier.
             if isinstance(trouble, BrokerError | InputError) and not (_is_retry(where) or _is_passing(trouble)):
                 return f"{where}: {trouble}"
         for queue, problem in consumer.unpersisted.items():
@@ -177,7 +180,7 @@ class RocketmqSource(Source):
             await consumer.open()
         except Exception as error:
             raise disconnection(error) from error
-        # From here on nothing waits, so that it is either open completely or not at all.
+        # Nothing is awaited from here on, so a cancellation leaves the source either open or not, never half open.
         self._pulse = Pulse(client, [each.topic for each in self._subscriptions], replicas=True, failed=self._break)
         self._pulse.open()
         self._committing = self._start(self._commit(consumer))
@@ -290,7 +293,9 @@ class RocketmqSource(Source):
                     self._many_settled.set()
 
     async def _commit(self, consumer: Consumer) -> None:
-        """Commit what is settled, for ever; each broker by itself, as one that hangs may delay only its own queues."""
+        """Commit what is settled, until cancelled; with a task for each broker, since one that hangs must not delay the
+        queues of the others.
+        """
         while True:
             await self._settled.wait()
             with suppress(TimeoutError):
@@ -337,7 +342,7 @@ class RocketmqSource(Source):
                 async with asyncio.timeout(CLOSING):
                     await self._leave(client, consumer, pulse, tasks)
                     has_left = True
-        finally:  # also when this is cancelled
+        finally:  # also when this is cancelled: without their connection, brokers remove the member
             if client is not None:
                 client.abort()
             self._lanes.clear()

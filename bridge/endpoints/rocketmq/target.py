@@ -1,7 +1,7 @@
-"""Topics as a target: each message on its queue, in order, and confirmed when the broker has stored it.
+"""Topics as a target: each message is written to its queue, in order, and confirmed when the broker has stored it.
 
-A broker works on several requests at a time and stores them in any order, so each queue has one request under way; the
-messages that come meanwhile are the next one, as a batch. Without an answer it is not known whether the batch is
+A broker works on several requests at a time and stores them in any order, so each queue has one request under way. The
+messages that come meanwhile form the next request, as a batch. Without an answer it is unknown whether the batch is
 stored. Then the connection is lost: all messages that are not confirmed are written again, and may be there twice, but
 in order.
 
@@ -9,15 +9,14 @@ The meaning of answers (`SendStatus`, and codes of a broker that refuses):
 
 =============================  =========================================================================================
 SEND_OK                        confirmed
-FLUSH_DISK_TIMEOUT,            the broker has the message, but not yet as safe as it is configured to. It is treated as
+FLUSH_DISK_TIMEOUT,            the broker has the message, but not yet as safely as configured. This is treated as
 FLUSH_SLAVE_TIMEOUT,           back-pressure: the message is sent again until it is safe, and may be there several
 SLAVE_NOT_AVAILABLE            times; or it is confirmed, if the target is configured to accept this
 MESSAGE_ILLEGAL                a final refusal. The messages of a batch are then sent one by one, to find the illegal
 SYSTEM_BUSY, SYSTEM_ERROR,     the broker is overloaded, or is just starting or stopping: the batch is sent again soon,
 SERVICE_NOT_AVAILABLE,         for `BUSY_SECONDS`; then the connection is lost
 FLOW_CONTROL
-others                         of the topic, or a missing permission: the connection is lost, as this is not the fault
-                               of a message
+others                         the cause is the topic or a missing permission, and no message: the connection is lost
 =============================  =========================================================================================
 
 The only dead letters are messages with MESSAGE_ILLEGAL, and those that cannot be encoded as a request.
@@ -75,7 +74,7 @@ BUSY_MOST: Final = 1.0
 """Maximum number of seconds between two tries."""
 
 SENDING: Final = SendSettings(send_msg_timeout=10_000)
-"""A timeout of 10 s: an overloaded broker answers late, and another request would make it worse."""
+"""A timeout of 10 s: an overloaded broker answers late, and a repeated request would add to its load."""
 
 LATE: Final = 5.0
 """Seconds without an answer until the target reports trouble."""
@@ -120,7 +119,7 @@ class Line:
 
 
 def _size(message: RocketMessage) -> int:
-    """Return the maximum size of a message in a batch: a character of a property has at most 3 bytes."""
+    """Return the approximate size of a message in a batch, in bytes, with 3 bytes for a character of a property."""
     characters = sum([len(name) + len(value) for name, value in message.properties.items()])
     return len(message.body) + EXTRA_BYTES + 3 * characters
 
@@ -200,7 +199,11 @@ class Writing:
             line.running = None
 
     async def _deliver(self, line: Line, batch: list[Queued]) -> None:
-        """Send a batch until it is confirmed or refused. Raises errors that are no fault of its messages."""
+        """Send a batch until it is confirmed or refused. Raises errors that are no fault of its messages.
+
+        A refusal of the whole batch is narrowed down to its illegal messages: a broker's by sending them one by one, an
+        error while encoding by checking each. The others are sent again, in their order.
+        """
         try:
             status = await self._store(line, [message for _, message in batch])
         except (BrokerError, IllegalMessage) as error:
@@ -345,7 +348,7 @@ class RocketmqTarget(Target):
             await producer.open()
         except Exception as error:
             raise disconnection(error) from error
-        # From here on nothing waits, so that it is either open completely or not at all.
+        # Nothing is awaited from here on, so a cancellation leaves the target either open or not, never half open.
         client.on_broken.append(writing.fail)
         client.on_routes.append(partial(self._take_route, writing))
         self._pulse = Pulse(client, self._topics, replicas=False, failed=writing.fail)

@@ -1,4 +1,4 @@
-"""Clients that only ask brokers, and what they are asked: metadata, a cluster's id, a group's offsets."""
+"""Clients that only send requests for information: a cluster's metadata, its id, a group's offsets."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def fetch_cluster_id(settings: Mapping[str, Any], reasons: Reasons) -> str:
 
 
 def make_asking_consumer(settings: Mapping[str, Any], isolation: str = "read_uncommitted") -> Consumer:
-    """Make a consumer that only asks what its group has committed, and does not join it. Raises KafkaException.
+    """Make a consumer that only reads its group's committed offsets, and does not join it. Raises KafkaException.
 
     With ``read_committed`` there is no answer while a transaction is open that may move an offset.
 

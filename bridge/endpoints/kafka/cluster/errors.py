@@ -1,4 +1,4 @@
-"""What librdkafka's errors mean to a bridge: whose fault they are, and whether trying again is of use."""
+"""What librdkafka's errors mean to a bridge: what has caused them, and whether a further try can succeed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RECONNECT_MOST: Final = 2_000
 
 CONNECTING: Final[Mapping[str, Any]] = {
     "reconnect.backoff.max.ms": RECONNECT_MOST,
-    # A broker that was cut off is connected to anew: what was sent to it meanwhile TCP repeats ever more seldom.
+    # A broker that was cut off gets a new connection soon: on the old one, TCP's retransmissions get ever rarer.
     "socket.connection.setup.timeout.ms": 6_000,
     "socket.timeout.ms": 20_000,
 }
@@ -61,7 +61,7 @@ PERMISSIONS: Final = frozenset({
 """Errors that last until an administrator grants a permission."""
 
 WITHHELD: Final = PERMISSIONS | {KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE}
-"""Errors of questions that a broker will not answer another time either. All others pass."""
+"""Errors of requests that a broker will refuse the next time, too. All others pass."""
 
 PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 """Errors of messages that were given up because of another message, or because their transaction failed."""
@@ -148,7 +148,7 @@ class Reasons:
 
     @property
     def latest(self) -> str:
-        """Last error of a connection, without what differs from one time to the next; "" if there was none."""
+        """Last error of a connection, without the parts that differ each time; "" if there was none."""
         if self._last is None:
             return ""
         text = self._line if self._last.code() == KafkaError._ALL_BROKERS_DOWN else text_of(self._last)

@@ -1,8 +1,8 @@
-"""The partitions that are assigned to one consumer, as lanes: what of each is read, settled and committed.
+"""The partitions that are assigned to one consumer, as lanes: how far each is read, settled and committed.
 
-A partition is a lane for as long as it is assigned. What is settled is committed soon, when the partition is taken
-away, and at the end. librdkafka commits nothing by itself: it would commit offsets of a deleted topic into a new topic
-of the same name.
+A partition is a lane for as long as it is assigned. Settled offsets are committed within `COMMIT_EVERY` seconds, when
+the partition is taken away, and when the consumer ends. librdkafka's own commits are off: it would commit offsets of a
+deleted topic to a new topic of the same name.
 
 A partition whose offsets go back, or whose topic has another id than before, becomes a new lane: deliveries of the old
 lane settle nothing any more, and none of its offsets is committed from then on.
@@ -37,7 +37,7 @@ AGAIN: Final = frozenset({
     KafkaError.REQUEST_TIMED_OUT, KafkaError._STATE, KafkaError._NO_OFFSET, KafkaError._ASSIGNMENT_LOST,
     KafkaError.STALE_MEMBER_EPOCH, *PASSING,
 })  # fmt: skip
-"""Errors of commits that may succeed another time, or that are no longer ours to make."""
+"""Errors of commits that may succeed later, or of partitions that are no longer ours."""
 
 METADATA: Final = b"CGMDv2:"
 """Beginning of librdkafka's group metadata; the generation follows, four bytes in the machine's order
@@ -60,10 +60,12 @@ class Lane:
         self.offsets: deque[int] = deque()
         """Offsets of the deliveries that are not committed."""
         self.next = 0
-        """Least offset that may come now."""
+        """Least offset that the next message may have; a lesser one shows that the offsets went back."""
         self.settled = self.committed = -1
-        """First offset that is not settled, and first that is not committed, as far as this lane knows; -1: none is."""
+        """First offset that is not settled, and first that is not committed, as far as this lane knows; -1: nothing is
+        settled, or committed, here."""
         self.at_end = False
+        """Whether the partition was read to its end; known only if the consumer reports ends."""
         self.topic_id = topic_id
         """Id of the topic that was read before; "" where it is unknown."""
         self.mark = ""
@@ -115,7 +117,8 @@ class Assignment:
 
     @property
     def room(self) -> int:
-        """Number of deliveries that may be given away now."""
+        """Number of deliveries that may be given to the pump now."""
+        # Unread deliveries are among the uncommitted, though the pump does not have them.
         return self._window - self.uncommitted + len(self.unread)
 
     def fail(self, reason: str) -> None:
@@ -189,11 +192,14 @@ class Assignment:
         self.uncommitted -= before - len(offsets)
 
     def commit_soon(self) -> None:
-        """Do not wait for the next regular commit: the window is full."""
+        """Commit at once, not at the next interval: the window is full."""
         self._commit_now.set()
 
     async def keep_committing(self) -> None:
-        """Commit what is settled, until it is: an answer may be a refusal, be late, or never come."""
+        """Commit what is settled, and repeat each commit until it is confirmed; runs until cancelled.
+
+        The answer to a commit may be a refusal, be late, or never come.
+        """
         while True:
             await self._settled.wait()
             with suppress(TimeoutError):
@@ -207,8 +213,8 @@ class Assignment:
                 continue
             self._answered.clear()
             try:
-                # Not by a call that waits, on another thread: meanwhile other calls of this client would wait for it,
-                # and it for a rebalance, and that for us.
+                # Asynchronously, to avoid a deadlock: a commit that waits, on another thread, would block the other
+                # calls of this client; it would wait for a rebalance, and the rebalance for us.
                 self.consumer.commit(offsets=offsets, asynchronous=True)
             except KafkaException as error:
                 self.on_commit(error.args[0], [])
@@ -219,7 +225,7 @@ class Assignment:
                 self._settled.set()
 
     def commit_last(self, lanes: Iterable[Lane]) -> None:
-        """Commit what is settled of lanes that are given back. librdkafka waits for the answer before it does that."""
+        """Commit what is settled in lanes that are given back; librdkafka waits for the answer before it does so."""
         if self.transactional or self.closed:
             return
         offsets = _commits_of(lanes)

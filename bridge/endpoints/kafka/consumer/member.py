@@ -1,12 +1,12 @@
 """One consumer in its group, from its making to its end: what it reads, and why it stops.
 
-No more is given away than the window allows beyond what was *committed*: so whenever the process is killed, at most a
+The pump is given at most a window of messages beyond what was *committed*: so whenever the process is killed, at most a
 window of messages comes again; see `assignment`.
 
-librdkafka reports everything (partitions given and taken, commits answered, errors) only while it is polled for
-messages, on the thread that polls. That is the event loop's, except for the last reports while the consumer is closed,
-which are ignored. So it is polled even when nothing may be given away: what comes then is kept, and when that is more
-than a little the partitions are paused.
+librdkafka reports everything (partitions assigned and revoked, commits answered, errors) only while it is polled for
+messages, on the thread that polls. That is the event loop's thread, except for the last reports while the consumer is
+closed, which are ignored. So it is polled even when the pump may be given nothing: messages that come then are kept,
+and from `KEPT` messages on the partitions are paused.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Member:
         return bool(lanes) and not self.assignment.unread and all(lane.at_end and lane.checked for lane in lanes)
 
     def take(self, limit: int) -> list[Delivery]:
-        """Return the deliveries that are there and may be given away: perhaps none. Raises Disconnected."""
+        """Return the deliveries that are there and that the window allows: perhaps none. Raises Disconnected."""
         self._polled_at = asyncio.get_running_loop().time()
         unread = self.assignment.unread
         room = min(limit, self.assignment.room)
@@ -153,7 +153,7 @@ class Member:
         return taken
 
     def _consume(self, limit: int) -> list[Delivery]:
-        """Poll librdkafka, and return the deliveries that may be given away; those of unchecked lanes are kept."""
+        """Poll librdkafka, and return the deliveries of checked lanes; those of unchecked lanes are kept in them."""
         try:
             messages: Sequence[Any] = self.consumer.consume(min(limit, self._at_once), 0)
         except KafkaException as error:
@@ -212,7 +212,7 @@ class Member:
             self.assignment.trouble = trouble_of(error)
 
     def _poll_only(self) -> None:
-        """Poll while nothing may be given away; what comes is kept."""
+        """Poll while the pump may be given nothing; messages that come are kept."""
         taken = self._consume(1)
         unread = self.assignment.unread
         unread += taken

@@ -1,7 +1,7 @@
-"""Looks whether topics were deleted and made anew, and begins their partitions anew then.
+"""Detects topics that were deleted and created again, and reads their partitions from the beginning.
 
-What is read of a partition is kept until it is known that the offset at which it began is of this very topic; see
-`topic_ids`.
+Deliveries of a partition are kept back until it is known that the offset at which it began belongs to this very topic;
+see `topic_ids`.
 """
 
 from __future__ import annotations
@@ -103,6 +103,7 @@ class RemadeTopics:
         for key, lane in list(assignment.lanes.items()):
             now = ids.now.get(lane.topic)
             before = lane.topic_id or ids.committed.get(key, "")
+            # A lane that is newer than the question has no answer about its committed offset yet.
             if now is None or not (lane.checked or key in asked):
                 continue
             if now and before and now != before:
@@ -131,7 +132,7 @@ class RemadeTopics:
             self._assignment.consumer.seek(TopicPartition(lane.topic, lane.partition, OFFSET_BEGINNING))
         except KafkaException:  # it has not begun to fetch: once more, soon
             return
-        # Only what is read after the seek is of the new topic's beginning: the lane that has read before it goes.
+        # Only messages read after the seek are from the begin of the new topic: a new lane leaves all others behind.
         new = self._assignment.replace(lane, now)
         new.checked = True
         new.mark = mark_of(now)

@@ -1,9 +1,9 @@
-"""Which of several topics that had the same name an offset is of.
+"""The id of the topic that an offset belongs to, where several topics have had the same name.
 
-A topic that is deleted and made anew has another id, and its offsets count from 0 again. Offsets of the old one mean
-nothing there: a new topic that is longer would be read from its middle on, and what comes before would never be read.
-Offsets alone cannot show that, so the id is committed beside each, in its metadata, and brokers are asked for the
-topics' ids from time to time.
+A topic that is deleted and created again has another id, and its offsets count from 0 again. Offsets of the old topic
+mean nothing in the new one: if that is longer, it would be read from its middle on, and the messages before would never
+be read. Offsets alone cannot show this, so the topic's id is committed beside each offset, in its metadata, and brokers
+are asked for the topics' ids from time to time.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Ids:
         self.now = now
         """Topic -> its id, "" where it has none; a topic that is missing, or cannot be seen, is not in it."""
         self.committed = committed
-        """Topic and partition -> the id of the topic that the group's offset is of, where that is known."""
+        """Topic and partition -> the id of the topic that the group's offset belongs to, where that is known."""
 
 
 class Asker:
     """Asks for ids, with clients of its own that have a consumer's settings. To be used, and ended, on one thread.
 
-    librdkafka 2.16 was seen never to answer again what is asked of a broker that was restarted, so clients that have
-    failed once are given up.
+    librdkafka 2.16 was seen to leave requests to a restarted broker without an answer for ever, so clients that have
+    failed once are dropped.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -65,7 +65,7 @@ class Asker:
         return self._clients
 
     def ask(self, topics: Collection[str], partitions: Collection[tuple[str, int]]) -> Ids:
-        """Return the ids of topics, and those that the group's offsets for partitions are of; wait for the answers.
+        """Return the ids of topics, and those that the group's offsets for partitions belong to; wait for the answers.
 
         Raises KafkaException or TimeoutError where the brokers may answer another time.
         """

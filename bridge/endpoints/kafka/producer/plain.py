@@ -1,7 +1,7 @@
 """Topics as a target: an idempotent producer, which keeps the order of each partition whatever its brokers do.
 
-It tries again for ever (``message.timeout.ms`` is 0). What was not confirmed when the connection ends is purged before
-the next producer is made: it is sent again, and must not arrive behind that.
+It tries again for ever (``message.timeout.ms`` is 0). When the connection ends, messages that are not confirmed are
+purged before the next producer is made: the pump sends them again, and no old copy may arrive after the new ones.
 """
 
 from __future__ import annotations

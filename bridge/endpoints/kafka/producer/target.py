@@ -3,8 +3,8 @@
 librdkafka reconnects and writes each message once by itself, so a target is lost only by what does not pass: a missing
 permission, a topic that is gone or has other partitions than the topology has, a producer that is fenced.
 
-No batch is larger than the least of its topics takes, as a broker refuses a batch as a whole: librdkafka would report
-all its messages as too large.
+No batch is larger than the smallest limit of the topics: a broker refuses a batch as a whole, and librdkafka would
+report all its messages as too large.
 """
 
 from __future__ import annotations
@@ -148,9 +148,10 @@ class TopicTarget(Target, Generic[C]):
         }
 
     def key_of(self, outgoing: Outgoing) -> Hashable:
-        """Return what is kept in order: the key that the table gives, for a queue that is not partitioned.
+        """Return the key whose messages are kept in order.
 
-        Else as `Target.key_of`, by the whole key of a record where that was too long for AMQP.
+        For a queue that is not partitioned it is the key of the target's table, if there is one; else as in
+        `Target.key_of`. Where the key of a record was too long for AMQP, the whole key counts.
         """
         destination, placement = self._destinations.get(outgoing.queue), outgoing.placement
         if placement is not None:
@@ -241,7 +242,7 @@ class TopicTarget(Target, Generic[C]):
 
 
 def _limits_of(topics: Collection[Topic]) -> dict[str, int]:
-    """Return settings with which what a topic takes can be sent, and no batch is more than any topic takes."""
+    """Return settings that allow messages up to the largest limit of the topics, and batches up to the smallest."""
     limits = [topic.most_bytes for topic in topics if topic.most_bytes is not None]
     if not limits:
         return {}

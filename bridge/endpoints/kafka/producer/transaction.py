@@ -1,9 +1,9 @@
 """A transactional producer: the messages inside its transaction, the offsets that go with them, and its calls.
 
-A transaction is whole when all copies of all its deliveries are inside: the offsets that go with it are those up to
-which each lane would be settled if it were committed.
+A transaction is whole when all copies of all its deliveries are inside, or done elsewhere. The offset that it commits
+for a lane is the one up to which the lane is settled once its messages are confirmed.
 
-`commit` and `abort` wait for brokers, on the thread of calls. librdkafka asks for such calls to be repeated, and was
+`commit` and `abort` wait for brokers, on the thread of calls. librdkafka demands that such calls are repeated, and was
 seen to wait for ever in one; so none lasts longer than the transaction may.
 """
 
@@ -146,7 +146,7 @@ class Transacting(Connection):
             self.problem = self.problem or error
 
     def put_back(self) -> None:
-        """Have the messages of a transaction that was aborted wait again, first of all; report those refused."""
+        """Put the messages of an aborted transaction before all that wait, and report those that brokers refused."""
         refused, self.refused, self.broken = self.refused, [], False
         bad = {outgoing.number for outgoing, _ in refused}
         self.waiting.extendleft(reversed([outgoing for outgoing in self.inside if outgoing.number not in bad]))
@@ -163,7 +163,9 @@ class Transacting(Connection):
         return all(outgoing.delivery.position < offsets.get(outgoing.delivery.lane, -1) for outgoing in self.inside)
 
     def assignments(self) -> Sequence[Assignment]:
-        """Return whose offsets are committed: all of the sources', even if their messages went elsewhere or nowhere."""
+        """Return the assignments whose offsets are committed: those of all sources, even if their messages went
+        elsewhere or nowhere.
+        """
         for source in self._sources:
             if source.member is not None:
                 self._assignments[source.member.assignment] = None
@@ -172,7 +174,9 @@ class Transacting(Connection):
         return list(self._assignments)
 
     def offsets(self) -> dict[Assignment, dict[Lane, int]]:
-        """Return the offset to commit of each lane, all before it being done then; only where it is a new one."""
+        """Return the offset to commit for each lane that has progressed: with this transaction, all deliveries before
+        it are done.
+        """
         copies: dict[Lane, Counter[Pending]] = {}
         for outgoing in self.inside:
             copies.setdefault(outgoing.delivery.lane, Counter())[outgoing.context] += 1  # type: ignore[arg-type]

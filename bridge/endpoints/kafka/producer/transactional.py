@@ -1,7 +1,7 @@
-"""Kafka to Kafka exactly once: what is written and the offsets up to which it was read are one transaction.
+"""Kafka to Kafka exactly once: the messages written and the offsets up to which they were read are one transaction.
 
-A transaction takes messages up to a number, or for a time. It is committed when it is whole: a delivery that is also
-written elsewhere, or that waits to become a dead letter, is waited for. Only then its messages are confirmed.
+A transaction takes messages up to a number, or for a time. It is committed when it is whole: it waits for a delivery
+that is also written elsewhere, or that is to become a dead letter. Its messages are confirmed only after the commit.
 
 An error in a transaction aborts it, and its messages go into the next one; except for those of partitions that were
 taken away meanwhile, which the next owner reads again, from the offsets that were committed. When it is unknown
@@ -11,9 +11,9 @@ either case.
 Offsets are committed with the member's generation in its group, so a process that was thought dead cannot commit any
 more (KIP-447): the transactional id needs to be unique, and need not be the same after a restart.
 
-A coordinator aborts what takes longer than the transaction timeout, and fences its producer. The timeout is short, as
-it is how long the successor of a process that was killed waits; it is doubled whenever it was too short, as on a broker
-that is overloaded nothing would ever be committed otherwise.
+A coordinator aborts a transaction that takes longer than the transaction timeout, and fences its producer. The timeout
+is short, because the successor of a process that was killed waits for it. It is doubled whenever it was too short:
+otherwise nothing would ever be committed on an overloaded broker.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from exchange.errors import InputError
 __all__ = ["TransactionalTarget"]
 
 STALLED: Final = 5.0
-"""Seconds that a transaction waits until it is whole."""
+"""Maximum number of seconds that a transaction whose time is over waits to become whole."""
 
 IDLE: Final = 1.0
-"""Seconds after which offsets are committed of messages that went nowhere, or elsewhere."""
+"""Seconds without new messages after which the offsets of messages that went nowhere, or elsewhere, are committed."""
 
 TIMEOUT: Final = "transaction.timeout.ms"
-"""How long a process that was killed holds up readers of committed messages; and its own successor, which needs to know
+"""Setting for how long a killed process delays readers of committed messages, and its successor, which needs to know
 the offsets."""
 SHORTEST: Final = 10_000
 LONGEST: Final = 160_000
@@ -235,7 +235,7 @@ class TransactionalTarget(TopicTarget[Transacting]):
             raise KafkaException(problem)
 
     async def _finish(self, connection: Transacting, tasks: Collection[asyncio.Task[None]], calls: Calls) -> None:
-        """Commit what was settled elsewhere since the last transaction: it would only come once more."""
+        """Commit what was settled elsewhere since the last transaction; without this it would be delivered again."""
         if not tasks:
             return
         await asyncio.wait(tasks)

@@ -53,7 +53,7 @@ class Spread:
         """Queue -> its partitioning in the topology, whose number of partitions is this topic's."""
 
     def partition_of(self, key: bytes | None, number: int) -> int:
-        """Return a message's partition; without a key any will do, and this one is the same in every run."""
+        """Return the partition for a key; without a key, the one that ``number`` gives, so that runs are repeatable."""
         if key is None:
             return number % self.count
         partition = self._known.get(key)
@@ -130,9 +130,9 @@ def with_whole_key(message: Message) -> Message:
 def _choose_by_own_key(
     message: Message, placement: Placement, own: bytes | None, key: bytes | None
 ) -> tuple[bytes | None, int | None]:
-    """Return the key and the partition of a record that has a key of its own: those of its bytes, all of them.
+    """Return the key and the partition of a record that has a key of its own: chosen by all bytes of that key.
 
-    The topology's choice was made for the routing key, which is text, and never longer than AMQP allows.
+    The topology has chosen by the routing key, which is text, and shortened where AMQP cannot hold the whole key.
     """
     partitioning = placement.partitioning
     if partitioning.key == ROUTING_KEY:
