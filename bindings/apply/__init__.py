@@ -1,4 +1,4 @@
-"""Apply a topology to a live RabbitMQ: plan what is to be done, and carry it out.
+"""Apply a topology to a live RabbitMQ: plan the steps, and carry them out.
 
 The package is called as a function: ``bindings.apply(...)`` is `bindings.apply.apply.apply`.
 """

@@ -27,7 +27,7 @@ class Addresses:
 
     @classmethod
     def of(cls, address: str, other: str | None = None, *, seconds: float = ANSWER_SECONDS) -> Addresses:
-        """Return both addresses, given one; ``other`` is needed where it is not at the usual port of the same host.
+        """Return both addresses, given one; ``other`` is needed only if it is not at the usual port of the same host.
 
         Raises InputError for a text that is no address, or when no password is given.
         """
@@ -42,13 +42,13 @@ class Addresses:
         if wire is None:
             wire = _counterpart(given, AMQP_PORTS)
         of_web, of_wire = parse_address(web, SCHEMES, EXAMPLE), parse_address(wire, SCHEMES, EXAMPLE)
-        if not of_web.path.strip("/"):  # the virtual host may be in either
+        if not of_web.path.strip("/"):  # the virtual host may be in either address
             web = f"{of_web.scheme}://{of_web.login}{of_web.hosts}{of_wire.path}"
         query = f"?{of_wire.query}" if of_wire.query else ""
         return cls(Management.at(web, seconds=seconds), f"{of_wire.scheme}://{of_wire.hosts}/{query}")
 
 
 def _counterpart(given: Address, ports: dict[str, tuple[str, int]]) -> str:
-    """Return the address of the same host, user, password and virtual host at the usual port of the other."""
+    """Return the address for the other protocol: same host, user, password and virtual host, the usual port."""
     scheme, port = ports[given.scheme]
     return f"{scheme}://{given.login}{given.host}:{port}{given.path}"

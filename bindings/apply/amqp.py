@@ -1,8 +1,8 @@
-"""A connection that carries out one operation at a time and never waits for ever.
+"""A connection that carries out one operation at a time, each within a limit of time.
 
-Invariant: each call ends within its seconds with the broker's answer or an exception: what the broker refuses raises
-`Refused` in its own words and leaves the connection usable where AMQP does; a connection that is gone, or a broker that
-is silent, raises `Lost`. pika's blocking connection waits without a limit, so its event loop is run here.
+Invariant: each call ends within its seconds, with the broker's answer or an exception. A refusal raises `Refused` with
+the broker's own text, and the connection stays usable if AMQP allows that; a closed connection or a silent broker
+raises `Lost`. pika's blocking connection has no such limit, so this module runs the event loop of pika itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CLOSING_SECONDS: Final = 2.0
 
 
 class Refused(HashstarError):
-    """The broker's refusal of an operation; ``code`` is its reply code."""
+    """The broker has refused an operation; ``code`` is the reply code."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{code} {text}")
@@ -31,7 +31,7 @@ class Refused(HashstarError):
 
 
 class Lost(HashstarError):
-    """The connection is gone, or the broker does not answer; the operation may be carried out or not."""
+    """The connection is closed, or the broker does not answer; whether the operation was carried out is unknown."""
 
 
 def need_pika() -> None:
@@ -45,7 +45,8 @@ def need_pika() -> None:
 class Connection:
     """One connection to a broker, with one channel at a time.
 
-    ``address`` is an AMQP URL and may lack what is given apart. Raises Lost or Refused when it cannot be opened.
+    ``address`` is an AMQP URL; user, password and virtual host in it are ignored. Raises Lost or Refused if the
+    connection cannot be opened.
     """
 
     def __init__(self, address: str, user: str, password: str, vhost: str, *, seconds: float = SECONDS) -> None:
@@ -53,11 +54,11 @@ class Connection:
 
         logger = logging.getLogger("pika")
         if not logger.hasHandlers():
-            logger.addHandler(logging.NullHandler())  # the errors that it would print are raised here
+            logger.addHandler(logging.NullHandler())  # pika would print errors that are raised here
         try:
             parameters = pika.URLParameters(address)
         except (ValueError, TypeError, KeyError, AttributeError, OSError):
-            # pika's messages may have pieces of the query, such as the password of a key.
+            # Not pika's own message: it may contain parts of the query, such as the password of a key.
             raise Lost("not an AMQP address: what stands behind its ? is nothing that pika can use") from None
         parameters.credentials = pika.PlainCredentials(user, password)
         parameters.virtual_host = vhost
@@ -91,7 +92,7 @@ class Connection:
     def call(self, what: str, operation: Callable[[Any, Callable[[Any], None]], object]) -> Any:
         """Carry out an operation, and return the broker's answer.
 
-        The operation is a function of a pika channel and of the callback for the answer; ``what`` names it in errors.
+        The operation is called with a pika channel and the callback for the answer; ``what`` names it in errors.
         Raises Refused or Lost.
         """
         if self._channel is None or not self._channel.is_open:
@@ -106,7 +107,7 @@ class Connection:
         return self.call(what, lambda channel, done: channel._rpc(method, done, [reply]))
 
     def close(self) -> None:
-        """Close the connection, and ignore what goes wrong."""
+        """Close the connection; errors are ignored."""
         from pika.exceptions import AMQPError
 
         for end in (self._connection.close, self._abort):
@@ -134,7 +135,7 @@ class Connection:
             operation(self._take_answer)
         except ShortStringTooLong:
             raise Refused(501, "not sent: a name or key has more than 255 bytes") from None
-        except AMQPError as error:  # before anything was sent
+        except AMQPError as error:  # nothing was sent yet
             raise _to_our_error(error) from None
         try:
             return self._wait(what, self._seconds)
@@ -144,6 +145,7 @@ class Connection:
             raise
 
     def _wait(self, what: str, seconds: float) -> Any:
+        """Run the event loop until `_take_answer` or `_fail` stops it, or the time is over."""
         loop = self._connection.ioloop
         self._waits = True
         timer = loop.call_later(seconds, lambda: self._fail(Lost(f"no answer to {what} in {seconds:g} seconds")))
@@ -169,7 +171,7 @@ class Connection:
 
 
 def _to_our_error(error: Any) -> HashstarError:
-    """Return an error of pika as Refused or Lost; errors of ours stay as they are."""
+    """Return an error of pika as Refused or Lost; our own errors stay as they are."""
     from pika import exceptions
 
     if isinstance(error, HashstarError):

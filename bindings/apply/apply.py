@@ -1,6 +1,6 @@
-"""Plan what a live virtual host lacks, and carry out the plan, step by step.
+"""Plan the steps to a wanted topology of a live virtual host, and carry them out one by one.
 
-Invariant: steps are carried out in their order, and none after one that failed; the caller learns which are done.
+Invariant: steps are carried out in order, and none after one that failed; the caller learns which were done.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ PLANNING_SECONDS: Final = 60.0
 
 
 class LivePlan(NamedTuple):
-    """A plan for a live virtual host, and what it was made from."""
+    """A plan for a live virtual host, and the topologies that it was made from."""
 
     plan: Plan
     wanted: Topology
-    """The topology asked for, as the broker declares it."""
+    """The wanted topology, as the broker declares it."""
     before: Topology
     """The topology that the broker had when the plan was made."""
     after: Topology
-    """The topology that it has when all steps are done."""
+    """The topology that the broker has when all steps are done."""
 
     def left_over(self, live: Live) -> Sequence[Step]:
         """Return the steps from what the broker has now to ``after``. Raises InputError if it cannot be read."""
@@ -41,8 +41,8 @@ class LivePlan(NamedTuple):
 def plan_for(live: Live, wanted: Topology, *, prune: bool = False, seconds: float = PLANNING_SECONDS) -> LivePlan:
     """Return the plan that makes a live virtual host have the wanted topology; nothing is changed.
 
-    ``prune`` also deletes what the broker has and ``wanted`` has not. The search for a safe order takes ``seconds`` at
-    most; steps without one are marked as dangerous. Raises InputError if the broker cannot be read.
+    With ``prune``, the plan also deletes what only the broker has. The search for a safe order takes at most
+    ``seconds``; steps for which none was found are marked as dangerous. Raises InputError if the broker cannot be read.
     """
     wanted = live.as_declared(wanted)
     before = live.topology(wanted)
@@ -51,12 +51,12 @@ def plan_for(live: Live, wanted: Topology, *, prune: bool = False, seconds: floa
 
 
 class Stopped(HashstarError):
-    """The error that stopped a plan: its text, and how far the plan came."""
+    """The error that stopped a plan: the text of its cause, and how far the plan came."""
 
     def __init__(self, cause: Exception, done: Sequence[Step], left: Sequence[Step]) -> None:
         super().__init__(str(cause))
         self.cause: Final = cause
-        """Why the first of ``left`` failed. It may be done all the same, unless this is a Refused or an InUse."""
+        """Why the first step of ``left`` failed. It may still have been done, unless this is Refused or InUse."""
         self.done: Final = tuple(done)
         """The steps that are done."""
         self.left: Final = tuple(left)
@@ -67,10 +67,10 @@ def apply(steps: Iterable[Step], broker: Broker, *, progress: Callable[[Step], N
     """Carry out the steps of a plan on a live broker, in their order, until one fails.
 
     ``progress`` is called with each step as soon as it is done. The steps are those of a `Plan`, usually one that
-    `plan_for` made; a step that is done already is no error, so that a plan can be made and applied again.
+    `plan_for` made. A step that is done already is no error, so that a plan can be made and applied again.
 
-    Raises Stopped at the first step that fails; the steps before it stay done. KeyboardInterrupt passes as it is: what
-    ``progress`` was called with is done, and the step after that may be.
+    Raises Stopped at the first step that fails; the steps before it stay done. KeyboardInterrupt is not caught: the
+    steps that ``progress`` was called with are done, and the next one may be done or not.
 
     >>> class Printer:  # instead of bindings.apply.broker.Broker.connect(addresses, vhost)
     ...     def carry_out(self, step):
@@ -82,6 +82,6 @@ def apply(steps: Iterable[Step], broker: Broker, *, progress: Callable[[Step], N
     for number, step in enumerate(steps):
         try:
             broker.carry_out(step)
-        except (HashstarError, ValueError, TypeError) as error:  # the last two: what AMQP cannot carry
+        except (HashstarError, ValueError, TypeError) as error:  # the last two: a name or value that AMQP cannot carry
             raise Stopped(error, steps[:number], steps[number:]) from error
         progress(step)

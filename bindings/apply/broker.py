@@ -1,7 +1,7 @@
 """One virtual host of a live broker, on which the steps of a plan are carried out.
 
-Invariant: a step that someone else has done already counts as done; and a queue that holds messages or has consumers is
-not deleted unless the user asks for that.
+Invariant: a step that someone else has done already counts as done. A queue that holds messages or has consumers is not
+deleted, unless the user asks for that.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ NOT_FOUND: Final = 404
 
 
 class InUse(HashstarError):
-    """A queue that is not deleted, because it holds messages or has consumers."""
+    """Raised instead of deleting a queue that holds messages or has consumers."""
 
 
 class Broker:
     """One virtual host of a live broker, to be changed by AMQP, and by the management API where AMQP has no method.
 
-    ``force`` deletes queues with messages or consumers, too. As a context manager it closes its connection at the end.
+    With ``force``, it also deletes queues with messages or consumers. A context manager, which closes the connection.
     """
 
     def __init__(self, connection: Connection, live: Live, *, force: bool = False) -> None:
@@ -41,7 +41,7 @@ class Broker:
     def connect(cls, addresses: Addresses, vhost: str, *, force: bool = False, seconds: float = SECONDS) -> Broker:
         """Connect to both addresses of a broker; each operation may take ``seconds``.
 
-        Raises Lost or Refused when there is no connection, InputError when the addresses are those of two brokers.
+        Raises Lost or Refused if it cannot connect, InputError if the addresses lead to two different brokers.
         """
         live = Live(addresses.management, vhost)
         user, password = addresses.management.user, addresses.management.password
@@ -68,8 +68,8 @@ class Broker:
     def carry_out(self, step: Step) -> None:
         """Carry out one step.
 
-        Raises Refused or InUse if the step is not done; Lost or InputError if it may be done or not; ValueError or
-        TypeError for a name or value that AMQP cannot carry.
+        Raises Refused or InUse if the step was not done; Lost or InputError if that is unknown; ValueError or TypeError
+        for a name or value that AMQP cannot carry.
         """
         part = step.part
         if isinstance(part, Policy):
@@ -117,8 +117,8 @@ class Broker:
 
     def _delete_queue(self, part: Queue, step: Step) -> None:
         name = as_stored(part.name)
-        # Only classic queues know the conditions "if unused" and "if empty". Of other types, a message that comes
-        # between the look at the queue and its deletion is lost.
+        # Only classic queues support if-unused and if-empty. With other types, a message that arrives between the
+        # passive declaration below and the deletion is lost.
         careful = not self._force and part.type == "classic"
         if not self._force:
             try:

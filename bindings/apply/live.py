@@ -1,7 +1,7 @@
-"""A virtual host by its management API: its state, its policies, and bindings whose arguments AMQP cannot express.
+"""A virtual host by its management API: its state, its policies, and the exact types of arguments of bindings.
 
-The API shows arguments as JSON, in which AMQP's types look alike. But it names each binding by a hash of its arguments,
-types included. So a wanted binding is recognised by its name, and any other one can be deleted by its name.
+The API shows arguments as JSON, which does not tell AMQP's types apart. But it names each binding by a hash of its
+arguments, types included. So a wanted binding is recognised by its name, and any other one can be deleted by its name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from exchange.topology.topology import Topology
 __all__ = ["Live", "as_stored", "hash_arguments"]
 
 UNDEFINED_TYPES: Final = (None, "undefined", '<<"undefined">>', "classic")
-"""Values of a virtual host's default queue type that stand for the usual one, classic."""
+"""Values of a virtual host's default queue type that mean classic, the usual type."""
 
 KINDS: Final[Mapping[str, str]] = {"queue": "q", "exchange": "e"}
 
@@ -46,7 +46,8 @@ class Live:
     def topology(self, wanted: Topology) -> Topology:
         """Return what the broker has now.
 
-        A binding whose arguments have the types of a wanted one is returned as that one: JSON does not show the types.
+        JSON does not show the types of arguments. So a binding whose arguments have the same hash as those of a wanted
+        binding is returned as that binding.
         """
         definitions = self.management.definitions(self.vhost)
         profile = profile_for(definitions.rabbitmq_version or self.management.version())
@@ -68,9 +69,9 @@ class Live:
         )  # fmt: skip
 
     def as_declared(self, topology: Topology) -> Topology:
-        """Return the topology that the broker has after this one is declared.
+        """Return the topology that the broker would have after this one was declared.
 
-        Durable queues without a type get the default type of the virtual host, and names lose their line ends.
+        Durable queues without a type get the default type of the virtual host, and names lose their line breaks.
         """
         known = self._get("vhosts/{}", ()) or {}
         if not isinstance(known, dict):
@@ -95,7 +96,7 @@ class Live:
         )
 
     def set_policy(self, policy: Policy) -> None:
-        """Add a policy or replace the one of its name."""
+        """Add a policy, or replace the one with its name."""
         body = {"pattern": policy.pattern, "apply-to": policy.apply_to, "priority": policy.priority}
         self.management.request(
             "PUT", self._at("policies/{}/{}", (policy.name,)), {**body, "definition": thaw(policy.definition)}
@@ -110,9 +111,9 @@ class Live:
                 raise
 
     def unbind(self, binding: Binding) -> bool:
-        """Remove a binding whose arguments look like these in JSON but have other types; return whether there was one.
+        """Remove a binding whose arguments are equal in JSON but have other types; return whether there was one.
 
-        If there was none, the types are these, and AMQP can remove the binding.
+        If there was none, the broker's binding has exactly these types, and AMQP can remove it.
         """
         kind, name = binding.destination
         ends = (binding.source, name)
@@ -155,7 +156,7 @@ class Live:
 
 
 def hash_arguments(arguments: Mapping[str, Any]) -> str:
-    """Return the end of the name that the management API gives a binding (`rabbit_mgmt_format:args_hash/1`)."""
+    """Return the hash that ends the management API's name of a binding (`rabbit_mgmt_format:args_hash/1`)."""
     fields = [(key, *type_and_value(value)) for key, value in arguments.items()]
     try:
         number = phash2(
@@ -166,7 +167,7 @@ def hash_arguments(arguments: Mapping[str, Any]) -> str:
             2**32,
         )
     except TypeError:
-        return ""  # no binding has this name
+        return ""  # not known for such arguments; no binding has this hash
     return urlsafe_b64encode(number.to_bytes(4, "big")).decode().rstrip("=")
 
 
@@ -175,7 +176,7 @@ def _key(field: tuple[str, str, Any]) -> bytes:
 
 
 def as_stored(name: str) -> str:
-    """Return a name as a broker stores it: without line ends."""
+    """Return a name as a broker stores it: without line breaks."""
     return name.replace("\n", "").replace("\r", "")
 
 

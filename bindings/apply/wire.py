@@ -1,7 +1,7 @@
-"""Methods of AMQP with their arguments as `exchange.amqp` encodes them.
+"""AMQP methods whose arguments `exchange.amqp` encodes, in place of pika.
 
-pika writes integers and floats of one width and decimals anew, and the type of an argument decides what a headers
-binding matches and which binding is meant.
+pika chooses the widths of integers and floats by itself and rewrites decimals. But the types must stay: they decide
+what a headers binding matches, and which binding an unbind removes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from exchange.amqp import encode_table
 __all__ = ["with_arguments"]
 
 NONE: Final = b"\0\0\0\0"
-"""An empty table as pika writes it: its length."""
+"""An empty table as pika encodes it: only its length, 0."""
 
 
 def with_arguments(method: Any, arguments: Mapping[str, Any]) -> Any:

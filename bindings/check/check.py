@@ -1,4 +1,4 @@
-"""Check a topology: find what is wrong with it, what is most likely wrong, and what is worth knowing.
+"""Check a topology: find what is certainly wrong, what is most likely wrong, and what is worth knowing.
 
 Invariant: what a finding states about routes is what the router does, with a witness where a key can show it; what
 cannot be decided is not stated.
@@ -21,7 +21,7 @@ from exchange.topology.topology import Topology
 __all__ = ["LISTED", "check", "sort_findings"]
 
 LISTED: Final = 100
-"""Maximum number of findings of one code at one exchange; one more finding has the number of the others."""
+"""Maximum number of findings of one code at one exchange; one more finding gives the number of the others."""
 
 FAMILIES: Final[Sequence[Callable[[TopologyView], Iterator[Finding]]]] = (
     dangling.find,
@@ -44,8 +44,8 @@ def check(
     """Return the findings about a topology, ordered by code, then by what they are about.
 
     ``expectations`` are those of a .bindings file: each that fails is a finding. ``optional`` are the codes of optional
-    rules to apply, too (`bindings.check.rules.finding.Rule.optional`). Where one exchange has more than `LISTED`
-    findings of a code, one more finding has the number of the others. It accepts every topology.
+    rules to apply as well (`bindings.check.rules.finding.Rule.optional`). Where one exchange has more than `LISTED`
+    findings of a code, one more finding gives the number of the others. No topology raises an error.
 
     >>> [finding.message for finding in check(Topology(queues=[Queue("billing")]))]
     ["no binding leads to queue 'billing'"]

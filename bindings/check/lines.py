@@ -1,4 +1,4 @@
-"""Find the lines of parts in a definitions file: the file is read a second time, for the parts of findings only."""
+"""Find the lines of parts in a definitions file, which is read a second time, for the parts of findings only."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ DECODE: Final = json.JSONDecoder().raw_decode
 
 
 def find_lines(text: str, wanted: Collection[PartOfVhost], default_vhost: str) -> dict[PartOfVhost, int]:
-    """Return virtual host and part -> line, from 1, for those that the text of definitions has."""
+    """Return (virtual host, part) -> line, from 1, for those of the wanted parts that the definitions have."""
     sought: dict[tuple[Any, ...], list[PartOfVhost]] = {}
     for vhost, part in wanted:
         sought.setdefault(_identity(vhost, part), []).append((vhost, part))
     known: dict[PartOfVhost, int] = {}
-    line, counted = 1, 0
+    line, counted = 1, 0  # ``line`` is that of position ``counted``: no line break is counted twice
     for section, item, at in _items(text):
         vhost = item.get("vhost", default_vhost)
         candidates = sought.get((section, vhost, *map(item.get, NAMES)), ())
@@ -54,7 +54,7 @@ def _items(text: str) -> Iterator[tuple[str, dict[str, Any], int]]:
     """Yield section, object and position of each object in the sections that make topologies."""
 
     def after(at: int) -> int:
-        return BLANK.match(text, at).end()  # type: ignore[union-attr]  # which matches nothing, too
+        return BLANK.match(text, at).end()  # type: ignore[union-attr]  # BLANK also matches the empty text, so never None
 
     at = after(text.index("{") + 1)
     while text[at] == '"':

@@ -1,4 +1,4 @@
-"""The report of a check as a value, from which all its forms are made."""
+"""The report of a check as a value, from which all forms are written."""
 
 from __future__ import annotations
 

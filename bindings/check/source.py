@@ -31,10 +31,10 @@ def check_source(
 ) -> Report:
     """Return the findings about a source: about one virtual host, or about all.
 
-    ``profile`` names the rules of a RabbitMQ release, where not those of the source are to hold. Findings with other
-    ``codes`` are left out; ``optional`` are the codes of optional rules to apply, too. ``progress`` is called with each
-    topology before it is checked. Raises InputError when there is no such virtual host, or a definitions file cannot be
-    read a second time, for the lines.
+    ``profile`` names the RabbitMQ release whose rules apply; None for that of the source. Findings whose codes are not
+    in ``codes`` are left out; ``optional`` are the codes of optional rules to apply as well. ``progress`` is called
+    with each topology before it is checked. Raises InputError if there is no such virtual host, or if a definitions
+    file cannot be read a second time, to find the lines.
     """
     names = source.vhosts if vhost is None else (source.topology(vhost).vhost,)
     checked: list[VhostFindings] = []
@@ -42,7 +42,7 @@ def check_source(
         topology = source.topology(name, profile)
         progress(topology)
         findings = check(topology, source.expectations(name), optional=optional)
-        if not checked:  # what is about the file as a whole stands with the first virtual host
+        if not checked:  # findings about the whole file go with the first virtual host
             findings = sort_findings([*_file_findings(source), *findings])
         checked.append(VhostFindings(name, [finding for finding in findings if finding.code in codes]))
     chosen_by = source.chosen_by if profile is None else None
@@ -50,20 +50,20 @@ def check_source(
 
 
 def _file_findings(source: Source) -> Iterator[Finding]:
-    """Yield the warnings of reading the source, except those that rules cover: they look at the same parts."""
+    """Yield the warnings of reading the source, except those about parts that the rules find themselves."""
     for warning in source.warnings:
         if warning.code == FILE_ONLY or not _has(source, warning):
             yield Finding(FILE_ONLY, None, warning.text, line=warning.line)
 
 
 def _has(source: Source, warning: SourceWarning) -> bool:
-    """Return whether a topology has what a warning is about; of parts with one name, it has only one."""
+    """Return whether the topology has the part of a warning: of several parts with one name, it has only one."""
     topology, part = source.topology(warning.vhost), warning.part
     if isinstance(part, Exchange):
         return topology.exchanges.get(part.name) == part
     if isinstance(part, Policy):
         return topology.policies.get(part.name) == part
-    if isinstance(part, Queue) and part.name in topology.queues:  # whose partitions stand elsewhere in definitions
+    if isinstance(part, Queue) and part.name in topology.queues:  # definitions hold its partitioning in another section
         return replace(topology.queues[part.name], partitioning=None) == replace(part, partitioning=None)
     return False
 

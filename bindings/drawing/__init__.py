@@ -1,1 +1,1 @@
-"""Pictures of a topology: what is drawn, where it goes, and the SVG or the text."""
+"""Drawings of a topology: its nodes and edges, their layout, and the drawing as SVG or text."""

@@ -1,6 +1,6 @@
-"""What is drawn of a topology: a node for each exchange and queue, an edge for all bindings between the same two.
+"""The nodes and edges of a drawing: a node for each exchange and queue, one edge for all bindings between two nodes.
 
-A drawing has no positions. It leaves out only the predeclared exchanges that are not used.
+A drawing has no positions (see `bindings.drawing.layout`). It leaves out only the predeclared exchanges without edges.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Drawing:
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
     left_out: int = 0
-    """Number of nodes that the topology has and that are not drawn, see `around`."""
+    """Number of nodes of the topology that are not drawn, see `crop_around`."""
 
 
 def draw(topology: Topology, findings: Iterable[Finding] = ()) -> Drawing:
-    """Return the drawing of a topology, its nodes and edges marked by these findings."""
+    """Return the drawing of a topology, with the nodes and edges that these findings are about marked."""
     about: dict[object, list[Finding]] = {}
     for finding in findings:
         about.setdefault(finding.part, []).append(finding)
@@ -80,7 +80,7 @@ def draw(topology: Topology, findings: Iterable[Finding] = ()) -> Drawing:
 
 
 def crop_around(whole: Drawing, name: str, depth: int) -> Drawing:
-    """Return the part of a drawing within ``depth`` edges of the exchange or queue of this name, either way.
+    """Return the part of a drawing within ``depth`` edges, in either direction, of the exchange or queue of this name.
 
     Raises InputError when there is none.
     """
@@ -106,7 +106,7 @@ def crop_around(whole: Drawing, name: str, depth: int) -> Drawing:
 
 
 UNUSED: Final = frozenset(exchange.name for exchange in PREDECLARED)
-"""Not drawn where nothing leads from or to them."""
+"""Exchanges that are not drawn if no edge begins or ends there."""
 
 
 def _exchange(exchange: Exchange, about: dict[object, list[Finding]]) -> Node:
@@ -138,7 +138,7 @@ def _alternates(topology: Topology) -> list[Edge]:
     for name, possible in sorted(TopologyGraph(topology).possible_alternates.items()):
         label = "alternate" if len(possible) == 1 else "alternate?"
         if len(possible) > 1 and name in UNUSED and not topology.bindings_from(name):
-            continue  # a pattern that is not understood would bring all of them into the picture
+            continue  # a policy pattern that is not understood may apply to all of these, and none needs to be drawn
         for alternate in possible:
             if alternate is not None:
                 ends = Destination("exchange", name), Destination("exchange", alternate)

@@ -1,12 +1,12 @@
 """The positions of nodes and edges: columns from left to right, in the manner of Sugiyama, Tagawa and Toda (1981).
 
-Edges that would close a cycle are turned around for the layout only; each node stands in the column after the last of
-its sources; long edges pass through slots of their own in the columns between. The nodes of a column are sorted by the
-mean position of their neighbours, sweeping back and forth. Components that are not connected stand one below the other.
-Pure arithmetic on indexes: sizes come in, points go out.
+Edges that would close a cycle are reversed, for the layout only. Each node stands in the column after the last of its
+sources; a long edge has a slot of its own in each column that it passes. The nodes of a column are sorted by the mean
+position of their neighbours, in sweeps from left to right and back. Connected components stand one below the other. The
+layout is pure arithmetic on indexes: sizes come in, points go out.
 
-Labels have slots, too, as virtual nodes in columns between those of the nodes (Gansner et al., 1993). Edges are level
-within a column and bend between columns only, so that none crosses a node or a label, and no two of these overlap.
+Labels have slots, too, as virtual nodes in columns between those of the nodes (Gansner et al., 1993). An edge is level
+within a column and bends only between columns, so that no edge crosses a node or a label, and no two of these overlap.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ SWEEPS: Final = 12
 GAP: Final = 14.0
 """Vertical distance between two nodes of a column."""
 COMPONENT_GAP: Final = 26.0
-"""Vertical distance between components that are not connected."""
+"""Vertical distance between two connected components."""
 MOST_SLOTS: Final = 20_000
-"""Maximum number of slots for edges that pass columns; beyond it the longest edges have one slot, for their label, and
-are drawn straight. A chain whose every exchange leads to one queue would need the square of its length."""
+"""Maximum number of slots for edges that pass columns. If more are needed, the longest edges get only the slot of their
+label and are drawn straight. (A chain of exchanges that all lead to one queue needs the square of its length.)"""
 EDGE_ROOM: Final = 10.0
 """Height of the slot of an edge that passes through a column."""
 CHANNEL: Final = 40.0
-"""Minimum distance of two columns, between which edges bend."""
+"""Minimum distance of two columns; edges bend there."""
 WIDEST_CHANNEL: Final = 150.0
 """Maximum distance of two columns."""
 
@@ -58,7 +58,7 @@ class Layout:
     edges: tuple[tuple[Point, ...], ...]
     """The points that each edge passes, from its source to its target."""
     labels: tuple[Point | None, ...]
-    """The upper left corner of each edge's label; None for edges without one and for loops."""
+    """The upper left corner of each edge's label; None for edges without a label and for loops."""
     size: Size
 
 
@@ -69,7 +69,8 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[tuple[int, int]], labels: Seq
     """
     forward = _without_cycles(len(sizes), edges)
     columns = _with_label_columns(_columns(len(sizes), forward), forward, labels)
-    # A slot is a node, or the room where a long edge passes a column.
+    # A slot is a node, or the room where a long edge passes a column: its first such slot holds its label. Slots below
+    # len(sizes) are the nodes; the others are appended to ``heights`` and ``widths``.
     slots: list[list[int]] = [[] for _ in range(max(columns, default=-1) + 1)]
     for node, column in enumerate(columns):
         slots[column].append(node)
@@ -91,7 +92,7 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[tuple[int, int]], labels: Seq
             if first:
                 labelled[-1] = path[-1]
         paths.append([*path, target])
-    near: list[tuple[list[int], list[int]]] = [([], []) for _ in heights]
+    near: list[tuple[list[int], list[int]]] = [([], []) for _ in heights]  # slot -> its neighbours left, right
     for path in paths:
         for one, next_one in pairwise(path):
             near[one][1].append(next_one)
@@ -118,7 +119,7 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[tuple[int, int]], labels: Seq
 
 
 def _with_label_columns(columns: Sequence[int], edges: Sequence[tuple[int, int]], labels: Sequence[Size]) -> list[int]:
-    """Return the columns with one more behind each that an edge with a label leaves."""
+    """Return the columns renumbered, with a free one after each column that an edge with a label leaves."""
     left = {columns[source] for (source, target), label in zip(edges, labels, strict=True)
             if label.width and source != target}  # fmt: skip
     numbers: list[int] = []
@@ -128,7 +129,7 @@ def _with_label_columns(columns: Sequence[int], edges: Sequence[tuple[int, int]]
 
 
 def _longest_with_slots(lengths: Sequence[int]) -> int:
-    """Return how many columns an edge may pass and have slots there, so that all edges have `MOST_SLOTS` at most."""
+    """Return the maximum number of columns that an edge may pass and have slots in, so that `MOST_SLOTS` suffice."""
     slots = 0
     for length in sorted(lengths):
         slots += max(length, 0)
@@ -138,7 +139,7 @@ def _longest_with_slots(lengths: Sequence[int]) -> int:
 
 
 def _without_cycles(count: int, edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the edges; those that lead back into the path of a depth-first walk are turned around."""
+    """Return the edges, with those reversed that lead back into the path of a depth-first walk."""
     out: list[list[int]] = [[] for _ in range(count)]
     entered = [0] * count
     for index, (source, target) in enumerate(edges):
@@ -201,7 +202,7 @@ def _order(slots: list[list[int]], near: Sequence[tuple[list[int], list[int]]]) 
 
 
 def _components(slots: Sequence[Sequence[int]], near: Sequence[tuple[list[int], list[int]]]) -> list[list[list[int]]]:
-    """Return the columns of each connected component, by its first slot; slots without neighbours come last."""
+    """Return the columns of each connected component, in the order of their first slots; isolated slots come last."""
     component_of: dict[int, int] = {}
     components: list[dict[int, list[int]]] = []
     alone = [[slot for slot in column if not any(near[slot])] for column in slots]
@@ -231,7 +232,7 @@ def _stack(
     tops: list[float],
     below: float,
 ) -> float:
-    """Set the upper edge of each slot: near the middle of its neighbours, in order, apart. Returns the lowest edge."""
+    """Set the top of each slot, near the middle of its neighbours, in order and apart; return the lowest bottom."""
     middle = {}
     for column in slots:
         at = 0.0
@@ -250,9 +251,9 @@ def _stack(
 
 
 def _apart(wanted: Sequence[float], heights: Sequence[float]) -> list[float]:
-    """Return the positions nearest to those wanted that keep order and distances: isotonic regression by pooling."""
-    # With the distances taken out, "in order and apart" is "not decreasing", and the nearest such sequence is the one
-    # that averages each run which is out of order.
+    """Return the positions nearest to those wanted that keep order and distances: isotonic regression (PAVA)."""
+    # With the distances subtracted, "in order and apart" means "not decreasing". The nearest such sequence replaces
+    # each run that is out of order by its mean (pool adjacent violators).
     offsets = [0.0]
     for one, next_one in pairwise(heights):
         offsets.append(offsets[-1] + one / 2 + next_one / 2 + GAP)
@@ -270,7 +271,7 @@ def _apart(wanted: Sequence[float], heights: Sequence[float]) -> list[float]:
 def _lefts(
     across: Sequence[float], paths: Sequence[Sequence[int]], middles: Sequence[float], column_of: dict[int, int]
 ) -> list[float]:
-    """Return the left edge of each column; the higher edges rise between two columns, the wider these are apart."""
+    """Return the left edge of each column: the steeper the edges between two columns, the farther these are apart."""
     rise = [0.0] * len(across)
     for path in paths:
         for one, next_one in pairwise(path):
@@ -293,6 +294,7 @@ def _route(
     middles: Sequence[float],
     column_of: dict[int, int],
 ) -> tuple[Point, ...]:
+    """Return the points of an edge from its source, through its slots, to its target."""
     source, *between, target = path
     start = Point(lefts[column_of[source]] + sizes[source].width, middles[source])
     if source == target:  # a loop, drawn over the node's upper right corner

@@ -1,4 +1,4 @@
-"""The drawing as one SVG file, without scripts, fonts or styles from elsewhere; light or dark as the reader prefers."""
+"""The drawing as one SVG file without scripts or external fonts and styles; light or dark as the reader prefers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from exchange.display import escape_line, escape_lines
 __all__ = ["to_svg"]
 
 LETTER: Final = 6.7
-"""Width in px of a character of 11 px monospaced text; wide ones (CJK, emoji) count twice."""
+"""Width in px of a character of 11 px monospaced text; wide characters (CJK, emoji) count as two."""
 LINE: Final = 14.0
 LABEL_LINE: Final = 12.0
 MARGIN: Final = 24.0
@@ -89,7 +89,7 @@ def _document(drawing: Drawing, layout: Layout, labels: Sequence[Sequence[str]],
 
 
 def _legend(drawing: Drawing, y: float) -> Iterator[str]:
-    """Yield one line below the picture that names the shapes and colours in it."""
+    """Yield the legend: one line below the drawing that explains its shapes and colours."""
     severities = {node.severity for node in drawing.nodes} | {edge.severity for edge in drawing.edges}
     entries = [("node exchange", "exchange"), ("node", "queue")]
     if any(edge.alternate for edge in drawing.edges):
@@ -135,7 +135,7 @@ def _edge(edge: Edge, points: Sequence[Point]) -> Iterator[str]:
 
 
 def _label(corner: Point, lines: Sequence[str]) -> Iterator[str]:
-    """Yield a label on the colour of the background, so that its edge seems to pass behind it."""
+    """Yield a label on a rectangle in the colour of the background, so that its edge seems to pass behind it."""
     width, height = _label_size(lines)
     yield f'<rect class="paper" x="{corner.x:.1f}" y="{corner.y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
     for line, text in enumerate(lines):
@@ -148,7 +148,7 @@ def _label_size(lines: Sequence[str]) -> Size:
 
 
 def _curve(points: Sequence[Point]) -> str:
-    """Return the path through all points, level at each."""
+    """Return the SVG path through all points: Bézier curves, level at each point."""
     path = f"M{points[0].x:.1f} {points[0].y:.1f}"
     for one, two in pairwise(points):
         bend = (two.x - one.x) / 2

@@ -12,13 +12,13 @@ from exchange.entities.entities import Destination
 __all__ = ["to_text"]
 
 LABELS: Final = 4
-"""Maximum number of routing keys shown of the bindings between two nodes."""
+"""Maximum number of routing keys shown for the bindings between two nodes."""
 
 MARKS: Final = {"error": " ✗", "warning": " !", "note": " ·", None: ""}
 
 
 def to_text(drawing: Drawing) -> str:
-    """Return the lines, escaped, without a final newline. A subtree is drawn once; later its exchange is only named."""
+    """Return the lines, escaped, without a final newline. A subtree is drawn once; later only its root is named."""
     nodes = {node.id: node for node in drawing.nodes}
     out: dict[Destination, list[Edge]] = {}
     for edge in drawing.edges:
@@ -27,7 +27,7 @@ def to_text(drawing: Drawing) -> str:
     drawn: set[Destination] = set()
     lines: list[str] = []
     exchanges = [node for node in drawing.nodes if node.id.kind == "exchange"]
-    # In a cycle an edge leads to every exchange: then the first that is not drawn yet becomes a root.
+    # In a cycle every exchange has an incoming edge, so the first that is not drawn yet becomes a root.
     for node in [node for node in exchanges if node.id not in entered] + exchanges:
         if node.id not in drawn:
             lines += [_title(node), *_below(node.id, nodes, out, drawn), ""]
@@ -46,7 +46,7 @@ def to_text(drawing: Drawing) -> str:
 def _below(
     start: Destination, nodes: dict[Destination, Node], out: dict[Destination, list[Edge]], drawn: set[Destination]
 ) -> Iterator[str]:
-    """Yield the tree under a node; in a loop, since exchanges may stand one behind another beyond Python's stack."""
+    """Yield the tree under a node; in a loop, as a chain of exchanges can be longer than Python's stack is deep."""
     drawn.add(start)
     walk: list[tuple[str, Iterator[tuple[bool, Edge]]]] = [("", _with_last(out.get(start, [])))]
     while walk:

@@ -57,15 +57,15 @@ USUAL: Final = Settings()
 
 
 class Sources(NamedTuple):
-    """Where the topology and the messages are from, which a tally does not know."""
+    """Where the topology and the messages come from, which a tally does not record."""
 
     topology: str
     """Name of the topology's source."""
     archives: tuple[Archived, ...] = ()
     tallies: tuple[str, ...] = ()
-    """Files of tallies, if tallies were merged."""
+    """Files of the tallies that were merged, if any."""
     since: int | None = None
-    """Start of the window that was asked for, in microseconds since 1970; ``until`` is its end."""
+    """Start of the window that the user asked for, in microseconds since 1970; ``until`` is its end, exclusive."""
     until: int | None = None
 
 
@@ -80,7 +80,7 @@ def build_report(
     verification: Verification | None = None,
     comparison: Compared | None = None,
 ) -> Report:
-    """Build a report. ``now``, in microseconds since 1970, decides which entries expired and what is stale.
+    """Build a report. ``now``, in microseconds since 1970, decides which ignore entries expired and what is stale.
 
     Raises InputError when the tally, or the verification, is for another topology.
     """
@@ -144,6 +144,7 @@ def build_report(
 
 
 def _binding_row(use: BindingUse, entry: IgnoreUse | None, before: int) -> BindingRow:
+    # The order decides: an ignored binding is never dead. Stale are those last hit before ``before``.
     state: State = "hit"
     if entry is not None:
         state = "ignored"
@@ -257,7 +258,7 @@ def _certain_edges(outcome: Outcome, topology: Topology, bindings: Sequence[Bind
     edges = _edges(outcome.bindings, outcome.alternates, topology, bindings)
     if not outcome.exchange:  # the default exchange leads to queues without a binding
         edges |= {("", Destination("queue", queue), "default") for queue in outcome.queues}
-    if outcome.routed is False:
+    if outcome.routed is False:  # the message ended in the exchanges that handed it to no other
         going_on = {source for source, _, _ in edges}
         ends = [name for name in outcome.exchanges if name not in going_on] or [outcome.exchange]
         edges |= {(name, None, "nowhere") for name in ends}

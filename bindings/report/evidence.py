@@ -1,7 +1,7 @@
-"""The evidence of traffic for findings: a finding claims something about messages, and they confirm or contradict it.
+"""The evidence of traffic for findings: traffic confirms or contradicts what a finding claims about messages.
 
-Reports call that ``proved`` and ``belied``. Some messages never prove a claim about all messages: ``proved`` means that
-this window shows what the finding claims.
+Reports call a confirmed finding ``proved`` and a contradicted one ``belied``. A sample of messages cannot prove a claim
+about all messages: ``proved`` means that the traffic of this window shows what the finding claims.
 """
 
 from __future__ import annotations
@@ -186,4 +186,4 @@ CLAIMS: Final[Mapping[str, Callable[[Finding, Traffic], Statement]]] = {
     "HS502": _matches_all,
     "HS506": _matches_nothing,
 }
-"""Code of a finding -> the function that compares its claim with the traffic; for others there is no evidence."""
+"""Code of a finding -> the function that compares its claim with the traffic. Other findings get no evidence."""

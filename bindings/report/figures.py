@@ -1,4 +1,4 @@
-"""Numbers as reports show them. A percentage is never 0 or 100 by rounding: 100 means all, and 0 means none."""
+"""Format numbers for reports. Rounding never makes a percentage 0 or 100: 0 means none and 100 means all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LATEST: Final = 253_402_300_799_999_999
 def format_time(time: int) -> str:
     """Return microseconds since 1970 as ISO 8601 in UTC: ``2026-01-31T12:00:00Z``.
 
-    A time beyond the years 1 to 9999, which only damage or a wrong clock makes, stands as its number of microseconds.
+    A time outside the years 1 to 9999, which only damage or a wrong clock produces, is given in microseconds.
     """
     if not EARLIEST <= time <= LATEST:
         return f"{time} microseconds since 1970"

@@ -1,8 +1,8 @@
 """Thresholds of an audit and whether they were kept; and bindings that its coverage leaves out.
 
-A percentage is compared as it is shown, rounded to the precision asked for; since 100 is never reached by rounding,
-``fail_under = 100`` means all. A limit of an exchange or queue is that of the entry with its very name, else of the
-first entry whose glob matches; the limits for everything hold as well.
+A percentage is compared in the form in which it is shown, rounded to the precision in the settings. Rounding never
+gives 100, so ``fail_under = 100`` means all. The limits of an exchange or queue are those of the entry with exactly its
+name, else of the first entry whose glob matches it; the limits for everything apply beside them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 STALE_DAYS: Final = 30
-"""Number of days without a message that make a binding stale, unless the settings have another."""
+"""Default number of days without a message after which a binding is stale."""
 
 
 class Quota(NamedTuple):
@@ -69,7 +69,7 @@ def parse_quota(text: str) -> Quota | None:
 
 
 class Limits(NamedTuple):
-    """The thresholds of an audit; None where there is none.
+    """The thresholds of an audit; None for one that is not set.
 
     >>> settings = Settings(Limits(fail_under=Decimal(90)))
     >>> report = audit("examples/orders/orders.bindings", "examples/orders/traffic.jsonl", settings=settings)
@@ -82,22 +82,22 @@ class Limits(NamedTuple):
     fail_under_messages: Decimal | None = None
     """Minimum percentage of the messages that are routed."""
     max_unroutable: Quota | None = None
-    """Maximum of messages that no queue got, messages that the broker refuses included."""
+    """Maximum of messages that no queue gets, including those that the broker refuses."""
     max_bad: Quota | None = None
-    """Maximum of unreadable records, of all that were read."""
+    """Maximum of unreadable records; a percentage is one of all records read."""
     max_partition_skew: Decimal | None = None
     """Maximum number of messages in the fullest partition of a queue, divided by the mean of its partitions."""
     max_misrouted: Quota | None = None
-    """Maximum of messages that the broker did not put where it should, of those compared; see `count_misrouted`."""
+    """Maximum of messages that the broker did not route as predicted, of those compared; see `count_misrouted`."""
     max_rerouted: Quota | None = None
-    """Maximum of messages that go elsewhere in the other topology."""
+    """Maximum of messages that reach other queues in the other topology."""
 
 
 NO_LIMITS: Final = Limits()
 
 
 class Ignore(NamedTuple):
-    """Bindings that are silent for a good reason: globs of what they bind, the reason, and until when it holds."""
+    """Bindings that no message matches for a good reason: globs of what they bind, the reason, and its last day."""
 
     source: str
     destination: str
@@ -147,7 +147,7 @@ class Settings:
     """The same for queues, which have one threshold: ``max_partition_skew``."""
     ignore: tuple[Ignore, ...] = ()
     stale_days: int = STALE_DAYS
-    """Number of days without a message, before the end of the window, that make a binding stale."""
+    """Number of days without a message, before the end of the window, after which a binding is stale."""
     precision: int = 1
     """Number of decimals in percentages."""
 
@@ -158,7 +158,7 @@ class Gate(NamedTuple):
     name: str
     """Name of the threshold in `Limits`; ``ignore`` for an entry of the ignore list that expired."""
     scope: str
-    """The exchange or queue that it is for; "" for everything."""
+    """The exchange or queue to which the threshold applies; "" for everything."""
     of: Literal["", "exchange", "queue"]
     limit: str
     actual: str
@@ -174,9 +174,10 @@ def matches_glob(glob: str, name: str) -> bool:
 def match_ignores(
     entries: Sequence[Ignore], hits: Mapping[Binding, bool], now: int
 ) -> tuple[tuple[IgnoreUse, ...], dict[Binding, IgnoreUse]]:
-    """Return the use of each entry of the ignore list, and the use of the entry that ignores a binding.
+    """Return the use of each entry of the ignore list, and ignored binding -> the use of the entry that ignores it.
 
-    ``hits`` maps each binding to whether a message matched it; ``now`` is in microseconds since 1970.
+    ``hits`` maps each binding to whether a message matched it; ``now`` is in microseconds since 1970. If several
+    entries match a binding, the first that has not expired ignores it.
     """
     today = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=now)).date()
     uses: list[IgnoreUse] = []
@@ -243,10 +244,10 @@ def check_gates(
 
 
 def count_misrouted(verification: Verification) -> int:
-    """Return the number of messages that the broker did not put where it should.
+    """Return the number of messages that the broker did not route as predicted.
 
-    A message that was in all the right queues, and beside them only in queues that the topology does not have, does not
-    count: exclusive and transient queues are in no export of definitions.
+    A message that reached all the right queues, and besides only queues that the topology does not have, does not
+    count: no export of definitions has the exclusive and transient queues.
     """
     unknown = [evidence.messages for each, evidence in verification.differences.items() if each.only_unknown]
     return verification.different - sum(unknown)
@@ -300,7 +301,7 @@ def _check_skew(limit: Decimal | None, row: QueueRow) -> Iterator[Gate]:
 def _check_globs(
     of: Literal["exchange", "queue"], entries: Iterable[tuple[str, Limits]], names: Sequence[str]
 ) -> Iterator[Gate]:
-    """Yield a gate for each entry that matches no name: it fails unless it is a glob, as the name is then misspelt."""
+    """Yield a gate for each entry that matches no name: a plain name fails, as it must be misspelt; a glob passes."""
     for glob, _ in entries:
         if glob not in names and not any(matches_glob(glob, name) for name in names):
             plain = not set(glob) & set("*?[")

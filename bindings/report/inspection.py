@@ -20,7 +20,7 @@ LISTED: Final = 20
 REASONS: Final = 20
 """Maximum number of reasons that are listed for people."""
 FILES: Final = 3
-"""Maximum number of files named that are no archive."""
+"""Maximum number of files that are not archives and are named."""
 
 
 def inspection_lines(archive: Archive, inspection: Inspection) -> Iterator[str]:
@@ -96,7 +96,7 @@ def inspection_json(archive: Archive, inspection: Inspection) -> dict[str, Any]:
 
 
 def bad_lines(unread: Unread) -> Iterator[str]:
-    """Yield why records are bad or do not fit, how many they are, and some positions of each reason, for people."""
+    """Yield, for people, why records are bad or do not fit, how many, and some positions for each reason."""
     for reason, count in unread.bad.most_common(REASONS):
         yield f"bad: {count:,}: {escape_line(reason)}"
         for bad in unread.samples[reason]:
@@ -107,7 +107,7 @@ def bad_lines(unread: Unread) -> Iterator[str]:
 
 
 def bad_json(unread: Unread) -> list[dict[str, Any]]:
-    """Return the same for programs, all reasons."""
+    """Return what `bad_lines` shows as JSON values, with all reasons."""
     return [
         {
             "reason": reason,

@@ -1,7 +1,8 @@
 """The report of an audit as a value: everything that its forms show, in the order in which they show it.
 
-Invariant: two totals, and neither stands for the other. Ignored bindings are shown and are not eligible; whatever is
-approximate has its error beside it. Times are microseconds since 1970, UTC; shares are parts of 1.
+Invariant: there are two totals, of bindings and of messages, and neither stands for the other. Ignored bindings are
+shown and are not eligible. Each approximate number has its error beside it. Times are microseconds since 1970, UTC;
+shares are parts of 1.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = [
 ]  # fmt: skip
 
 State = Literal["dead", "stale", "hit", "possible", "ignored", "not eligible"]
-"""State of a binding. ``possible``: depends on a random choice, and counts as hit; ``stale``: not hit lately."""
+"""State of a binding. ``possible``: a random choice decides; counts as hit. ``stale``: not hit lately."""
 
 STATES: Final[tuple[State, ...]] = ("dead", "stale", "possible", "hit", "ignored", "not eligible")
 """The states in the order in which they are shown."""
@@ -46,7 +47,7 @@ class Archived(NamedTuple):
     biases: tuple[Bias, ...]
     notes: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
-    """Files that were not read, as they are no archive."""
+    """Files that were not read, because they are not archives."""
 
     @classmethod
     def of(cls, archive: Archive) -> Archived:
@@ -86,7 +87,7 @@ class Audited(NamedTuple):
     without_time: int
     """Number of messages whose time is unknown; they are not in the timeline."""
     since: int | None = None
-    """Start of the window that was asked for, inclusive; ``until`` is its end, exclusive."""
+    """Start, inclusive, of the window that the user asked for; ``until`` is its end, exclusive."""
     until: int | None = None
 
 
@@ -102,7 +103,7 @@ class Summary(NamedTuple):
 
     @property
     def dead(self) -> int:
-        """Number of bindings that could be hit, and that no message matched."""
+        """Number of bindings that could be hit and that no message matched."""
         return self.states["dead"]
 
 
@@ -193,10 +194,10 @@ class ExchangeRow(NamedTuple):
 
 
 class Nearest(NamedTuple):
-    """The binding, queue or exchange that messages which went nowhere almost reached."""
+    """The binding, queue or exchange that unroutable messages almost reached."""
 
     binding: Binding | None
-    """None if the name of a queue or an exchange is near."""
+    """None where the name of a queue or an exchange is nearest, and no binding."""
     number: int | None
     """Number of the binding in `bindings.counts.outcome.ordered_bindings`."""
     destination: Destination
@@ -207,7 +208,7 @@ class Nearest(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Routing keys that are equal but for words that no binding names, which ``*`` stands for."""
+    """Routing keys that differ only in words that no binding names; the shape has ``*`` for each of these."""
 
     shape: str
     messages: int
@@ -216,7 +217,7 @@ class Shape(NamedTuple):
 
 
 class UnroutableRow(NamedTuple):
-    """Messages published to an exchange that no queue got."""
+    """Messages published to one exchange that no queue got, by the error that the broker answers with."""
 
     exchange: str
     refused: str
@@ -243,7 +244,7 @@ class Timeline(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """Messages that went from an exchange to a destination; to none if no queue got them there."""
+    """Messages that went from an exchange to a destination, or ended there unroutable: the destination is None then."""
 
     source: str
     destination: Destination | None
@@ -267,7 +268,7 @@ class FindingRow(NamedTuple):
     bindings: tuple[int, ...]
     """Numbers of the bindings that the finding is about."""
     messages: int | None
-    """Number of messages that matched its binding, went through its exchange or reached its queue."""
+    """Number of messages that matched its binding, went through its exchange or reached its queue; None if unknown."""
 
 
 class Compared(NamedTuple):
@@ -315,7 +316,7 @@ class Report:
     precision: int
     """Number of decimals of percentages, in gates and in all forms."""
     verification: Verification | None = None
-    """What the broker did, if it was asked for and the archive has recorded it."""
+    """What the broker did; None unless the user asked for it and the archive has recorded it."""
     comparison: Compared | None = None
 
     @property

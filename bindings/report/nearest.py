@@ -1,7 +1,7 @@
-"""The binding that almost took messages that no queue got, and the part of the key that did not match.
+"""The binding that unroutable messages almost matched, and the part of the key that did not match.
 
-`exchange.routing.nearest` measures how near a binding is, for every binding of the exchanges where such messages ended.
-A tally has only their keys, so exchanges that decide by anything else are left out.
+`exchange.routing.nearest` measures the distance to every binding of the exchanges where the messages ended. A tally has
+only the keys of messages, so exchanges that decide by anything else are left out.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ SHAPES: Final = 20
 """Maximum number of shapes of keys that are reported for an exchange."""
 
 LOOKS: Final = 20_000_000
-"""Maximum number of comparisons of a binding with a key in a report; shapes after that have no nearest binding."""
+"""Maximum number of comparisons of a binding with a key for one report; later shapes get no nearest binding."""
 
 CLOSE: Final = 0.7
 """Minimum similarity of two names, as `difflib` measures it, at which one may be a misspelling of the other."""
 
 
 class Where(NamedTuple):
-    """Keys that look alike, published to one exchange, that no queue got."""
+    """Unroutable messages of one shape of keys, published to one exchange and refused with one error, if any."""
 
     exchange: str
     refused: str
@@ -41,7 +41,7 @@ class Where(NamedTuple):
 
 
 def outcomes_by_shape(tally: Tally) -> dict[Where, Outcome]:
-    """Return, for each shape of keys that no queue got, the outcome of messages like it; one if there are several."""
+    """Return, for each shape of unroutable keys, the outcome of its messages; the first one if there are several."""
     outcomes: dict[Where, Outcome] = {}
     for outcome, facts in tally.facts.items():
         if outcome.routed is False:
@@ -51,7 +51,7 @@ def outcomes_by_shape(tally: Tally) -> dict[Where, Outcome]:
 
 
 class NearestSearch:
-    """A search for the nearest bindings of a topology, which ends when it has cost too much."""
+    """A search for the nearest bindings of a topology, of at most `LOOKS` comparisons."""
 
     def __init__(self, topology: Topology, bindings: Sequence[Binding]) -> None:
         self._topology: Final = topology
@@ -61,7 +61,7 @@ class NearestSearch:
         self._looks = LOOKS
 
     def shapes(self, row: Unroutable, ends: Mapping[Where, Outcome]) -> tuple[Shape, ...]:
-        """Return the first shapes of a row, each with what is nearest to its example."""
+        """Return the first `SHAPES` shapes of a row, each with the binding or name nearest to its example."""
         shapes = []
         for text, count, example in row.shapes.items[:SHAPES]:
             outcome = ends.get(Where(row.exchange, row.refused, text), Outcome(row.exchange))
@@ -77,7 +77,7 @@ class NearestSearch:
         return min(near, key=lambda each: each.distance, default=None)
 
     def _matched(self, outcome: Outcome) -> Iterator[Nearest]:
-        """Yield the bindings that matched and lead to what does not exist."""
+        """Yield the bindings that matched and whose destination does not exist."""
         for number in outcome.bindings:
             binding = self._bindings[number]
             if not self._tables.exists(binding.destination):

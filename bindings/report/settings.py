@@ -1,7 +1,7 @@
 """Thresholds and ignored bindings from TOML: [audit] of hashstar.toml, [tool.hashstar.audit] of pyproject.toml.
 
-Everything that is wrong is an InputError that names the file, the key and the way out: a misspelt threshold must not
-be one that never fails.
+Every mistake raises an InputError that names the file, the key and the way out: a misspelt threshold must not become a
+gate that never fails.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from exchange.errors import InputError
 __all__ = ["NAMES", "find_settings", "load_settings", "read_settings"]
 
 NAMES: Final = {"hashstar.toml": ("audit",), "pyproject.toml": ("tool", "hashstar", "audit")}
-"""Name of a file -> keys of the table in it that has the settings."""
+"""Name of a file -> the path of keys to the table with the settings."""
 
 
 class _Position(NamedTuple):
@@ -37,7 +37,7 @@ class _Position(NamedTuple):
 
 
 def find_settings(folder: Path) -> Path | None:
-    """Return the file in a folder that has settings of an audit, hashstar.toml before pyproject.toml, or None.
+    """Return the file in a folder with the settings of an audit, hashstar.toml before pyproject.toml; None if neither.
 
     Raises InputError for a file that is not TOML.
     """
@@ -51,7 +51,7 @@ def find_settings(folder: Path) -> Path | None:
 def load_settings(path: Path) -> Settings:
     """Return the settings in a file: under ``tool.hashstar.audit`` of a pyproject.toml, under ``audit`` of any other.
 
-    Raises InputError when it cannot be read, has none, or something in them is wrong.
+    Raises InputError when the file cannot be read, has no settings, or has a mistake in them.
     """
     keys = NAMES.get(path.name, ("audit",))
     value = _find_table(read_toml(path, Decimal), keys)

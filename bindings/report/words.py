@@ -78,7 +78,7 @@ def name_destination(destination: Destination) -> str:
 
 
 def describe_condition(binding: Binding) -> str:
-    """Return what a binding asks of a message: its key, its arguments or both."""
+    """Return the condition of a binding: its key, its arguments or both."""
     if not binding.arguments:
         return f"'{binding.routing_key}'"
     arguments = write_arguments(binding.arguments)
@@ -86,7 +86,7 @@ def describe_condition(binding: Binding) -> str:
 
 
 def describe_difference(difference: Difference) -> str:
-    """Return where messages went instead of where they should."""
+    """Return how the queues that messages reached differ from the predicted ones."""
     begin = f"published to {name_exchange(difference.exchange)}:"
     if difference.refused:
         return f"{begin} taken, though the topology says that they are refused: {difference.refused}"

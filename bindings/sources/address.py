@@ -1,7 +1,7 @@
-"""Parse addresses of servers, ``SCHEME://[USER[:PASSWORD]@]HOST[:PORT][,HOST ...][/PATH][?QUERY]``: all of them.
+"""Parse all addresses of servers, ``SCHEME://[USER[:PASSWORD]@]HOST[:PORT][,HOST ...][/PATH][?QUERY]``.
 
-An address may have a password, so no error contains any piece of an address. A piece of a password that is not escaped
-would be read as host, port or path, which later messages show; so an address with an ``@`` behind the host is refused.
+An address may contain a password, so no error contains any part of an address. A part of an unescaped password would be
+read as host, port or path, which later messages show. So an address with an ``@`` after the host is refused.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from exchange.errors import InputError
 __all__ = ["Address", "has_scheme", "parse_address"]
 
 UNSEEN: Final = re.compile(r"[\x00-\x20\x7f-\xa0\ud800-\udfff]")
-"""Characters that no address has, and that `urlsplit` removes silently."""
+"""Characters that no valid address contains and that `urlsplit` would remove silently."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address, escapes undone in user and password; its text form has neither."""
+    """An address, with user and password unescaped; its repr shows neither."""
 
     scheme: str
     """In lower case."""
@@ -54,18 +54,18 @@ def has_scheme(text: str, schemes: Collection[str]) -> bool:
 
 
 def parse_address(text: str, schemes: Collection[str], example: str) -> Address:
-    """Parse an address. Raises InputError, which has no piece of the text, only an example."""
+    """Parse an address. Raises InputError, which contains no part of the text, only an example."""
     try:
         return _parse(text, schemes)
     except _Wrong as error:
         reason = str(error)
-    except ValueError:  # of urlsplit, whose message has pieces of the text
+    except ValueError:  # from urlsplit: its message contains parts of the text
         reason = "not an address"
     raise InputError(f"{reason}; write {example}")
 
 
 class _Wrong(Exception):
-    """An error in an address; the message has no piece of it."""
+    """An error in an address; the message contains no part of the address."""
 
 
 def _parse(text: str, schemes: Collection[str]) -> Address:

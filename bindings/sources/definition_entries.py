@@ -1,8 +1,8 @@
-"""The entries of a definitions file: each exchange, queue, policy and binding as a value and as it is written.
+"""The entries of a definitions file: each exchange, queue, policy and binding with the JSON that it was read from.
 
-Invariant: ``entry.object()`` is the JSON object that the entry was read from, the order of its keys included; where
-its part is replaced, the fields that differ are rewritten and nothing else. Bindings become compact while the text is
-parsed, so that a million of them never exist as dicts.
+Invariant: ``entry.object()`` is the JSON object that the entry was read from, the order of its keys included. If its
+part is replaced, only the fields that differ are rewritten. Bindings become compact entries while the text is parsed,
+so that a million of them never exist as dicts.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ BINDING_KEYS: Final = ("vhost", "source", "destination", "destination_type", "ro
 
 
 class Entry(NamedTuple):
-    """A part, and the JSON object it was read from.
+    """A part, and the JSON object that it was read from.
 
-    A binding that can be written again from its values alone has only the order of its keys, which many bindings share.
+    A binding whose object can be rebuilt from its values has in ``written`` only the order of the keys, which many
+    bindings share.
     """
 
     part: Any
@@ -38,7 +39,7 @@ class Entry(NamedTuple):
 
     @classmethod
     def new(cls, part: Part, vhost: str | None) -> Entry:
-        """Return the entry of a new part, as RabbitMQ would write it; without the field "vhost" if that is None."""
+        """Return the entry of a new part, as RabbitMQ writes it; without the field "vhost" if ``vhost`` is None."""
         return cls(part, vhost, BINDING_KEYS if isinstance(part, Binding) else _with_vhost(vhost, _fields(part)))
 
     def object(self) -> Object:
@@ -64,10 +65,10 @@ class Entry(NamedTuple):
 
 
 class Compactor:
-    """The hook of the parser for objects: makes an entry of each plain binding as soon as it is read.
+    """The JSON parser's hook for objects: makes an entry of each plain binding as soon as it is read.
 
-    It does not see where an object stands: `expand` turns back what is not under "bindings". Raises
-    `exchange.json_text.Refused` when a name is twice in an object.
+    The hook does not know in which section an object is: `expand` restores the objects that are not under "bindings".
+    Raises `exchange.json_text.Refused` if a name occurs twice in an object.
     """
 
     def __init__(self) -> None:
@@ -110,12 +111,12 @@ def _plain(arguments: Any) -> FieldTable | None:
     try:
         table = decode_table(arguments)
     except (InputError, RecursionError):
-        return None  # the error is raised where the position is known
+        return None  # `read_section` raises the error, with the position
     return FieldTable(table) if table == arguments else None
 
 
 def expand(value: Any) -> Any:
-    """Return the JSON value with objects in place of entries."""
+    """Return the JSON value with each entry replaced by its object."""
     if isinstance(value, Entry):
         return value.object()
     if isinstance(value, dict):
@@ -193,7 +194,7 @@ SECTIONS: Final[Mapping[str, Callable[[Object, str], Part]]] = {
     "policies": _policy,
     "bindings": _binding,
 }
-"""Section of a topology -> the function that reads its objects; all other sections are kept as they are."""
+"""Section of a topology -> the function that reads its objects. All other sections are kept unchanged."""
 
 
 def _text(item: Object, key: str, place: str) -> str:
@@ -250,7 +251,7 @@ WRITERS: Final[Mapping[type[Any], Callable[[Any], Object]]] = {
     Policy: _policy_object,
     Binding: _binding_object,
 }
-"""A part -> its fields as RabbitMQ names them, but for the virtual host."""
+"""Type of a part -> the function that returns its fields as RabbitMQ names them, without the virtual host."""
 
 
 def _fields(part: Part) -> Object:

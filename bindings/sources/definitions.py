@@ -1,7 +1,7 @@
-"""RabbitMQ's definitions.json as a value: topologies to route with, and everything else kept as it was.
+"""RabbitMQ's definitions.json as a value: topologies to route with, and everything else kept unchanged.
 
-Invariant: ``loads(text).dump()`` is the same JSON as ``text``, the order of lists and keys included; a key that is
-twice in one object is an error. An edit leaves alone what it does not change.
+Invariant: ``loads(text).dump()`` is the same JSON as ``text``, the order of lists and keys included; a key that occurs
+twice in one object is an error. An edit rewrites only what it changes.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ __all__ = ["Definitions", "load_topology"]
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Definitions:
-    """The definitions of a broker or of one virtual host; immutable. ``Definitions()`` has nothing in it.
+    """The definitions of a broker or of one virtual host; immutable. ``Definitions()`` is empty.
 
-    Exports of one virtual host leave the field "vhost" out; an entry without it is in
-    ``default_vhost``: the one given when loading, else the export's own "original_vhost_name", else "/". That choice
-    is not written back. Equal when they are the same JSON, lists in the same order, and the default is the same.
+    Exports of one virtual host leave the field "vhost" out. An entry without it is in ``default_vhost``: the one given
+    when loading, else the export's own "original_vhost_name", else "/"; this choice is not written back. Two
+    definitions are equal if they are the same JSON, with lists in the same order, and have the same ``default_vhost``.
 
     >>> definitions = Definitions.load("examples/demo/definitions.json")
     >>> definitions.vhosts, definitions.rabbitmq_version
@@ -65,13 +65,13 @@ class Definitions:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], vhost: str | None = None) -> Definitions:
-        """Read a file, gzipped or not. Raises InputError naming the file and the place in it."""
+        """Read a file, gzipped or not. Raises InputError, which names the file and the position in it."""
         name = os.fspath(path)
         return cls._of(_parse(decode_text(read_content(name), name), name), name, vhost)
 
     @classmethod
     def loads(cls, text: str | bytes, name: str = "definitions", vhost: str | None = None) -> Definitions:
-        """Read a text, which errors call ``name``. Raises InputError naming the place in it."""
+        """Read a text; errors call it ``name``. Raises InputError, which names the position in it."""
         return cls._of(_parse(decode_text(text, name) if isinstance(text, bytes) else text, name), name, vhost)
 
     @classmethod
@@ -89,13 +89,13 @@ class Definitions:
 
     @property
     def rabbitmq_version(self) -> str | None:
-        """The version of the server that exported them, if they name it; an argument of `closest_profile`."""
+        """The RabbitMQ version of the export, if it names one; `closest_profile` takes it."""
         version = self._document.get("rabbitmq_version", self._document.get("rabbit_version"))
         return version if isinstance(version, str) else None
 
     @property
     def _unusable_version(self) -> str | None:
-        """Why the version of the export chooses no profile, and which profile holds instead; None if it chooses one."""
+        """Why the version of the export selects no profile, and which one applies instead; None if it selects one."""
         given = [key for key in ("rabbitmq_version", "rabbit_version") if key in self._document]
         if not given or self.names_profile or profile_by_name(self.rabbitmq_version or "") is not None:
             return None
@@ -110,12 +110,12 @@ class Definitions:
 
     @property
     def profile(self) -> Profile | None:
-        """The profile that a ``.bindings`` file named, under the key "hashstar", else that of the exporting release."""
+        """The profile under the key "hashstar", from a ``.bindings`` file; else that of the exporting release."""
         return self._additions.profile or closest_profile(self.rabbitmq_version or "")
 
     @property
     def others(self) -> dict[str, int]:
-        """Number of entries in sections that are no part of a topology, such as users and permissions."""
+        """Section -> number of entries, for sections that are no part of a topology, such as users and permissions."""
         settings = [{**vhost, "name": None} for vhost in self._document.get("vhosts", ())]
         counts = {
             **{key: len(value) for key, value in self._document.items() if isinstance(value, list)},
@@ -125,17 +125,17 @@ class Definitions:
 
     @property
     def vhosts(self) -> tuple[str, ...]:
-        """The virtual hosts that are listed, then those that are only used; the default one if there are none."""
+        """The virtual hosts under "vhosts", then others that entries name; ``default_vhost`` if there are none."""
         listed = (vhost["name"] for vhost in self._document.get("vhosts", ()))
         return tuple(dict.fromkeys([*listed, *self._used_vhosts()])) or (self.default_vhost,)
 
     def topology(self, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
-        """Return the topology of a virtual host, under the definitions' `profile` unless one is given, or the newest.
+        """Return the topology of a virtual host, under ``profile``, else the definitions' `profile`, else the newest.
 
-        Without ``vhost``: of the only one with anything in it, else of "/", else of the only one. As in RabbitMQ's
-        import (`rabbit_definitions.erl`), the default exchange, its bindings and attributes that contradict a
-        predeclared exchange's are left out, and of exchanges and queues of the same name the first counts, of policies
-        the last. Raises InputError when there is no such virtual host, or several to choose from.
+        Without ``vhost``, it is that of the only virtual host with entries, else of "/", else of the only one. As in
+        RabbitMQ's import (`rabbit_definitions.erl`), the default exchange, its bindings and attributes that contradict
+        those of a predeclared exchange are left out; of several exchanges or queues with one name the first counts, of
+        policies the last. Raises InputError if there is no such virtual host, or several to choose from.
         """
         vhost = self._chosen() if vhost is None else vhost
         if vhost not in self.vhosts:
@@ -154,17 +154,17 @@ class Definitions:
         return self._additions.expectations.get(self._chosen() if vhost is None else vhost, ())
 
     def with_expectations(self, vhost: str, expectations: Iterable[Expectation]) -> Definitions:
-        """Return definitions with these expectations of a virtual host in place of others."""
+        """Return definitions with these expectations of a virtual host in place of those that it had."""
         return self._with_additions(self._additions.with_expectations(vhost, tuple(expectations)))
 
     def with_profile(self, profile: Profile) -> Definitions:
-        """Return the definitions for this profile, which they name only if their release has another one."""
+        """Return the definitions under this profile; it is written only if their release has another profile."""
         if profile == self.profile:
             return self
         return self._with_additions(replace(self._additions, profile=profile))
 
     def with_vhosts(self, names: Iterable[str]) -> Definitions:
-        """Return definitions that list these virtual hosts, too."""
+        """Return definitions that also list these virtual hosts."""
         vhosts = self._document.get("vhosts", [])
         known = {vhost["name"] for vhost in vhosts}
         new = [{"name": name} for name in dict.fromkeys(names) if name not in known]
@@ -194,11 +194,11 @@ class Definitions:
 
     @property
     def warnings(self) -> list[SourceWarning]:
-        """What RabbitMQ's import would skip, refuse or read otherwise, and what routing cannot follow.
+        """What RabbitMQ's import would skip, refuse or interpret differently, and what routing cannot follow.
 
-        Each names its place: exchanges of unknown type, null and typed arguments, policies that apply to nothing,
-        names RabbitMQ reserves, parts that are there twice, and virtual hosts that are not declared; and a version that
-        has no profile. Computed anew each time.
+        Each warning names its position. There are warnings about exchanges of unknown type, null and typed arguments,
+        policies that apply to nothing, names that RabbitMQ reserves, parts that occur twice, virtual hosts that are not
+        declared, and a version without a profile. Computed at each access.
         """
         declared = {vhost["name"] for vhost in self._document.get("vhosts", ())}
         sections = self._sections()
@@ -211,7 +211,7 @@ class Definitions:
 
     @property
     def not_imported(self) -> list[SourceWarning]:
-        """The arguments that RabbitMQ's import refuses or reads as something else: nulls, and types JSON has not."""
+        """The arguments that RabbitMQ's import refuses or reads as another type: nulls, and types that JSON lacks."""
         return list(argument_warnings(self._sections()))
 
     def dump(self) -> str:
@@ -219,7 +219,7 @@ class Definitions:
         return "".join(self._chunks())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to a file, gzipped if its name ends with ".gz"; an old file stays until all is written.
+        """Write to a file, gzipped if its name ends with ".gz"; an old file stays until the new one is complete.
 
         Raises InputError when it cannot be written.
         """
@@ -281,7 +281,7 @@ class Definitions:
         raise InputError(f"which virtual host? There are {_join(vhosts)}")
 
     def _names(self, vhost: str) -> set[str | None]:
-        """Return the values of the field "vhost" of entries in the virtual host."""
+        """Return the values that the field "vhost" has in entries of the virtual host; None stands for no field."""
         return {vhost, None} if vhost == self.default_vhost else {vhost}
 
     def _in(self, key: str, vhost: str) -> list[Entry]:
@@ -289,7 +289,7 @@ class Definitions:
         return [entry for entry in self._document.get(key, ()) if entry.vhost in names]
 
     def _by_name(self, key: str, vhost: str) -> dict[str, Any]:
-        """Return name -> the part that counts."""
+        """Return name -> the part in force, where several have one name."""
         parts: dict[str, Any] = {}
         for entry in self._in(key, vhost):
             if key == "policies" or entry.part.name not in parts:
@@ -310,7 +310,7 @@ class Definitions:
             name = entry.part.name
             if entry.vhost not in names or name in skipped:
                 entries.append(entry)
-            elif name in parts:  # where it is there twice, the one in force changes
+            elif name in parts:  # of several with one name, only the one in force changes
                 entries.append(entry.with_part(parts[name]) if entry.part is before[name] else entry)
         new = (part for name, part in parts.items() if name not in before and name not in skipped)
         return [*entries, *(Entry.new(part, field_vhost) for part in new)]

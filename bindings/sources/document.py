@@ -44,7 +44,7 @@ KINDS: Mapping[type, str] = {Exchange: "exchange", Queue: "queue", Policy: "poli
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Document:
-    """Virtual hosts with their topologies and expectations; immutable. Equal when their content is the same.
+    """Virtual hosts with topologies and expectations, and a profile; immutable. Equal if all of these are equal.
 
     >>> document = Document.loads("exchange orders: topic")
     >>> print(document.definitions().topology().exchanges["orders"].type)
@@ -52,7 +52,7 @@ class Document:
     """
 
     sections: Mapping[str, Section]
-    """By virtual host, at least one."""
+    """Virtual host -> its section; at least one."""
     profile: Profile | None = None
     """The profile that the file names."""
     name: str = "bindings"
@@ -63,14 +63,14 @@ class Document:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Document:
-        """Read a file, gzipped or not. Raises LanguageError, an InputError, that names the file and the place in it."""
+        """Read a file, gzipped or not. Raises LanguageError, an InputError, which names the file and the position."""
         name = os.fspath(path)
         return cls.loads(decode_text(read_content(name), name), name)
 
     @classmethod
     def loads(cls, text: str, name: str = "bindings") -> Document:
-        """Read a text, which errors call ``name``. Raises LanguageError naming the place in it."""
-        from bindings.sources.document_reader import read  # which makes documents, and so imports this module
+        """Read a text; errors call it ``name``. Raises LanguageError, which names the position in it."""
+        from bindings.sources.document_reader import read  # not at the top: it imports this module
 
         return read(text, name)
 
@@ -78,8 +78,9 @@ class Document:
     def of_definitions(cls, definitions: Definitions, name: str = "definitions") -> Document:
         """Return a document with their topologies, expectations and profile, without users, permissions and the like.
 
-        Exchanges, queues, bindings and their arguments are sorted: a broker exports them in any order, and what has
-        not changed between two exports should not differ. Policies keep their order, which decides between equals.
+        Exchanges, queues, bindings and their arguments are sorted, since a broker exports them in any order, and parts
+        that did not change should not differ between two exports. Policies keep their order, which decides between
+        policies of equal priority.
         """
         sections = {
             vhost: Section(_sort(definitions.topology(vhost)), definitions.expectations(vhost))
@@ -116,10 +117,10 @@ class Document:
         return tuple(self.sections)
 
     def topology(self, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
-        """Return the topology of a virtual host, under the file's profile unless one is given, or else the newest.
+        """Return the topology of a virtual host, under ``profile``, else the file's profile, else the newest.
 
-        Without ``vhost``: of the only one, else of "/". Raises InputError when there is no such virtual host, or
-        several to choose from.
+        Without ``vhost``, it is that of the only virtual host, else of "/". Raises InputError if there is no such
+        virtual host, or several to choose from.
         """
         topology = self.section(vhost).topology
         return topology if profile is None else topology.with_profile(profile)
@@ -140,7 +141,7 @@ class Document:
 
     @property
     def warnings(self) -> list[SourceWarning]:
-        """What RabbitMQ would refuse or read otherwise, and what routing cannot follow; each with its line, if any."""
+        """What RabbitMQ would refuse or interpret differently, and what routing cannot follow; with lines, if known."""
         return list(self._warnings())
 
     def _warnings(self) -> Iterator[SourceWarning]:
@@ -160,7 +161,7 @@ class Document:
         return "".join(self._text())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to a file, gzipped if its name ends with ".gz"; an old file stays until all is written.
+        """Write to a file, gzipped if its name ends with ".gz"; an old file stays until the new one is complete.
 
         Raises InputError when it cannot be written.
         """

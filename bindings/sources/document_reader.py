@@ -39,7 +39,7 @@ def read(text: str, name: str = "bindings") -> Document:
 
 
 class _Vhost:
-    """Everything declared so far in one virtual host, with lines."""
+    """Everything declared so far in one virtual host, each part with its line."""
 
     def __init__(self) -> None:
         self.parts: dict[tuple[str, str], tuple[Exchange | Queue | Policy, int]] = {}
@@ -82,7 +82,7 @@ class _Reader:
         return Document(sections, self._profile, name, tuple(self._again))
 
     def run(self, lines: Iterable[tuple[int, Statement]], scope: dict[str, tuple[Item, ...]]) -> None:
-        """Carry out the statements of one level; deeper ones are carried out by the ``for`` above them."""
+        """Carry out the statements of one level; the ``for`` above a deeper block carries out that block."""
         loop: tuple[Node, list[Token]] | None = None
         block: list[tuple[int, Statement]] = []
         named: dict[str, int] = {}

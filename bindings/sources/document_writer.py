@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["write"]
 
 WIDEST: Final = 100
-"""Maximum width of a statement on one line; a wider one has a line for each attribute."""
+"""Maximum number of characters of a statement on one line; a longer one has a line for each attribute."""
 
 PREDECLARED_NAMES: Final = frozenset(exchange.name for exchange in PREDECLARED)
 
 
 def write(document: Document) -> Iterator[str]:
-    """Yield the text in pieces: lines with their ends."""
+    """Yield the text in pieces: whole lines, with their line breaks."""
     if document.profile is not None:
         yield f"profile {document.profile.name}\n\n"
     for number, (vhost, section) in enumerate(document.sections.items()):
@@ -106,7 +106,7 @@ def _policy(part: Policy) -> str:
 
 
 def _bindings(bindings: Iterable[Binding]) -> Iterator[str]:
-    ends: dict[tuple[str, Any], str] = {}  # many bindings have the same ones
+    ends: dict[tuple[str, Any], str] = {}  # cache: many bindings have the same source and destination
     for source, destination, key, arguments in bindings:
         if not source:
             continue  # the broker makes the bindings of the default exchange

@@ -1,7 +1,7 @@
-"""What a ``.bindings`` file has and RabbitMQ's definitions have not: it is stored there under a key of our own.
+"""What a ``.bindings`` file has and RabbitMQ's definitions lack: definitions hold it under a key of our own.
 
-RabbitMQ's import ignores top-level keys that it does not know (seen with 3.10.8, 4.0.5 and 4.3.6, of a cluster and of
-one virtual host), so such a file is imported like any other one; exports of the broker do not have the key.
+RabbitMQ's import ignores top-level keys that it does not know (seen with 3.10.8, 4.0.5 and 4.3.6, for a cluster and for
+one virtual host), so it imports such a file like any other. Exports of a broker do not have the key.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Additions:
 
     @classmethod
     def read(cls, value: Any) -> Additions:
-        """Read what `to_json` wrote, or None. Raises InputError naming the place in it."""
+        """Read what `to_json` wrote; None gives empty additions. Raises InputError, which names the position in it."""
         if value is None:
             return cls()
         name = _require(value, dict, KEY).get("profile")
@@ -56,7 +56,7 @@ class Additions:
         return cls(profile, partitionings, expectations)
 
     def to_json(self) -> dict[str, Any]:
-        """Return them as a JSON object, empty if there are none."""
+        """Return the additions as a JSON object, empty if there are none."""
         value: dict[str, Any] = {} if self.profile is None else {"profile": self.profile.name}
         partitioned = [
             {"vhost": vhost, "queue": queue, "partitioning": str(partitioning)}

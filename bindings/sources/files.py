@@ -1,4 +1,4 @@
-"""Read and write whole files: gzipped or not, bounded, replaced only when all is written; errors name the file."""
+"""Read and write whole files, gzipped or not, of limited size; a file is replaced only when the new one is complete."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PRIVATE_FOLDER: Final = 0o750
 CHUNK: Final = 1 << 20
 """Number of bytes read at once."""
 GIVEN: Final = re.compile(r"/dev/(?:null|stdin|fd/[0-9]+)|/proc/self/fd/[0-9]+")
-"""Paths that are open already, as a shell's ``<(...)``, or that never block."""
+"""Paths that are already open, such as those of a shell's ``<(...)``, or that never block."""
 
 
 def read_content(name: str) -> bytes:
@@ -47,8 +47,8 @@ def read_content(name: str) -> bytes:
 def open_file(name: str | Path) -> BinaryIO:
     """Open a file to read it whole. Raises OSError, also for named pipes and devices.
 
-    Opening a named pipe waits for a writer, for ever if none comes. What the command was given open (``/dev/stdin``, a
-    shell's ``<(...)``) has a writer.
+    Opening a named pipe waits for a writer, possibly forever. Pipes that were opened for the command (``/dev/stdin``, a
+    shell's ``<(...)``) have a writer, and are allowed.
     """
     path = str(name)
     if GIVEN.fullmatch(path):
@@ -61,7 +61,7 @@ def open_file(name: str | Path) -> BinaryIO:
 
 
 def read_whole(file: BinaryIO, name: str) -> bytes:
-    """Read the rest of a file or a pipe. Raises InputError beyond the limit of a topology file, and OSError."""
+    """Read the rest of a file or a pipe. Raises InputError if it exceeds the limit of a topology file, and OSError."""
     read = io.BytesIO()
     while chunk := file.read(CHUNK):
         read.write(chunk)
@@ -71,14 +71,14 @@ def read_whole(file: BinaryIO, name: str) -> bytes:
 
 
 def gunzip(data: bytes, name: str) -> bytes:
-    """Return the data, unpacked if they are gzipped. Raises InputError, also where they would unpack to too much."""
+    """Return the data, unpacked if they are gzipped. Raises InputError, also if the unpacked data exceed the limit."""
     if not data.startswith(GZIP):
         return data
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
             return read_whole(file, f"{name}: unpacked")  # type: ignore[arg-type]
     except (OSError, EOFError, zlib.error) as error:
-        if str(error).startswith("Not a gzipped file"):  # though it begins with one
+        if str(error).startswith("Not a gzipped file"):  # of what follows the first gzipped member
             raise InputError(f"{name}: something follows the gzipped data that is not gzipped; pack it anew") from None
         raise InputError(f"{name}: cannot be read: {error}") from None
 
@@ -92,7 +92,7 @@ def decode_text(data: bytes, name: str) -> str:
 
 
 def save_lines(name: str, lines: Iterable[str]) -> None:
-    """Write a file, gzipped if its name ends with ".gz"; an old file stays until all is written.
+    """Write a file, gzipped if its name ends with ".gz"; an old file stays until the new one is complete.
 
     Raises InputError when it cannot be written.
     """
@@ -108,7 +108,7 @@ def save_lines(name: str, lines: Iterable[str]) -> None:
 
 @contextmanager
 def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
-    """Yield a new file that replaces ``path`` at the end as a whole; after an exception nothing has changed.
+    """Yield a new file that replaces ``path`` when the block ends; after an exception, ``path`` is unchanged.
 
     The file has its final mode before its first byte: that of the file it replaces, `PRIVATE` if there is none. With
     ``durable``, its bytes are on the disk before it replaces the old one. A device or a pipe is written to directly.
@@ -137,7 +137,7 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
 
 
 def make_folders(path: Path) -> None:
-    """Create a folder, and those above it, where they are missing: for their owner and group alone. Raises OSError."""
+    """Create a folder and its missing parents, accessible to their owner and group only. Raises OSError."""
     missing = [path]
     while not missing[-1].parent.is_dir():
         missing.append(missing[-1].parent)
@@ -146,9 +146,9 @@ def make_folders(path: Path) -> None:
 
 
 def create_exclusively(path: Path, mode: int = PRIVATE) -> int:
-    """Return the descriptor of a new file, open for writing; a file left by a killed run is removed first.
+    """Return the descriptor of a new file, open for writing; a file that a killed run left is removed first.
 
-    So is a link that someone planted: it is not followed. Raises OSError.
+    A link that someone planted there is removed, too, and not followed. Raises OSError.
     """
     path.unlink(missing_ok=True)
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)

@@ -20,7 +20,7 @@ CHUNK: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer of a server, of whatever status."""
+    """The answer of a server, with any status."""
 
     status: int
     reason: str
@@ -37,12 +37,12 @@ def read_answer(
 ) -> Answer:
     """Return the answer to a request.
 
-    Raises TimeoutError when it is not complete in ``seconds``, however slowly its bytes come; Endless when it has more
-    than ``most_bytes``; OSError, HTTPException or ValueError where there is none.
+    Raises TimeoutError if the answer is not complete within ``seconds``, even if its bytes keep coming; Endless if it
+    has more than ``most_bytes``; OSError, HTTPException or ValueError if there is none.
 
-    A socket's timeout counts from byte to byte, and looking up a name has none. So another thread does the work, and is
-    abandoned when it takes too long. Redirects are not followed and proxies are not asked: a proxy of the environment
-    would get the password, a redirect would send it elsewhere.
+    A socket's timeout starts again with each byte, and the lookup of a host name has none. So another thread does the
+    work, and is abandoned if it takes too long. Redirects are not followed and proxies are not used: a proxy from the
+    environment would get the password, and a redirect would send it to another server.
     """
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({}), _NoRedirection()]
     if context is not None:

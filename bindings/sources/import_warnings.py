@@ -1,6 +1,6 @@
-"""What RabbitMQ's import would skip, refuse or read otherwise, and what routing cannot follow.
+"""What RabbitMQ's import would skip, refuse or interpret differently, and what routing cannot follow.
 
-Invariant: each warning names its place in the file and changes nothing; what it is about was loaded all the same.
+Invariant: each warning names its position in the file and changes nothing: the part that it is about was loaded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 RESERVED: Final = frozenset(exchange.name for exchange in PREDECLARED)
-"""The names of exchanges that are never declared."""
+"""The names of the predeclared exchanges, which nobody declares."""
 
 PATTERN_SHOWN: Final = 80
 """Maximum number of characters of a pattern in a message."""
@@ -40,21 +40,21 @@ AGAIN: Final = {
 }
 
 FILE_ONLY: Final = "HS901"
-"""The code of what only the file shows, and not the topology that is read from it."""
+"""The code of warnings about the file that the topology read from it does not show."""
 
 
 class SourceWarning(NamedTuple):
-    """What is odd about a source, which was read all the same."""
+    """A warning about a source that was read nevertheless."""
 
     text: str
-    """The whole warning, with its place: ``queues[3].arguments.x is null, ...`` or ``line 4: ...``."""
+    """The whole warning, with its position: ``queues[3].arguments.x is null, ...`` or ``line 4: ...``."""
     code: str = FILE_ONLY
     """The rule of `bindings.check` that covers it."""
     line: int | None = None
     """The line in a .bindings file, from 1."""
     vhost: str | None = None
     part: Part | None = None
-    """What it is about, and in which virtual host; None for the file."""
+    """The part that the warning is about, in virtual host ``vhost``; None for the file."""
 
     def __str__(self) -> str:
         return self.text
@@ -79,7 +79,7 @@ def definitions_warnings(sections: Mapping[str, Sequence[Entry]], default_vhost:
 
 
 def undeclared_vhosts(sections: Mapping[str, Sequence[Entry]], declared: AbstractSet[str]) -> Iterator[SourceWarning]:
-    """Yield a warning for each virtual host that the file uses and does not declare; every broker begins with "/"."""
+    """Yield a warning for each virtual host that the file uses and does not declare; every new broker has "/"."""
     seen = {None, "/", *declared}
     for key, entries in sections.items():
         for index, entry in enumerate(entries):
@@ -92,7 +92,7 @@ def undeclared_vhosts(sections: Mapping[str, Sequence[Entry]], declared: Abstrac
 
 
 def argument_warnings(sections: Mapping[str, Sequence[Entry]]) -> Iterator[SourceWarning]:
-    """Yield a warning for each argument that RabbitMQ's import refuses or reads as something else."""
+    """Yield a warning for each argument that RabbitMQ's import refuses or reads as another type."""
     for key, entries in sections.items():
         for index, entry in enumerate(entries):
             for text in _argument_texts_of(entry):
@@ -106,7 +106,7 @@ def _describe(part: Part) -> str:
 
 
 def part_warnings(part: Part) -> Iterator[tuple[str, str]]:
-    """Yield what is odd about one part: the code of the rule that covers it, and the text behind the part's place."""
+    """Yield the warnings about one part: the code of the rule that covers each, and the text after the position."""
     if isinstance(part, Policy):
         yield from _policy_warnings(part)
         return
@@ -139,7 +139,7 @@ def _policy_warnings(policy: Policy) -> Iterator[tuple[str, str]]:
 
 
 def _argument_texts_of(entry: Entry) -> Iterator[str]:
-    """Yield what RabbitMQ's import cannot read among the arguments of an entry: the texts behind the entry's place."""
+    """Yield the texts, after the position, about arguments of an entry that RabbitMQ's import cannot read."""
     if not isinstance(entry.part, Policy) and (entry.part.arguments or isinstance(entry.written, dict)):
         yield from _argument_texts(entry.object().get("arguments", {}), ".arguments")
 

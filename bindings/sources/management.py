@@ -1,7 +1,7 @@
 """A live broker's management API: the definitions that it exports, and other requests.
 
 The password comes from the address, else from the environment, else from the user at the terminal. It goes only to the
-server that was named: no message has it, redirects are not followed, and proxies are not used.
+server that the user named: no message contains it, redirects are not followed, and proxies are not used.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LOGIN: Final = f"{USER} and {PASSWORD}"
 EXAMPLE: Final = "http://HOST:15672 or http://HOST:15672/VHOST"
 
 Ask: TypeAlias = Callable[[str, str | None], tuple[str, str]]
-"""The address and the user, if that is known -> user and password; raises InputError without a terminal."""
+"""A function: the address, and the user if known -> user and password; raises InputError without a terminal."""
 
 
 def is_address(where: str) -> bool:
@@ -86,7 +86,7 @@ class Management:
     ) -> Management:
         """Return the API at ``http(s)://[USER[:PASSWORD]@]HOST[:PORT][/VHOST]``; "/" as a virtual host is ``%2F``.
 
-        Raises InputError for a text that is no such address, or when no password is given.
+        Raises InputError for a text that is no such address, or if no password is given.
         """
         parsed = parse_address(where, ("http", "https"), EXAMPLE)
         if "," in parsed.hosts:
@@ -100,7 +100,7 @@ class Management:
         return cls(address, user, password, vhost, seconds)
 
     def definitions(self, vhost: str | None = None) -> Definitions:
-        """Return the export of this virtual host, else of the address's, else of all. Raises InputError."""
+        """Return the export of ``vhost``, else of the virtual host in the address, else of all. Raises InputError."""
         if None not in (vhost, self.vhost) and vhost != self.vhost:
             raise InputError(f"{self.address}: virtual host {self.vhost!r} by its address, {vhost!r} by --vhost")
         vhost = self.vhost if vhost is None else vhost
@@ -112,14 +112,14 @@ class Management:
         if vhost.isascii():
             path = f"/api/definitions/{urllib.parse.quote(vhost, safe='')}"
             return Definitions.loads(self._bytes("GET", path), self.address, vhost)
-        # The export of one virtual host whose name is not ASCII breaks off in the middle (seen with 4.3.6).
+        # RabbitMQ truncates the export of one virtual host whose name is not ASCII (seen with 4.3.6).
         everything = Definitions.loads(self._bytes("GET", "/api/definitions"), self.address)
         if vhost not in everything.vhosts:
             raise InputError(f"{self.address}: there is no virtual host {vhost!r}")
         return Definitions(vhost).with_topology(everything.topology(vhost))
 
     def _with_internal_exchanges(self, definitions: Definitions, vhost: str | None) -> Definitions:
-        """Return the definitions with the internal exchanges that RabbitMQ leaves out although messages pass them."""
+        """Return the definitions with the internal exchanges, which exports leave out although messages pass them."""
         path = "/api/exchanges" if vhost is None else f"/api/exchanges/{urllib.parse.quote(vhost, safe='')}"
         listed: dict[str, list[Exchange]] = {}
         exchanges = self.request("GET", path)
@@ -191,7 +191,7 @@ class Management:
     def _refusal(self, answer: Answer, path: str) -> str:
         if answer.status == 401:
             reason = _reason(answer)
-            if reason.endswith(" user"):  # the tag it has not: "Not administrator user"
+            if reason.endswith(" user"):  # it lacks a tag: "Not administrator user"
                 return f"user {self.user!r} may not do this ({reason}): rabbitmqctl set_user_tags USER administrator"
             return f"user {self.user!r} is refused ({reason}): check the address, or {LOGIN}"
         if answer.status in (400, 404) and path.startswith("/api/definitions/"):

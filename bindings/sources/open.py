@@ -31,12 +31,12 @@ BLANK: Final = b"\xef\xbb\xbf \t\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Topologies and expectations, with the name of where they come from."""
+    """Topologies and expectations, with the name of their source."""
 
     name: str
     content: Document | Definitions
     profile: Profile | None = None
-    """The RabbitMQ it is for: a live broker's own, else the one that the file names."""
+    """The profile of the source: that of a live broker's version, else the one that the file names."""
     path: str | None = None
     """The file it was read from; None for standard input and brokers."""
 
@@ -46,7 +46,7 @@ class Source:
         return self.content.vhosts
 
     def topology(self, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
-        """Return the topology of a virtual host, under the source's profile unless one is given, or else the newest.
+        """Return the topology of a virtual host, under ``profile``, else the source's profile, else the newest.
 
         Raises InputError, naming the source, when there is no such virtual host or several to choose from.
         """
@@ -56,10 +56,10 @@ class Source:
             raise InputError(f"{self.name}: {error}; choose with --vhost") from None
 
     def routable(self, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
-        """Return the same topology, if a router can be made of it.
+        """Return the same topology as `topology`, if a router can be built of it.
 
-        Raises InputError also when a topic exchange has a binding with a key longer than AMQP allows. No client can
-        make it, but the management API can, and a file can hold it.
+        Raises InputError also if a topic exchange has a binding whose key is longer than AMQP allows. No client can
+        make such a binding, but the management API can, and a file can hold it.
         """
         topology = self.topology(vhost, profile)
         for exchange in topology.exchanges.values():
@@ -81,12 +81,12 @@ class Source:
 
     @property
     def warnings(self) -> list[SourceWarning]:
-        """What RabbitMQ would read otherwise or refuse, and what routing cannot follow, each with its place."""
+        """What RabbitMQ would refuse or interpret differently, and what routing cannot follow; with positions."""
         return self.content.warnings
 
     @property
     def chosen_by(self) -> str | None:
-        """Why its topologies have their profile; None where the source names it, or is a broker."""
+        """Why the topologies have their profile; None if the source names it, or is a broker."""
         if is_address(self.name) or (isinstance(self.content, Definitions) and self.content.names_profile):
             return None
         if isinstance(self.content, Document):
@@ -105,7 +105,7 @@ class Source:
 
 
 def _is_json(text: str) -> bool:
-    """Return whether a text that is no object is to be read as JSON: a value, or nothing at all."""
+    """Return whether a text that does not begin like an object or array is JSON, with or without a fault, or blank."""
     try:
         parse(text)
     except JsonFault:
@@ -118,9 +118,9 @@ def _is_json(text: str) -> bool:
 def open_source(where: str, vhost: str | None = None, *, seconds: float = ANSWER_SECONDS) -> Source:
     """Read a source: a path, ``-``, or a live broker's ``http(s)://[USER[:PASSWORD]@]HOST[:PORT][/VHOST]``.
 
-    ``vhost`` also names the virtual host of an export that does not name it, and of a broker it is the only one read.
-    Each answer of a broker must be complete within ``seconds``. Raises InputError, which names the source, without a
-    password, and the position in it.
+    ``vhost`` also names the virtual host of an export that does not name its own; of a broker, only this one is read.
+    Each answer of a broker must be complete within ``seconds``. Raises InputError, which names the source (without a
+    password) and the position in it.
     """
     if is_address(where):
         broker = Management.at(where, seconds=seconds)
@@ -146,12 +146,12 @@ def load(
 ) -> Topology:
     """Return the topology of a file or a live broker.
 
-    ``where`` is a path, ``-`` or the address of a management API, see `open_source`. ``vhost`` may be left out where
-    there is only one. ``profile`` names the rules of a RabbitMQ release; without it those of the source hold, else the
+    ``where`` is a path, ``-`` or the address of a management API, see `open_source`. ``vhost`` may be left out if there
+    is only one. ``profile`` names the RabbitMQ release whose rules apply; without it that of the source, else the
     newest.
 
-    Raises InputError that names the source and the place in it: it cannot be read or understood, it has no such virtual
-    host, or several to choose from.
+    Raises InputError, which names the source and the position in it, if it cannot be read or understood, has no such
+    virtual host, or has several to choose from.
 
     >>> load("examples/orders/orders.bindings").vhost
     '/shop'

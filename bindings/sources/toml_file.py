@@ -1,4 +1,4 @@
-"""Read configuration files of TOML, bounded: Python's parser is quadratic in the parts of a key, and recursive."""
+"""Read TOML files within limits, since Python's parser is recursive, and quadratic in the parts of a key."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOKEN: Final = re.compile(
     re.DOTALL,
 )  # fmt: skip
 """A string of each kind, a comment, or a character that begins or ends a key or a value. Each alternative matches to
-the end of what it begins, closed or not, so that the scan is linear; what is not closed is an error for the parser."""
+the end of its string or comment, even an unclosed one, so that the scan is linear; the parser reports the error."""
 DIGITS: Final = re.compile(rf"[0-9](?:_?[0-9]){{{INTEGER_DIGITS}}}")
 
 
@@ -80,7 +80,7 @@ def _check_shape(text: str, path: Path) -> None:
                 depth -= 1
             case "=" | "," | "\n":
                 pass
-            case _:  # a string, which may be a part of a key, or a comment
+            case _:  # a string, which may be a part of a key, or a comment: the count of dots goes on
                 continue
         dots = 0
 

@@ -1,4 +1,4 @@
-"""A broker of one virtual host that exists only in this process, for tests of what goes where.
+"""A broker of one virtual host that exists only in this process, for tests of routing.
 
 It routes exactly as the RabbitMQ of its topology's profile, by the same `Router`, and does nothing else that a broker
 does: nothing expires, overflows, is dead-lettered or consumed. A queue is a list of the messages that it got.
@@ -34,12 +34,13 @@ class VirtualBroker:
     >>> [message.body for message in broker.queues["billing"]]
     [b'{}']
 
-    ``choose(n)`` gives the random exchange types their integer below n; a fixed one makes a test repeatable. Where
-    a broker would answer with an error, the `BrokerError` of that code is raised, and nothing is published.
+    ``choose(n)`` returns an integer below n, for exchange types that choose at random; a fixed function makes a test
+    repeatable. Where a broker would answer with an error, the `BrokerError` of that code is raised, and nothing is
+    published.
     """
 
     queues: Mapping[str, list[Message]]
-    """The messages of each queue, oldest first; `NotFound` for a queue that does not exist. Tests may remove some."""
+    """Queue -> its messages, oldest first, which tests may remove; `NotFound` for a queue that does not exist."""
     returned: list[Message]
     """Mandatory messages that no queue got: a publisher would get them back with 312 NO_ROUTE."""
     unroutable: list[Message]
@@ -70,7 +71,7 @@ class VirtualBroker:
 
     @property
     def topology(self) -> Topology:
-        """The present topology."""
+        """The current topology."""
         return self._router.topology
 
     def publish(
@@ -121,7 +122,7 @@ class VirtualBroker:
     ) -> None:
         """Assert that a message would go to exactly these queues, in any order; nothing is published.
 
-        The AssertionError names the queues that are missing or too many, and explains the route.
+        Raises AssertionError, which names the missing and the surplus queues and explains the route.
         """
         __tracebackhide__ = True  # pytest shows the caller's line
         if isinstance(queues, str):

@@ -2,7 +2,7 @@
 
 ``{"source", "profile", "vhosts": [{"vhost", "findings": [...]}], "counts": {"error", "warning", "note"}}``; a finding
 is ``{"code", "name", "severity", "message", "says", "way_out", "witness", "line", "part", "related"}``. ``witness`` and
-``line`` may be null, and so may ``part``: of an expectation, or of the file as a whole. More fields may be added.
+``line`` may be null, and so may ``part``: for an expectation, or for the whole file. More fields may be added.
 """
 
 from __future__ import annotations

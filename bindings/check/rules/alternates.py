@@ -1,4 +1,4 @@
-"""3xx: what alternate exchanges and dead letter exchanges do not catch."""
+"""3xx: messages that alternate exchanges and dead letter exchanges lose or never get."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEPS: Final = 50_000
 
 
 def find(view: TopologyView) -> Iterator[Finding]:
-    """Yield findings about alternate and dead letter exchanges, but HS313."""
+    """Yield findings about alternate and dead letter exchanges, except HS313."""
     for name, alternate in view.alternates.items():
         yield from _alternate(view, view.topology.exchanges[name], alternate)
         if alternate == name and not _takes_everything(view, name):
@@ -119,7 +119,7 @@ def _dead_letters(view: TopologyView) -> Iterator[Finding]:
             if exchange == "":
                 lost = key not in topology.queues
             else:
-                # Dead letters have headers of their own, and those of their message.
+                # A dead letter has the headers of its message and more, such as x-death: they are not known here.
                 lost = find_path_to_queue(view, exchange, key, headers_known=False) is None
             if lost:
                 way = f"go to {quote_exchange(exchange)} with the key '{key}'"

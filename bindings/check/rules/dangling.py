@@ -1,4 +1,4 @@
-"""1xx: bindings from or to what does not exist; keys and arguments that their exchange ignores."""
+"""1xx: bindings whose source or destination does not exist; keys and arguments that an exchange ignores."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
 
 
 def _uses(kind: type[Kind]) -> tuple[bool, bool, bool]:
-    """Return whether a kind ignores the keys of its bindings, and x-match, and takes their keys literally."""
+    """Return whether a kind ignores the keys of bindings, ignores x-match, and has no wildcards."""
     ignores_keys = kind.decider in (Decider.NOTHING, Decider.HEADERS)
     return ignores_keys, kind.decider in (Decider.NOTHING, Decider.KEY), kind.key_use is KeyUse.LITERAL
 

@@ -1,4 +1,4 @@
-"""What a check reports: a finding, and the table of all rules.
+"""Findings, which a check reports, and the table of all rules.
 
 Codes are stable: a suppression written today means the same tomorrow, and a number is never used for another rule.
 """
@@ -14,7 +14,7 @@ from exchange.entities.entities import Binding, Exchange, Policy, Queue
 __all__ = ["RULES", "SEVERITIES", "Finding", "Part", "Rule", "Severity"]
 
 Severity = Literal["note", "warning", "error"]
-"""As SARIF has its levels: an error is wrong for sure, a warning most likely, a note is worth knowing."""
+"""The levels of SARIF: an error is certainly wrong, a warning is most likely wrong, a note is worth knowing."""
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("note", "warning", "error")
 """From the least severe to the most severe."""
@@ -33,12 +33,12 @@ class Rule(NamedTuple):
     way_out: str
     """What the owner can do about it."""
     optional: bool = False
-    """Whether the rule is applied only when its code is selected: many sound topologies break it."""
+    """Whether the rule applies only when the user selects its code, since many sound topologies break it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is found about a topology.
+    """One finding about a topology.
 
     >>> [finding] = check(Topology(queues=[Queue("billing")]))
     >>> finding.code, finding.rule.severity, finding.message
@@ -48,11 +48,11 @@ class Finding:
     code: str
     """A key of `RULES`."""
     part: Part | None
-    """The exchange, queue, binding or policy that it is about; None for the topology or an expectation."""
+    """The exchange, queue, binding or policy that the finding is about; None for the topology or an expectation."""
     message: str
     """What is wrong, in one sentence that names the parts."""
     witness: str | None = None
-    """A routing key that shows it."""
+    """A routing key that shows what is wrong."""
     related: tuple[Part, ...] = ()
     """Other parts that play a role, such as the binding that covers this one."""
     line: int | None = None

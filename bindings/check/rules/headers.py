@@ -1,4 +1,4 @@
-"""5xx: conditions of headers bindings that most likely do not mean what their author meant."""
+"""5xx: conditions of headers bindings that most likely do not do what their author meant."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["find"]
 
 SCALARS: Final = ("bool", "byte", "unsignedbyte", "short", "unsignedshort", "signedint", "unsignedint", "long",
                   "float", "double", "longstr", "binary")  # fmt: skip
-"""Types whose values can look alike."""
+"""Types whose values can look alike to a reader of the topology."""
 
 
 def find(view: TopologyView) -> Iterator[Finding]:

@@ -51,11 +51,11 @@ def find(view: TopologyView) -> Iterator[Finding]:
 
 
 def find_refused_queues(view: TopologyView) -> Iterator[Finding]:
-    """Find queues that RabbitMQ would not declare."""
+    """Yield a finding for each queue that RabbitMQ would refuse to declare."""
     topology = view.topology
     host = rules.VirtualHost(topology.vhost, topology.profile)
     for name, queue in topology.queues.items():
-        # What has no arguments is refused for no argument, and of such queues there can be very many.
+        # A queue without arguments is never refused for one, and there can be very many.
         if queue.arguments:
             try:
                 refuse_queue(queue, host.describe("queue", name), topology.profile)
@@ -64,7 +64,7 @@ def find_refused_queues(view: TopologyView) -> Iterator[Finding]:
 
 
 def _may_refuse(view: TopologyView, exchange: Exchange) -> bool:
-    # Of topic and direct exchanges with their many bindings, only what HS404 finds would be refused.
+    # Topic and direct exchanges can have very many bindings, and RabbitMQ refuses only those that HS404 finds.
     return view.kind_of(exchange.name).decider not in (Decider.KEY, Decider.NOTHING)
 
 

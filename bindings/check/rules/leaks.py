@@ -1,11 +1,11 @@
 """Find the shortest key that gets to no queue from an exchange.
 
-On a path each exchange hands the key to the next, over a binding that matches it or, where none does, as to its
-alternate exchange; the last exchange has none to hand it to. A search follows the paths: it excludes the keys that
-bindings lead straight to a queue, takes a shortest key of those that are left at the end of the path, and walks it as
-the router would. If the key gets to a queue on another path, the keys of that path are excluded, too, and so on. A
-search that would cost too much, or meets an opaque exchange, finds nothing: so a key that is found is certainly lost,
-in a message without headers.
+On a path, each exchange hands the key to the next one: over a binding that matches it or, if none does, as to its
+alternate exchange. The last exchange has none to hand it to. The search follows each path and excludes the keys that a
+binding on it leads to a queue. At the end of the path it takes a shortest key of those that are left, and routes it as
+the router would. If the key gets to a queue on another path, the keys that take that path are excluded, too, and so on.
+A search that would cost too much, or that meets an opaque exchange, finds nothing. So a key that is found is certainly
+lost, in a message without headers.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def find_lost_key(view: TopologyView, exchange: str) -> str | None:
 
 
 def find_key_lost_by_alternate(view: TopologyView, exchange: str) -> str | None:
-    """Return a shortest lost key of those that no binding of the exchange matches."""
+    """Return a shortest key that no binding of the exchange matches and that gets to no queue."""
     return _shortest(_Search(view, exchange).find_unmatched(exchange, _Path()))
 
 
 def find_key_lost_by_binding(view: TopologyView, binding: Binding) -> str | None:
-    """Return a shortest lost key of those that match this binding, which leads to another exchange."""
+    """Return a shortest key that matches this binding to another exchange and gets to no queue."""
     path = _Path(exchanges=((binding.source, False),))
     return _shortest(_Search(view, binding.source).find_onwards(binding, path))
 
@@ -59,11 +59,11 @@ def _length(key: str) -> tuple[int, int, str]:
 
 
 class _Path(NamedTuple):
-    """The path that a search has come: a key that matches all these patterns reaches all these exchanges."""
+    """The path of a search so far: exchanges, and the patterns that a key must match to pass them all."""
 
     all_of: tuple[Pattern, ...] = ()
     exchanges: tuple[tuple[str, bool], ...] = ()
-    """Each with whether no binding of the exchange may match the key: its alternate comes next, or nothing."""
+    """Name, and whether no binding of the exchange may match the key: then its alternate comes next, or nothing."""
 
     def has(self, exchange: str) -> bool:
         return any(name == exchange for name, _ in self.exchanges)
@@ -98,7 +98,7 @@ class _Search:
             yield from self.find_at(alternate, path)
 
     def find_onwards(self, binding: Binding, path: _Path) -> Iterator[str]:
-        """Yield lost keys that take a binding of the last exchange."""
+        """Yield lost keys that take this binding of the last exchange on the path."""
         pattern = self._view.pattern_of(binding)
         if pattern is None:
             return
@@ -112,8 +112,8 @@ class _Search:
     def _lost(self, path: _Path) -> Iterator[str]:
         """Yield a shortest key that is lost at the end of a path, if there is one.
 
-        Depth first over regions of keys: where a key is saved, the region is split into those keys that miss the first
-        binding of the saving path, those that miss the second one but not the first, and so on.
+        Depth first over regions of keys: if a key gets to a queue on another path, the region is split into the keys
+        that miss the first binding of that path, those that match it and miss the second one, and so on.
         """
         pending: list[Iterator[tuple[_Path, tuple[Pattern, ...]]]] = [iter([(path, ())])]
         while pending:
@@ -130,11 +130,11 @@ class _Search:
                 yield key
                 continue
             over = [step for step in steps if isinstance(step, Binding)]
-            if len(over) == len(steps):
+            if len(over) == len(steps):  # else an alternate is on it: no pattern describes its keys
                 pending.append(self._regions_off(over, path, none_of))
 
     def _key_of(self, path: _Path, none_of: tuple[Pattern, ...]) -> tuple[str | None, tuple[Pattern, ...]]:
-        """Return a shortest key that takes this path to its end, and the patterns that it does not match."""
+        """Return a shortest key that takes this path to its end, and the patterns excluded to find it."""
         while True:
             key = shortest_key(AMQP, path.all_of, none_of, self._budget)
             pattern = None if key is None else self._pattern_off(path, key)
@@ -170,8 +170,8 @@ Hop: TypeAlias = Binding | str
 def find_path_to_queue(view: TopologyView, origin: str, key: str, *, headers_known: bool = True) -> list[Hop] | None:
     """Return the hops on which a message with this key gets to a queue, or may; None if it is lost.
 
-    From an opaque exchange it may get to any queue that can be reached; where its headers are not known, from a headers
-    exchange, too. Otherwise it has no headers.
+    From an opaque exchange it may get to any queue that can be reached from there. Unless ``headers_known``, the same
+    holds for headers exchanges; otherwise the message has no headers.
     """
     came: dict[str, tuple[str, Hop] | None] = {origin: None}
     pending = [origin]

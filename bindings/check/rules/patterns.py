@@ -1,4 +1,4 @@
-"""4xx: keys of bindings that most likely do not mean what their author meant."""
+"""4xx: keys of bindings that most likely do not do what their author meant."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from exchange.patterns.pattern import Pattern
 __all__ = ["find"]
 
 ODD: Final = re.compile(r"[*#+>\s]|\.\.|^\.|\.$")
-"""Part of each key with which anything but its case can be wrong: few of a million keys have it."""
+"""Matches in each key that a rule of this family can report, except for its case: in few of a million keys."""
 
 
 def find(view: TopologyView) -> Iterator[Finding]:

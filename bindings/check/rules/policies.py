@@ -1,4 +1,4 @@
-"""7xx: policies that are not in force, or of which it is not known whether they are."""
+"""7xx: policies that are not in force, or may not be."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUEUES: Final[Mapping[str, str | None]] = {
     "quorum_queues": "quorum",
     "streams": "stream",
 }
-"""``apply-to`` of a policy -> the type of queue that it asks for, None for any."""
+"""``apply-to`` of a policy -> the type of the queues that it applies to, None for any."""
 
 EXCHANGES: Final = ("all", "exchanges")
 
@@ -101,7 +101,7 @@ def _priority(
 
 
 def _match(view: TopologyView, policy: Policy) -> tuple[list[Exchange | Queue], list[Exchange | Queue]]:
-    """Return the exchanges and queues to which the policy applies, and those of which that is not known."""
+    """Return the exchanges and queues to which the policy applies, and those for which that is unknown."""
     parts: list[Exchange | Queue] = []
     if policy.apply_to in EXCHANGES:
         parts += [exchange for exchange in view.topology.exchanges.values() if exchange.name]

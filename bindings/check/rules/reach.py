@@ -1,4 +1,4 @@
-"""2xx: exchanges and queues that messages do not get to, or do not get out of; and circles."""
+"""2xx: exchanges and queues that no message reaches, exchanges that lead to no queue, and circles."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STEPS: Final = 20_000
 
 
 def find(view: TopologyView) -> Iterator[Finding]:
-    """Yield all findings of the family but those about unroutable keys."""
+    """Yield all findings of the family, except those about unroutable keys (HS205)."""
     yield from _exchanges(view)
     yield from _queues(view)
     yield from _circles(view)
@@ -65,7 +65,7 @@ def _exchanges(view: TopologyView) -> Iterator[Finding]:
 
 
 def _ways_in(view: TopologyView) -> Mapping[str, Collection[Destination]]:
-    """Return exchange -> what leads to it: other exchanges, and queues by their dead letters."""
+    """Return exchange -> its sources: other exchanges, and queues whose dead letters go to it."""
     sources: dict[str, dict[Destination, None]] = {}
     for source, targets in _targets(view).items():
         for target in targets:
@@ -109,9 +109,9 @@ def _circles(view: TopologyView) -> Iterator[Finding]:
 
 
 def _find_starved(view: TopologyView) -> Iterator[Finding]:
-    """Yield the bindings of internal exchanges that match no key of the bindings leading there.
+    """Yield the bindings of internal exchanges that match none of the keys that are led into the exchange.
 
-    Only where nothing but bindings leads to the exchange, and all of them decide by key.
+    Only exchanges count to which nothing but bindings leads, all of which decide by key.
     """
     topology = view.topology
     by_other_ways = {*view.alternates.values(), *view.dead_letters}

@@ -1,8 +1,8 @@
 """1xx: bindings that decide nothing, since others lead the same messages to the same destination.
 
-Invariant: all bindings that are reported can be removed together, and no message goes elsewhere. So each is compared
+Invariant: all reported bindings can be removed together, and no message goes elsewhere. So each binding is compared
 only with bindings that are not reported. Only paths over bindings of exchanges that decide by key count: such a path
-stays open whatever further keys a message has in CC and BCC, while one over an alternate exchange does not. (For
+stays open whatever further keys a message has in CC and BCC, while a path over an alternate exchange may close. (For
 needless ways, HS111, the invariant holds only for messages with one key.)
 """
 
@@ -29,8 +29,8 @@ __all__ = ["find"]
 STEPS: Final = 20_000
 """Maximum cost of one question: some milliseconds."""
 TOTAL: Final = 2_000_000
-"""Maximum cost of all questions about paths over exchanges: some seconds. There are as many paths as there are
-sequences of exchanges, so that a bound for each question alone bounds nothing."""
+"""Maximum cost of all questions about paths over exchanges: some seconds. A limit for each question does not limit the
+total: there are as many paths as sequences of exchanges."""
 
 
 def find(view: TopologyView) -> Iterator[Finding]:
@@ -116,7 +116,7 @@ def _within(view: TopologyView, bindings: Sequence[Binding]) -> Iterator[Finding
 
 
 def _lacks(other: Pattern, pattern: Pattern) -> bool:
-    """Return whether a key may match the other pattern and not this one."""
+    """Return whether some key matches the other pattern and not this one; True if that is undecided."""
     try:
         return shortest_key(AMQP, (other,), (pattern,), Budget(STEPS)) is not None
     except OutOfBudget:
@@ -145,7 +145,7 @@ def _quote(binding: Binding) -> str:
 
 
 def _key(view: TopologyView, binding: Binding) -> str | None:
-    """Return a shortest key that the binding matches; None where not the key alone decides."""
+    """Return a shortest key that the binding matches; None if the key alone does not decide."""
     pattern = view.pattern_of(binding)
     if pattern is not None and pattern.literal:
         return binding.routing_key
@@ -156,7 +156,7 @@ def _key(view: TopologyView, binding: Binding) -> str | None:
 
 
 class _Unknown(Exception):
-    """Raised where not the key alone decides."""
+    """Raised at an exchange where the key alone does not decide."""
 
 
 class _Paths:
@@ -170,7 +170,7 @@ class _Paths:
         self._patterns: dict[Binding, Pattern] = {}
         self._left = TOTAL
         self.skipped = 0
-        """Number of bindings that were not looked at, because all steps were used up."""
+        """Number of bindings that were not examined, because all steps were used up."""
         self._edges = {
             name: [binding.destination.name for binding in bindings]
             for name, bindings in view.onwards.items()
@@ -204,7 +204,7 @@ class _Paths:
                 yield Finding("HS106", binding, message, _key(self._view, binding), tuple(used))
 
     def find_needless(self, exchange: str) -> Iterator[Finding]:
-        """Yield the bindings from an exchange to others that bring no queue a message it would not get anyway."""
+        """Yield the bindings from an exchange to others that bring no queue a message which it does not get anyway."""
         if self._view.alternate_of(exchange) is not None:
             return  # any binding keeps messages from the alternate, even one that leads nowhere: HS303 reports that
         for binding in self._view.onwards[exchange]:
@@ -245,9 +245,9 @@ class _Paths:
     def _queues_reached(
         self, exchange: str, region: tuple[Pattern, ...], source: str, budget: Budget
     ) -> Iterator[tuple[Destination, tuple[Pattern, ...]]]:
-        """Yield the queues to which an exchange passes such keys on, each with the patterns that the keys match.
+        """Yield the queues to which an exchange passes keys of a region, each with the patterns that these keys match.
 
-        Depth first, in a loop: exchanges can stand one behind another beyond Python's stack.
+        Depth first, in a loop: a chain of exchanges can be longer than Python's stack is deep.
         """
         view = self._view
         on_way = {source, exchange}
@@ -277,7 +277,7 @@ class _Paths:
         return iter(self._view.bindings_from(exchange))
 
     def _is_empty(self, region: tuple[Pattern, ...], budget: Budget) -> bool:
-        """Return whether no key matches all these patterns; ways that go on alike ask again and again."""
+        """Return whether no key matches all these patterns; cached, since paths with the same end ask the same."""
         budget.spend(2 + len(region))
         known = self._empty.get(region)
         if known is None:
@@ -286,7 +286,7 @@ class _Paths:
 
     def _pattern(self, binding: Binding) -> Pattern:
         known = self._patterns.get(binding)
-        if known is None:  # of headers that are met, any key will do
+        if known is None:  # without a pattern, any key matches if the headers do
             known = self._patterns[binding] = self._view.pattern_of(binding) or EVERYTHING
         return known
 
@@ -308,8 +308,9 @@ class _Paths:
     ) -> str | None:
         """Return a key of a region that gets to the goal over this binding only; None if there is none.
 
-        The region are the keys that match all of ``all_of`` and none of ``none_of``. ``used`` collects the bindings of
-        the other paths. Where a key has another path, the search goes on with the keys that miss a binding of it.
+        The region is the set of keys that match all of ``all_of`` and none of ``none_of``. ``used`` collects the
+        bindings of the other paths. If a key has another path, the search goes on with the keys that miss a binding of
+        that path.
         """
         pending = [iter([(all_of, none_of)])]
         while pending:
@@ -338,14 +339,14 @@ class _Paths:
                 all_of = (*all_of, pattern)
 
     def _find_path(self, binding: Binding, goal: Destination, key: str, budget: Budget) -> list[Binding] | None:
-        """Return the shortest path of a key to the goal, without this binding and those reported."""
+        """Return the shortest path of a key to the goal that has neither this binding nor a reported one."""
         came: dict[str, Binding | None] = {binding.source: None}
         pending = [binding.source]
         exchanges = self._view.topology.exchanges
         for name in pending:
             budget.spend(1)
             for step in self._view.match(name, key):
-                # Most lead neither to the goal nor to a new exchange: a look into those gone would cost more.
+                # First the cheap test, which most bindings fail: they lead neither to the goal nor to a new exchange.
                 there = step.destination == goal
                 kind, onwards = step.destination
                 if not there and (kind == "queue" or onwards in came or onwards not in exchanges):

@@ -1,7 +1,7 @@
-"""A topology as rules look at it: which patterns its bindings are, what matches a key, what leads where.
+"""A topology as rules see it: the patterns of its bindings, the bindings that match a key, the exits to queues.
 
 Invariant: nothing here claims more than the router would do. An exchange that chooses by chance, by a hash or in a
-plugin is opaque: no rule may count on what it hands on, nor on what it does not.
+plugin is opaque: no rule may rely on what it hands on, nor on what it does not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOTHING: Final[dict[Binding, None]] = {}
 
 
 class TopologyView:
-    """A topology, with what several rules ask of it."""
+    """A topology, with the questions that several rules ask."""
 
     def __init__(self, topology: Topology) -> None:
         self.topology: Final = topology
@@ -65,7 +65,7 @@ class TopologyView:
 
     @cached_property
     def onwards(self) -> Mapping[str, Sequence[Binding]]:
-        """Exchange -> its bindings to exchanges, without those that are too long, of the exchanges that have some."""
+        """Exchange -> its bindings to exchanges, without `long_keys`; exchanges without such bindings are left out."""
         if not self.long_keys:
             return self.graph.bindings
         return {
@@ -75,7 +75,10 @@ class TopologyView:
         }
 
     def pattern_of(self, binding: Binding) -> Pattern | None:
-        """Return the keys that a binding matches; None where not the key alone decides, or that is unknown."""
+        """Return the pattern of the keys that a binding matches.
+
+        None if more than the key decides, or if it is not known what decides.
+        """
         kind = self.kind_of(binding.source)
         pattern = kind.pattern(binding)
         if pattern is None and kind.condition(binding, self.topology.profile) == ALWAYS:
@@ -84,7 +87,7 @@ class TopologyView:
 
     def match(self, exchange: str, key: str) -> Collection[Binding]:
         """Return the bindings that a message with this key and no headers takes; none of an opaque exchange."""
-        if not exchange or self.is_opaque(exchange):  # the default exchange has no bindings that anyone made
+        if not exchange or self.is_opaque(exchange):  # nobody can bind the default exchange
             return NOTHING
         router = self._routers.get(exchange)
         if router is None:
@@ -95,17 +98,17 @@ class TopologyView:
         return router.match(Message(exchange, key), (key,))
 
     def alternate_of(self, exchange: str) -> str | None:
-        """Return the existing alternate exchange that messages get to; None where there is none, or it is not known."""
+        """Return the existing alternate exchange that messages get to; None if there is none or it is unknown."""
         return self.graph.alternates.get(exchange)
 
     def always_matches(self, exchange: str) -> bool:
-        """Return whether an exchange whose bindings compete takes one of them for every message."""
+        """Return whether every message takes a binding of the exchange, as its type always chooses one."""
         part, bindings = self.topology.exchanges[exchange], self.bindings_from(exchange)
         return bool(bindings) and kind_of(part).always_takes_one
 
     @cached_property
     def exits(self) -> frozenset[str]:
-        """The exchanges from which a queue may be reached; opaque exchanges may take any of their bindings."""
+        """The exchanges from which a queue may be reached, if opaque exchanges take any of their bindings."""
         queues = self.topology.queues
         into_queues = {"", *self.graph.unsure} | {
             name
@@ -139,7 +142,7 @@ def dead_letter_exchange(arguments: Mapping[str, Any]) -> str | None:
 
 def too_long(key: str) -> bool:
     """Return whether a key or name is too long for AMQP 0-9-1."""
-    # A character has at most four bytes, so that only long texts are encoded.
+    # A character has at most four bytes, so shorter texts need no encoding.
     return len(key) * 4 > AMQP.max_bytes and len(key.encode("utf-8", "surrogatepass")) > AMQP.max_bytes
 
 

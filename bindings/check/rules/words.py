@@ -1,4 +1,4 @@
-"""How messages of findings describe things."""
+"""The texts by which messages of findings name bindings, exchanges and lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report as one JSON object, whose fields ``docs/audit-json.md`` explains. Fields may be added, none changes.
+"""A report as one JSON object, whose fields ``docs/audit-json.md`` explains. Fields may be added; none changes.
 
 Times are ISO 8601 in UTC, shares are parts of 1, and what is not known is null.
 """
@@ -39,11 +39,11 @@ __all__ = ["REPORTER", "VERSION", "encode_json", "to_json"]
 VERSION: Final = 1
 
 OTHERS: Final = 20
-"""Maximum number of files named that are no archive."""
+"""Maximum number of files that are not archives and are named."""
 
 
 def encode_json(report: Report) -> bytes:
-    """Return the object of `to_json` in UTF-8; what UTF-8 cannot hold is escaped."""
+    """Return the object of `to_json` in UTF-8; lone surrogates, which UTF-8 cannot encode, are escaped."""
     return json.dumps(to_json(report), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
 
 

@@ -30,14 +30,14 @@ BAR: Final = 24
 STYLES: Final = {"proved": "red", "belied": "green", "no traffic": "dim", "": "dim"}
 
 STEPS: Final = " ▁▂▃▄▅▆▇█"
-"""Columns of rising height, for counts side by side."""
+"""Characters of rising height, one for each count in a row of counts."""
 
 COUNTS: Final = 64
-"""Maximum number of counts that are drawn side by side."""
+"""Maximum number of counts drawn in a row."""
 
 
 def make_heading(title: str, summary: str) -> RenderableType:
-    """Return the heading of a section, with a summary behind it."""
+    """Return the heading of a section, followed by a summary."""
     text = Text(title, style="bold cyan")
     if summary:
         text.append(f": {summary}", style="not bold default")
@@ -45,7 +45,7 @@ def make_heading(title: str, summary: str) -> RenderableType:
 
 
 def make_table(*headings: str) -> Table:
-    """Return an empty table; ``>`` begins the heading of a column of numbers."""
+    """Return an empty table; a heading that begins with ``>`` is that of a right-aligned column, for numbers."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     for column in headings:
         justify: Literal["left", "right"] = "right" if column.startswith(">") else "left"
@@ -72,14 +72,14 @@ def show_key(key: str) -> str:
 
 
 def show_binding(row: BindingRow) -> Text:
-    """Return a binding as a line: its source, its destination, and what it asks of a message."""
+    """Return a binding as a line: its source, its destination and its condition."""
     binding = row.use.binding
     ends = f"{name_exchange(binding.source)} -> {name_destination(binding.destination)}"
     return Text(f"{clip_line(ends, LONGEST)}: {clip_line(describe_condition(binding), LONGEST)}")
 
 
 def show_coverage(part: int, whole: int, digits: int) -> Text:
-    """Return a percentage for a cell: green for all, red for none, empty for a share of nothing."""
+    """Return a percentage for a cell: green if 100, red if 0, and empty if ``whole`` is 0."""
     if not whole:
         return Text("")
     style = "green" if part == whole else "red" if not part else ""
@@ -109,7 +109,7 @@ def show_hot_key(key: Count) -> str:
 
 
 def show_shape(shape: Shape, *, wide: bool) -> Text:
-    """Return a shape of unroutable keys for a cell, with what is nearest to its example."""
+    """Return a shape of unroutable keys for a cell, with the binding or name nearest to its example."""
     text = Text(show_key(shape.shape))
     if shape.example != shape.shape:
         text.append(f"{'  ' if wide else chr(10)}e.g. {show_key(shape.example)}", style="dim")

@@ -1,8 +1,9 @@
 """A report as one page of HTML that needs nothing else: no server, no network, no other file.
 
-The page holds the report's JSON, packed, and a script that draws it, table by table and page by page, so that a hundred
-thousand bindings open as quickly as three. Names and keys in a report may be hostile: they stand in the JSON with
-``<`` escaped, the script makes text nodes of them, and the page's own policy lets no other script run and nothing load.
+The page holds the report's JSON, packed (see `_pack`), and a script that draws it, table by table and page by page, so
+that a hundred thousand bindings open as quickly as three. Names and keys in a report may be hostile: the JSON has ``<``
+escaped, the script puts names into text nodes only, and the page's content security policy lets no other script run and
+nothing be loaded.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def to_html(report: Report) -> bytes:
 def build_page(report: Mapping[str, Any]) -> str:
     """Return the page of a report that `bindings.report.forms.as_json.to_json` returned; UTF-8 can always encode it.
 
-    Of tables larger than ``ROWS`` and ``TABLES`` the rows that matter least are left out, and the page says how many.
+    Where a table exceeds its limit in `TABLES`, or `ROWS`, the rows that matter least are left out, and the page shows
+    how many.
     """
     shown, left_out = _cut(report)
     script = "'use strict';\n(() => {\n" + "\n".join(_read_part(f"{name}.js") for name in SCRIPTS) + "})();\n"
@@ -80,13 +82,13 @@ def _read_part(name: str) -> str:
 
 
 def _embed(value: Mapping[str, Any]) -> str:
-    """Return JSON that may stand in a script element: nothing in it ends the element or begins a comment."""
+    """Return JSON that is safe in a script element: nothing in it ends the element or begins a comment."""
     text = json.dumps(_pack(value), separators=(",", ":"))  # ASCII: no U+2028, no surrogate that UTF-8 cannot hold
     return text.replace("<", r"\u003c")
 
 
 def _pack(value: Any) -> Any:
-    """Return a value in which a list of objects of equal fields has the names once, and rows of values."""
+    """Return a value in which each list of objects with the same fields has their names once, and rows of values."""
     if isinstance(value, Mapping):
         return {_name(name): _pack(each) for name, each in value.items()}
     if not isinstance(value, list | tuple):
@@ -121,7 +123,7 @@ def _object(names: Iterable[str], values: Iterable[Any]) -> dict[str, Any]:
 
 
 def _cut(report: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
-    """Return the report without the rows that a page has no room for, and the number of these for each table."""
+    """Return the report without the rows beyond the limits, and for each table the number of rows left out."""
     shown, left_out = dict(report), {}
     for table, most in TABLES.items():
         rows = report[table]
@@ -133,7 +135,7 @@ def _cut(report: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
 
 
 def _count_fitting(rows: list[dict[str, Any]], most: int) -> int:
-    """Return how many rows are within both bounds, by the mean size of a sample."""
+    """Return how many rows are within both limits; their size in bytes is estimated from a sample."""
     if len(rows) <= 1_000:  # they always fit: a name has 255 bytes at most
         return len(rows)
     sample = rows[:: max(1, len(rows) // 5_000)]
@@ -144,8 +146,8 @@ def _count_fitting(rows: list[dict[str, Any]], most: int) -> int:
 def _keep_foremost(table: str, rows: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
     """Return the rows that matter most, in their order.
 
-    These are the most severe findings. Of other tables, one half are the rows with the most messages, the other half
-    rows without any, which owners look for.
+    Of findings, these are the most severe. Of other tables, one half is the rows with the most messages, the other half
+    is rows without messages, which owners look for; if there are too few of one sort, more of the other.
     """
     if table == "findings":
         most_severe = sorted(range(len(rows)), key=lambda at: -SEVERITIES.index(rows[at]["severity"]))

@@ -57,7 +57,7 @@ def _witness(witness: Witness) -> dict[str, Any]:
 
 
 def encode_comparison(compared: Compared) -> dict[str, Any]:
-    """Return what becomes of the messages in the other topology."""
+    """Return which messages go elsewhere in the other topology."""
     changes = compared.changes
     return {
         "topology": {"source": compared.topology, "fingerprint": compared.fingerprint},

@@ -1,4 +1,4 @@
-"""Values in the JSON of a report: times in ISO 8601, rounded shares, what names a binding."""
+"""Values in the JSON of a report: times in ISO 8601, rounded shares, the fields that identify a binding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DIGITS: Final = 6
 
 
 def encode_binding(binding: Binding) -> dict[str, Any]:
-    """Return what names a binding."""
+    """Return the fields that identify a binding."""
     return {
         "source": binding.source,
         "destination_type": binding.destination.kind,
@@ -31,5 +31,5 @@ def encode_time(time: int | None) -> str | None:
 
 
 def encode_share(share: float | None) -> float | None:
-    """Return a part of 1, rounded."""
+    """Return a share, a part of 1, rounded to `DIGITS` decimals."""
     return None if share is None else round(share, DIGITS)

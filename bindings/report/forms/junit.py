@@ -1,9 +1,9 @@
 """A report as JUnit's XML, which every CI shows: a suite for each exchange, a case for each binding and each gate.
 
-A document has a failure exactly where the audit ends with 1: a gate that failed is one, and a dead binding is one
-where a gate of coverage that counts it failed. Other dead bindings are skipped with the reason, and so are those
-ignored and those that cannot be hit. The elements and attributes are those that both Ant's and Jenkins' readers know,
-in the order that the stricter one wants.
+A document has failures exactly if the audit exits with 1. Each failed gate is a failure, and so is each dead binding
+that a failed gate of binding coverage counts. Other dead bindings are skipped, with the reason, and so are ignored
+bindings and those that cannot be hit. The elements and attributes are those that both Ant's and Jenkins' readers know,
+in the order that the stricter one requires.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["REPORTER", "to_junit"]
 
 GATES: Final = "gates"
 COVERAGE: Final = "fail_under"
-"""Name of the gate that dead bindings count for."""
+"""Name of the gate that fails because of dead bindings."""
 
 
 class _Case(NamedTuple):
@@ -54,7 +54,7 @@ def to_junit(report: Report) -> bytes:
 
 
 def _binding_case(row: BindingRow, *, failed: bool) -> _Case:
-    """Return the case of a binding; ``failed`` is whether a gate failed that counts it."""
+    """Return the case of a binding; ``failed`` is whether a gate that counts the binding failed."""
     binding, use = row.use.binding, row.use
     name = f"{describe_condition(binding)} -> {binding.destination}"
     if row.ignored is not None:
@@ -104,7 +104,7 @@ def _add_suite(root: Element, name: str, number: int, cases: Iterable[_Case], ma
 
 
 def _with_distinct_names(cases: Iterable[_Case]) -> Iterator[_Case]:
-    """Yield the cases with names that differ: readers of JUnit's XML identify a case by its name."""
+    """Yield the cases, numbered where names are equal: readers of JUnit's XML identify a case by its name."""
     seen: dict[str, int] = {}
     for case in cases:
         name = escape_line(case.name)

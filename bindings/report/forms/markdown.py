@@ -172,7 +172,7 @@ def _percent(part: int, whole: int, digits: int) -> str:
 
 
 def _code(text: str) -> str:
-    """Return any text as code in a table's cell, whatever backquotes and bars it has."""
+    """Return a text as code for the cell of a table, whatever backquotes and bars it contains."""
     code = clip_line(text, LONGEST).replace("|", "\\|")
     fence = "`" * (max([len(run) for run in code.replace("`", " `").split() if set(run) == {"`"}], default=0) + 1)
     while fence in code:
@@ -182,7 +182,7 @@ def _code(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a sentence in which no name is read as markup, or mentions a user."""
+    """Return a sentence escaped, so that no name in it is read as markup or as the mention of a user."""
     plain = clip_line(text, 4 * LONGEST).replace("&", "&amp;").replace("<", "&lt;")
     plain = "".join([f"\\{c}" if c in "\\`*_[]|#~" else c for c in plain])
     return plain.replace("@", "@&#8203;")

@@ -1,4 +1,4 @@
-"""What a form of reports is to those who choose among them: a way to write a report to a file or to standard output."""
+"""The interface of all forms of a report: write it to a file or to standard output."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Reporter(Protocol):
     def write(self, report: Report, path: Path | None, *, whole: bool = False) -> None:
         """Write a report to a file, or to a folder if the form is many files; to standard output without a path.
 
-        With ``whole`` no list is shortened, in forms that do. Raises InputError if it cannot be written.
+        Some forms shorten lists; with ``whole`` they do not. Raises InputError if the report cannot be written.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class BytesReporter:
-    """Writes reports in a form that is made as bytes, always whole."""
+    """Writes reports in a form that is rendered as bytes and never shortens lists."""
 
     render: Callable[[Report], bytes]
 

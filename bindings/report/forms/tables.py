@@ -1,7 +1,7 @@
-"""A report as tables of Arrow, written as Parquet: everything, for those who want to ask further questions.
+"""A report as Arrow tables, written as Parquet: everything in the report, for further queries.
 
-Names and keys are escaped by `bindings.archive.names`, since columns of strings hold valid Unicode only; times are
-timestamps in UTC, shares parts of 1, and what is not known is null.
+Names and keys are escaped by `bindings.archive.names`, since a string column holds only valid Unicode. Times are
+timestamps in UTC, shares are parts of 1, and an unknown value is null.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BINDING: Final = {
     "number": COUNT, "source": TEXT, "destination_type": TEXT, "destination": TEXT, "routing_key": TEXT,
     "arguments": TEXT,
 }  # fmt: skip
-"""What names a binding; its arguments are JSON."""
+"""The columns that identify a binding; its arguments are JSON."""
 
 
 def _parts(number: int, binding: Binding) -> tuple[Any, ...]:
@@ -257,7 +257,7 @@ TABLES: Final[Mapping[str, tuple[Mapping[str, pa.DataType], Callable[[Report], R
 
 
 def to_tables(report: Report) -> dict[str, pa.Table]:
-    """Return all tables by name; a table about which the report has nothing has no rows."""
+    """Return all tables by name; where the report has nothing for a table, the table has no rows."""
     return {name: _make_table(columns, rows(report)) for name, (columns, rows) in TABLES.items()}
 
 

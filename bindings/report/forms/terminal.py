@@ -1,4 +1,4 @@
-"""A report for people at a terminal: the two totals first, then what is wrong, the verdict last.
+"""A report for people at a terminal: first the two totals, then what is wrong, last the verdict.
 
 Lists are bounded, with the number of rows that are left out and the option that shows them. Names and keys are never
 read as markup and never break a line.
@@ -63,7 +63,7 @@ __all__ = ["LISTED", "REPORTER", "to_text"]
 LISTED: Final = 10
 """Maximum number of rows of a list, without ``--all``."""
 ALL: Final = "--all shows them"
-"""What a line about rows that are left out ends with."""
+"""The end of a line about rows that are left out."""
 
 WIDE: Final = 100
 """Minimum width of a terminal, in characters, at which tables have all columns."""
@@ -75,7 +75,7 @@ SEVERITIES: Final = ("error", "warning", "note")
 
 
 def to_text(report: Report, *, width: int = 100, colour: bool = False, listed: int = LISTED) -> str:
-    """Return the lines of a report, none wider than ``width`` but the last one, the verdict, which is not broken."""
+    """Return the lines of a report; none is wider than ``width``, except the last, the verdict, which is not broken."""
     out = StringIO()
     console = Console(
         file=out, width=width, force_terminal=colour, no_color=not colour, color_system="standard" if colour else None,
@@ -436,7 +436,7 @@ class _Writer:
         yield from self._more(len(gates))
 
     def _more(self, count: int, what: str = "", by: int = 2, held: int | None = None) -> Iterator[RenderableType]:
-        """Yield a line with the number of rows that are not shown, of ``count``; the report has ``held`` of them."""
+        """Yield a line with the number of rows, of ``count``, that are not shown; the report holds ``held`` of them."""
         held = count if held is None else held
         if count > (shown := min(held, self._listed)):
             what = f" {what}" if what else ""
@@ -445,7 +445,7 @@ class _Writer:
 
 
 def _hottest(row: QueueRow) -> str:
-    """Return the share of the most frequent key; the bounds of it where the count is approximate."""
+    """Return the share of the most frequent key, or bounds of that share if the count is approximate."""
     least, most = row.hot[0].messages, min(row.hot[0].messages + row.hot_error, row.use.messages)
     if least == most:
         return format_share(least / row.use.messages)
@@ -453,7 +453,7 @@ def _hottest(row: QueueRow) -> str:
 
 
 class TerminalReporter:
-    """Writes a report as text; on a terminal in its width, with colours unless NO_COLOR is set."""
+    """Writes a report as text; on a terminal as wide as that is, and in colours unless NO_COLOR is set."""
 
     def write(self, report: Report, path: Path | None, *, whole: bool = False) -> None:
         """Write a report, as every `Reporter`."""

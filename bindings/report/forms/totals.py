@@ -12,7 +12,7 @@ __all__ = ["REPORTER", "to_totals"]
 
 
 def to_totals(report: Report) -> str:
-    """Return both totals in per cent: ``bindings 71.4`` and ``messages 99.2``, each in a line; ``none`` of nothing."""
+    """Return both totals in per cent, a line each: ``bindings 71.4`` and ``messages 99.2``, or ``none`` of nothing."""
     totals = report.summary.totals
     rows = (("bindings", totals.hit, totals.eligible), ("messages", totals.routed, totals.messages))
     return "\n".join([

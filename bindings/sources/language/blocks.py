@@ -1,4 +1,4 @@
-"""Find the nesting of statements: those right below a ``for`` that are indented further are what it repeats."""
+"""Find the nesting of statements: a ``for`` repeats the statements right below it that are indented further."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["find_levels"]
 
 
 def find_levels(statements: Iterable[Statement]) -> Iterator[tuple[int, Statement]]:
-    """Yield each statement with the number of ``for`` around it. Raises Mistake for an indentation that fits nowhere.
+    """Yield each statement with the number of ``for`` around it. Raises Mistake for an indentation of no open block.
 
     A comment belongs to the statement below it, or to a block above that ends there if it is indented like that block.
     """

@@ -12,7 +12,7 @@ from exchange.errors import InputError, TextError
 __all__ = ["LanguageError", "Mistake", "suggest"]
 
 WIDEST: Final = 160
-"""Maximum number of characters of a line that are shown, around the mistake."""
+"""Maximum number of characters shown of a line, around the mistake."""
 
 
 class Mistake(Exception):

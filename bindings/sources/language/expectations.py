@@ -1,4 +1,4 @@
-"""Expectations of the owner of a topology: which queues must get a message, and whether they do."""
+"""Expectations of a topology's owner: which queues must get a message, and whether they do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RELATIONS: Final[tuple[Relation, ...]] = get_args(Relation)
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """Which queues get a message: ``exactly`` these (none: unroutable), these and maybe others, or none of these."""
+    """Which queues must get a message: ``exactly`` these (none: unroutable), at least these, or none of these."""
 
     exchange: str
     routing_key: str
@@ -33,13 +33,13 @@ class Expectation:
 
     @property
     def message(self) -> Message:
-        """The message it is about."""
+        """The message that the expectation is about."""
         return Message(self.exchange, self.routing_key, dict(self.headers))
 
     def find_failure(self, router: Router) -> str | None:
-        """Return why it does not hold, in a sentence; None when it holds.
+        """Return why the expectation fails, in a sentence; None if it holds.
 
-        It does not hold either where an exchange of unknown type decides.
+        It also fails if an exchange of unknown type may decide otherwise.
         """
         try:
             route = router.route(self.message)
@@ -61,7 +61,7 @@ class Expectation:
         return " and ".join(reasons) or None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as a JSON object, which `from_json` reads."""
+        """Return the expectation as a JSON object, which `from_json` reads."""
         value: dict[str, Any] = {"exchange": self.exchange, "routing_key": self.routing_key}
         if self.headers:
             value["headers"] = encode_table(self.headers)

@@ -1,7 +1,7 @@
 """Format a .bindings file: the same lines, comments, ``let`` and ``for``, with uniform spaces.
 
-The line breaks of the author stay. What changes is the indentation, the space between tokens, repeated blank lines, and
-the space before a comment. Invariants: formatting twice changes nothing more, and the meaning stays the same.
+The author's line breaks stay. The formatter changes the indentation, the space between tokens, repeated blank lines,
+and the space before a comment. Invariants: formatting again changes nothing, and the meaning stays the same.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _format_lines(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _statement(base: int, statement: Statement) -> Iterator[str]:
-    opened: list[int] = []  # indentation of the lines with the brackets that are open
+    opened: list[int] = []  # for each open bracket the indentation of its line
     for number, row in enumerate(statement.rows):
         if not row.tokens and not row.comment:
             continue

@@ -1,4 +1,4 @@
-"""Read statements: their trees and tokens become exchanges, queues, policies, bindings and expectations."""
+"""Read statements: make exchanges, queues, policies, bindings and expectations of their trees and tokens."""
 
 from __future__ import annotations
 
@@ -39,15 +39,18 @@ BARE_ATTRIBUTES: Final = {
     "apply-to": "queues, exchanges or all",
     "partitioned": "partitioned kafka.murmur2 over 12",
 }
-"""Attributes that are written without an equals sign -> how; an argument of the same name needs quotes."""
+"""Attribute without an equals sign -> how it is written. An argument of the same name needs quotes."""
 
 
 class _Attributes:
-    """The attributes of a statement, sorted into words, phrases, arguments and the partitioning."""
+    """The attributes of a statement, sorted into words, phrases, arguments and the partitioning.
+
+    A reader takes out the attributes that it knows; `require_no_more` then refuses the rest.
+    """
 
     def __init__(self, node: Node, terms: Terms, what: str) -> None:
         self.terms = terms
-        self.words: dict[str, int] = {}  # those without quotes -> their position
+        self.words: dict[str, int] = {}  # word without quotes -> its position
         self.quoted: list[int] = []
         self.phrases: dict[str, tuple[int, int]] = {}
         self.arguments: list[Node] = []
@@ -91,7 +94,7 @@ class _Attributes:
         return None if positions is None else positions[1]
 
     def table(self, given: Mapping[str, str] | None = None) -> FieldTable:
-        """Return the arguments; ``given`` are those that words or phrases give. Raises Mistake for one given twice."""
+        """Return the arguments and ``given``, those that words or phrases add. Raises Mistake for one given twice."""
         fields = dict(given or {})
         for key, value in decode_table(self.terms.entries(self.arguments)).items():
             if key in fields:
@@ -100,7 +103,7 @@ class _Attributes:
         return FieldTable(fields) if fields else EMPTY
 
     def require_no_more(self, known: tuple[str, ...]) -> None:
-        """Raise Mistake for an attribute that was not taken out; ``known`` are those that may be there."""
+        """Raise Mistake for an attribute that was not taken out; ``known`` are the attributes that are allowed."""
         for word, position in self.words.items():
             if word in BARE_ATTRIBUTES and word in known:
                 raise Mistake(f"write {BARE_ATTRIBUTES[word]}", self.terms.tokens[position])
@@ -323,7 +326,7 @@ def _partitioning(terms: Terms, position: int, *, bare: bool) -> Partitioning:
 
 
 def _within(token: Token, text: str, error: TextError | None) -> tuple[int, int]:
-    """Return where in the token an error in its text is; the whole token if escapes or variables changed the text."""
+    """Return the range of an error within a token: the whole token if escapes or variables changed its text."""
     start = token.text.find(text)
     if start < 0:
         return 0, len(token.text)

@@ -1,7 +1,8 @@
 """Parse the tokens of a statement into a tree, by the grammar.
 
-Statements with the same kinds of tokens have the same tree but for the texts of the tokens. So a tree has positions of
-tokens in place of tokens and is parsed once for each *shape*, of which a file with a million statements has about ten.
+Statements with the same kinds of tokens have the same tree, except for the texts of the tokens. So a tree holds
+positions of tokens, not tokens, and is parsed once for each *shape*: a file with a million statements has about ten of
+these.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Shapes: TypeAlias = dict[tuple[str, ...], Node]
 
 
 def parse(tokens: Sequence[Token], shapes: Shapes) -> Node:
-    """Return the tree of a statement. Raises Mistake, which names what was expected instead."""
+    """Return the tree of a statement. Raises Mistake, which names what the grammar expects."""
     shape = tuple([token[0] for token in tokens])
     known = shapes.get(shape)
     if known is None:
@@ -99,7 +100,7 @@ WORDS: Final = {
     "IN": "'in'",
     "$END": "the end of the line",
 } | dict.fromkeys(("EXCHANGE", "QUEUE"))
-"""Kind of token -> its name in errors; None where another kind has the same name."""
+"""Kind of token -> its name in errors; None if another kind has the same name, so that errors list it once."""
 
 IN_BRACKETS: Final = {"LBRACE": '{ format = "pdf", pages = 2 }', "LSQB": '["pdf", 2]'}
 CLOSING: Final = {"LBRACE": "}", "LSQB": "]"}

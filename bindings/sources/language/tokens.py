@@ -1,9 +1,9 @@
 """Split a text into statements: lines of tokens, and which lines belong together.
 
-The terminals are those of ``grammar.lark``, tried at each position in the order of their priority; each line is split
-by itself, since no token spans lines. A statement is a line and those that continue it: all up to the closing bracket
-while one is open, else the lines right below that are indented deeper, unless it is a ``for``, whose deeper lines are
-statements themselves.
+The terminals are those of ``grammar.lark``, tried at each position in the order of their priority. Each line is split
+by itself, since no token spans lines. A statement is a line and the lines that continue it: while a bracket is open,
+all lines up to the closing one; else the lines right below that are indented deeper. Lines indented below a ``for`` do
+not continue it: they are statements themselves.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 KEYWORD_KINDS: Final = frozenset(word.upper() for word in KEYWORDS)
 
 TAB: Final = 4
-"""Width of a tab in the indentation, in columns: it goes on to the next multiple."""
+"""Width of a tab in the indentation, in columns: a tab ends at the next multiple of this."""
 
 
 class Token(NamedTuple):
@@ -86,7 +86,7 @@ def load_grammar() -> Lark:
 @cache
 def build_scanner() -> Callable[[str, int], tuple[list[Token], str]]:
     """Return a function that splits a line, given with its number, into tokens and a comment, "" if it has none."""
-    # A keyword is a NAME of a certain text: to look that up takes half the time of trying all of them first.
+    # A keyword is read as a NAME and then looked up: half the time of trying each keyword first.
     elsewhere = {*load_grammar().ignore_tokens, *KEYWORD_KINDS}
     terminals = sorted((t for t in load_grammar().terminals if t.name not in elsewhere), key=lambda t: -t.priority)
     keywords = dict(zip(KEYWORDS, map(str.upper, KEYWORDS), strict=True))
@@ -102,7 +102,7 @@ def build_scanner() -> Callable[[str, int], tuple[list[Token], str]]:
                 kind = keywords[text]
             tokens.append(Token(kind, text, number, match.start(match.lastindex or 0)))
             if kind == "BAD":
-                break  # do not go on: a text without an end would be searched again from each quote in it
+                break  # stop: an unterminated text would be scanned again from each quote in it
         if tokens and tokens[-1].kind == "COMMENT":
             return tokens, tokens.pop().text.rstrip()
         return tokens, ""
@@ -126,9 +126,9 @@ def split_rows(lines: Iterable[str]) -> Iterator[Row]:
 
 
 def split_statements(lines: Iterable[Row]) -> Iterator[Statement]:
-    """Yield the statements, and each row between them, in order."""
+    """Yield, in order, the statements and the rows between them, which are blank or comments."""
     current: list[Row] = []
-    comments: list[Row] = []  # below the current statement, which they belong to if it goes on after them
+    comments: list[Row] = []  # below the current statement; they belong to it if a later row continues it
     depth = 0
     for row in lines:
         if current and _continues(current[0], depth, row):
@@ -155,6 +155,7 @@ def split_statements(lines: Iterable[Row]) -> Iterator[Statement]:
 
 def _continues(first: Row, depth: int, row: Row) -> bool:
     if depth > 0:
-        # No keyword stands in brackets: so a bracket that was not closed is reported here, not at the end of the file.
+        # No line in brackets begins with a keyword, so an unclosed bracket is reported here and not at the end of the
+        # file.
         return not row.tokens or row.tokens[0].kind not in KEYWORD_KINDS
     return bool(row.tokens) and row.indent > first.indent and first.tokens[0].kind != "FOR"

@@ -20,7 +20,7 @@ __all__ = ["Budget", "Item", "Scope", "Terms"]
 
 
 class Item(NamedTuple):
-    """One value of a variable: as text, and as a value of an argument."""
+    """One value of a variable: as a text, and as the value of an argument."""
 
     text: str
     value: Any
@@ -37,7 +37,7 @@ TYPES: Final = tuple(name[1:] for name in READERS)
 
 
 class Budget:
-    """The size to which a file may still expand: nested ``for`` and repeated ``let`` have no other bound."""
+    """The size to which a file may still expand: nothing else limits nested ``for`` and repeated ``let``."""
 
     __slots__ = ("_characters", "_statements")
 
@@ -118,7 +118,7 @@ class Terms(NamedTuple):
         return self.entries(node.children, typed=typed)
 
     def entries(self, nodes: Sequence[Node], *, typed: bool = True) -> dict[str, Any]:
-        """Return the entries ``key = value``. Raises Mistake for a key that is there twice."""
+        """Return the entries ``key = value``. Raises Mistake for a key that occurs twice."""
         entries: dict[str, Any] = {}
         for position, value in (node.children for node in nodes):
             key = self.text(position)
