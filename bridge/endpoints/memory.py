@@ -1,7 +1,7 @@
 """Messages in memory: for tests, and for programs that embed the bridge.
 
-When the source is opened again, it reads again what was not settled, from the first such message on, as a broker does.
-Both can be made to break, by which the promises of the pump are tested without a broker.
+When the source is opened again, it delivers again all messages that were not settled, in order, as a broker does. The
+connections of both can be broken on purpose, so that the pump's promises are tested without a broker.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ class MemorySource(Source):
 class MemoryTarget(Target):
     """Keeps the messages that it is sent, and confirms them on the loop's next turn.
 
-    ``fault`` may answer for a message with a `Failure`, or with a `Disconnected`, with which the connection ends.
+    ``fault`` returns None for a message to confirm, a `Failure` for one to refuse, or a `Disconnected`, which ends the
+    connection.
 
     >>> MemoryTarget("billing").messages
     []

@@ -1,4 +1,4 @@
-"""What ``hashstar bridge check`` finds at archives, without a trace: nothing is made, written or locked."""
+"""The checks of ``hashstar bridge check`` for archives. They only read: nothing is created, written or locked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from exchange.errors import InputError
 __all__ = ["check_source", "check_target", "make_folder"]
 
 ROOM: Final = 4
-"""Number of full spools for which there should be room: some wait to become parts, and parts are made beside them."""
+"""Number of full spools for which the disk should have room: some wait to become parts, and parts need room, too."""
 LISTED: Final = 3
 """Maximum number of files that a finding names."""
 

@@ -17,7 +17,7 @@ from exchange.amqp.lazy import content_of
 __all__ = ["FRAME_BYTES", "FRAME_ROWS", "PreparedBatch", "prepare_batch", "read_clock", "to_folder_name"]
 
 FRAME_BYTES: Final = 32 << 20
-"""Maximum size of the bodies of a batch together, in bytes, about; a single body may be larger."""
+"""Size of all bodies of a batch together, in bytes, from which on no message is added to it."""
 FRAME_ROWS: Final = 4_096
 """Maximum number of messages of a batch: the event loop does nothing else while they are prepared."""
 
@@ -55,7 +55,10 @@ def prepare_batch(messages: Sequence[Outgoing], folders: Mapping[str, str], now:
 def _sort_out(
     messages: Sequence[Outgoing], folders: Mapping[str, str], now: int, refused: list[tuple[Outgoing, Failure]]
 ) -> list[Outgoing]:
-    """Return the messages that a batch can hold; add the others to ``refused``. By halves, as few are refused."""
+    """Return the messages that a batch can hold; add the others to ``refused``.
+
+    The messages are halved until each wrong one is found, which is fast because there are few.
+    """
     try:
         _make_batch(messages, folders, now)
     except MemoryError:

@@ -1,4 +1,4 @@
-"""Archives: what `bindings.archive` reads is a source, a folder of our own Parquet a target.
+"""Archives: any format that `bindings.archive` reads as a source, a folder of Parquet files of our own as a target.
 
 A target confirms a message when it is synced to the spool. A spool becomes parts of the archive, which others see, when
 it is large or old enough, and when the bridge ends (`writing`). A source reads an archive from its beginning to its

@@ -3,17 +3,17 @@
 The rows are equal to those that `bindings.archive.record.Rows` makes of messages one by one; here they are made column
 by column, from the bytes of the content headers, without decoding their values.
 
-A message whose headers the schema cannot hold, as they are malformed, or as its CC is no array, is kept too: the row
-has the bytes of its content header, and `restore_message` makes the original message of them.
+A message whose headers the schema cannot hold, because they are malformed or its CC is no array, is kept too: its row
+has the bytes of its content header, and `restore_message` makes the original message from them.
 
-Those bytes decide all headers and properties of what is replayed, also ``user_id``, which a broker has verified. So
-they are where no publisher can put any: in the column of properties, under a name that is no property of AMQP. A
-publisher sets properties by the flags of a content header, each of which stands for one of thirteen names; only names
-of headers are free. Archives written earlier have the bytes in a header of this name. That is not trusted: such a
-message is replayed with the headers that the archive shows, ``hashstar-reason`` and ``hashstar-content-header``, which
-has the bytes for those who know where the archive comes from.
+Those bytes decide all headers and properties of the replayed message, even ``user_id``, which a broker has verified. So
+they are kept where no publisher can write: in the column of properties, under a name that is no property of AMQP. A
+publisher sets properties by the flags of a content header, each of which stands for one of thirteen names; only the
+names of headers are free. Archives of earlier releases have the bytes in a header of this name, which is not trusted:
+such a message is replayed with the headers that the archive shows, ``hashstar-reason`` and ``hashstar-content-header``.
+The latter has the bytes, for readers who know where the archive comes from.
 
-Anyone who can write the files of an archive can put any message into it without this.
+This protects against publishers only: anyone who can write the files of an archive can put any message into it.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from exchange.message import Message
 __all__ = ["RAW_HEADER", "restore_message", "to_rows"]
 
 RAW_HEADER: Final = "hashstar-content-header"
-"""Property that has the bytes of a content header which the schema cannot hold."""
+"""Property with the bytes of a content header that the schema cannot hold."""
 REASON: Final = "hashstar-reason"
-"""Header that has the reason why it cannot."""
+"""Header with the reason why the schema cannot hold it."""
 LONGSTR: Final = 83
 """Tag of texts, which most values are."""
 
@@ -57,7 +57,7 @@ def to_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
             copies = _read_copies(content) if b"CC" in raw else NO_COPIES
             fields = _encode_headers(content)
             rest = _encode_properties(content)
-        except MemoryError:  # no fault of the message's
+        except MemoryError:  # not caused by the message
             raise
         except Exception as error:  # noqa: BLE001  publishers choose the bytes, so there is no list of what they raise
             copies, rest = NO_COPIES, [(RAW_HEADER, "binary", b64encode(raw).decode())]

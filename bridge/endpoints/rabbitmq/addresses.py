@@ -61,8 +61,8 @@ def parse_broker(
 class Brokers(Sequence[pika.URLParameters]):
     """The hosts of one cluster, in the order in which they are tried.
 
-    They are iterated over to connect, so the password is read again each time: a rotated one needs no restart. Raises
-    Disconnected if it cannot be read.
+    Each connect iterates over them, and each iteration reads the password again: a new password needs no restart.
+    Iterating raises Disconnected if the password cannot be read.
     """
 
     def __init__(self, hosts: Sequence[pika.URLParameters], password: Secret | None) -> None:

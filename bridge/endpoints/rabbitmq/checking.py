@@ -1,7 +1,7 @@
-"""Check what a broker has for a bridge, without a trace: by passive declares and the management API.
+"""Check the queues and exchanges that a bridge needs, by passive declares and the management API; nothing is changed.
 
 Nothing is consumed: each delivery counts towards a quorum queue's delivery limit, at which messages are dropped. If the
-management API is missing or does not answer, what only it knows is not checked, and one finding reports that.
+management API is missing or does not answer, the checks that need it are left out, and one finding reports that.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ DELIVERY_LIMIT: Final = 20
 """Default delivery limit of quorum queues from RabbitMQ 4.0 on, without an argument or policy."""
 
 OUTAGE: Final = 1_800_000
-"""RabbitMQ's default consumer_timeout, in milliseconds: the longest outage of a target without a warning."""
+"""RabbitMQ's default consumer_timeout, in milliseconds. A queue with a shorter one gets a warning: the broker would
+take messages back while a target is away."""
 
 STEPS: Final = 8
-"""Maximum number of exchanges in a chain that is followed."""
+"""Maximum number of exchanges that are followed in a chain of bindings."""
 
 DEFAULT_EXCHANGE: Final = "amq.default"
 """Name of the default exchange for the patterns of permissions."""
@@ -88,7 +89,10 @@ class Look:
             self.add("ok", f"the rights of user {self.connection.user!r} were not looked at: only administrators may")
 
     async def declare(self, kind: str, name: str, key: str, reason: str = "", *, absent: bool = False) -> Any:
-        """Return the answer to a passive declare; add a finding and return None if there is none."""
+        """Return the answer to a passive declare; if the broker refuses it, add a finding and return None.
+
+        With ``absent`` a missing queue is right, and one that is there is an error.
+        """
         try:
             answer = await self.connection.look("exchange" if kind == "exchange" else "queue", name)
         except BrokerError as error:
@@ -208,7 +212,7 @@ def places_of_queue(brokers: Sequence[pika.URLParameters], queue: str) -> frozen
 async def _begin_look(
     brokers: Sequence[pika.URLParameters], management: str | None, sources: frozenset[str]
 ) -> Look | Finding:
-    """Connect to the broker, and return a look; if that is not possible, return the finding."""
+    """Connect to the broker, and return a `Look` for the checks; if that fails, return a finding with the reason."""
     try:
         connection = await Connection.open(brokers, lambda _: None)
     except Disconnected as error:

@@ -1,7 +1,7 @@
 """Ask a broker's management API about queues, exchanges, policies and permissions, for `hashstar bridge check`.
 
-The requests have the user and password of the AMQP connection, so they use TLS wherever AMQP does. Redirects are not
-followed. A broker without this API, or a user without its tag, is no error.
+The requests carry the user and password of the AMQP connection, so by default they use TLS wherever AMQP does.
+Redirects are not followed. A broker without this API, or a user without the tag for it, is no error.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Management:
         self._vhost: Final = quote(parameters.virtual_host, safe="")
 
     async def check_cluster(self, cluster: object) -> None:
-        """Raise Unknown unless the API is that of the cluster with this name, which AMQP's handshake has given."""
+        """Raise Unknown unless the API belongs to the cluster of this name, which the AMQP handshake has named."""
         overview = await self._get("overview")
         if not isinstance(overview, dict) or overview.get("cluster_name") != cluster:
             raise Unknown(f"{self.url} is the management API of another cluster")

@@ -1,9 +1,9 @@
 """Checks of a cluster for a source or a target, which leave no trace: routes, permissions, groups.
 
-No producer or consumer registers, no heartbeat and no message is sent, nothing is pulled, and no request is made for
-which brokers create something: a broker creates files for a queue whose end is requested, so only the ends of existing
-queues are. Where brokers have access control, they reveal the permission to read; the permission to write they reveal
-only to a client that writes.
+No producer or consumer registers, no heartbeat and no message is sent, and nothing is pulled. No request makes a broker
+create something: a broker creates files for any queue whose end offset is requested, so this is requested only for
+queues that exist. Where brokers have access control, the permission to read is checked; the permission to write shows
+only when a client writes, and is not checked.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ async def check_source(settings: ClientSettings, group: str, subscriptions: Sequ
 async def check_target(
     settings: ClientSettings, destinations: Mapping[str, Destination], partitioned: Mapping[str, Partitioning]
 ) -> list[Finding]:
-    """Return findings for messages to these topics, over which the topology spreads its queues."""
+    """Return findings for a target; ``partitioned`` has the partitionings of the topology's queues."""
     return await _look(settings, lambda client, findings: _look_at_target(client, findings, destinations, partitioned))
 
 
 async def _look(settings: ClientSettings, look: Callable[[Client, list[Finding]], Awaitable[None]]) -> list[Finding]:
-    """Check with a client that registers nowhere; an error that prevents the check is a finding."""
+    """Check with a client that registers at no broker; an error that prevents the check becomes a finding."""
     findings: list[Finding] = []
     client: Client | None = None
     try:
@@ -183,7 +183,7 @@ def _servers(route: TopicRoute) -> dict[str, str]:
 async def _ask_broker(
     client: Client, address: str, broker: str, subscription: Subscription, group: str | None
 ) -> list[Finding]:
-    """Return a finding if a broker refuses the user, the group or the condition; without a group, for a target."""
+    """Return a finding if a broker refuses the user, the group or the condition. For a target, ``group`` is None."""
     topic, key = subscription.topic, "topics" if group is not None else "queues"
     requests: list[tuple[RequestCode, dict[str, str], bytes, str]] = []
     if _has_queue(client, topic, broker):
@@ -224,7 +224,7 @@ def _is_refusal(code: RequestCode, answer: int, remark: str) -> bool:
 
 
 async def _group(client: Client, group: str, subscriptions: Sequence[Subscription]) -> list[Finding]:
-    """Return findings about the group: the brokers that have it, as far as they reveal it."""
+    """Return findings about which brokers have the group, as far as these brokers answer that."""
     findings: list[Finding] = []
     missing: list[str] = []
     present: list[str] = []

@@ -1,7 +1,7 @@
 """Calls of librdkafka that wait for a broker, made on a thread of their own, one after another.
 
-It is a daemon thread: a broker that never answers does not keep the process from ending. As calls are made in order,
-closing a client waits for the call that still uses it.
+It is a daemon thread, so a broker that never answers does not keep the process from ending. Calls are made in the order
+in which they were queued, so a client is closed only after the last call that uses it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Calls:
     def _run(self) -> None:
         while (call := self._queue.get()) is not None:
             call()
-            del call  # and with it what it was called with: a client is destroyed by its last reference
+            del call  # while the thread waits, it must hold no reference: a client ends when its last one goes
 
     def call(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Have the function called on the thread, and return the future of its result."""
@@ -46,7 +46,7 @@ class Calls:
             result, problem = None, None
             try:
                 result = function()
-            except BaseException as error:  # noqa: BLE001  it is raised where it was called
+            except BaseException as error:  # noqa: BLE001  it is raised where the future is awaited
                 problem = error
             if not loop.is_closed():
                 loop.call_soon_threadsafe(resolve, result, problem)

@@ -1,4 +1,4 @@
-"""What ``hashstar bridge check`` finds at Kafka: it only asks. No group is joined and no topic is made."""
+"""The checks of ``hashstar bridge check`` for Kafka. They only read: no group is joined and no topic is created."""
 
 from __future__ import annotations
 
@@ -135,9 +135,9 @@ def _check_group(admin: AdminClient, settings: Mapping[str, Any]) -> Iterator[Fi
     group = str(settings["group.id"])
     consumer = make_asking_consumer(settings)
     try:
-        # First through a consumer, whatever the partition: only an AdminClient can ask for members and
-        # permissions, and one that finds no coordinator may end the process (see `make_asking_consumer`). Here one is
-        # known.
+        # First a request by a consumer, for any partition, which fails if the group has no coordinator. Only an
+        # AdminClient can ask for members and permissions, and it may end the process where there is no coordinator
+        # (see `make_asking_consumer`).
         fetch_committed(consumer, [("hashstar", 0)])
         [answer] = admin.describe_consumer_groups(
             [group], include_authorized_operations=True, request_timeout=ANSWER

@@ -28,7 +28,7 @@ CONNECTED: Final = frozenset({"UP", "UPDATE"})
 """States of a broker that is connected."""
 
 Problem = tuple[Hashable, str]
-"""A key, by which a problem is distinguished from others, and its text; both stay the same as long as it lasts."""
+"""The key of a problem and its text. The key stays the same as long as the problem lasts."""
 
 
 class Health:
@@ -67,7 +67,7 @@ class Health:
             reason = self._reason()
             yield "down", f"no broker is connected{': ' if reason else ''}{reason}"
         for each in brokers:
-            # Each answer changes the count of answers, and with it the key: only a broker without any answer lasts.
+            # Each answer raises ``rx`` and so changes the key: only a problem without any answer lasts.
             if each["state"] in CONNECTED and each["waitresp_cnt"] > 0:
                 yield (each["name"], each["rx"]), f"broker {each['name']} does not answer"
         states = {each["nodeid"]: each for each in brokers}
@@ -88,5 +88,5 @@ class Health:
 
 
 def _addressed_brokers(statistics: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the brokers that have an address. A group's coordinator is listed beside them, with one of theirs."""
+    """Return the brokers that have an address. The statistics also list a group's coordinator, which is one of them."""
     return [each for each in statistics["brokers"].values() if each["source"] in ("configured", "learned")]

@@ -1,7 +1,7 @@
 """Messages of records whose content header is made only when it is needed: neither a route by key nor Kafka needs it.
 
-The router asks every message whether it has headers, and CC or BCC among them. A record's message answers both
-without one: it always has headers, and never one of `BROKER_HEADERS`, which the mapping gives other names.
+The router asks every message whether it has headers, and CC or BCC among them. The message of a record answers both
+without a content header: it always has headers, and never one of `BROKER_HEADERS`, since the mapping renames these.
 """
 
 from __future__ import annotations

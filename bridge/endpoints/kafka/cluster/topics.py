@@ -23,7 +23,7 @@ class Topic(NamedTuple):
 
     partitions: int
     most_bytes: int | None
-    """``max.message.bytes``, of a batch and so of a message; None: this user may not see it."""
+    """``max.message.bytes``: maximum size of a batch, and so of a message, in bytes; None: this user may not see it."""
 
 
 def count_partitions(metadata: Any, names: Sequence[str]) -> dict[str, int]:
@@ -60,9 +60,9 @@ def check_topics(topics: Mapping[str, Topic], partitioned: Partitioned) -> None:
 
 
 def check_partitions(topic: str, count: int, queue: str, wanted: int) -> None:
-    """Raise Disconnected if a topic has ``count`` partitions, and the topology spreads the queue over other ``wanted``.
+    """Raise Disconnected unless ``count``, a topic's partitions, are as many as the topology spreads the queue over.
 
-    Topics may change at any time, and be changed back: so this is no error of the configuration.
+    This is no error of the configuration: a topic may be changed at any time, and changed back.
     """
     if count != wanted:
         raise Disconnected(

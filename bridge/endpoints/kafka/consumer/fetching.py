@@ -1,9 +1,10 @@
 """Whether librdkafka fetches from its partitions, by its statistics, and why not.
 
-Before librdkafka fetches from a partition it asks the group's coordinator where to begin. The coordinator does not
-answer while a transaction is open that may change the offset, and some transactions are never ended. After some answers
-of a coordinator that was restarted just now librdkafka 2.16 never asks again (its issue 5586). Either way the member
-keeps its membership and its partitions, nothing is ever read, and no error is reported: only the statistics show it.
+Before librdkafka fetches from a partition, it asks the group's coordinator for the offset to begin at. The coordinator
+does not answer while a transaction is open that may change the offset, and some transactions never end. Moreover,
+librdkafka 2.16 never asks again after certain answers of a coordinator that was just restarted (its issue 5586). In
+both cases the member keeps its membership and its partitions, nothing is ever read, and no error is reported: only the
+statistics show it.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from bridge.endpoints.kafka.cluster.asking import fetch_committed, make_asking_c
 __all__ = ["LONGEST_IDLE", "Fetching", "Joining", "explain_idle", "lag_of"]
 
 LONGEST_IDLE: Final = 30.0
-"""Seconds after which a partition that is not fetched from ends the connection. An open transaction may still move the
-offset to begin with, and is waited for: that of a bridge that was killed ends after 10 s by default."""
+"""Seconds without a fetch from a partition after which the connection is ended. They leave time for an open transaction
+that may move the first offset: that of a bridge that was killed ends after 10 s by default."""
 
 IDLE: Final = frozenset({"none", "stopped"})
-"""States of a partition in which librdkafka fetches nothing and asks nothing."""
+"""States of a partition in which librdkafka neither fetches nor asks for an offset."""
 
 STEADY: Final = "steady"
 """State of a member that has its partitions, or knows that there are none for it."""
@@ -49,7 +50,7 @@ class Fetching:
     def find_idle(
         self, statistics: Mapping[str, Any], assigned: Iterable[tuple[str, int]], now: float
     ) -> tuple[str, int] | None:
-        """Return an assigned partition that was idle at all looks for `LONGEST_IDLE` seconds; None: there is none.
+        """Return an assigned partition that has been idle, at every look, for `LONGEST_IDLE` seconds; None if none has.
 
         ``statistics`` are librdkafka's, decoded; ``now`` is in seconds.
         """
@@ -68,7 +69,7 @@ class Joining:
         self.trouble: str | None = None
         """How long it has waited for its partitions, if that is long."""
         self.is_stuck = False
-        """Whether librdkafka waits for itself: it gives up partitions although the coordinator is there."""
+        """Whether librdkafka hangs in a state of `GIVING_UP`, although the coordinator is there."""
 
     def look(self, statistics: Mapping[str, Any], now: float) -> None:
         """Take in librdkafka's statistics, decoded; ``now`` is in seconds."""
