@@ -1,7 +1,7 @@
 """Choose the partition of a message as the named client, in the named version, would have chosen it.
 
-A partitioner is a value. Hashes are apart from strategies. Time, random numbers and the memory of a producer come from
-outside. ``STRATEGIES`` (in `exchange.partition.partitioning.strategies`) lists all strategies.
+A partitioner is a value; the time, random numbers and the memory of a producer are arguments. Hashes are in a folder of
+their own. ``STRATEGIES`` (in `exchange.partition.partitioning.strategies`) lists all strategies.
 """
 
 from exchange.partition.partitioner import (

@@ -1,8 +1,8 @@
 """Find out which keys move when the partitions, the brokers or the partitioner change.
 
-Messages are counted by key. All results are derived from these counts and the two distributions, before and after. A
-message whose key does not decide its partition neither moves nor stays, and is counted apart. Partitions are the same
-when their names are equal: their leaders may change.
+Messages are counted by key. All results are derived from these counts and two distributions, before and after the
+change. A message whose key does not decide its partition neither moves nor stays, and is counted apart. Two partitions
+are the same if their names are equal, even if their leaders differ.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class KeyCounts:
         self._keys: dict[Any, Any] = {}
 
     def add(self, key: Any, messages: int = 1) -> None:
-        """Count messages of a key."""
+        """Add ``messages`` to the count of a key."""
         same = key if type(key) is str or type(key) is bytes else type_and_value(key)
         count = self._counts.get(same)
         if count is None:
@@ -84,7 +84,7 @@ class Skew:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """The difference between two distributions, for the messages that were counted."""
+    """The difference between two distributions, for the counted messages."""
 
     keys: int
     messages: int

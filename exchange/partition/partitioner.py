@@ -1,8 +1,8 @@
 """The base class of partitioners: values that choose partitions as a named client and version does.
 
-Choosing never reads a clock, draws a random number or keeps state. `Inputs` supply time and random numbers, and the
-memory of a client's producer goes in and comes out as a frozen value. So any run can be replayed. Only `Producer`,
-which keeps the memories between records, changes.
+A choice never reads a clock, draws a random number or keeps state. `Inputs` supply time and random numbers, and the
+memory of a client's producer is an argument and a result, a frozen value. So any run can be replayed. Only a `Producer`
+is mutable: it keeps the memories between records.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from exchange.partition.partitions import Partitions
 __all__ = ["Appended", "Choice", "Draw", "Event", "Inputs", "LoadStats", "NewBatch", "Partitioner", "Producer"]
 
 Key = Any
-"""None, str, bytes, bool, int, float, or a `Typed` of these; `partition.hashing.keys` serialises it as clients do."""
+"""None, str, bytes, bool, int, float, or a `Typed` of these; `exchange.partition.hashing.keys` serialises it."""
 
 Draw = Callable[[int], int]
-"""n -> a random integer from 0 to n - 1. ``draw(2**31)`` stands for Java's ``toPositive(random.nextInt())``."""
+"""Function from n to a random integer from 0 to n - 1. ``draw(2**31)`` is Java's ``toPositive(random.nextInt())``."""
 
 
 class Choice(NamedTuple):
     """A choice of a partition, with its reason."""
 
     partition: int | None
-    """Id of the partition; None if the key does not decide it, but earlier records, time or chance do."""
+    """Id of the partition; None if not the key decides it, but earlier records, time or chance."""
     hash: int | None = None
     """Hash of the key, as the client computes it: a signed 32-bit integer in Java."""
     rule: str = ""
@@ -62,9 +62,10 @@ class Appended(NamedTuple):
 
 
 class LoadStats(NamedTuple):
-    """The event that the numbers of batches waiting for usable partitions are known (`updatePartitionLoadStats`)."""
+    """The event that the load is known: the waiting batches of each usable partition (`updatePartitionLoadStats`)."""
 
     queue_sizes: tuple[int, ...]
+    """Numbers of waiting batches, in the order of ``partition_ids``."""
     partition_ids: tuple[int, ...]
 
 
@@ -74,7 +75,8 @@ Event = NewBatch | Appended | LoadStats
 class Partitioner:
     """A strategy with its parameters; subclasses are frozen dataclasses.
 
-    ``choose`` returns what the key alone decides. ``choose_next`` is the whole strategy; by default it is the same.
+    ``choose`` returns what the key alone decides. ``choose_next`` is the whole strategy, with the producer's memory; by
+    default it calls ``choose``.
     """
 
     one_memory: ClassVar[bool] = False

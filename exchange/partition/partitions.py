@@ -1,7 +1,7 @@
 """The partitions of one destination, as a producer knows them at one moment.
 
-Their order is that of the cluster's metadata (Kafka), the publish queue list (RocketMQ) or the exchange (super
-streams). It is part of the value: round-robin strategies follow it. Ids are unique, and so are names.
+Their order is that of the cluster's metadata (Kafka), the publish queue list (RocketMQ) or the exchange's bindings
+(super streams). It is part of the value, since round-robin strategies follow it. Ids are unique, and so are names.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Partitions:
 
     @classmethod
     def queues(cls, brokers: Mapping[str, int]) -> Partitions:
-        """Return RocketMQ's queue list of these numbers of queues by broker: ``broker-a:0``, ``broker-a:1`` ..."""
+        """Return RocketMQ's queue list, from the number of queues of each broker: ``broker-a:0``, ``broker-a:1`` ..."""
         _check_count(sum(brokers.values()))
         names = [(name, queue_id) for name, count in brokers.items() for queue_id in range(count)]
         return cls([Partition(at, Broker(name), f"{name}:{queue_id}") for at, (name, queue_id) in enumerate(names)])
@@ -76,6 +76,7 @@ class Partitions:
         ``brokers`` maps each broker to the number of partitions that it leads.
         """
         _check_count(sum(brokers.values()))
+        # Sorted, the first turn of all brokers comes before the second turn of any.
         turns = [(turn, at) for at, count in enumerate(brokers.values()) for turn in range(count)]
         names = tuple(brokers)
         return cls([Partition(number, names[at]) for number, (_, at) in enumerate(sorted(turns))])
@@ -86,7 +87,7 @@ class Partitions:
         return cls([Partition(at, ANY_BROKER, name) for at, name in enumerate(names)])
 
     def without_leader(self, broker: str) -> Partitions:
-        """Return the partitions while this broker's have no leader: in Kafka, until another broker leads them."""
+        """Return the partitions with this broker's without a leader: in Kafka, until another broker leads them."""
         return Partitions([p._replace(leader=None) if p.leader and p.leader.name == broker else p for p in self.all])
 
     def without_queues(self, broker: str) -> Partitions:

@@ -91,7 +91,7 @@ def _row(name: str, count: int, moved: int) -> str:
 def _plot(moves: Moves) -> Iterator[str]:
     """Yield a row for each partition, the bar before above the bar after, all on one scale."""
     names = list(dict.fromkeys([*moves.before.messages, *moves.after.messages]))
-    step = -(-len(names) // ROWS)
+    step = -(-len(names) // ROWS)  # rounded up: partitions per row
     groups = [names[at : at + step] for at in range(0, len(names), step)]
     rows = [
         (

@@ -1,7 +1,7 @@
 """A column of keys as arrays: the bytes of all keys one after another, and the offset of each.
 
-A column is processed in pieces, so a hash needs memory for one piece at a time, however long the column is. Arrow
-arrays are read through their buffers: no key becomes a Python object.
+A column is processed in pieces, so hashing needs memory for one piece at a time, however long the column is. Arrow
+arrays are read through their buffers, so no key becomes a Python object.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
 
 Keys = Any
-"""A column: an Arrow Array or ChunkedArray of string, binary, large_string or large_binary; a pair of arrays, the bytes
-and n + 1 offsets of n keys, the first from offsets[0] to offsets[1]; or a sequence of str, bytes, None and other keys.
+"""A column in one of three forms: an Arrow Array or ChunkedArray of string, binary, large_string or large_binary; a
+pair of numpy arrays, the bytes of n keys and their n + 1 offsets, with key i from offsets[i] to offsets[i + 1]; or a
+sequence of str, bytes, None and other keys.
 """
 
 PIECE_KEYS: Final = 1 << 16
@@ -134,13 +135,14 @@ def _read_arrow(array: Any) -> Column:
     offsets = np.frombuffer(places, ARROW_OFFSETS[name], end + 1)[begin:].astype(np.int64)
     valid = None
     if array.null_count:
+        # The validity bitmap has one bit for each value of the buffers, the lowest bit of a byte first.
         bits = np.frombuffer(mask, np.uint8, end + 7 >> 3)[begin >> 3 :]
         valid = np.unpackbits(bits, bitorder="little")[begin & 7 :][: len(array)].view(np.bool_)
     return _check_offsets(Column(np.frombuffer(data or b"", np.uint8), offsets, valid, text))
 
 
 def _check_offsets(column: Column) -> Column:
-    """Return the column. Raises InputError if its offsets could lead out of the data: they are not checked again."""
+    """Return the column. Raises InputError if its offsets fall or point out of the data: nothing else checks them."""
     offsets = column.offsets
     if not len(offsets) or offsets[0] < 0 or offsets[-1] > len(column.data) or (column.lengths < 0).any():
         raise InputError("the offsets of a column of keys do not rise within its data")
@@ -150,6 +152,7 @@ def _check_offsets(column: Column) -> Column:
 def _split(column: Column) -> Iterator[Column]:
     offsets, start = column.offsets, 0
     while start < column.size:
+        # The last offset within PIECE_BYTES of the start; but a piece has at least one key.
         most = int(np.searchsorted(offsets, offsets[start] + PIECE_BYTES, "right")) - 1
         end = max(start + 1, min(most, start + PIECE_KEYS, column.size))
         valid = None if column.valid is None else column.valid[start:end]

@@ -1,9 +1,9 @@
 """The hashes of `exchange.partition.hashing` for all keys of a column at once, with one array operation for each step.
 
-A hash processes a key unit by unit: a word of four bytes, a byte, or a code unit. Keys are processed in blocks of
-similar length, longest first. So the keys that still have a unit at step i are the first ones of their block, and step
-i is one operation on these. A block of only a few keys, such as one a thousand times as long as all others, is left to
-the functions for single keys, which compute the same.
+A hash processes a key unit by unit: a word of four bytes, a byte, or a code unit. Keys are grouped in blocks of similar
+length, in which the longest key is first. So the keys that have a unit i are the first ones of their block, and step i
+is one operation on these. A block of only a few keys, such as a key a thousand times as long as all others, is hashed
+by the functions for single keys, which have the same results.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def fnv1a(column: Column) -> HashArray:
 def crc32(column: Column) -> HashArray:
     """Hash each key with ``zlib.crc32``.
 
-    A step here looks up each byte in a table, which zlib does not: for long keys, zlib is called key by key.
+    The array operations look up each byte in a table, which zlib does not: for long keys, zlib, called key by key, is
+    faster.
     """
     starts, lengths = column.offsets[:-1], column.lengths
     if column.size and lengths.mean() <= LONG_CRC32:
@@ -86,10 +87,11 @@ def java_string_hash(column: Column) -> HashArray:
         return _hash(data, offsets[:-1], column.lengths, JAVA_ASCII, lambda key: string_hash(key.decode()))
     try:
         units = np.frombuffer(data.tobytes().decode().encode("utf-16-le"), np.uint8)
-    except UnicodeDecodeError:  # the invalid bytes may belong to a null
+    except UnicodeDecodeError:  # the invalid bytes may belong to a null, so each key is decoded by itself
         texts = column._replace(text=True).objects()
         return np.array([string_hash(str(text)) & hashes.MASK for text in texts], U32)
-    # Each character has one first byte, which counts 1, and a second code unit if it has four bytes.
+    # before[i]: number of code units of the first i bytes. A character has one code unit, which is counted at its first
+    # byte, and a second one if it has four bytes.
     before = np.zeros(len(data) + 1, np.int64)
     np.cumsum((data & 0xC0 != 0x80).view(np.int8) + (data >= 0xF0).view(np.int8), out=before[1:])
     offsets = before[offsets]
@@ -98,7 +100,7 @@ def java_string_hash(column: Column) -> HashArray:
 
 
 class Steps(NamedTuple):
-    """The steps of a hash. The functions change the arrays that they get in place."""
+    """The steps of a hash. ``mix``, ``step`` and ``end`` change the arrays that they get in place."""
 
     unit: int
     """Length of a unit in bytes."""
@@ -125,6 +127,7 @@ def _hash(data: Bytes, starts: Offsets, lengths: Offsets, steps: Steps, alone: C
         units = _read(data, starts[rows], longest, steps.unit)
         steps.mix(units)
         part = result[rows]
+        # left[i]: number of keys with more than i units; they are the first ones of the block.
         left = np.searchsorted(-counts[rows], -np.arange(longest), "left").tolist()
         for unit, number in zip(units, left, strict=True):
             steps.step(part[:number], unit[:number])
@@ -152,7 +155,7 @@ def _blocks(counts: Offsets) -> Iterator[npt.NDArray[np.intp]]:
 
 
 def _read(data: Bytes, starts: Offsets, units: int, unit: int) -> HashArray:
-    """Read a number of units from each offset on, 0 beyond the data; return an array for each unit, of all keys."""
+    """Return the units at each offset and behind it, as ``units`` rows of one unit per key; 0 beyond the data."""
     size = units * unit
     missing = int(starts.max()) + size - len(data)
     if missing > 0:
@@ -165,6 +168,7 @@ def _read(data: Bytes, starts: Offsets, units: int, unit: int) -> HashArray:
 
 
 def _tails(data: Bytes, starts: Offsets, lengths: Offsets, unit: int) -> HashArray:
+    """Return the 0 to 3 last bytes of each key, which fill no unit of 4, as an integer; smaller units leave none."""
     if unit < 4:
         return np.zeros(0, U32)
     tails: HashArray = _read(data, starts + (lengths & -4), 1, 4)[0]

@@ -1,8 +1,8 @@
 """Compute the partitions of a whole column of keys: what `Partitioner.choose` returns, at a fraction of its cost.
 
-``RULES`` lists the strategies whose keys are hashed all at once. What a missing and an empty key mean differs by
-client, so the partitioner itself is asked about these, once for each piece. Every other strategy is asked about each
-distinct key.
+``RULES`` lists the partitioners whose keys are hashed all at once. Clients differ in what a missing and an empty key
+mean, so for these two the partitioner's own ``choose`` is called, once for each piece of the column. Every other
+partitioner's ``choose`` is called for each distinct key of a piece.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["RULES", "UNDECIDED", "PartitionArray", "Rule", "partition_batch"]
 PartitionArray = npt.NDArray[np.int32]
 
 UNDECIDED: Final = -1
-"""In place of a partition id: the key does not decide."""
+"""In place of a partition id: the key does not decide the partition."""
 
 
 def partition_batch(partitioner: Partitioner | str, keys: Keys, partitions: Partitions | int) -> PartitionArray:
@@ -68,13 +68,13 @@ class Rule(NamedTuple):
 
     hash: Callable[[Column], HashArray]
     to_index: Callable[[HashArray], HashArray]
-    """Function of the hash; the index is to_index(hash) % count."""
+    """Function from the hash to an integer; the index is to_index(hash) % count."""
     texts_only: bool = False
-    """Whether the rule holds for texts only: a key of bytes means something else, or nothing."""
+    """Whether the rule holds for texts only, because the client treats bytes differently or refuses them."""
     by_position: bool = False
     """Whether the index is a position in the order of the partitions, and not the id of a partition."""
     exception: int | None = None
-    """Hash that the client treats in another way: if a piece has it, the partitioner is asked about each key."""
+    """Hash to which the rule does not apply: a piece of the column with this hash is chosen for key by key."""
 
 
 def _unsigned(values: HashArray) -> HashArray:
@@ -120,6 +120,7 @@ RULES: Final[Mapping[type[Partitioner], Callable[[Any], Rule | None]]] = Mapping
 
 
 def _apply_rule(rule: Rule, partitioner: Partitioner, column: Column, partitions: Partitions) -> PartitionArray | None:
+    """Return the partitions of a column's keys; None if one of them has the rule's ``exception`` as its hash."""
     hashes = rule.hash(column)
     if rule.exception is not None and (hashes == rule.exception).any():
         return None
@@ -138,7 +139,7 @@ def _choose_one_by_one(partitioner: Partitioner, keys: Sequence[Key], partitions
     known: dict[Key, int] = {}
     chosen = []
     for key in keys:
-        if type(key) not in (str, bytes):  # 1, 1.0 and True are equal, and different keys
+        if type(key) not in (str, bytes):  # 1, 1.0 and True are equal in Python, but different keys
             chosen.append(_choose_id(partitioner, key, partitions))
             continue
         partition = known.get(key)

@@ -70,17 +70,19 @@ class Sarama(_Keyed):
 
 
 class Stuck(NamedTuple):
-    """The partition that records without a key go to, as a position among those with a leader, and the one before."""
+    """The partition of records without a key, as a position among the partitions with a leader, by id."""
 
     at: int | None = None
+    """The position; None until one is drawn."""
     before: int | None = None
+    """The position before the last `NewBatch`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FranzGo(_Keyed):
     """franz-go's `StickyKeyPartitioner`; its default, UniformBytesPartitioner, treats keys as ``murmur2`` does.
 
-    Records without a key go to one partition until a new batch. Then another one is drawn; if it is the same again, the
+    Records without a key go to one partition until a new batch. Then a partition is drawn; if it is the same again, the
     next one is taken. Partitions without a leader are left out, unless no partition has one.
     """
 

@@ -1,8 +1,9 @@
 """Kafka's Java producer, from 0.8 on: the partitions of records with and without a key.
 
-A key decides by its bytes alone, in the same way in every version of the Java client, over all partitions, with or
-without a leader. Versions differ in where records without a key go: these are strategies of their own, and `Keyed`
-combines both. The strategies see partitions in the order of the cluster's metadata, which is not that of their numbers.
+The bytes of a key alone select its partition, in the same way in every version of the Java client, among all
+partitions, with or without a leader. Versions differ in where records without a key go: each way is a strategy of its
+own, and `Keyed` combines it with the one for keys. The strategies get partitions in the order of the cluster's
+metadata, which is not that of their numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Keyed(Partitioner):
-    """``toPositive(murmur2(key)) % count`` for records with a key; `keyless` decides about those without.
+    """``toPositive(murmur2(key)) % count`` for records with a key; ``keyless`` chooses for records without.
 
     An empty key is a key (`BuiltInPartitioner.partitionForKey`, before 3.3 `DefaultPartitioner.partition`).
     """
@@ -66,9 +67,9 @@ class KeyedOneCounter(Keyed):
 class Counter(Partitioner):
     """The available partitions in turn, by a counter that every call increments; it ignores keys.
 
-    Java's counter is an int that wraps around, and ``toPositive`` clears its sign: so 31 bits are kept.
-    `RoundRobinPartitioner` of 2.4 to 3.9.1 is called twice for a record that needs a new batch, before and after the
-    `NewBatch`, and so increments it twice: call it twice for such a record.
+    Java's counter is an int that wraps around, and ``toPositive`` clears its sign: so this one has 31 bits. Producers
+    call `RoundRobinPartitioner` of 2.4 to 3.9.1 twice for a record that needs a new batch, before and after the
+    `NewBatch`, which increments the counter twice: call `choose_next` twice for such a record.
     """
 
     start: int | None = None
@@ -89,14 +90,14 @@ class Turn(NamedTuple):
 
     counter: int = 0
     again: int | None = None
-    """Partition for which a new batch was begun: the next call is for the same record."""
+    """Partition that needed a new batch: the next call is for the same record. None: it is for a new one."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundRobin(Partitioner):
     """`RoundRobinPartitioner` from 3.9.2 on: after a `NewBatch` it chooses the same partition again.
 
-    Producers from 4.0 on never call it twice for a record, so they need no `NewBatch`.
+    Producers from 4.0 on call it once for each record, so they need no `NewBatch`.
     """
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
@@ -145,7 +146,7 @@ class Sticky(Partitioner):
         if len(partitions.available) == 1:
             return partitions.available[0].id
         while (new := pick(partitions, inputs.draw(2**31))) == old and partitions.available:
-            pass  # draw until it is another partition
+            pass  # as Java does, draw until it is another partition
         return new
 
 
@@ -165,7 +166,7 @@ class Random(Partitioner):
 
 @dataclass(frozen=True, slots=True)
 class Explicit(Partitioner):
-    """The key is the number of the partition: the argument ``partition`` of `ProducerRecord`."""
+    """The key is the number of the partition, as the argument ``partition`` of `ProducerRecord`."""
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
         try:
@@ -213,8 +214,8 @@ class Scala(Partitioner):
     """The Scala producer of 0.8: `kafka.producer.DefaultPartitioner` with keys that are strings.
 
     Records without a key go to one partition until the metadata is refreshed (`DefaultEventHandler.getPartition`). The
-    producer refreshes the metadata of all topics at once, and also when it retries; this class only knows the time
-    since the first record of the topic.
+    producer refreshes the metadata of all topics at once, and also when it retries; this class refreshes by the time
+    since the first record of the topic only.
     """
 
     refresh_ms: int = 600_000
@@ -263,7 +264,7 @@ def nearest(
     adaptive: bool = True,
     ignore_keys: bool = False,
 ) -> Partitioner:
-    """Build the default of 4.4 with ``partitioner.rack.aware``: without a key, records go to leaders near by."""
+    """Build the default of 4.4 with ``partitioner.rack.aware``: records without a key go to leaders near by."""
     if rack is None and host is None:
         raise InputError("kafka.nearest needs a rack, a host or both: kafka.nearest(rack=eu-1)")
     keyless = BuiltIn(batch_size, adaptive, rack, host)

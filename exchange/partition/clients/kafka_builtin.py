@@ -1,7 +1,7 @@
-"""Kafka's Java producer since 3.3: partitions of records without key (KIP-794), near leaders since 4.4 (KIP-1123).
+"""Kafka's Java producer since 3.3: partitions of records without key (KIP-794); near leaders since 4.4 (KIP-1123).
 
-It fills one partition with about ``batch.size`` bytes, then draws the next one. All are equally likely, until more
-batches wait for some partitions than for others: then those with shorter queues are more likely. The state of a
+The producer sends about ``batch.size`` bytes to one partition, then draws the next one. All partitions are equally
+likely, until some have more waiting batches than others: then those with shorter queues are more likely. The state of a
 producer is a `Memory`.
 """
 
@@ -62,9 +62,9 @@ class BuiltIn(Partitioner):
 
     - `Appended` after each record;
     - `Appended` of size 0 before the next choice, if the partition's last batch was sent or is full
-      (`RecordAccumulator.partitionChanged`); and when it turns out that the batch has no room for the record, which is
-      then chosen for again;
-    - `LoadStats` whenever the sender looks for batches that are ready.
+      (`RecordAccumulator.partitionChanged`); and when the batch turns out to have no room for the record, for which
+      a partition is then chosen again;
+    - `LoadStats` each time that the sender searches for batches that are ready.
     """
 
     batch_size: int = 16_384
@@ -99,8 +99,8 @@ class BuiltIn(Partitioner):
             return memory._replace(weights=self._weights(event, partitions))
         if isinstance(event, Appended) and memory.partition is not None:
             produced, enough = memory.produced + event.size, max(self.batch_size, 1)
-            # Leaving a batch that is not full would send it small. But do not wait for ever: records with keys may keep
-            # a batch from being full.
+            # If the partition were left before its batch is full, a small batch would be sent. But it is left after
+            # twice the bytes, as records with keys may keep its batch from ever being full.
             if produced >= (enough if event.batches_full else 2 * enough):
                 return Memory(self._draw(partitions, memory.weights, inputs), 0, memory.weights)
             return memory._replace(produced=produced)
@@ -119,7 +119,7 @@ class BuiltIn(Partitioner):
         if not stats.queue_sizes or partitions.count < 2:
             return None
         if len(stats.queue_sizes) == partitions.count and len(set(stats.queue_sizes)) == 1:
-            return None  # even; but if some have no leader or do not answer, weights are needed to leave them out
+            return None  # equally likely; but if partitions are missing here, weights are needed to leave them out
         waiting = list(zip(stats.queue_sizes, stats.partition_ids, strict=True))
         near = [(size, id_) for size, id_ in waiting if id_ in partitions and self._is_near(partitions[id_].leader)]
         return Weights.of(near or waiting)
@@ -135,8 +135,8 @@ class BuiltIn(Partitioner):
 def pick(partitions: Partitions, number: int, among: tuple[Partition, ...] | list[Partition] = ()) -> int:
     """Return the id of the partition for a number that is not negative, as all strategies of the Java producer do.
 
-    One of ``among``, else of the available ones, in the order of the metadata; if none is available, any number below
-    the count.
+    It is one of ``among``; if that is empty, one of the available partitions, in the order of the metadata; if there is
+    none, any number below the count.
     """
     candidates = among or partitions.available
     return candidates[number % len(candidates)].id if candidates else number % partitions.count
@@ -146,9 +146,9 @@ class Latency(NamedTuple):
     """Times of a broker, in milliseconds (`RecordAccumulator.NodeLatencyStats`)."""
 
     ready: int
-    """When the producer last had batches for the broker."""
+    """Time when the producer last had batches for the broker."""
     drained: int
-    """When the broker last took some."""
+    """Time when the broker last took batches."""
 
 
 NO_LATENCIES: Final[Mapping[str, Latency]] = MappingProxyType({})
@@ -160,7 +160,7 @@ def load_stats(
     latencies: Mapping[str, Latency] = NO_LATENCIES,
     availability_timeout: int = 0,
 ) -> LoadStats:
-    """Build the event of the load, as `RecordAccumulator.partitionReady`; empty until each partition had a batch.
+    """Build the event of the load, as `RecordAccumulator.partitionReady`; empty until each partition has had a batch.
 
     ``queues`` maps partition ids to numbers of waiting batches, 0 if all were sent; ``latencies`` maps names of
     brokers. ``availability_timeout`` is ``partitioner.availability.timeout.ms``; 0 leaves no broker out.
@@ -177,6 +177,6 @@ def load_stats(
             sizes[filled] = size
             latency = latencies.get(leader.name)
             if availability_timeout > 0 and latency and latency.ready - latency.drained > availability_timeout:
-                continue  # as in Java's array: the next one takes the slot, and this size if it has no batch itself
+                continue  # as in Java's array: the next partition takes the slot, with this size if it has no batch
         filled += 1
     return LoadStats(tuple(sizes[:filled]), tuple(ids[:filled]))

@@ -18,7 +18,7 @@ class KeyHash(NamedTuple):
     hash: Callable[[bytes], int]
     to_index: Callable[[int], int]
     rule: str
-    """The same as an expression of C or Go; ``{}`` stands for the number of partitions."""
+    """The partition as an expression of C or Go; ``{}`` stands for the number of partitions."""
 
     def choose(self, key: bytes, count: int) -> Choice:
         """Return the choice among ``count`` partitions."""
@@ -33,8 +33,8 @@ def _signed_fnv1a(key: bytes) -> int:
 CRC32: Final = KeyHash(zlib.crc32, abs, "hash % {}")
 MURMUR2: Final = KeyHash(murmur2, positive, "(hash & 0x7fffffff) % {}")
 """The hash of Kafka's Java producer."""
-# abs(-2**31) is 2**31 here, as in both clients: librdkafka negates the hash, which is undefined in C for this one, but
-# compilers return 2**31; Sarama negates the remainder.
+# abs(-2**31) is 2**31 here, as in both clients. librdkafka negates the hash: for -2**31 that is undefined in C, but
+# compilers return 2**31. Sarama negates the remainder.
 ABSOLUTE_FNV1A: Final = KeyHash(_signed_fnv1a, abs, "abs(hash) % {}")
 POSITIVE_FNV1A: Final = KeyHash(_signed_fnv1a, positive, "(hash & 0x7fffffff) % {}")
 UNSIGNED_FNV1A: Final = KeyHash(fnv1a, abs, "hash % {}")

@@ -1,9 +1,9 @@
 """librdkafka's partitioners, and so those of confluent-kafka in Python, Go and .NET, and of rdkafka in Rust and PHP.
 
-A partitioner is a row that defines what is done with no key, the empty key and all other keys (`rdkafka_msg.c` and
-`rdkafka_topic.c`, librdkafka 1.6-2.16). Most send records without a key to a *sticky* partition: one that is drawn at
-random and serves a topic for some milliseconds. Time decides about the next draw, not the bytes sent as in Kafka's own
-producer.
+A partitioner is a row of ``ROWS``: what decides for no key, for the empty key and for all other keys (`rdkafka_msg.c`
+and `rdkafka_topic.c`, librdkafka 1.6-2.16). Most partitioners send records without a key to a *sticky* partition, which
+is drawn at random and serves a topic for a number of milliseconds. So time decides when the next one is drawn, not the
+bytes sent, as in Kafka's own producer.
 
 The partition of a key is one of all partitions, with or without a leader.
 """

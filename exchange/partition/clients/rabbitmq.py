@@ -1,8 +1,8 @@
 """RabbitMQ's partitioners: that of the Java stream client for super streams, and the two exchange types that hash.
 
 In RabbitMQ, exchanges distribute messages to queues: `exchange.kinds` has these exchange types, with bindings, weights
-and the differences between releases. Here the same arithmetic is applied to a list of partitions. All of them take a
-key that is a text as its bytes in UTF-8.
+and the differences between releases. Here the same arithmetic is applied to a list of partitions. All three hash a text
+as its bytes in UTF-8.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def consistent_hash(value: int, buckets: int) -> int:
     candidate = 0
     while True:
         state = state * 2862933555777941757 + 1 & MASK
-        # The sum is a Java int. After the greatest it wraps to the least: the quotient is negative, and the loop ends.
+        # The sum is a Java int: after the greatest int it wraps to the least, the quotient is negative, the loop ends.
         following = int((candidate + 1) / (signed((state >> 33) + 1) / (1 << 31)))
         if not 0 <= following < buckets:
             return candidate

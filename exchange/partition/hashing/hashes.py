@@ -1,6 +1,6 @@
 """The hashes of bytes that partitioners use, as unsigned 32-bit integers, and how Java turns one into an index.
 
-Hashes of other values are in the module of their system: Java's hashCode, Erlang's phash2.
+Hashes of other values are in the modules of their systems: Java's hashCode in ``java``, Erlang's phash2 in ``erlang``.
 """
 
 from __future__ import annotations
@@ -65,5 +65,5 @@ def positive(value: int) -> int:
 
 
 def absolute(value: int) -> int:
-    """Return the absolute value as Java's ``Math.abs``: for the least int, that int itself, which is negative."""
+    """Return the absolute value as Java's ``Math.abs``: Integer.MIN_VALUE stays itself, and so negative."""
     return value if value == -0x8000_0000 else abs(value)

@@ -103,7 +103,7 @@ class Random(NamedTuple):
         value, after = self.next(31)
         if bound & bound - 1 == 0:
             return bound * value >> 31, after
-        while value - value % bound + bound - 1 >= 1 << 31:  # in the last, incomplete run of ``bound`` values: reject
+        while value - value % bound + bound - 1 >= 1 << 31:  # reject values of the last, incomplete run of ``bound``
             value, after = after.next(31)
         return value % bound, after
 

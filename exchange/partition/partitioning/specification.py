@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["Partitioning", "parse_key_source", "parse_partitioner", "parse_partitions"]
 
 NAMED: Final = Partitioner()
+"""Default of `Partitioning.partitioner`: stands for the partitioner that the strategy's name selects."""
 STREAMS: Final = "rabbitmq."
-"""Prefix of the names of strategies whose partitions have names."""
+"""Prefix of the strategies whose partitions have names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,11 @@ class Partitioning:
     """
 
     strategy: str
-    """Name and parameters of a strategy, ``kafka.nearest(rack=eu-1)``; any name for a partitioner of your own."""
+    """Name and parameters of a strategy, ``kafka.nearest(rack=eu-1)``; with a partitioner of your own, any name."""
     partitions: Partitions
     key: KeySource = ROUTING_KEY
     partitioner: Partitioner = field(default=NAMED)
-    """The partitioner; by default that of ``strategy``, so give only one of your own."""
+    """The partitioner. Set it only to one of your own: by default it is that of ``strategy``."""
 
     def __post_init__(self) -> None:
         if self.partitioner is NAMED:
@@ -63,7 +64,7 @@ class Partitioning:
         )
 
     def choose(self, message: Message) -> Choice:
-        """Return the choice for a message: the partition that its key decides, or none and the rule that decides."""
+        """Return the choice for a message: the partition of its key; if the key does not decide, the rule that does."""
         return self.choose_for(self.key.of(message))
 
     def choose_for(self, key: Any) -> Choice:
@@ -85,7 +86,7 @@ def parse_partitioner(text: str) -> Partitioner:
 def parse_partitions(text: str, strategy: str) -> Partitions:
     """Build the partitions of a text for the strategy of this name. Raises TextError, InputError.
 
-    ``12`` is a number of partitions, ``broker-a:4,broker-b@rack-2:4`` are numbers by broker, ``eu,us`` are streams.
+    ``12`` is the number of partitions, ``broker-a:4,broker-b@rack-2:4`` their number by broker, ``eu,us`` are streams.
     """
     return _build_partitions(_parse(text, "partitions"), strategy)
 
@@ -165,6 +166,7 @@ PLAIN: Final = re.compile(r'[^\s(),:="]+')
 
 
 def _format_partitions(partitions: Partitions) -> str:
+    """Return the text of the first form that means the same: a number, numbers by broker, or names."""
     if partitions == Partitions.of(partitions.count):
         return str(partitions.count)
     brokers = Counter([partition.leader for partition in partitions if partition.leader is not None])

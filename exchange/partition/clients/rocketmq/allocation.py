@@ -1,8 +1,8 @@
 """Which queues each consumer of a RocketMQ group reads: the allocation that each of them computes for itself.
 
 There is no coordinator. Each consumer sorts the queues and the client ids that it knows, and applies the same strategy.
-So each queue is read by one consumer as long as all know the same lists and have the same strategy; else it may be read
-by none or two.
+So each queue is read by exactly one consumer as long as all of them know the same lists and have the same strategy;
+else a queue may be read by no consumer, or by two.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class Allocation:
     def allocate(
         self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]
     ) -> tuple[Partition, ...]:
-        """Return the queues of one client. Both lists are taken as they are; brokers may list an id twice.
+        """Return the queues of one client. Both lists are used in their order; brokers may list an id twice.
 
-        A client that is not in the list gets none. Raises InputError, with Java's message, without a client id, queue
-        or client.
+        A client that is not in the list gets no queue. Raises InputError, with Java's message, for an empty client id
+        or list.
         """
         if not client:
             raise InputError("currentCID is empty")
@@ -129,12 +129,13 @@ class ConsistentHash(Allocation):
 
 @lru_cache(maxsize=16)
 def _ring(clients: tuple[str, ...], virtual_nodes: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Return the points in order, and the client of each; of two clients at one point the later
-    (`ConsistentHashRouter`).
+    """Return the points of the ring in order, and the client of each (`ConsistentHashRouter`).
+
+    If two clients have the same point, it belongs to the later one.
     """
     ring: dict[int, str] = {}
     for index, client in enumerate(clients):
-        # A client that is listed again gets further points.
+        # A client that is listed again gets more points, whose numbers continue.
         first = sum(owner == client for owner in ring.values()) if client in clients[:index] else 0
         ring |= {_hash(f"{client}-{number}"): client for number in range(first, first + virtual_nodes)}
     points = sorted(ring)
@@ -157,7 +158,7 @@ class ByMachineRoom(Allocation):
     rooms: frozenset[str]
     """``consumeridcs``."""
     version: str = "5.0"
-    """Version of the client; up to 4.9.3 empty lists and ids are no error, but result in no queue."""
+    """Version of the client. Up to 4.9.3, an empty list or id is no error: the client gets no queue."""
     faithful: bool = False
     """Whether it has the bug of 4.0-4.7.1 (apache/rocketmq#2477): the shares are taken from the queues of all rooms."""
 

@@ -1,8 +1,9 @@
 """How RocketMQ's Java producer avoids slow and broken brokers: `MQFaultStrategy` with its table of faults.
 
-Each send updates a row of its producer's table, and the latency there decides how long the broker is not available.
-With ``sendLatencyFaultEnable``, off by default, the next queue is one of an available broker; versions differ in what
-happens where there is none, a row each in ``ERAS``. Table and memory are values; time and chance are arguments.
+Each send updates its broker's row in the producer's table; the latency of the send decides for how long the broker is
+not available. With ``sendLatencyFaultEnable``, off by default, the next queue is at an available broker. Versions
+differ in what they do if no broker is available: each has a row in ``ERAS``. Table and memory are values; time and
+random numbers are arguments.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ class FaultItem(NamedTuple):
     """The row of one broker in the table (`LatencyFaultToleranceImpl.FaultItem`)."""
 
     latency: int
-    """Milliseconds that the last send to it took."""
+    """Duration of the last send to it, in milliseconds."""
     available_from: int = 0
-    """``startTimestamp``: time from which on it is available, in milliseconds since 1970."""
+    """``startTimestamp``: time from which on the broker is available, in milliseconds since 1970."""
     reachable: bool = True
-    """Whether it answered, since 5.1.4."""
+    """Whether the broker answered; only since 5.1.4."""
     probe_from: int = 0
-    """``checkStamp``: time from which on the detector probes it, in milliseconds since 1970."""
+    """``checkStamp``: time from which on the detector probes the broker, in milliseconds since 1970."""
 
     def is_available(self, now: int) -> bool:
         """Return whether it may be used again."""
@@ -54,11 +55,11 @@ class FaultItem(NamedTuple):
 
 
 Faults = Mapping[str, FaultItem]
-"""The broker's name -> its row, in the order in which they were added; a broker without a row has no fault."""
+"""The table: name of a broker -> its row, in the order of insertion; a broker without a row has no fault."""
 
 
 class Durations(NamedTuple):
-    """The times for which a broker is not available."""
+    """The durations for which a broker is not available."""
 
     steps: tuple[tuple[int, int], ...]
     """Minimum latency -> duration, both in milliseconds (`latencyMax`, `notAvailableDuration`)."""
@@ -76,7 +77,7 @@ class FaultEra(NamedTuple):
 
     durations: Durations
     takes: Callable[[str, str | None], bool]
-    """Function of an available broker and the last one: whether the former is taken."""
+    """Function that returns whether an available broker is taken, given also the broker of the try before."""
     shuffles: bool = False
     """Whether `pickOneAtLeast` shuffles the brokers first."""
     renames: bool = False
@@ -84,7 +85,8 @@ class FaultEra(NamedTuple):
     wraps: bool = True
     """Whether the search goes on when the index passes Integer.MAX_VALUE; else it ends there, with the next queue."""
     filters: bool = False
-    """Whether reachable brokers are second best, and the time of a fault can only be extended; else one is picked."""
+    """Whether, if no broker is available, a reachable one is searched for, and a send can only extend the time of a
+    fault; else `pickOneAtLeast` picks a broker, and each send sets the time anew."""
 
 
 SLOW: Final = Durations(
@@ -116,7 +118,7 @@ ERAS: Final[Mapping[tuple[int, ...], FaultEra]] = MappingProxyType({
     (5, 1, 1): FaultEra(SLOW, _other, renames=True, wraps=False),
     (5, 1, 4): FaultEra(QUICK, _other, shuffles=True, filters=True),
 })  # fmt: skip
-"""The first version -> the rules from there on. 4.0-4.7 retry the broker that failed (apache/rocketmq#1576, #2046)."""
+"""First version of a range -> its rules. 4.0-4.7 retry the broker that failed (apache/rocketmq#1576, #2046)."""
 
 
 class Memory(NamedTuple):
@@ -126,7 +128,8 @@ class Memory(NamedTuple):
     worst: int | None = None
     """Index of `pickOneAtLeast` (``whichItemWorst``), which the thread has for all topics of the producer."""
     renamed: Mapping[int, MessageQueue] = MappingProxyType({})
-    """Position in the queue list -> the queue that replaced another there; only with the bug, for all threads."""
+    """Position in the queue list -> queue that has replaced the one there; only with the bug. All threads have it in
+    common."""
 
 
 class Selection(NamedTuple):
@@ -146,7 +149,8 @@ class FaultStrategy:
     enabled: bool = True
     """``sendLatencyFaultEnable``, in a Java producer false by default."""
     faithful: bool = False
-    """Whether it has the bugs of its version; else 4.0-4.7 take any available broker, as 4.8, and no list changes."""
+    """Whether it has the bugs of its version. Else 4.0-4.7 take any available broker, as 4.8 does, and no version
+    replaces queues in its list."""
 
     def __post_init__(self) -> None:
         era_of(self.version)
@@ -187,9 +191,9 @@ class FaultStrategy:
     ) -> Selection:
         """Select the queue of the next try (`selectOneMessageQueue`); ``last_broker`` is that of the try before.
 
-        ``reset_index`` is true in 5.1.4 and later for the second and further tries. ``write_queues`` are the brokers in
-        the route with their writeQueueNums, of which versions before 5.1.4 pick one (4.9.8 only one with write
-        permission); by default they are those of the list.
+        ``reset_index`` is true in 5.1.4 and later for all tries but the first. ``write_queues`` maps the brokers in the
+        route to their writeQueueNums; versions before 5.1.4 pick one of them (4.9.8 only one with write permission). By
+        default they are the brokers of the list, with their numbers of queues.
         """
         if not self.enabled:
             choice, turn = RoundRobin(self.version).choose_again(last_broker, partitions, memory.turn, inputs)
@@ -201,11 +205,11 @@ class FaultStrategy:
         return search.by_availability(last_broker, _count_queues(partitions) if write_queues is None else write_queues)
 
     def pick_one_at_least(self, faults: Faults, worst: int | None, inputs: Inputs) -> tuple[str | None, int | None]:
-        """Pick a broker where none is available, and return it with the new index ``worst`` (`pickOneAtLeast`).
+        """Return a broker for the case that none is available, and the new index ``worst`` (`pickOneAtLeast`).
 
-        Before 5.1.4 the better half of the table takes turns; since then it is a random reachable broker, which no send
-        asks for any more. The broker is None where there is none, and where 4.8 fails since its index is
-        Integer.MIN_VALUE.
+        Before 5.1.4 the brokers in the better half of the table take turns; since then it is a random reachable broker,
+        but no send calls the method any more. The broker is None if the table has none, and where 4.8 fails because
+        its index is Integer.MIN_VALUE.
         """
         brokers = _in_hash_order(faults)
         if self.era.shuffles:
@@ -233,7 +237,7 @@ def probes_due(faults: Faults, now: int) -> tuple[str, ...]:
 
 
 def probe(faults: Faults, broker: str, now: int, *, answered: bool | None) -> Faults:
-    """Return the table after the probe of a broker in it: one that answered is reachable, else nothing changes.
+    """Return the table after the probe of a broker in it: it is reachable if it answered, else as before.
 
     ``answered`` is None for a broker that has no known address any more; it is removed from the table.
     """
@@ -265,6 +269,7 @@ class _Search:
 
     def by_filters(self, last: str | None, *, reset_index: bool) -> Selection:
         """Select as since 5.1.4: a queue of an available broker, else of a reachable one, else the next queue."""
+        # The first loop searches for an available broker, the second one for a reachable one; both move the index.
         if reset_index:
             self._index = self._inputs.draw((1 << 31) - 1)
         for rule, is_good in (("available", self._is_available), ("reachable", self._is_reachable)):
@@ -280,6 +285,7 @@ class _Search:
         number = self._step()
         for ahead in range(count):
             tried = signed(number + ahead)
+            # Java's remainder is negative then, unless it is 0: the list throws, and the client takes the next queue.
             if tried < 0 and not era.wraps and tried % count:
                 return self._next()
             queue = self._at(position(tried, count))
@@ -340,14 +346,15 @@ def _without(faults: Faults, broker: str | None) -> Faults:
 
 
 def _badness(item: FaultItem, now: int) -> tuple[bool, int, int]:
-    """Return the key of the order of rows (`FaultItem.compareTo`)."""
+    """Return the sort key of a row, best first (`FaultItem.compareTo`)."""
     return not item.is_available(now), item.latency, item.available_from
 
 
 def _in_hash_order(faults: Faults) -> list[str]:
     """Return the brokers in the order of Java's ConcurrentHashMap.
 
-    It matters only where brokers are equal in all else. It is Java's order up to 23 brokers, at which the map grows.
+    The order matters only between brokers whose rows are equal. It is Java's for up to 23 brokers; with more brokers,
+    Java's map grows.
     """
 
     def bucket(broker: str) -> int:

@@ -1,7 +1,7 @@
 """The queue of a message that is sent by RocketMQ 5's gRPC protocol, by its message group.
 
-Client and proxy choose one after the other: the client picks a queue, and sends to the endpoint of its broker; the
-proxy there chooses the queue in which the message is stored, whatever the client picked.
+The client chooses first, then the proxy. The client picks a queue and sends the message to the endpoint of its broker;
+the proxy there chooses the queue in which the message is stored, whatever queue the client picked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def text_of(key: Key, called: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Grpc(Partitioner):
-    """A choice by message group; without a group the queues take turns, from a random one on."""
+    """A choice by message group; without a group the queues take turns, beginning at random."""
 
     empty_is_none: ClassVar[bool]
 
@@ -65,9 +65,9 @@ class GrpcProxy(_Grpc):
     """The proxy's choice: Guava's consistent hash of the group's hashCode, over the queues sorted by broker.
 
     `org.apache.rocketmq.proxy.grpc.v2.producer.SendMessageActivity.SendMessageQueueSelector`. A request with several
-    messages counts as one without a group. Turns are those of a proxy with this one producer. Raises InputError for a
-    blank group, which the proxy refuses; it also refuses control characters and, unless ``maxMessageGroupSize`` is
-    raised, 64 bytes or more: for these the queue is returned that they would go to.
+    messages is treated as one without a group. The turns are those of a proxy that serves only this producer. Raises
+    InputError for a blank group, which the proxy refuses. The proxy also refuses groups with control characters and,
+    unless ``maxMessageGroupSize`` is raised, of 64 bytes or more; for these, the choice is as if it did not.
     """
 
     empty_is_none: ClassVar = True
@@ -90,8 +90,8 @@ class GrpcProxy(_Grpc):
 class GrpcJava(_Grpc):
     """The Java client's pick: SipHash of the group, over the writable queues of masters in the order of the route.
 
-    `org.apache.rocketmq.client.java.impl.producer.PublishingLoadBalancer`; the Go client's is the same. Turns are those
-    of a client that excludes no endpoint.
+    `org.apache.rocketmq.client.java.impl.producer.PublishingLoadBalancer`; the Go client's is the same. The turns are
+    those of a client that excludes no endpoint.
     """
 
     empty_is_none: ClassVar = False

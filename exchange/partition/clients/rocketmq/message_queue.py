@@ -12,7 +12,7 @@ __all__ = ["MessageQueue"]
 
 
 class MessageQueue(NamedTuple):
-    """`org.apache.rocketmq.common.message.MessageQueue`, without the topic, which is the same for all queues here."""
+    """`org.apache.rocketmq.common.message.MessageQueue` without the topic, as all queues here are of one topic."""
 
     broker: str
     queue_id: int

@@ -1,8 +1,8 @@
 """The list of queues that a RocketMQ client makes of a topic's route: which are in it, and in which order.
 
-The order matters more than any hash, as selectors choose a position in this list. Brokers are sorted by name; one that
-lost its master or its write permission is left out, which moves the queues after it. An order configuration
-(``orderTopicConf``) exists to prevent that: its brokers are always in the list, as it is written.
+The order matters more than any hash, since selectors choose a position in this list. Brokers are sorted by name; a
+broker without a master or without write permission is left out, which changes the positions of all queues after it. An
+order configuration (``orderTopicConf``) prevents that: the list then always has its brokers, in its order.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ def subscribe_queues(route: TopicRoute) -> Partitions:
 def proxy_queues(route: TopicRoute) -> Partitions:
     """Return the queues in which the proxy of RocketMQ 5 stores gRPC messages (`MessageQueueSelector.buildWrite`).
 
-    The queues of an order configuration are sorted here as well, and need a master. Raises InputError where there is no
-    queue, or the proxy fails.
+    Here the queues of an order configuration are sorted, too, and their brokers need a master. Raises InputError where
+    there is no queue, or the proxy fails.
     """
     masters = _masters(route)
     known = {data.broker for data in route.brokers}
@@ -192,14 +192,15 @@ def _order(queue: Queue) -> tuple[bytes, int]:
 
 
 def _masters(route: TopicRoute) -> dict[str, str]:
-    """Return the address of each broker's master; of two entries for one broker the first counts."""
+    """Return the address of each broker's master; if the route has a broker twice, its first entry counts."""
     first = {data.broker: dict(data.addresses) for data in reversed(route.brokers)}
     return {name: addresses[MASTER] for name, addresses in first.items() if MASTER in addresses}
 
 
 def _static_queues(route: TopicRoute) -> Iterator[Queue]:
-    """Yield the logical queues of a static topic, at a broker without servers
-    (`topicRouteData2EndpointsForStaticTopic`). So a retry never finds another broker.
+    """Yield the logical queues of a static topic (`topicRouteData2EndpointsForStaticTopic`).
+
+    All of them belong to one broker, a name without servers. So a retry never finds another broker.
     """
     totals: dict[str, int] = {}
     for mapping in route.mappings:
@@ -213,7 +214,7 @@ def _static_queues(route: TopicRoute) -> Iterator[Queue]:
 
 
 def _distinct(queues: Iterable[Queue]) -> set[Queue]:
-    """Return the distinct queues, at most one more than are allowed: a hostile route has billions."""
+    """Return the distinct queues, but at most one more than is allowed: a hostile route may have billions."""
     return set(islice(queues, PARTITIONS + 1))
 
 

@@ -1,8 +1,8 @@
-"""The queue that RocketMQ's Java producer chooses by itself: the next one, by an index of the thread.
+"""The queue that RocketMQ's Java producer chooses without a selector: the next one, by an index of the thread.
 
-Each thread has an index for each topic; it begins at random, and again whenever the route changes. After a failure the
-client looks for the next queue of another broker. Versions differ in how the index moves, and in what it does at
-Integer.MAX_VALUE: a row each in ``ERAS``.
+Each thread has an index for each topic. It begins at random, and does so again each time the route changes. After a
+failure, the client searches for the next queue of another broker. Versions differ in how the index moves, and in what
+follows Integer.MAX_VALUE: each has a row in ``ERAS``.
 """
 
 from __future__ import annotations
@@ -30,9 +30,12 @@ class Era(NamedTuple):
     first: Callable[[int], int]
     """``Random.nextInt()`` -> the index before the first message."""
     step: Callable[[int], tuple[int, int]]
-    """The index -> the next index, and the number that is returned."""
+    """The index -> the next index, and the number from which `position` makes a position."""
     seeks_from_a_copy: bool = False
-    """Whether a search for another broker moves the index only by one, whatever the number of queues that it skips."""
+    """Whether a search for another broker moves the index by one only, however many queues it skips."""
+
+
+# How each version in `ERAS` begins and moves the index.
 
 
 def _absolute_or_zero(value: int) -> int:
@@ -70,10 +73,11 @@ ERAS: Final[Mapping[tuple[int, ...], Era]] = MappingProxyType({
     (4, 9, 4): Era(absolute, _step),
     (5, 0): Era(_as_drawn, _step),
 })  # fmt: skip
-"""The first version -> how an index moves from there on.
+"""First version of a range -> how an index moves in it.
 
-After 2147483647 comes 0 in 4.0-4.7. In 4.8 the index is stuck: it alternates between 2147483647 and the least integer,
-which is position 0. In 4.9.0-4.9.3 it counts down from there. From 4.9.4 on it continues with 0.
+After 2147483647, the index continues with 0 in 4.0-4.7. In 4.8 it is stuck: it alternates between 2147483647 and
+Integer.MIN_VALUE, which is position 0. In 4.9.0-4.9.3 the numbers count down from there. From 4.9.4 on they continue
+with 0.
 """
 
 
@@ -90,12 +94,12 @@ def era_of(version: str) -> Era:
 
 
 def position(number: int, count: int) -> int:
-    """Return ``Math.abs(number) % count``, but 0 for the least integer."""
+    """Return ``Math.abs(number) % count``, but 0 if Java's result is negative, as it may be for Integer.MIN_VALUE."""
     return max(remainder(absolute(number), count), 0)
 
 
 class Turn(NamedTuple):
-    """The index of one thread and topic, and the queues that take turns."""
+    """The index of one thread for one topic, and the queue list that it is for."""
 
     at: int
     partitions: Partitions
@@ -105,8 +109,9 @@ class Turn(NamedTuple):
 class RoundRobin(Partitioner):
     """`TopicPublishInfo.selectOneMessageQueue`, as `DefaultMQProducer.send(Message)` calls it.
 
-    ``version`` is the client's; in 5.1.4 and later queues take turns in the same way, through their QueueFilter. A
-    `Producer` with it corresponds to one thread. With ``sendLatencyFaultEnable`` the client chooses differently.
+    ``version`` is the client's. From 5.1.4 on, the client's code for it is another (QueueFilter), with the same result.
+    A `Producer` with this partitioner corresponds to one thread. With ``sendLatencyFaultEnable`` the client chooses
+    differently: see `exchange.partition.clients.rocketmq.faults`.
     """
 
     version: str = "5.0"
@@ -123,8 +128,9 @@ class RoundRobin(Partitioner):
     def choose_again(
         self, last_broker: str | None, partitions: Partitions, memory: Turn | None, inputs: Inputs
     ) -> tuple[Choice, Turn]:
-        """Choose the queue for another try, at another broker than the last one if there is one, and return it with
-        the memory after it.
+        """Return the choice for another try, and the memory after it.
+
+        The queue is at another broker than ``last_broker`` if there is one. None stands for a first try.
         """
         era = era_of(self.version)
         same_route = memory is not None and (memory.partitions is partitions or memory.partitions == partitions)
@@ -141,7 +147,7 @@ class RoundRobin(Partitioner):
 
 
 def _numbers(era: Era, index: int, count: int) -> Iterator[tuple[int, int]]:
-    """Yield for as many tries as there are queues the index after the try, and its number."""
+    """Yield, for each try to find another broker, the index after it and its number; as many tries as queues."""
     if era.seeks_from_a_copy:
         index, number = era.step(index)
         for ahead in range(count):

@@ -1,10 +1,10 @@
-"""More or fewer queues for a RocketMQ topic, in steps that are each checked before they are taken.
+"""Change the number of queues of a RocketMQ topic, in steps that are each checked before they are taken.
 
 A broker has two numbers for a topic: producers use queues 0 to writeQueueNums - 1, consumers 0 to readQueueNums - 1. No
-message stays unread as long as each queue that is written or holds unread messages is read. So to grow, read is raised
-before write; to shrink, write is lowered, the queues above it are drained, and then read is lowered. Messages with a
-key have another problem: with another number of queues a key moves to another queue, where its new messages can
-overtake the old ones.
+message stays unread as long as each queue that is written or has unread messages is read. So to grow, the read number
+is raised before the write number. To shrink, the write number is lowered, the queues above it are drained, and then the
+read number is lowered. Messages with a key have another problem: when the number of queues changes, a key moves to
+another queue, where its new messages can overtake the old ones.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ __all__ = [
 ]  # fmt: skip
 
 SETTLED: Final = 33_000
-"""Milliseconds until no producer writes to queues above the new number: ``pollNameServerInterval`` of 30 s, and
-``sendMsgTimeout`` of 3 s for messages under way. With other settings of producers it is another sum."""
+"""Milliseconds after which no producer writes to queues above the new number: ``pollNameServerInterval`` of 30 s, and
+``sendMsgTimeout`` of 3 s for messages under way. If producers have other settings, it is their sum."""
 
 
 class Counts(NamedTuple):
@@ -42,8 +42,8 @@ class Counts(NamedTuple):
     def accepts_send(self, queue_id: int) -> bool:
         """Return whether the broker stores a message for this queue (`AbstractSendMessageProcessor.msgCheck`).
 
-        It does so for queues that are only read, for producers with an old route. For a negative id it chooses a random
-        one of the queues that are written.
+        It also stores it in a queue that is only read, as producers with an old route send there. For a negative id it
+        chooses one of the written queues at random.
         """
         return queue_id < max(self.write, self.read)
 
@@ -53,12 +53,12 @@ class Counts(NamedTuple):
 
 
 class Offsets(NamedTuple):
-    """The offsets of a queue and of its consumers (``mqadmin topicStatus`` and ``consumerProgress``)."""
+    """The offsets of a queue and of its consumer groups (``mqadmin topicStatus`` and ``consumerProgress``)."""
 
     end: int
     """``maxOffset``: the offset of the next message."""
     consumed: Mapping[str, int] = MappingProxyType({})
-    """Each group that must read the topic -> its offset, -1 where it has none yet."""
+    """Group that must read the topic -> its offset, -1 if it has none yet."""
     start: int = 0
     """``minOffset``: offset of the first message that was not deleted."""
 
@@ -93,18 +93,21 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The state of a topic at one time; take the offsets after ``since_write``."""
+    """The state of a topic at one time.
+
+    Determine ``since_write`` before the offsets: else these may lack messages of producers with the old route.
+    """
 
     counts: Mapping[str, Counts]
-    """The broker's name -> its numbers."""
+    """Name of a broker -> its numbers of queues."""
     offsets: Mapping[MessageQueue, Offsets] = field(default_factory=lambda: MappingProxyType({}))
     """Queue -> its offsets; a queue whose offsets are unknown is not in it."""
     since_write: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """The broker's name -> milliseconds since its write number was lowered; not in it: it never was."""
+    """Name of a broker -> milliseconds since its write number was lowered; without an entry, it never was."""
     keyed: bool = False
-    """Whether the order of messages with one key counts."""
+    """Whether messages with one key must stay in order."""
     producers_stopped: bool = False
-    """Whether no messages are sent, until producers have the new route."""
+    """Whether producers send nothing until they have the new route."""
 
     def unread(self, queues: Iterable[MessageQueue]) -> tuple[Unread, ...]:
         """Return the unread messages in these queues."""
@@ -117,11 +120,11 @@ class Situation:
 
 
 def next_steps(situation: Situation, target: Mapping[str, int]) -> tuple[Step, ...]:
-    """Return the steps that can be taken now to have ``target`` queues on each broker; none: the target is reached.
+    """Return the steps that can be taken now to have ``target`` queues on each broker; none if the target is reached.
 
-    There is at most one step for each broker, independent of the others. Brokers that are not in the target stay as
-    they are, but a queue that is not read there although it is written or has unread messages is mended, too. Raises
-    InputError for an invalid target, and for queues whose offsets are needed and not known.
+    There is at most one step for each broker, independent of the others. Brokers that are not in the target keep their
+    numbers, except that the read number is raised if a queue there is written or has unread messages, and is not read.
+    Raises InputError for an invalid target, and for queues whose offsets are needed and not known.
     """
     for broker, number in target.items():
         if broker not in situation.counts:
@@ -137,7 +140,7 @@ def next_steps(situation: Situation, target: Mapping[str, int]) -> tuple[Step, .
 
 
 def refusal(situation: Situation, step: Step) -> str:
-    """Return why a step must not be taken now, and what to do first; empty when it is safe."""
+    """Return why a step must not be taken now, and what to do first; empty if it is safe."""
     broker, number = step.broker, step.number
     if step.action not in ("set read", "set write"):
         return ""
@@ -176,7 +179,7 @@ def publish_list(counts: Mapping[str, Counts]) -> Partitions:
 def moved_keys(
     keys: KeyCounts, partitioner: Partitioner, counts: Mapping[str, Counts], target: Mapping[str, int]
 ) -> Moves:
-    """Return which keys move once all brokers have their target; the order of these is at risk."""
+    """Return which keys move once all brokers have their target; the order of their messages is at risk."""
     after = {broker: Counts(target.get(broker, now.write), now.read) for broker, now in counts.items()}
     return compare_distributions(
         keys, Distribution(partitioner, publish_list(counts)), Distribution(partitioner, publish_list(after))
@@ -188,6 +191,7 @@ def _steps(situation: Situation, broker: str, target: int | None) -> Iterator[St
     held = [
         unread.queue.queue_id + 1 for unread in situation.unread(situation.offsets) if unread.queue.broker == broker
     ]
+    # Each queue that is, or will be, written or that has unread messages must be read: that comes first.
     least_read = max(counts.write, target or 0, *held, 0)
     if counts.read < least_read:
         yield Step("set read", broker, least_read)

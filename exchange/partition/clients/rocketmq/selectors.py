@@ -1,7 +1,7 @@
 """How RocketMQ's clients choose one of a topic's queues, and the table of all its strategies.
 
-Partitions are the publish queue list (`exchange.partition.clients.rocketmq.queues`). A selector gets it with each
-message and an argument, the key here; the queue that it chooses is tried once.
+Partitions are the publish queue list (`exchange.partition.clients.rocketmq.queues`). The client calls a selector with
+this list, the message and an argument, which is the key here; it tries the queue that the selector returns once.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class ByHash(Partitioner):
 class ByHash40(Partitioner):
     """`SelectMessageQueueByHash` of 4.0-4.7: the remainder of the absolute value of the hash.
 
-    The least integer has no absolute value: a key with this hash raises MQClientException, unless the number of queues
-    divides it. All other keys have the same queue as with `ByHash`.
+    Integer.MIN_VALUE has no absolute value: a key with this hash raises MQClientException, unless the number of queues
+    divides the hash. All other keys have the same queue as with `ByHash`.
     """
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
@@ -61,7 +61,7 @@ class ByHash40(Partitioner):
 class ByRandom(Partitioner):
     """`SelectMessageQueueByRandom` since 4.2.0: a java.util.Random, seeded with the time of the selector's creation.
 
-    So two selectors that were created within one millisecond choose the same queues. A producer has one selector.
+    So two selectors that were created in the same millisecond choose the same queues. A producer has one selector.
     """
 
     one_memory: ClassVar = True
@@ -81,7 +81,7 @@ class ByRandom(Partitioner):
 class ByRandoom(ByRandom):
     """`SelectMessageQueueByRandoom` of 4.0 and 4.1: the remainder of the absolute value of 32 bits of the same Random.
 
-    It fails for the least integer as `ByHash40` does.
+    It fails for Integer.MIN_VALUE as `ByHash40` does.
     """
 
     def choose_next(self, key: Key, partitions: Partitions, memory: Any, inputs: Inputs) -> tuple[Choice, Any]:
@@ -92,11 +92,12 @@ class ByRandoom(ByRandom):
 
 @dataclass(frozen=True, slots=True)
 class ByMachineRoom(Partitioner):
-    """What the name of `SelectMessageQueueByMachineRoom` announces: only queues in the consumers' machine rooms.
+    """What the name of `SelectMessageQueueByMachineRoom` promises: only queues in the consumers' machine rooms.
 
-    RocketMQ never implemented it: its ``select`` returns null, and ``send`` fails; with ``faithful`` it does here, too.
-    Ours takes a broker's room from its name ``room@broker``, as `AllocateMessageQueueByMachineRoom` does, and chooses
-    by `ByHash` among the queues in one of ``consumeridcs``. Raises MQClientException where there are none.
+    RocketMQ never implemented it: its ``select`` returns null, and ``send`` fails, as it does here with ``faithful``.
+    Without ``faithful``, a broker's room is taken from its name ``room@broker``, as by
+    `AllocateMessageQueueByMachineRoom`, and the choice is that of `ByHash` among the queues of brokers in one of
+    ``consumeridcs``. Raises MQClientException if there are none.
     """
 
     consumeridcs: frozenset[str]
@@ -166,7 +167,7 @@ def _hash_code(key: Key) -> int:
 
 
 def _at(position: int, partitions: Partitions, mended: str) -> Partition:
-    """Return ``mqs.get(position)`` as selectors do that later versions mended. Raises MQClientException."""
+    """Return ``mqs.get(position)``. Raises MQClientException, naming the ``mended`` strategy, if it is negative."""
     if position < 0:
         raise MQClientException(
             "MQClientException: select message queue throwed exception. (IndexOutOfBoundsException: Math.abs leaves "

@@ -1,9 +1,8 @@
-"""What RocketMQ's Java producer does after each outcome of a try to send: return, try another broker, or throw.
+"""What RocketMQ's Java producer does after each try to send: return, try another broker, or throw.
 
-A `Sending` is the state of one message; `begin` and `proceed` return what to do next, as the loop in
-`DefaultMQProducerImpl.sendDefaultImpl` does, and `proceed_async` what `MQClientAPIImpl` does with the outcome of an
-asynchronous try. Times are arguments, in milliseconds; `exchange.partition.clients.rocketmq.faults` chooses the queue
-of a try.
+A `Sending` is the state of one message. `begin` and `proceed` return the next action, as the loop in
+`DefaultMQProducerImpl.sendDefaultImpl` does; `proceed_async` returns what `MQClientAPIImpl` does after an asynchronous
+try. Times are arguments, in milliseconds. `exchange.partition.clients.rocketmq.faults` chooses the queue of a try.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ __all__ = [
 Mode = Literal["sync", "async", "oneway"]
 
 STATUSES: Final = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
-"""`SendStatus`: with all of them the broker has the message; with the last three not as safely as configured."""
+"""`SendStatus`: with each of them the broker has the message; with the last three, not as safely as configured."""
 
 RETRY_RESPONSE_CODES: Final[Mapping[int, tuple[str, tuple[int, ...]]]] = MappingProxyType({
     1: ("SYSTEM_ERROR", (4, 0)),
@@ -48,7 +47,7 @@ EXCEPTIONS: Final[Mapping[str, int]] = MappingProxyType({
     "RemotingTooMuchRequestException": -1,
     "RemotingException": -1,
 })  # fmt: skip
-"""Exception of the last try -> the response code of the MQClientException; a broker's own code stays."""
+"""Exception of the last try -> response code of the MQClientException thrown by ``send``; 0: the broker's own code."""
 
 UNSET: Final = -1
 
@@ -78,7 +77,8 @@ class Fault(NamedTuple):
     latency: int | None = None
     """Latency in milliseconds; None: that of the try."""
     of_last_broker: bool = False
-    """Whether it is about the broker tried before: 4.0-4.9.2, when an asynchronous retry fails at once."""
+    """Whether the fault is recorded for the broker tried before, as in 4.0-4.9.2 when an asynchronous retry fails at
+    once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class SendSettings:
     send_msg_timeout: int = 3000
     """Timeout of all tries together since 4.3.0; of each try before."""
     send_msg_max_timeout_per_request: int = -1
-    """Maximum timeout of each try but the last, since 5.3.3; -1 is none."""
+    """Maximum timeout of each try but the last, since 5.3.3; -1: no maximum."""
     retry_another_broker_when_not_store_ok: bool = False
     more_retry_response_codes: frozenset[int] = frozenset()
     """``addRetryResponseCode``, since 4.9.2."""
@@ -137,7 +137,7 @@ class Next(NamedTuple):
     fault: Fault | None = None
     """Fault to record for the broker of the try that has ended; None: none."""
     another_broker: bool = True
-    """Whether to select the queue for the try, given the last broker; else broker and queue stay the same."""
+    """Whether to select a queue for the try, given the last broker; else broker and queue stay the same."""
     reset_index: bool = False
     """Argument of the selection: whether the thread's index begins anew (since 5.1.4)."""
 
@@ -150,8 +150,8 @@ def begin(settings: SendSettings, sending: Sending, elapsed: int = 0) -> Next:
 def proceed(settings: SendSettings, sending: Sending, outcome: Outcome, elapsed: int) -> Next:
     """Return what to do after the outcome of a try, ``elapsed`` milliseconds after ``send`` was called.
 
-    In modes async and oneway the outcome is that of writing the message: Sent when it is under way. Raises InputError
-    for an unknown outcome.
+    In modes async and oneway the outcome is that of writing the message to the connection: Sent once it is written.
+    Raises InputError for an unknown outcome.
     """
     _check(outcome)
     fault = None if sending.selected else _fault(settings, outcome)
@@ -176,9 +176,9 @@ def proceed_async(
 ) -> Next:
     """Return what to do after the outcome of an asynchronous try; "return" and "throw" are onSuccess and onException.
 
-    ``remaining`` is the rest of the try's timeout. ``at_once`` is for a failure to write the message; before 4.9.3
-    such a failure of the first try is for `proceed`. A retry of a message whose queue was selected goes to the same
-    broker; all retries keep the queueId, whatever broker they go to.
+    ``remaining`` is the rest of the try's timeout. ``at_once`` is true if the message could not be written; before
+    4.9.3, call `proceed` if that happens at the first try. A retry of a message whose queue was selected goes to the
+    same broker; all retries keep the queueId, whatever broker they go to.
     """
     _check(outcome)
     sending = sending._replace(tries=sending.tries + 1)
@@ -208,6 +208,7 @@ def proceed_async(
 
 
 def _try_or_end(settings: SendSettings, sending: Sending, elapsed: int, fault: Fault | None) -> Next:
+    """Return another try while tries and time are left; else the last answer of a broker, or what ``send`` throws."""
     retries = settings.retry_times_when_send_failed if sending.mode == "sync" and not sending.selected else 0
     late = settings.is_since(4, 3, 0) and settings.send_msg_timeout < elapsed
     if sending.tries > retries or late:
@@ -235,7 +236,7 @@ def _fault(settings: SendSettings, outcome: Outcome) -> Fault:
         return Fault(isolated=False)
     if outcome.exception == "MQBrokerException":
         return Fault(isolated=True, reachable=False)
-    # Only the detector could make it reachable again.
+    # Only the detector could make the broker reachable again.
     return Fault(isolated=True, reachable=not settings.start_detector_enable)
 
 
