@@ -79,7 +79,7 @@ def _fail(error: HashstarError) -> NoReturn:
 
 
 def _hold_hangups() -> list[int]:
-    """Catch SIGHUP, which ends a process by default, and return the list that it is added to whenever it comes.
+    """Catch SIGHUP, which ends a process by default; return the list to which each one is added.
 
     The bridge's own handler, which logs it, takes over once the event loop runs.
     """
@@ -106,7 +106,7 @@ def check_command(offline: bool, as_json: bool, path: Path) -> None:
         from bridge.daemon.probe import as_object, as_text, check
         from bridge.daemon.signals import end_process_within
 
-        # Clients log each attempt to connect; the findings have its reason once.
+        # Clients log each attempt to connect; the findings already have the reason, once.
         logging.getLogger("bridge").addHandler(logging.NullHandler())
         config = read_config(path)
 

@@ -1,8 +1,8 @@
 """``bridge.toml``: the topology, where messages come from, where each queue's messages go, and the owner's decisions.
 
-A configuration is checked as a whole before anything is connected: each queue of the topology has a target or is
-ignored by name, no target feeds its own source, and each mistake is reported with its key. What is allowed but will
-become a problem one day is among the warnings.
+A configuration is checked as a whole before any connection is made: each queue of the topology has a target or is
+ignored by name, no target feeds its own source, and each mistake is reported with its key. What is allowed now, but
+will become a problem, is a warning.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Http:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A configuration that is valid by itself; whether its systems have what it needs is not known yet.
+    """A valid configuration. Whether its systems have what it needs, such as queues, is not checked yet.
 
     >>> config = Config("example", Topology(), (Inlet(MemorySource()),), {})
     >>> config.policy.window, config.workers
@@ -59,13 +59,13 @@ class Config:
     """Queues of the topology without a target: messages for them are settled without being sent."""
     http: Http | None = None
     coverage: bool = False
-    """Whether the use of bindings is counted while it runs."""
+    """Whether the use of bindings is counted while the bridge runs."""
     workers: int = 1
     """Number of processes."""
     log_format: str = "text"
     log_level: str = "info"
     warnings: tuple[ConfigWarning, ...] = ()
-    """Problems of one day that the file alone shows."""
+    """Warnings about what the file alone shows to become a problem."""
 
     @property
     def endpoints(self) -> tuple[Source | Target, ...]:
@@ -78,20 +78,20 @@ DEAD_LETTERS: Final = "dead_letters"
 DEFAULT_HTTP: Final = "127.0.0.1:9410"
 
 LEAST_WINDOW: Final = 1 << 16
-"""Minimum of ``window_bytes``; a smaller window would hardly hold a message."""
+"""Minimum of ``window_bytes``, in bytes; a smaller window would hardly hold a message."""
 
 KEYS: Final = (
     "topology", "vhost", "profile", "sources", "targets", DEAD_LETTERS, "ignore", "policy", "http", "http_hosts",
     "coverage", "workers", "log_format", "log_level",
 )  # fmt: skip
-"""Keys at the top level. They are checked first: a table that is missing is often one that is misspelt."""
+"""Keys at the top level. They are checked first, as a missing table is often a misspelt one."""
 
 
 def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker: int | None = None) -> Config:
-    """Read the configuration in a file; with ``worker``, the number of a worker, only what that worker does.
+    """Read the configuration in a file; with ``worker``, the number of a worker, that worker's sources and port only.
 
-    Raises InputError that names the key and the way out, or ConfigError with all mistakes if there are several. Checks
-    that need valid endpoints, such as that of queues without a target, are made only if all of them are valid.
+    Raises InputError that names the key and what to do, or ConfigError with all mistakes if there are several. Checks
+    that need valid endpoints, such as that each queue has a target, are made only if all endpoints are valid.
 
     >>> environment = {"DEMO_ARCHIVE": "a-day-of-messages", "DEMO_INTO": "by-partition"}
     >>> config = read_config(Path("examples/demo/bridge.toml"), environment)
@@ -179,7 +179,7 @@ def _read_sources(
 def _read_targets(
     table: Table, mistakes: Mistakes, sources: Mapping[str, Table], topology: Topology | None
 ) -> tuple[dict[str, Table], dict[str, Target], dict[str, Target]]:
-    """Return the tables of all targets by name, the valid targets by name, and the same by their queues."""
+    """Return the tables of all targets by name, the valid targets by name, and the valid targets by queue."""
     tables: dict[str, Table] = {}
     by_name: dict[str, Target] = {}
     by_queue: dict[str, Target] = {}
@@ -203,7 +203,7 @@ def _read_targets(
 
 
 def _check_rivals(table: Table, inlets: Mapping[str, Inlet]) -> None:
-    """Warn of sources that read the same queue of RabbitMQ: each message of it is read by only one of them."""
+    """Warn of sources that read the same queue of RabbitMQ: only one of them reads each message of the queue."""
     readers: dict[Place, str] = {}
     for name, inlet in inlets.items():
         for place in inlet.source.places:
@@ -221,7 +221,7 @@ def _check_loops(
     topology: Topology,
     dead_letters: Target | None,
 ) -> None:
-    """Refuse certain loops, and warn of possible ones. Raises InputError."""
+    """Refuse loops that are certain, and warn of possible ones. Raises InputError."""
     if dead_letters is not None and (fed := find_dead_letter_loop(inlets.values(), dead_letters)) is not None:
         raise table.error(
             DEAD_LETTERS,
@@ -362,6 +362,6 @@ def _read_http(table: Table, worker: int) -> Http | None:
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65_535:
         raise table.error("http", f'must be "HOST:PORT" or "off", and is {listen!r}')
-    # Worker K has the K-th port from the configured one on; 0 means any free port, for each worker.
+    # Worker K has the K-th port, counted from the configured one; 0 means any free port, for each worker.
     names = tuple(table.texts("http_hosts", ()))
     return Http(host.strip("[]"), int(port) and int(port) + worker - 1, names)

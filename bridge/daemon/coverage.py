@@ -1,8 +1,8 @@
-"""The use of bindings, counted while a bridge runs: the audit's own tally of the messages that enter the topology.
+"""The use of bindings, counted while a bridge runs: the audit's tally of the messages that enter the topology.
 
-Messages are counted as they enter, by the code of the audit, in batches of Arrow. So the numbers are those that an
-audit of the same messages gives, and a message that is delivered twice counts twice. It costs some microseconds per
-message, so the configuration has to ask for it.
+Messages are counted as they enter, by the audit's own code, in batches of Arrow. So the numbers are those of an audit
+of the same messages; a message that is delivered twice counts twice. Counting costs a few microseconds per message, so
+it is off unless the configuration has ``coverage = true``.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from exchange.topology.topology import Topology
 __all__ = ["Coverage"]
 
 ROWS: Final = 1 << 12
-"""Number of messages that are counted at once; `Coverage.tally` counts those that are fewer."""
+"""Number of messages that are counted at once; `Coverage.tally` counts the rest, which are fewer."""
 SERIES: Final = 1_000
-"""Maximum number of bindings that Prometheus gets; the report has all."""
+"""Maximum number of bindings in the metrics for Prometheus; the report has all bindings."""
 
 
 class Coverage:
-    """Counter the messages that are read. Use it on the event loop's thread, but `report` and `lines` on any."""
+    """Counts the messages that are read. Use it on the event loop's thread, except `report` and `lines`."""
 
     def __init__(self, name: str, topology: Topology) -> None:
         self._name = name

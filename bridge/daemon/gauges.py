@@ -1,6 +1,6 @@
 """Gauges for Prometheus: the present state of a bridge and of its process.
 
-The gauges of the process have the names that Prometheus's client libraries use; none of these is needed.
+The gauges of the process have the names that Prometheus's client libraries use, but no such library is needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["build_info", "read_gauges", "hashstar_version", "process_metrics"]
 
 PROC: Final = Path("/proc")
 STARTED: Final = time.time()
-"""Start of this process for systems without /proc: when this was imported, in seconds since 1970."""
+"""Start time of this process on systems without /proc: the import of this module, in seconds since 1970."""
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -113,7 +113,7 @@ def process_metrics() -> Gauges:
         ),
     }  # fmt: skip
     try:
-        # Split after the last bracket: the name of the program, in brackets, may hold blanks and brackets.
+        # Split after the last bracket: the name of the program, in brackets, may contain blanks and brackets itself.
         fields = (PROC / "self" / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
         booted = next(
             float(line.split()[1]) for line in (PROC / "stat").read_text().splitlines() if line.startswith("btime ")

@@ -1,4 +1,4 @@
-"""Why a bridge does not move messages, or soon will not: conditions, each with its reason, start time and way out.
+"""Conditions: why a bridge does not move messages, or soon will not; each with reason, start time and way out.
 
 ==================  ================================================================================================
 kind                meaning
@@ -6,17 +6,17 @@ kind                meaning
 ``disconnected``    an endpoint is not connected
 ``trouble``         an endpoint is connected, but its system is silent or has blocked publishers
 ``backpressure``    a queue of a target takes nothing: it is missing or full, or the permission is missing
-``held``            a message can be neither routed nor dead-lettered; what was read after it waits for it
+``held``            a message can be neither delivered nor dead-lettered; messages after it cannot be settled
 ``waiting``         a source is not open yet, because a target is not
 ``stalled``         the oldest unsettled message is older than ``stalled_after``
-``window-full``     nothing was read for ``stalled_after``, because too much is unsettled
+``window-full``     nothing was read for ``stalled_after``, because too many messages are unsettled
 ``paused``          a user has paused the bridge
 ``draining``        the bridge is about to end
 ==================  ================================================================================================
 
-`Health.look` is called once a second on the event loop, and when a connection is made or lost. It replaces the
-conditions and states by new values, so that the threads that answer HTTP read them without a lock. The bridge is ready
-while there is no condition.
+`Health.look` is called on the event loop once a second, and when a connection is made or lost. It replaces conditions
+and states by new values, so the threads that answer HTTP read them without a lock. The bridge is ready while there is
+no condition.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ KINDS: Final = (
 LEVELS: Final = {"paused": "info", "draining": "info", "waiting": "warning"}
 """Kind -> the level at which it is logged; the others are errors."""
 LOGGED_AFTER: Final = {"disconnected": 5.0, "waiting": 5.0, "draining": 5.0}
-"""Kind -> seconds that a condition lasts before it is logged: most connections come back at once, and each loss has a
-line in the log anyway."""
+"""Kind -> seconds for which a condition lasts before it is logged; others are logged at once. Most connections come
+back soon, and each loss has a line in the log anyway."""
 BACKPRESSURE_AFTER: Final = 3.0
-"""Seconds for which a queue takes nothing before that is a condition: even a full queue takes some now and then."""
+"""Seconds for which a queue takes nothing before that is a condition: a full queue takes messages now and then."""
 REMIND_AFTER: Final = 60.0
 REMIND_AT_MOST: Final = 600.0
-"""Minimum and maximum of the seconds between reminders in the log; the interval doubles with each."""
+"""Minimum and maximum number of seconds between reminders in the log; the interval doubles with each reminder."""
 LOOK_EVERY: Final = 1.0
 """Seconds between looks at the pump."""
 SCAN_AFTER: Final = 0.5
-"""Seconds for which a message is unsettled before a scan of all messages under way is worth its time."""
+"""Age of the oldest unsettled message, in seconds, from which on all messages under way are scanned."""
 SCAN_CHEAP: Final = 0.005
-"""Duration of a scan that may be made at each look, in seconds."""
+"""Maximum duration, in seconds, of a scan that is made at each look."""
 SCAN_SHARE: Final = 0.01
-"""Maximum share of the time that longer scans take: they are made less often."""
+"""Maximum share of the time for scans that take longer: they are made less often."""
 SCAN_EVERY_AT_MOST: Final = 4.0
 """Maximum number of seconds between scans, however long they take, so that their results are not too old."""
 SHOWN: Final = 3
@@ -78,7 +78,7 @@ class Condition:
     since: float
     """Start time, in seconds since 1970."""
     way_out: str = ""
-    """What its owner can do about it."""
+    """What the owner of the bridge can do about it; "" if there is nothing to do."""
 
     def __str__(self) -> str:
         return f"{self.endpoint}: {self.reason}" if self.endpoint else self.reason
@@ -93,7 +93,7 @@ class SourceState:
     lag: int | None
     unsettled_bytes: int
     fill: float
-    """Share of the window that is used, of its messages or of its bytes, whichever is more; 1 is full."""
+    """Used share of the window, by messages or by bytes, whichever is larger; 1: full."""
     oldest_age: float
     """Seconds since the oldest unsettled message was read; 0 if there is none."""
     oldest: str
@@ -110,14 +110,14 @@ class TargetState:
 
     up: bool
     oldest_age: float
-    """Seconds since the oldest message without an answer was read; 0 if there is none that is worth a scan."""
+    """Seconds since the oldest message without an answer was read; 0 if the last look made no scan, or found none."""
     waiting: Mapping[str, str]
-    """Queue of the topology -> why it takes nothing now."""
+    """Queue of the topology -> reason why it takes nothing now."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """A condition, and what was logged about it."""
+    """A present condition, with the state of its log lines."""
 
     condition: Condition
     begun: float
@@ -151,8 +151,8 @@ class _Causes:
 class Health:
     """Looks at a pump again and again, and knows its conditions.
 
-    ``config`` is the path of its configuration, for ways out; ``clock`` returns seconds since 1970, ``loop_clock`` the
-    loop's time.
+    ``config`` is the path of the configuration, which ways out name; ``clock`` returns seconds since 1970,
+    ``loop_clock`` the loop's time.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class Health:
             await asyncio.sleep(LOOK_EVERY)
 
     def current(self) -> tuple[Condition, ...]:
-        """Return the conditions; from any thread. A pause or stop counts at once, not only at the next look."""
+        """Return the conditions; from any thread. A pause or stop is among them at once, even before the next look."""
         conditions = [each for each in self.conditions if each.kind not in ("paused", "draining")]
         for kind, applies, reason, way_out in self._requests():
             if applies:
@@ -208,14 +208,14 @@ class Health:
         return tuple(conditions)
 
     def _requests(self) -> tuple[tuple[str, bool, str, str], ...]:
-        """Return kind, presence, reason and way out of the conditions that a user asks for."""
+        """Return kind, presence, reason and way out of the conditions that a user causes: a pause and a stop."""
         return (
             ("paused", self._pump.paused, "paused", "send SIGUSR2 or POST /resume"),
             ("draining", self._pump.draining, "stopping when everything that was read is settled", ""),
         )
 
     def look(self) -> None:
-        """Find the present conditions, and log those that began, last or ended."""
+        """Find the present conditions and states, and log conditions that begin, last or end."""
         now = self._loop_clock()
         causes = _Causes()
         self._scan_if_due(now)
@@ -234,7 +234,7 @@ class Health:
             self._journal.write_rarely("error", "health failed", ("", repr(error)), error=repr(error))
 
     def _scan_if_due(self, now: float) -> None:
-        """Scan all messages under way if some of them stay, as often as the duration of the scan allows."""
+        """Scan all messages under way if one is old enough, as often as the duration of the scan allows."""
         oldest = [inlet.window.oldest() for inlet in self._inlets]
         if not any(pending is not None and now - pending.since >= SCAN_AFTER for pending in oldest):
             self._scan, self._scan_at = _Scan(), now
@@ -336,7 +336,7 @@ class Health:
         """Return the reason of a stall: what the oldest message waits for."""
         copies = self._scan.copies.items()
         names = [name for name, copy in copies if copy is not None and copy.context is oldest]
-        if not names:  # it waits behind older messages of its targets
+        if not names:  # it is no target's oldest message, but waits behind older ones
             names = [name for name, copy in copies if copy is not None and now - copy.context.since >= stalled_after]
         targets = list_some([f"target {name}" for name in names], SHOWN)
         waits = f"it waits for {targets}" if names else "no target has it any more"

@@ -1,10 +1,10 @@
 """The log of a running bridge: lines for people or for machines, on standard error.
 
-An event has a name and fields, with the same words in both forms. Events that repeat, as when a target refuses all
-messages or a client library reports each try to connect, are thinned out by kind: the first line of a kind is written
-at once, the next ones at intervals that double from a second to a minute, each with the number of events that were left
-out. A kind that was quiet for long starts again with a line at once. So an outage of a day costs some thousand lines,
-the last event of a kind is always written, and the log does not fill the disk when things go wrong.
+An event has a name and fields, with the same words in both forms. Events may repeat, as when a target refuses all
+messages or a client library reports each try to connect. So they are thinned out by kind: the first line of a kind is
+written at once, the next ones at intervals that double from a second to a minute, each with the number of events that
+were left out. After a long time without events, the first line of a kind is again written at once. So an outage of a
+day costs a few thousand lines, the last event of a kind is always written, and the log does not fill the disk.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ AGAIN_AFTER: Final = 1.0
 AGAIN_AT_MOST: Final = 60.0
 """Maximum number of seconds between two lines of a kind that repeats."""
 QUIET_AFTER: Final = 60.0
-"""Seconds without an event, beyond the interval, after which a kind is forgotten."""
+"""Seconds without an event, in addition to the interval, after which a kind is forgotten."""
 KINDS: Final = 100
-"""Maximum number of kinds per event and endpoint; all others count as one kind, as reasons may name messages."""
+"""Maximum number of kinds per event and endpoint, as reasons may name messages; all further events are of one kind."""
 DIGITS: Final = re.compile(r"[0-9]+")
 
 
 @dataclass(slots=True)
 class _Kind:
-    """A kind of event: when its last line was written, and what was left out since."""
+    """A kind of event: the time of its last line, and the events that were left out since."""
 
     written: float
     """Time of its last line, in seconds since 1970."""
@@ -58,7 +58,7 @@ class _Kind:
 class Journal:
     """Writes events to ``out``, by default standard error.
 
-    ``form`` is text or json, ``level`` the lowest level that is written, ``worker`` a field of each event.
+    ``form`` is text or json, ``level`` the lowest level that is written; ``worker`` is a field of each event.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Journal:
         self._lock = threading.RLock()
         """Guards the kinds: libraries log on threads of their own."""
         self._kinds: dict[tuple[str, str], dict[tuple[str, ...], _Kind]] = {}
-        """Event and endpoint -> the kinds of its lines."""
+        """Event and endpoint -> the rest of a kind -> its state."""
         self._filtering: set[str] = set()
 
     def write(self, level: str, event: str, /, **fields: Any) -> None:
@@ -99,10 +99,10 @@ class Journal:
             out.flush()
 
     def write_rarely(self, level: str, event: str, kind: Sequence[str], /, **fields: Any) -> None:
-        """Write an event, or leave it out if one of its kind was written a short time ago.
+        """Write an event, or leave it out if the interval since the last line of its kind is not over.
 
         ``kind`` begins with the endpoint; texts that differ only in numbers are of one kind. The next line of the kind
-        has the number of events that were left out, as ``also``. Events of the level debug are written once a second.
+        has the number of events that were left out, as ``also``. For the level debug, the interval stays one second.
         """
         if LEVELS.index(level) < self._least:
             return
@@ -131,9 +131,9 @@ class Journal:
             self._write_again(known, level, event, fields, now)
 
     def catch_up(self) -> None:
-        """Write the last event of each kind that was left out for its interval, and forget quiet kinds.
+        """Write the last event that was left out of each kind whose interval is over, and forget quiet kinds.
 
-        Called once a second, so that a kind that has stopped gets its last line and its number, too.
+        Called once a second, so that a kind whose events have stopped gets its last line and number, too.
         """
         with self._lock:
             now = self._clock()
@@ -164,13 +164,13 @@ class Journal:
                     del kinds[key]
 
     def listen(self) -> None:
-        """Write what is logged in this process, too: all that our endpoints log, and warnings and errors of others."""
+        """Write log records of this process, too: all records of the bridge, warnings and errors of others."""
         handler = _JournalHandler(self)
         logging.getLogger().addHandler(handler)
         logging.getLogger("bridge").setLevel(logging.DEBUG)
 
     def write_hangup(self) -> None:
-        """Write that a SIGHUP came, which changes nothing."""
+        """Write that a SIGHUP was received, which changes nothing."""
         self.write("warning", "hangup", text="nothing is reloaded; restart it to read the configuration again")
 
     # The events of `bridge.pump.pump.PumpEvents`.

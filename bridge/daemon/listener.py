@@ -1,13 +1,13 @@
 """An HTTP server that no client can block: connections, threads and the time for a request are bounded.
 
-Requests are few and small, so each connection has a thread. There are at most `CONNECTIONS` of them: a further one
-closes the connection that has waited longest for a request of its client. So clients that send half a request, or
-nothing, do not keep others out, and each probe is answered. While there is room, a client has `REQUEST_SECONDS` for a
-request, from the first byte to the last, and `IDLE_SECONDS` until the next one.
+Requests are few and small, so each connection has a thread. There are at most `CONNECTIONS` connections: if one more
+comes, the server closes the one that has waited longest for its client's request. So clients that send half a request,
+or nothing, do not keep others out, and each probe is answered. While there is room, a client has `REQUEST_SECONDS` for
+a request, from the first byte to the last, and `IDLE_SECONDS` until the next request.
 
-`HostCheck` decides which names in the Host header are accepted. A page from elsewhere can make its own name resolve to
-127.0.0.1, and then has the same origin as this server (DNS rebinding); but its Host header has that name, never an
-address.
+`HostCheck` decides which names in the Host header are accepted. A page of an attacker can make its own name resolve to
+127.0.0.1, and then has the same origin as this server (DNS rebinding). But then the Host header has the attacker's
+name, never an address.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REQUEST_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 75.0
 """Maximum number of seconds between an answer and the next request."""
 LOOK_EVERY: Final = 0.25
-"""Seconds between checks for clients whose time is over."""
+"""Seconds between checks for clients whose deadline has passed."""
 
 HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
@@ -84,7 +84,7 @@ def _is_address(name: str) -> bool:
 
 
 class _Client:
-    """A connection, and the time limit of its client's next request."""
+    """A connection, and the deadline of its client's next request."""
 
     __slots__ = ("deadline", "since", "socket")
 
@@ -92,7 +92,7 @@ class _Client:
         self.socket = connection
         self.since = time.monotonic()
         self.deadline: float | None = self.since + REQUEST_SECONDS
-        """Time until which the request must be complete; None while it is being answered."""
+        """Time until which the request must be complete, by the monotonic clock; None while it is being answered."""
 
 
 class Server(ThreadingHTTPServer):
@@ -109,12 +109,12 @@ class Server(ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
-        """Bind, without the base class's question to name servers."""
+        """Bind, without the base class's DNS lookup of the host's name."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]  # an IP address
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection on a thread; if there are too many, close the one that waits longest, or else this one."""
+        """Serve a connection on a thread. If there are too many, close the one that waits longest, else this one."""
         with self._lock:
             if len(self._clients) >= CONNECTIONS:
                 waiting = [client for client in self._clients.values() if client.deadline is not None]
@@ -135,7 +135,7 @@ class Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Close the connections of clients whose time is over; `serve_forever` calls this again and again."""
+        """Close the connections of clients whose deadline has passed; `serve_forever` calls this every `LOOK_EVERY`."""
         now = time.monotonic()
         with self._lock:
             for client in [each for each in self._clients.values() if each.deadline is not None]:
@@ -143,7 +143,7 @@ class Server(ThreadingHTTPServer):
                     self._end(client)
 
     def expect(self, request: Any, seconds: float | None) -> None:
-        """Give a client ``seconds`` to complete its request; None: without a limit, while it is answered."""
+        """Set a client's deadline to ``seconds`` from now; None: no deadline, while its request is answered."""
         with self._lock:
             client = self._clients.get(request)
             if client is not None:
@@ -163,13 +163,13 @@ class Server(ThreadingHTTPServer):
                 self._end(client)
 
     def _end(self, client: _Client) -> None:
-        # Its thread reads the end of the stream, and closes the connection.
+        # The connection's thread then reads the end of the stream, and closes the connection.
         self._clients.pop(client.socket, None)
         with suppress(OSError):
             client.socket.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log an unexpected error; a client that has gone is none."""
+        """Log an unexpected error. That a client has closed its connection is none."""
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
             LOG.error("answering on HTTP", exc_info=error)
@@ -235,7 +235,7 @@ class Handler(BaseHTTPRequestHandler):
             )  # fmt: skip
             return False
         if self.headers.get("Transfer-Encoding") or self.headers.get("Content-Length", "0") != "0":
-            self.close_connection = True  # a body follows, which nothing here reads
+            self.close_connection = True  # a body follows, which is not read
         return True
 
     def version_string(self) -> str:

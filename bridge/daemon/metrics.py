@@ -24,7 +24,7 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 STEP: Final = 5.0
 """Seconds between the samples of `History`."""
 STEPS: Final = 60
-"""Maximum number of steps that `History` keeps."""
+"""Maximum number of steps in a `History`."""
 
 FATES: Final = ("dead-letter", "hold", "drop")
 
@@ -35,7 +35,7 @@ Gauges = Mapping[str, tuple[Literal["gauge", "counter"], str, Mapping[tuple[tupl
 
 
 class Metrics:
-    """Counts the events of `bridge.pump.pump.PumpEvents`."""
+    """Counts the events of `bridge.pump.pump.PumpEvents`. The counters are by name of source or target."""
 
     def __init__(self) -> None:
         self.read_messages = Counter[str]()
@@ -47,7 +47,7 @@ class Metrics:
         self.refusals = Counter[tuple[str, str]]()
         """Target and reason -> number of refusals."""
         self.fates = Counter[tuple[str, str]]()
-        """Source or target, and dead-letter, hold or drop -> messages."""
+        """Source or target, and dead-letter, hold or drop -> messages that were given up."""
         self.filtered_messages = Counter[tuple[str, str]]()
         """Source, and ``no match`` or ``fails`` -> messages that its filter rejected."""
         self.connections = Counter[str]()
@@ -56,7 +56,7 @@ class Metrics:
         self.last_error: dict[str, str] = {}
         self.ended_sources: set[str] = set()
         self.latencies: dict[str, list[int]] = {}
-        """Target -> confirmations per bucket of the time since reading; the last bucket is for all longer times."""
+        """Target -> confirmations per bucket of the time since reading; the last bucket has all longer times."""
         self.latency_sums: dict[str, float] = {}
         """Target -> sum of these times, in seconds."""
         self.unreadable: dict[str, Counter[str]] = {}
@@ -65,9 +65,10 @@ class Metrics:
         """Called when a connection is made or lost, and when a source ends."""
 
     def prepare(self, sources: Mapping[str, bool], targets: Mapping[str, Iterable[str]]) -> None:
-        """Create the series of all endpoints with 0: source -> whether it has a filter, target -> its queues.
+        """Create the series of all endpoints, with the value 0.
 
-        Prometheus's increase() does not count the first event of a series that begins with that event.
+        Otherwise Prometheus's increase() would miss the first event of each series. ``sources`` maps a source to
+        whether it has a filter, ``targets`` a target to its queues.
         """
         for name in sources:
             for counts in (self.read_messages, self.read_bytes, self.redelivered):
@@ -118,7 +119,7 @@ class Metrics:
         self.latency_sums[target] = self.latency_sums.get(target, 0.0) + total
 
     def refused(self, target: str, message: Outgoing, failure: Failure, retry_in: float | None) -> None:
-        reason = failure.reason.partition(":")[0]  # the rest may name a message, which would be a series for each
+        reason = failure.reason.partition(":")[0]  # the rest may name a message: a series for each would be too many
         self.refusals[target, reason] += 1
 
     def gave_up(self, target: str, message: Outgoing, failure: Failure, fate: str) -> None:
@@ -184,7 +185,7 @@ def _family_lines(
 
 
 def format_number(value: float) -> str:
-    """Return a number exactly, as Prometheus reads it: a sum that is rounded to six digits stops growing one day."""
+    """Return a number exactly, in Prometheus's notation: a sum rounded to six digits would stop growing one day."""
     if isnan(value):
         return "NaN"
     if isinf(value):
@@ -215,7 +216,7 @@ class Sample(NamedTuple):
 
 
 class History:
-    """Samples of the counts at the ends of the last steps, made on the event loop and read by any thread."""
+    """Samples of the counts, one at the end of each of the last steps; added on the event loop, read by any thread."""
 
     def __init__(self) -> None:
         self._samples: tuple[Sample, ...] = ()

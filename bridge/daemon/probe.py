@@ -1,6 +1,7 @@
 """``hashstar bridge check``: the findings of each endpoint about its system, and a verdict.
 
-No endpoint is opened, as opening a source takes messages: `Endpoint.check` of all endpoints runs at the same time.
+No endpoint is opened, since an open source takes messages. Instead, `Endpoint.check` of all endpoints is called, all at
+the same time.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Report(NamedTuple):
 
     @property
     def warnings(self) -> int:
-        """Number of findings that will become a problem one day."""
+        """Number of findings that do not keep the bridge from working, but will become a problem."""
         return sum(finding.level == "warning" for each in self.checked for finding in each.findings)
 
 
@@ -67,7 +68,7 @@ async def check(config: Config, *, offline: bool = False, seconds: float = SECON
         results = await asyncio.gather(*[_check_endpoint(endpoint, seconds) for endpoint in tables.values()])
     known: dict[str, list[Finding]] = {"": [], **{table: [] for table in tables}}
     for warned in config.warnings:
-        # The table of a source's policy is in the source's table.
+        # A warning about a table within an endpoint's table, such as its policy, belongs to the endpoint.
         table = next((each for each in tables if f"{warned.table}.".startswith(f"{each}.")), "")
         known[table].append(Finding("warning", warned.text, warned.key))
     checked = [Checked("", "", known[""])] if known[""] else []

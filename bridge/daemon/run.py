@@ -1,7 +1,7 @@
-"""A bridge from its configuration to its end: what ``hashstar bridge run`` and a program that embeds a bridge call.
+"""Run a bridge from its configuration to its end: ``hashstar bridge run`` and programs that embed a bridge call `run`.
 
-What signals do is in `bridge.daemon.signals`. Messages that were read and are not settled are read again by the next
-run, however this one ends.
+`bridge.daemon.signals` describes what signals do. Messages that were read and are not settled are read again by the
+next run, however this one ends.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ async def run(
 ) -> bool:
     """Run a bridge until all its sources have ended; return whether all messages that were read are settled.
 
-    To end it before, cancel it. ``config`` is a path or what `read_config` returned for one; ``journal`` writes to
-    standard error unless it is given. Several workers are processes of their own; with ``worker``, this process is one
-    of them, and runs the whole bridge itself.
+    To end it earlier, cancel it. ``config`` is a path, or a configuration from `read_config`; the default ``journal``
+    writes to standard error. If the configuration has several workers, each is a process of its own; with ``worker``,
+    this process is that worker, and runs the bridge itself.
 
-    With ``handle_signals``, signals act on the bridge while it runs (only the main thread can ask for it), and a worker
-    stops when its standard input ends, as its parent is gone then. With ``owns_process`` they do, too, and are ignored
-    afterwards; a terminal shows progress, garbage collection is tuned for the whole process, and the process ends
-    itself if the bridge cannot be stopped.
+    With ``handle_signals``, signals act on the bridge while it runs (only on the main thread), and a worker stops when
+    its standard input ends, as then its parent is gone. ``owns_process`` includes ``handle_signals``; in
+    addition, the signals are ignored afterwards, a terminal shows progress, garbage collection is tuned for the whole
+    process, and the process ends itself if the bridge cannot be stopped.
 
     Raises InputError if the configuration is wrong or the address for HTTP is taken.
 
@@ -84,7 +84,7 @@ async def run(
 async def _run_pump(
     config: Config, journal: Journal, is_worker: bool, *, handle_signals: bool, owns_process: bool
 ) -> bool:
-    """Run the pump of a configuration with all that watches and serves it, as `run` does in a single process."""
+    """Run the pump of a configuration in this process, with its health, metrics, HTTP server and signals."""
     metrics = Metrics()
     for inlet in config.inlets:
         if isinstance(inlet.source, Unreadable):
@@ -108,7 +108,7 @@ async def _run_pump(
         has_dead_letters=config.dead_letters is not None,
     )  # fmt: skip
     if owns_process:
-        calm_collector()  # after the router and its indexes were built, which are then never searched again
+        calm_collector()  # after the router and its indexes are built, so that the collector never searches them
     loop = asyncio.get_running_loop()
     web = None
     if config.http is not None:
@@ -147,7 +147,7 @@ async def _run_pump(
 
 
 def list_endpoints(config: Config) -> tuple[dict[str, bool], dict[str, list[str]]]:
-    """Return source -> whether it has a filter, and target -> its queues, as `Metrics.prepare` takes them."""
+    """Return source -> whether it has a filter, and target -> its queues: the arguments of `Metrics.prepare`."""
     targets: dict[str, list[str]] = {}
     for queue, target in config.targets.items():
         targets.setdefault(target.name, []).append(queue)
@@ -157,9 +157,9 @@ def list_endpoints(config: Config) -> tuple[dict[str, bool], dict[str, list[str]
 
 
 def calm_collector() -> None:
-    """Make Python search for garbage cycles less often, and never among the objects of the program itself.
+    """Make Python search for garbage cycles less often, and never among the objects that exist now.
 
-    Messages under way consist of objects without cycles. With Python's default threshold, a whole window of them is
+    Messages under way consist of objects without cycles. With Python's default threshold, all messages of a window are
     searched in vain every hundred messages, which takes a sixth of all processor time.
     """
     gc.collect()

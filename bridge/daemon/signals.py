@@ -7,8 +7,9 @@ SIGUSR1, SIGUSR2    pause, resume
 SIGHUP              write a line to the log; nothing is reloaded
 ==================  =======================================================================================
 
-Programs that end others often send a signal twice within milliseconds: GNU timeout to its child and then to the group
-of both, service managers to the main process and then to all processes. That is one request to end, not two.
+Programs that end others often send a signal twice within milliseconds: GNU timeout sends it to its child and then to
+the group of both, service managers send it to the main process and then to all processes. That is one request to end,
+not two.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ APART: Final = 1.0
 """Seconds after the first signal to end during which another one counts as the same request."""
 
 CLOSING: Final = 10.0
-"""Seconds beyond `Policy.drain` that closing all endpoints may take; then it is cancelled."""
+"""Maximum number of seconds, after `Policy.drain`, for closing all endpoints; then the pump is cancelled."""
 
 AT_ONCE: Final = 3.0
-"""The same after a second signal."""
+"""Maximum number of seconds for closing all endpoints after a second signal."""
 
 LAST: Final = 5.0
-"""Seconds after the first cancellation until the process ends itself, whatever it waits for. That costs time but no
-messages: what is not settled is read again."""
+"""Seconds from the first cancellation until the process ends itself, whatever it waits for. That costs time but no
+messages: those that are not settled are read again."""
 
 AGAIN: Final = 1.0
-"""Seconds between cancellations. A task may miss one, if what it awaits is done at that very moment."""
+"""Seconds between cancellations. A task may miss one if what it awaits ends at the same moment."""
 
 Handler = Callable[[int, FrameType | None], Any] | int | None
 
@@ -102,7 +103,7 @@ class Stopping:
         self._over = threading.Event()
 
     def request(self) -> None:
-        """Stop the pump; at a second request, at once."""
+        """Stop the pump; a second request, at least `APART` seconds later, cancels it."""
         now = self._loop.time()
         if self._asked_at is None:
             self._asked_at = now
@@ -116,7 +117,7 @@ class Stopping:
             self._end_in(AT_ONCE)
 
     def finish(self) -> None:
-        """Take note that the pump has ended: cancel all that was to end it."""
+        """Take note that the pump has ended: cancel the timers and the thread that were to end it."""
         self._over.set()
         for timer in self._timers:
             timer.cancel()

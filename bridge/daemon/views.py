@@ -1,4 +1,4 @@
-"""The parts of a pump that health and metrics read: all that they may rely on, and nothing that changes the pump."""
+"""The parts of a pump that health and metrics may read; none of them changes the pump."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@
 ``POST /pause``       stop reading; ``POST /resume``: continue; with the header ``X-Hashstar`` and any value
 ====================  ==================================================================================
 
-HEAD works as GET. Threads serve it (`bridge.daemon.listener`). They read counters and the results of the last look of
-`bridge.daemon.health`, and wait for the event loop only to count coverage.
+HEAD works as GET. Requests are served by threads (`bridge.daemon.listener`). They read counters and the results of the
+last look of `bridge.daemon.health`, and wait for the event loop only to count coverage.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:  # these modules import pyarrow
 __all__ = ["Web"]
 
 SLOW: Final = 5.0
-"""Seconds without a turn of the event loop after which it counts as dead."""
+"""Seconds after which an event loop that has run no callback of `Web` counts as dead."""
 NOT_TURNING: Final = "the event loop does not turn"
 TEXT: Final = "text/plain; charset=utf-8"
 
@@ -77,7 +77,7 @@ class Web:
         self._server: Server | None = None
 
     def start(self) -> str:
-        """Start to serve, and return the address. Raises InputError if the address cannot be used."""
+        """Start the server, and return its address. Raises InputError if the configured address cannot be used."""
         http = self._config.http
         assert http is not None  # noqa: S101  the caller has checked it
         try:
@@ -112,7 +112,7 @@ class Web:
         return [f"{each} ({each.kind} since {_format_time(each.since)})" for each in self._health.current()]
 
     def status(self) -> dict[str, Any]:
-        """Return everything that the status page shows."""
+        """Return the JSON object that the status page shows."""
         metrics, health = self._metrics, self._health
         conditions = health.current()
         return {
@@ -195,13 +195,13 @@ class Web:
         return None if self._coverage is None else self._coverage.report(self._tally(self._coverage))
 
     def _tally(self, coverage: Coverage) -> Tally:
-        """Return the tally so far, made on the event loop's thread, where messages are counted."""
+        """Return the present tally, made on the event loop's thread, where messages are counted."""
         result: Future[Tally] = Future()
 
         def make_tally() -> None:
             try:
                 result.set_result(coverage.tally())
-            except Exception as error:  # noqa: BLE001  it is raised again where the result is awaited
+            except Exception as error:  # noqa: BLE001  `result.result` raises it again, on the thread that waits
                 result.set_exception(error)
 
         self._loop.call_soon_threadsafe(make_tally)
@@ -270,7 +270,7 @@ def _make_handler(web: Web, check: HostCheck) -> type[Handler]:
                 self.answer(200, "application/json", report)
 
         def _control(self, action: str) -> None:
-            # A browser lets a page of another origin send a form here, but not with this header.
+            # A browser lets a page of another origin send a form to this server, but not with this header.
             if action not in ("pause", "resume"):
                 self.answer(404, TEXT, b"there are /pause and /resume\n")
             elif self.headers.get("X-Hashstar") is None:

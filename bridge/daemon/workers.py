@@ -9,10 +9,10 @@ Kafka          each joins the group and has its share of the partitions; the ord
 archive        the first worker alone reads it
 =============  ======================================================================================================
 
-Every worker writes to all targets. Worker K serves HTTP on the configured port + K - 1, so that each is scraped and
-probed by itself. A worker that dies is started again. All signals are sent on to the workers except SIGHUP, which does
-nothing. If the first start of a worker ends with the exit code 2, all workers end. If a later start does, as after a
-wrong change of the configuration, that is logged, and the start is tried again.
+Every worker writes to all targets. Worker K serves HTTP on the configured port + K - 1, so that each worker is scraped
+and probed by itself. A worker that dies is started again. All signals but SIGHUP are sent on to the workers; SIGHUP is
+only logged. If a worker's first process ends with exit code 2, all workers end. If a later process does, as after a
+wrong change of the configuration, this is logged, and the worker is started again.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from bridge.pump.policy import Backoff
 __all__ = ["SETTLED", "WRONG", "build_command", "run_workers"]
 
 AGAIN: Final = Backoff(0.5, 30.0)
-"""Time before a worker that died is started again; it grows while it dies again and again."""
+"""Time before a worker that died is started again; it grows with each death in a row."""
 WELL: Final = 60.0
-"""Seconds after which a worker counts as healthy: if it dies later, the next wait is the shortest one again."""
+"""Seconds after which a worker counts as healthy: if it dies later, it waits for the shortest time again."""
 
 SETTLED: Final = 0
 NOT_SETTLED: Final = 1
@@ -113,7 +113,7 @@ class _Worker:
                 self.code = code
                 return code
             if code == -signal.SIGTERM and self._stopping.is_set() and is_first:
-                # It was ended before it could handle signals, so it had read nothing.
+                # The signal ended it before it could handle signals, so it had read nothing.
                 self.code = SETTLED
                 return SETTLED
             is_first = False

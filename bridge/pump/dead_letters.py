@@ -1,12 +1,12 @@
-"""Dead letters: the message as it was read, with headers about why, when and from where it was given up.
+"""Dead letters: the message as it was read, with headers about why and when it was given up, and where it was.
 
 ==========================  ===========================================================================
 header                      what it is
 ==========================  ===========================================================================
-hashstar-reason             the reason that the target or the router gave
+hashstar-reason             the reason of the target or the router
 hashstar-time               when it was given up, AMQP timestamp: seconds since 1970
 hashstar-origin             where it was read
-hashstar-exchange           the exchange it was published to
+hashstar-exchange           the exchange that it was published to
 hashstar-routing-key        the routing key that it was published with
 hashstar-queue              the topology's queue whose target refused it; "" when no queue got it
 hashstar-target             the target, or the source when no queue got it

@@ -1,4 +1,4 @@
-"""Filters of sources: RocketMQ's selectors, for messages of every system.
+"""Filters of sources: RocketMQ's selectors, applied to messages of every system.
 
 A message that does not match is counted and settled; it does not enter the topology.
 """
@@ -23,7 +23,7 @@ FAILS: Final = "fails"
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A SQL92 selector, tags, or both, which must both match. `exchange.selector.amqp` defines what they see."""
+    """A SQL92 selector, tags, or both, which must both match. `exchange.selector.amqp` defines what they read."""
 
     selector: Selector | None = None
     tags: Tags | None = None

@@ -2,11 +2,11 @@
 
 A nack, or a missing queue, is no verdict on a message: all messages of the queue wait. After each refusal the next try
 comes later; after each success twice as many messages may be under way. Until `CALM` seconds after the last refusal,
-only one message of each key is under way: a queue that is about to be full again may refuse any of the messages it was
-sent, and later ones of the same key must not overtake that one.
+only one message of each key is under way: a queue that is soon full again may refuse any of the messages that were sent
+to it, and later messages of the same key must not overtake the refused one.
 
-A refused message goes behind the other keys that wait. So if the queue refuses only this one message, the next one gets
-through, which shows that the queue itself works.
+A refused message goes behind the waiting messages of other keys. So if the queue refuses only this message, the next
+one gets through, which shows that the queue itself works.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bridge.endpoint import Failure, Outgoing
 __all__ = ["CALM", "Gate"]
 
 CALM = 60.0
-"""Seconds without a refusal after which a queue needs no gate any more."""
+"""Seconds without a refusal after which a queue's gate is removed."""
 
 WIDEST = 1 << 16
 """Maximum number of messages under way through one gate."""
@@ -34,15 +34,15 @@ class Gate:
         self.since = 0.0
         """Time of the first refusal since a message got through."""
         self.attempts = 0
-        """Number of tries since then, each of one or more messages."""
+        """Number of failed tries since a message got through; a try may be of several messages."""
         self.refused_at = 0.0
         """Time of the last refusal."""
         self.waits = False
-        """Whether a timer runs, until which no message is sent."""
+        """Whether a timer runs; until it ends, no message is sent."""
         self.under_way: set[int] = set()
         """Numbers of the messages that were sent and have no answer yet."""
         self._wide = 1
-        """Maximum number of messages under way now; doubles with each success."""
+        """Present maximum number of messages under way; doubles with each success."""
         self._ready: deque[Outgoing] = deque()
         """Messages to send next, each the first of its key when it was offered."""
 
@@ -71,7 +71,7 @@ class Gate:
         self._ready.append(outgoing)
 
     def take(self, may_go: Callable[[Outgoing], bool]) -> list[Outgoing]:
-        """Remove and return the messages to send now, without those that ``may_go`` denies."""
+        """Return the messages to send now, and count them as under way; those that ``may_go`` denies are removed."""
         taken: list[Outgoing] = []
         while self._ready and not self.waits and len(self.under_way) < self._wide:
             outgoing = self._ready.popleft()
@@ -81,5 +81,5 @@ class Gate:
         return taken
 
     def is_calm(self, now: float) -> bool:
-        """Return whether the queue needs no gate any more."""
+        """Return whether the gate can be removed: no message waits or was refused for `CALM` seconds."""
         return not self._ready and not self.waits and self.failure is None and now - self.refused_at >= CALM

@@ -1,8 +1,8 @@
-"""A source as the pump sees it: opened when its messages can be moved, read while there is room, opened again.
+"""A source as the pump sees it: opened when its messages can be moved, read while there is room, opened again if lost.
 
-No delivery must be read before it can be moved: a broker counts how often it delivers a message, and quorum queues drop
+No delivery may be read before it can be moved: a broker counts how often it delivers a message, and quorum queues drop
 a message that was delivered too often. So a source is opened only while all targets that its messages can reach are
-open, and no delivery of an earlier connection is still under way.
+open, and none of these has a message without an answer from an earlier connection of the source.
 
 =============  ===================================================  ====================================================
 state          waits for                                            leaves it for
@@ -42,7 +42,7 @@ BATCH: Final = 1_000
 """Maximum number of deliveries that one read asks for."""
 
 LOOK: Final = 0.25
-"""Seconds between checks of a source that is open but not being read."""
+"""Seconds between checks of what an inlet waits for, such as whether the open source has lost its connection."""
 
 
 @dataclass(slots=True, eq=False)
@@ -60,7 +60,7 @@ class Inlet:
     routing_key: str | None = None
     """Routing key of all its messages; None: each message's own."""
     policy: Policy | None = None
-    """Its own policy; None: the pump's."""
+    """The source's own policy; None: the pump's."""
     filter: Filter | None = None
     """Filter that its messages must match; None: all enter."""
     window: Window = field(init=False, repr=False)
@@ -81,8 +81,8 @@ class Inlet:
 class Reading:
     """The life of one inlet in a pump.
 
-    ``outlets`` are those that its messages can reach, ``take`` is called with what was read, ``is_paused`` before each
-    read.
+    ``outlets`` are those that its messages can reach. ``take`` is called with the deliveries that were read;
+    ``is_paused`` is called before each read.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Reading:
         self._task: asyncio.Task[None] | None = None
 
     def wake(self) -> None:
-        """Check again what it waits for."""
+        """Check again now whether what it waits for has happened."""
         self._moved.set()
 
     def waiting_for(self) -> str | None:
@@ -147,8 +147,8 @@ class Reading:
             except Exception as error:  # noqa: BLE001  whatever it is, the next try may go well
                 reason = disconnection(error)
             except asyncio.CancelledError:
-                # Either the pump ends this task, or `_settle` interrupts a read that would wait for ever; only then is
-                # there a fault. A task that both have cancelled must end.
+                # Either the pump ends this task; or `_settle` has cancelled it, as a read could wait for ever, and then
+                # there is a fault. If both have cancelled the task, it must end.
                 fault = self._interruption()
                 if fault is None or task is None or task.uncancel():
                     raise
@@ -156,8 +156,8 @@ class Reading:
             else:
                 return
             self._is_open = False
-            # In this order: outlets discard only messages that the window has marked as dropped, and the source may
-            # give them again as soon as it is closed.
+            # The order matters: outlets discard only messages that the window has marked as dropped, and they must have
+            # discarded them before the source is closed, as it may then give them again.
             inlet.window.drop()
             for outlet in self._outlets:
                 outlet.discard(inlet.window)
@@ -193,7 +193,7 @@ class Reading:
             if rate is not None:
                 free_at = max(free_at, loop.time() - 1.0)  # unused rate is saved up for at most a second
                 await asyncio.sleep(max(0.0, free_at - loop.time()))
-                limit = min(limit, max(1, int(rate / 10)))
+                limit = min(limit, max(1, int(rate / 10)))  # at most the messages of a tenth of a second
             try:
                 deliveries = await source.read(limit)
             except EndOfStream:
@@ -205,7 +205,7 @@ class Reading:
             await asyncio.sleep(0)  # let other tasks run, even if this source always has messages
 
     async def _admit(self, deliveries: Sequence[Delivery]) -> None:
-        """Pass on what was read, as much at a time as the bytes of the window allow. Raises Disconnected."""
+        """Pass on the deliveries, as many at a time as the window's bytes allow. Raises Disconnected."""
         window = self.inlet.window
 
         def ready() -> bool:
@@ -234,7 +234,7 @@ class Reading:
                     await self._moved.wait()
 
     def _interruption(self) -> Disconnected | None:
-        """Return the error of settling, for which the reader was cancelled; None if the pump cancelled it."""
+        """Return the error of settling for which this task was cancelled; None if the pump has cancelled it."""
         return self._fault
 
     def _settle(self, delivery: Delivery) -> None:
@@ -246,5 +246,5 @@ class Reading:
             if self._fault is None and self._is_open and self._task is not None:
                 self._fault = disconnection(error)
                 if self._task is not asyncio.current_task():
-                    self._task.cancel()  # it may wait for a delivery that never comes
+                    self._task.cancel()  # its read may wait for a delivery that never comes
         self._moved.set()

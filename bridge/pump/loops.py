@@ -1,8 +1,8 @@
-"""Loops: a bridge that writes to a place that it reads itself, so that one message goes round for ever.
+"""Loops: a bridge writes to a place, such as a queue or topic, that it reads, so that a message goes round for ever.
 
-`Endpoint.places` names what endpoints read and write; the topology decides which targets the messages of a source can
-reach. It is followed from exchange to exchange whatever the keys are, so a CC header, which only adds keys, changes
-nothing. Loops through other programs cannot be found here: `Policy.max_hops` ends those.
+`Endpoint.places` names what endpoints read and write. The topology defines which targets the messages of a source can
+reach: it is followed from exchange to exchange whatever the routing keys are. So a CC header, which only adds keys,
+changes nothing. Loops through other programs cannot be found here: `Policy.max_hops` ends them.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ EXPRESSION: Final = "topic ^"
 
 
 class Feedback(NamedTuple):
-    """A target that writes to a place that a source of its bridge reads, and that gets messages of that source."""
+    """A target that gets messages of a source of its bridge, and writes to a place that this source reads."""
 
     target: Target
     source: str
     where: str
     """The name of the place, ``queue orders``."""
     way: str
-    """The sources on the way of a message, ``a -> b -> a``."""
+    """Sources through which a message goes round, ``a -> b -> a``."""
     certain: bool
-    """Whether each message that takes this way comes back to its source; else a filter or a key may stop it."""
+    """Whether each message on this way comes back to its source; else a filter or a key may stop it."""
     unless: str
-    """What may stop a message, if the loop is not certain."""
+    """What may stop a message if the loop is not certain."""
 
 
 class DeadLetterLoop(NamedTuple):
@@ -50,7 +50,7 @@ class DeadLetterLoop(NamedTuple):
 
 
 def find_dead_letter_loop(inlets: Iterable[Inlet], dead_letters: Target) -> DeadLetterLoop | None:
-    """Find a source that reads the dead letters of its own bridge; None if there is none."""
+    """Return the first source that reads the dead letters of its own bridge; None if there is none."""
     for inlet in inlets:
         shared = _shared_place(inlet.source.places, dead_letters.places)
         if shared is not None:
@@ -59,16 +59,17 @@ def find_dead_letter_loop(inlets: Iterable[Inlet], dead_letters: Target) -> Dead
 
 
 def find_feedback(inlets: Iterable[Inlet], targets: Mapping[str, Target], topology: Topology) -> Sequence[Feedback]:
-    """Find the loops within a bridge, one for each target and source that it feeds; ``targets`` are by queue.
+    """Return the loops within a bridge, one for each target and each source that reads from it.
 
-    A way from a source through a target to another source, and from there to a third place, is no loop.
+    ``targets`` maps queues to targets. A way from a source through a target to another source, and from there to a
+    third place, is no loop.
     """
     sources = list(inlets)
     edges = [edge for inlet in sources for edge in _edges(inlet, sources, targets, topology)]
     certain = [edge for edge in edges if edge.certain]
     loops = []
     for edge in edges:
-        for is_certain, others in ((True, certain), (False, edges)):
+        for is_certain, others in ((True, certain), (False, edges)):  # a certain loop, else a possible one
             way = None if is_certain and not edge.certain else _way(edge.reader, edge.writer, others)
             if way is not None:
                 names = [edge.writer.source.name, *[inlet.source.name for inlet in way]]
@@ -81,9 +82,9 @@ def find_feedback(inlets: Iterable[Inlet], targets: Mapping[str, Target], topolo
 
 
 def find_near_exchange(inlets: Iterable[Inlet], target: Target) -> tuple[Place, str] | None:
-    """Find an exchange that a target publishes to in the RabbitMQ that a source reads from, and that source's name.
+    """Return an exchange that a target publishes to, and the name of a source that reads from the same RabbitMQ.
 
-    Only the broker knows which of its queues the exchange leads to.
+    Only the broker knows whether the exchange leads to the source's queue. None if there is no such exchange.
     """
     for place in sorted(target.places):
         if place.system == RABBITMQ and place.name.startswith(EXCHANGE):

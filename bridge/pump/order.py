@@ -1,7 +1,7 @@
-"""Messages that are held back, so that those of one key stay in order while the first of them is tried again.
+"""Held messages: they wait, so that messages of one key stay in order while the first of them is tried again.
 
-Of each held key, only the first message is under way. First is the one with the lowest `Outgoing.number`, which was
-routed first, not the one that failed first. Other keys do not wait.
+Of each held key, only the first message is under way: the one with the lowest `Outgoing.number`, which was routed
+first, not the one that failed first. Messages of other keys do not wait.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ by_number = attrgetter("number")
 
 
 class Held:
-    """The held keys, as a target distinguishes them (`bridge.endpoint.Target.key_of`), and their messages."""
+    """The held keys and their messages; the target defines the keys (`bridge.endpoint.Target.key_of`)."""
 
     def __init__(self, key_of: Callable[[Outgoing], Hashable]) -> None:
         self._key_of = key_of
         self._lines: dict[Hashable, list[Outgoing]] = {}
         """Key -> its messages by number; never empty."""
         self._all: set[Outgoing] = set()
-        """The messages of all lines, for a quick test of membership."""
+        """All messages of ``_lines``, for a quick test of membership."""
 
     def __len__(self) -> int:
         """Return the number of held messages, including the first ones of their keys."""

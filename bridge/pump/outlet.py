@@ -1,12 +1,12 @@
-"""A target as the pump sees it: always there, in order, and with one answer for each message.
+"""A target as the pump sees it: it is always there, keeps the order, and gives one answer for each message.
 
-A message without confirmation is in flight, or held as the first of its key or behind it (see `bridge.pump.order`), or
-both. Messages in flight are sent again, in order, each time the target was opened again. A message leaves when it is
-confirmed, when a dead letter is sent instead of it, or when its source will give it again. A lost connection and
-back-pressure (`bridge.pump.gate`) are no verdict on a message: only refusals of the message itself count as tries.
+A message without confirmation is in flight, or held (see `bridge.pump.order`), or both. Messages in flight are sent
+again, in order, each time the target is opened again. A message leaves the outlet when it is confirmed, when a dead
+letter is sent instead of it, or when its source will give it again. A lost connection and back-pressure
+(`bridge.pump.gate`) are no verdict on a message: only refusals of the message itself count as tries.
 
-The order of a key rests on two invariants: a message whose key is held is sent only if it is the first of its key; and
-each held message is in flight, or waits for a timer, for a gate, or for the message before it.
+The order of a key rests on two invariants. A message whose key is held is sent only if it is the first of its key. And
+each held message is in flight, or waits for a timer, for a gate, or for the message before it: so none is forgotten.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Events(Protocol):
         """Take note that a source or target was opened."""
 
     def disconnected(self, name: str, error: Exception, wait: float) -> None:
-        """Take note that it was lost or could not be opened; the next try comes after ``wait`` seconds."""
+        """Take note that a source or target was lost or could not be opened; ``wait``: seconds until the next try."""
 
     def confirmed(self, target: str, messages: Sequence[Outgoing], now: float) -> None:
         """Take note that a target has stored these messages; ``now`` is the loop's time."""
@@ -44,14 +44,15 @@ class Events(Protocol):
         """Take note that a target refused a message; ``retry_in`` is in seconds, None if it is not tried again."""
 
     def gave_up(self, target: str, message: Outgoing, failure: Failure, fate: str) -> None:
-        """Take note of a message's fate: it becomes a ``dead-letter`` or is on ``hold``."""
+        """Take note that a message is given up: ``fate`` is ``dead-letter`` or ``hold``."""
 
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """Passes the reports of a target on while it is open, and ignores those that come later."""
+    """Passes a target's reports on to the outlet while the connection lasts, and ignores later ones."""
 
     outlet: Outlet | None
+    """None if the connection is lost or was closed, or was never made."""
 
     def confirmed(self, messages: Sequence[Outgoing]) -> None:
         if self.outlet is not None:
@@ -69,10 +70,10 @@ class Connection:
 class Outlet:
     """Sends messages to a target until they are confirmed.
 
-    ``dead_letter`` sends a dead letter instead of a message that this target does not take; without it, such a message
-    is held and tried for ever, and so is one for which ``is_last`` is true. ``random`` returns numbers in [0, 1).
-    ``changed`` is called when the target was opened, and when a refused message left because its source will give it
-    again.
+    ``dead_letter`` sends a dead letter instead of a message that this target refuses for good. Without it, such a
+    message is held and tried for ever, and so is a message for which ``is_last`` is true. ``random`` returns numbers in
+    [0, 1). ``changed`` is called when the target was opened, and when a refused message leaves because its source will
+    give it again.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Outlet:
     ) -> None:
         self.target = target
         self.error: Disconnected | None = None
-        """Reason why it is not connected; None while it is, and before the first try."""
+        """Reason why the target is not connected; None while it is, and before the first try."""
         self._policy = policy
         self._events = events
         self._random = random
@@ -97,14 +98,14 @@ class Outlet:
         self._held = Held(target.key_of)
         self._gates: dict[Partition, Gate] = {}
         self._in_flight: dict[int, Outgoing] = {}
-        """Number -> message that is sent, or will be once there is a connection, and has no answer."""
+        """Number -> message without an answer that was sent, or will be once there is a connection."""
         self._connection = Connection(None)
         self._gone = asyncio.Event()
         self._gone.set()
         self._progressed = False
         """Whether the target has confirmed or refused a message over this connection."""
         self._one_by_one = False
-        """Whether messages are sent one by one, because sending several raised an exception that one of them causes."""
+        """Whether messages are sent one by one, because `Target.send` raised an exception that one of them causes."""
 
     @property
     def connected(self) -> bool:
@@ -113,7 +114,7 @@ class Outlet:
 
     @property
     def in_flight(self) -> int:
-        """Number of messages that are sent, or will be once there is a connection, and have no answer."""
+        """Number of messages without an answer that were sent, or will be once there is a connection."""
         return len(self._in_flight)
 
     @property
@@ -123,7 +124,7 @@ class Outlet:
 
     @property
     def waiting(self) -> Mapping[str, Failure]:
-        """Queue of the topology -> the failure because of which it takes no message now."""
+        """Queue of the topology -> failure because of which its target takes no message for it now."""
         return {queue: gate.failure for (queue, _), gate in self._gates.items() if gate.failure is not None}
 
     def oldest(self) -> Outgoing | None:
@@ -172,7 +173,7 @@ class Outlet:
 
     def send(self, messages: Iterable[Outgoing]) -> None:
         """Send new messages, whose numbers are higher than those of all messages before."""
-        # The usual way, with nothing held and no gate, does no work for each message but to remember it.
+        # The fast path, with nothing held and no gate: all that it does for each message is to remember it.
         if not self._held and not self._gates and not self._policy.one_at_a_time:
             fresh = list(messages)
             self._in_flight.update([(outgoing.number, outgoing) for outgoing in fresh])
@@ -194,9 +195,10 @@ class Outlet:
         self._launch_from_gates()
 
     def discard(self, window: Window) -> None:
-        """Forget messages of a lost connection of their source that are not sent yet: the source will give them again.
+        """Forget the messages of a window that were dropped and not sent yet: their source will give them again.
 
-        While there is a connection, those in flight stay: the target may write them, and newer ones must not overtake.
+        While the target is connected, those in flight stay: it may still write them, and newer ones must not overtake
+        them.
         """
 
         def unwanted(outgoing: Outgoing) -> bool:
@@ -212,7 +214,7 @@ class Outlet:
     # Reports of the target.
 
     def confirmed(self, messages: Sequence[Outgoing]) -> None:
-        """Take the confirmed messages out, release the next ones of their keys, and settle at their sources."""
+        """Forget the confirmed messages, release the next ones of their keys, and settle deliveries at the sources."""
         in_flight, windows = self._in_flight, set()
         known = []
         for outgoing in messages:
@@ -226,7 +228,7 @@ class Outlet:
             self._let_through(known)
         if self._held:
             firsts = [first for o in known if (first := self._held.remove(o)) is not None]
-            # One confirm may release a message that another confirm of this report is for: do not send it again.
+            # A message that one confirm releases may be confirmed by this report, too: it must not be sent again.
             self._release([first for first in firsts if self._held.is_first(first)])
         self._events.confirmed(self.target.name, known, asyncio.get_running_loop().time())
         for window in windows:
@@ -257,7 +259,7 @@ class Outlet:
             self._hold(outgoing, failure, fate)
 
     def lost(self, error: Disconnected) -> None:
-        """Have `run` open the target again; what is in flight is sent again then."""
+        """Have `run` open the target again, after which messages in flight are sent again."""
         self._connection.outlet = None
         self.error = error
         self._gone.set()
@@ -265,7 +267,7 @@ class Outlet:
     # Refusals.
 
     def _fate(self, outgoing: Outgoing, failure: Failure) -> Unroutable | None:
-        """Return the fate of a refused message; None: it is tried again and not on hold."""
+        """Return the fate of a refused message; None: it is only tried again."""
         if not failure.final and outgoing.attempts < self._policy.tries:
             return None
         if self._dead_letter is None or self._is_last(outgoing):
@@ -273,7 +275,7 @@ class Outlet:
         return Unroutable.DEAD_LETTER
 
     def _hold(self, outgoing: Outgoing, failure: Failure, fate: Unroutable | None) -> None:
-        """Hold the message with its key, and try it again after a while."""
+        """Hold the message and its key, and try the message again after the backoff."""
         self._held.add(outgoing)
         wait = self._policy.backoff.delay(outgoing.attempts, self._random())
         self._events.refused(self.target.name, outgoing, failure, wait)
@@ -284,7 +286,7 @@ class Outlet:
         asyncio.get_running_loop().call_later(wait, self._retry, outgoing)
 
     def _send_dead_letter(self, outgoing: Outgoing, failure: Failure) -> None:
-        """Have a dead letter sent instead of the message."""
+        """Call ``dead_letter`` to send a dead letter instead of the message."""
         assert self._dead_letter is not None  # noqa: S101  `_fate` and `_wait_behind_gate` have checked it
         self._events.gave_up(self.target.name, outgoing, failure, Unroutable.DEAD_LETTER.value)
         self._dead_letter(outgoing, failure, self.target.name)
@@ -296,13 +298,13 @@ class Outlet:
     # Back-pressure.
 
     def _wait_behind_gate(self, outgoing: Outgoing, failure: Failure) -> None:
-        """Hold the message and all others for its queue or partition."""
+        """Hold the message and all others for its queue or partition, and try again later, through a gate."""
         loop = asyncio.get_running_loop()
         partition = _partition_of(outgoing)
         gate = self._gates.get(partition)
         if gate is None:
             gate = self._gates[partition] = Gate()
-            # The target may refuse the messages under way, too; hold them, so that newer ones of their keys wait.
+            # The target may refuse the messages in flight, too: they are held, so that newer ones of their keys wait.
             for each in self._in_flight.values():
                 if _partition_of(each) == partition:
                     self._held.add(each)
@@ -321,7 +323,10 @@ class Outlet:
             gate.offer(outgoing)
 
     def _give_up(self, partition: Partition, refused: Outgoing, failure: Failure) -> None:
-        """Send dead letters, in order, for all messages of a queue that has taken none for too long."""
+        """Send dead letters, in order, for the waiting messages of a queue that has taken none for too long.
+
+        Messages in flight stay, as the target may still confirm them.
+        """
         held = [each for each in self._held.all() if _partition_of(each) == partition]
         waiting = [each for each in held if each.number not in self._in_flight]
         for outgoing in sorted({refused, *waiting}, key=by_number):
@@ -333,7 +338,7 @@ class Outlet:
         self._launch_from_gates()
 
     def _let_through(self, messages: Iterable[Outgoing]) -> None:
-        """Open the gates of these confirmed messages wider."""
+        """Open the gates of confirmed messages wider."""
         for outgoing in messages:
             gate = self._gates.get(_partition_of(outgoing))
             if gate is not None:
@@ -355,7 +360,7 @@ class Outlet:
     # Sending.
 
     def _leave(self, gone: Outgoing) -> None:
-        """Forget a message that need not be sent any more, and release the next one of its key."""
+        """Forget a message that is not to be sent any more, and release the next one of its key."""
         first = self._held.remove(gone)
         if first is not None:
             self._release([first])
@@ -383,8 +388,8 @@ class Outlet:
     def _write(self, messages: Sequence[Outgoing]) -> None:
         """Give messages to the target.
 
-        If that raises an exception, the connection is made again, and the messages are sent one by one: then the one
-        that causes the exception is refused, and the others pass.
+        If `Target.send` raises an exception, the connection is made again, and from then on messages are sent one by
+        one: then the message that causes the exception counts as refused, and the others are written.
         """
         connection, loop = self._connection, asyncio.get_running_loop()
         try:
@@ -404,7 +409,11 @@ class Outlet:
                 loop.call_soon(connection.failed, outgoing, failure)
 
     def _send_again(self) -> None:
-        """Send the messages without an answer over a new connection, in their order."""
+        """Send the messages in flight over a new connection, in their order.
+
+        Of a held key, only the first message is sent, even if more were in flight before the connection was lost: these
+        wait again. Messages behind a gate are offered to it.
+        """
         under_way = sorted(self._in_flight.values(), key=by_number)
         self._in_flight.clear()
         for gate in self._gates.values():
@@ -429,7 +438,7 @@ class Outlet:
 
 
 Partition: TypeAlias = tuple[str, object]
-"""A queue of the topology, and its partition or None: what has a gate of its own."""
+"""A queue of the topology, and its partition or None. Each has a gate of its own."""
 
 
 def _partition_of(outgoing: Outgoing) -> Partition:

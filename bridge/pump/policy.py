@@ -1,4 +1,4 @@
-"""The owner's decisions: how much may be under way, how to retry, what becomes of unroutable messages."""
+"""The owner's decisions: how many messages may be under way, how to retry, what becomes of unroutable messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Unroutable(Enum):
 
     DEAD_LETTER = "dead-letter"
     HOLD = "hold"
-    """It waits until it can be routed; until then, nothing after it in its lane is settled."""
+    """The message waits until it can be routed; until then, nothing after it in its lane is settled."""
     DROP = "drop"
 
 
@@ -32,10 +32,10 @@ class Backoff:
 
 
 class Attempts:
-    """Counts the failed tries to make one connection, for the time to wait before the next one.
+    """Counts the failed tries to make one connection, to compute the time to wait before the next one.
 
-    A connection that was shorter than the longest wait, and over which nothing was done, counts as a failed try: a
-    broker that accepts a connection and closes it a moment later must not be asked ten times a second.
+    A connection that was shorter than the longest wait, and over which nothing was done, counts as a failed try: if a
+    broker accepts connections and closes them a moment later, it must not get ten of them a second.
     """
 
     def __init__(self, backoff: Backoff, random: Callable[[], float]) -> None:
@@ -67,15 +67,15 @@ class Policy:
     window_bytes: int = 256 << 20
     """Maximum size of these messages in memory, in bytes."""
     tries: int = 5
-    """Number of refusals after which a message is a dead letter. Back-pressure is no refusal of the message."""
+    """Number of refusals after which a message becomes a dead letter. Back-pressure is no refusal of the message."""
     backoff: Backoff = Backoff()
     """Time between the tries of a message."""
     reconnect: Backoff = Backoff(0.2, 10.0)
     """Time between the tries to connect."""
     unroutable: Unroutable = Unroutable.DEAD_LETTER
     one_at_a_time: bool = False
-    """Whether always only one message of each key is under way to a target. Then not even a refusal in the middle of a
-    batch can change the order, but each message of a key costs a round trip."""
+    """Whether at most one message of each key is under way to a target at any time. Then not even a refusal in the
+    middle of a batch can change the order, but each message of a key costs a round trip."""
     rate: float | None = None
     """Maximum number of messages per second read from each source; None: no limit."""
     drain: float = 30.0
@@ -83,6 +83,6 @@ class Policy:
     stalled_after: float = 10.0
     """Seconds after which an unsettled message or a full window makes the bridge not ready."""
     max_hops: int = 8
-    """Maximum number of bridges that a message may have passed; with more, it is in a loop and a dead letter."""
+    """Maximum number of bridges that a message may have passed; with more, it is in a loop: a dead letter."""
     give_up_after: float | None = None
     """Seconds of back-pressure after which the waiting messages become dead letters; None: they wait for ever."""

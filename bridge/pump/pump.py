@@ -1,8 +1,8 @@
 """The pump: reads from sources, routes, writes to targets, and settles at the source what all targets have confirmed.
 
-The pump alone owns the life of a delivery. It is at least once, always: nothing is settled before each copy was
-confirmed, or its dead letter was confirmed, or it was dropped because the owner chose so by name. Messages of one key
-reach a target in the order in which they were read; `bridge.pump.order` and `bridge.pump.outlet` keep it so over
+The pump alone decides when a delivery is settled. Delivery is at least once, always: nothing is settled before each
+copy or its dead letter is confirmed, or the message is dropped because the policy says ``drop``. Messages of one key
+reach a target in the order in which they were read; `bridge.pump.order` and `bridge.pump.outlet` keep this order over
 refusals and lost connections. Everything runs on one thread, that of the event loop.
 """
 
@@ -35,10 +35,10 @@ CLOSING: Final = 5.0
 """Maximum number of seconds for closing all targets, and then again for all sources, after a stop."""
 
 FINISHING: Final = 90.0
-"""The same after all sources have ended, when there is no hurry: an archive may have a large part to write."""
+"""The same maximum after all sources have ended, when there is no hurry: an archive may have a large file to write."""
 
 AGAIN: Final = 1.0
-"""Seconds after which a task that was cancelled, and did not end, is cancelled again."""
+"""Seconds after which a cancelled task that has not ended is cancelled again."""
 
 NO_PLACEMENTS: Final[Mapping[str, Placement]] = {}
 
@@ -63,9 +63,9 @@ class Pump:
     """Moves messages from inlets through a router to the targets of its queues.
 
     ``targets`` maps the topology's queues to targets; several queues may share one. Messages that reach only queues of
-    ``ignored`` are settled without being sent. ``dead_letters`` takes what cannot be delivered; without it, such
-    messages are held. ``random`` returns numbers in [0, 1), for jitter, ``clock`` seconds since 1970, for dead letters.
-    Build and run a pump on the same event loop.
+    ``ignored`` are settled without being sent. ``dead_letters`` is the target of messages that cannot be delivered;
+    without it, they are held. ``random`` returns numbers in [0, 1), for jitter; ``clock`` returns seconds since 1970,
+    for dead letters. Build and run a pump on the same event loop.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Pump:
         self._stopping = asyncio.Event()
         self._paused = False
 
-    # For its owner, while it runs.
+    # State and control, for the pump's owner, while it runs.
 
     @property
     def outlets(self) -> Sequence[Outlet]:
@@ -132,12 +132,12 @@ class Pump:
 
     @property
     def paused(self) -> bool:
-        """Whether it was paused, and reads nothing."""
+        """Whether the pump is paused, and reads nothing."""
         return self._paused
 
     @property
     def draining(self) -> bool:
-        """Whether it was stopped, and waits for what was read to be settled."""
+        """Whether the pump was stopped, and waits until all that was read is settled."""
         return self._stopping.is_set()
 
     def waiting_for(self, inlet: Inlet) -> str | None:
@@ -145,7 +145,7 @@ class Pump:
         return self._readings[inlet].waiting_for()
 
     def pause(self) -> None:
-        """Stop reading; what was read is still moved."""
+        """Stop reading; messages that were read are still moved."""
         self._paused = True
 
     def resume(self) -> None:
@@ -171,11 +171,11 @@ class Pump:
                 await self._drain()
             for task in (*readers, *keepers):
                 if task.done() and not task.cancelled():
-                    task.result()  # raises only if there is a mistake in this package
+                    task.result()  # raises only if this package has a bug
         finally:
             await _cancel_all([stopping, *readers, *keepers])
             await asyncio.gather(ended, return_exceptions=True)
-            # What targets confirmed must have reached the sources before these are closed.
+            # Targets first: what they still confirm is settled at the sources, which must be open for it.
             seconds = CLOSING if self._stopping.is_set() else FINISHING
             await _run_within(seconds, [outlet.close() for outlet in self._all])
             await _run_within(seconds, [reading.close() for reading in self._readings.values()])
@@ -205,7 +205,11 @@ class Pump:
         self._route(inlet, inlet.window.admit(deliveries, now))
 
     def _route(self, inlet: Inlet, pendings: Sequence[Pending]) -> None:
-        """Route deliveries and send their copies; the one copy that each had becomes one for each queue it reaches."""
+        """Route deliveries and send their copies, one for each queue that a delivery reaches.
+
+        A delivery has one copy until it is routed. All are routed, and their numbers of copies set, before anything is
+        sent, since a target may confirm while it is sent to.
+        """
         ready: dict[Outlet, list[Outgoing]] = {}
         enter, route_of, numbers, wanted = inlet.enter, self._router.route, self._numbers, inlet.filter
         ignored, outlets, max_hops = self._ignored, self._outlets, self._policy.max_hops
@@ -262,7 +266,7 @@ class Pump:
         fate = self._policy.unroutable
         if fate is Unroutable.DEAD_LETTER and self._dead_outlet is None:
             fate = Unroutable.HOLD
-        if pending.held_reason is None:  # else this is another try, and it was counted at the first
+        if pending.held_reason is None:  # else this is another try, and the first one was reported
             self._events.unroutable(inlet.source.name, pending.delivery, fate.value, reason)
         if fate is Unroutable.DROP:
             inlet.window.finish_copy(pending)
@@ -278,7 +282,7 @@ class Pump:
         """End a loop of bridges with a dead letter, or, if the message is a dead letter itself, by holding it."""
         reason = f"loop: passed {hops} bridges"
         if self._dead_outlet is None or is_dead_letter(pending.delivery.message):
-            if pending.held_reason is None:  # else this is another try, and it was counted at the first
+            if pending.held_reason is None:  # else this is another try, and the first one was reported
                 self._events.unroutable(inlet.source.name, pending.delivery, Unroutable.HOLD.value, reason)
             pending.held_reason = reason
             asyncio.get_running_loop().call_later(self._policy.backoff.most, self._route_again, inlet, pending)
@@ -299,7 +303,7 @@ class Pump:
         self._dead_outlet.send([dead])
 
     def _send_packed(self, dead: Outgoing, failure: Failure, target: str) -> None:
-        """Send a dead letter that was refused again, with its headers in its body."""
+        """Send a refused dead letter again, with its headers in its body."""
         assert self._dead_outlet is not None  # noqa: S101  it has called this method
         self._dead_outlet.send(
             [Outgoing(pack(dead.message), dead.delivery, "", None, next(self._numbers), 0, dead.context)]
@@ -310,7 +314,7 @@ class Pump:
         return Outgoing(message, pending.delivery, "", None, next(self._numbers), context=pending)
 
     async def _drain(self) -> None:
-        """Wait until all that was read is settled or its connection is lost, at most `Policy.drain` seconds."""
+        """Wait, for each source, until all deliveries are settled or it is lost; at most `Policy.drain` seconds."""
 
         async def drain(reading: Reading) -> None:
             try:

@@ -1,7 +1,7 @@
 """The deliveries that were read and are not settled yet: their number is bounded, and each lane is settled in order.
 
-A delivery is done when each of its copies is done. A lane is settled as far as all of its deliveries from the first one
-on are done. So a delivery that waits delays the settling of its lane, but not the messages behind it.
+A delivery is done when all its copies are done. A lane is settled up to the last delivery before the first one that is
+not done. So a delivery that waits delays the settling of its lane, but not the sending of the messages behind it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,17 @@ class Pending:
     since: float
     """Time when it was read, by the loop's clock, in seconds."""
     dropped: bool = False
-    """Whether its source's connection is gone: it will be read again, and this one needs no work any more."""
+    """Whether its source's connection is gone: the message will be read again, so nothing is done for this delivery."""
     held_reason: str | None = None
-    """Reason why it is on hold, as it can neither be delivered nor become a dead letter; None if it is not."""
+    """Reason why it is on hold: it can neither be delivered nor become a dead letter. None if it is not on hold."""
 
 
 class Window:
-    """The unsettled deliveries of one source. ``settle`` is called with the last delivery of each finished prefix."""
+    """The unsettled deliveries of one source.
+
+    ``most`` and ``most_bytes`` are their maximum number and size. ``settle`` is called with the last delivery of a
+    lane up to which all are done.
+    """
 
     def __init__(self, most: int, most_bytes: int, settle: Callable[[Delivery], None]) -> None:
         self._most = most
@@ -41,9 +45,9 @@ class Window:
         self._lanes: dict[Hashable, deque[Pending]] = {}
         """Lane -> its unsettled deliveries in order; never empty."""
         self._touched: set[Hashable] = set()
-        """Lanes in which a delivery was done since the last `settle`."""
+        """Lanes in which a delivery became done since the last `settle`."""
         self._size = 0
-        """Mean size of the deliveries of the last read, in bytes."""
+        """Mean size of the deliveries that were admitted last, in bytes."""
         self.messages = 0
         """Number of unsettled deliveries."""
         self.bytes = 0
@@ -73,7 +77,7 @@ class Window:
     def fitting(self, deliveries: Sequence[Delivery]) -> int:
         """Return how many of these deliveries, from the first one on, may be admitted now.
 
-        An empty window admits at least one: one that is larger than the whole window would wait for ever.
+        An empty window admits at least one: else a delivery larger than the whole window would wait for ever.
         """
         left = self._most_bytes - self.bytes
         if sum([delivery.size for delivery in deliveries]) <= left:
@@ -98,7 +102,7 @@ class Window:
     def admit(self, deliveries: Sequence[Delivery], since: float) -> list[Pending]:
         """Add deliveries that were read at the time ``since``, with one copy each."""
         pendings = [Pending(delivery, self, 1, since) for delivery in deliveries]
-        name: Hashable = self  # no delivery has this lane, so the first one looks its lane up
+        name: Hashable = self  # a lane that no delivery has, so that the first delivery looks its own lane up
         for pending in pendings:
             if pending.delivery.lane is not name:
                 name = pending.delivery.lane
@@ -114,7 +118,7 @@ class Window:
         return pendings
 
     def finish_copy(self, pending: Pending) -> None:
-        """Take note that one copy of a delivery is done; `settle` settles what that finished."""
+        """Take note that one copy of a delivery is done. Call `settle` afterwards, once for any number of copies."""
         pending.copies -= 1
         if not pending.copies and not pending.dropped:
             self._touched.add(pending.delivery.lane)
@@ -124,7 +128,7 @@ class Window:
         for name in self._touched:
             lane = self._lanes[name]
             last = None
-            while lane and not lane[0].copies:
+            while lane and not lane[0].copies:  # never past a delivery that is not done
                 last = lane.popleft().delivery
                 self.messages -= 1
                 self.bytes -= last.size
@@ -137,7 +141,7 @@ class Window:
             self.full_since = None
 
     def last_settleable(self, lane: Hashable, copies: Mapping[Pending, int]) -> Delivery | None:
-        """Return the delivery up to which a lane could be settled if these copies were done, too; None if none."""
+        """Return the last delivery of a lane that could be settled if these copies were done, too; else None."""
         last = None
         for pending in self._lanes.get(lane, ()):
             if pending.copies > copies.get(pending, 0):
