@@ -121,6 +121,7 @@ class MemoryTarget(Target):
         self._sent += messages
 
     def _answer(self) -> None:
+        """Report on all messages sent; at a `Disconnected`, confirm those before it, and drop the others."""
         confirmed: list[Outgoing] = []
         while self._sent and self._receiver is not None:
             outgoing = self._sent.popleft()

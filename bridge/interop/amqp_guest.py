@@ -119,7 +119,7 @@ def unwrap(record: Record, exchange: str | None, routing_key: str | None) -> Mes
     types: Types = {}
     has_table = False
     flags = 0
-    fields: list[tuple[bytes, str, bytes | None]] = []
+    fields: list[tuple[bytes, str, bytes | None]] = []  # headers of the message, as `_table` takes them
     for name, value in record.headers:
         if not name.startswith(PREFIX):
             fields.append((_field_name(name), name, value))

@@ -76,6 +76,7 @@ def _sort_out(
 
 
 def _make_batch(messages: Sequence[Outgoing], folders: Mapping[str, str], now: int) -> pa.RecordBatch:
+    """Make a batch of all messages, with the columns in the order of `SPOOLED`. Raises what any message causes."""
     deliveries = [outgoing.delivery for outgoing in messages]
     bare = [outgoing.message for outgoing in messages]
     columns = [

@@ -177,6 +177,7 @@ class ArchiveSource(Source):
         return item
 
     def _take(self, chunk: Chunk) -> None:
+        """Make deliveries of the records of a chunk, and count those that are left out."""
         for bad in chunk.unreadable:
             self._leave_out(bad.reason, f"{bad.source} at {bad.offset}")
         for reason, count in chunk.skipped:

@@ -195,6 +195,7 @@ class Replay:
         return settled.splits
 
     def _chunks(self, name: str, batch: pa.RecordBatch, number: int, before: int) -> Iterator[Chunk]:
+        """Yield the records of a batch from number ``before`` on, in chunks; its first record has ``number``."""
         for start, end in _cut(batch, max(before - number, 0), self._chunk_bytes):
             rows = batch.slice(start, end - start)
             wanted, unreadable = [], []

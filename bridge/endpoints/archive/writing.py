@@ -119,6 +119,7 @@ class ArchiveTarget(Target):
         state = _Writing(receiver, Rotator(copies=len(self._folders) > 1))
         try:
             await asyncio.to_thread(make_folder, self._root)
+            # First our own spools that were removed, then those that earlier runs left in the folder.
             await self._rescue(state.rotator)
             for path in await asyncio.to_thread(find_spools, self._root):
                 await self._rotate(state.rotator, path)
@@ -183,6 +184,7 @@ class ArchiveTarget(Target):
     async def _write_all(self, state: _Writing, spool: Spool) -> None:
         """Write until the target is closed, and hand the last spool on. Raises OSError, Gone."""
         loop = asyncio.get_running_loop()
+        # `begun` is when the spool got its first message, `synced` when the latest batch was taken.
         begun = synced = loop.time()
         try:
             while not state.ends:
@@ -198,6 +200,7 @@ class ArchiveTarget(Target):
                     begun = begun if spool.rows else synced
                     await self._write(state, spool, _take_batch(state.waiting))
                 if spool.size >= self._rotate_bytes or (spool.rows and loop.time() - begun >= self._rotate_seconds):
+                    # The next spool first: if it cannot be made, this one is still handed on, once, below.
                     following = await asyncio.to_thread(Spool, self._root)
                     _hand_on(state, spool)
                     spool = following
@@ -244,6 +247,10 @@ class ArchiveTarget(Target):
             raise Gone(f"{spool.path}: it, or its folder, was moved or removed")
 
     async def _rotate(self, rotator: Rotator, path: Path) -> Rotated | None:
+        """Rotate a spool, and log damage; return None for a spool that has an owner, is gone, or cannot become parts.
+
+        Raises Disconnected.
+        """
         try:
             rotated = await rotator.rotate(path)
         except BadSpool as error:

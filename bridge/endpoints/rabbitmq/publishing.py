@@ -258,6 +258,7 @@ class _Publishing:
             self._write([self._waiting.popleft()])
 
     def _write(self, messages: Sequence[Outgoing]) -> None:
+        """Publish messages in one write; a message that cannot be encoded gets no number, and is refused."""
         number, under_way, encode = self._number, self._under_way, self._encode
         frames, refused = [], []
         if not under_way:
@@ -327,6 +328,7 @@ class _Publishing:
             self._write_waiting()
 
     def _match_returns(self, events: list[Returned]) -> None:
+        """Note the failure of each returned message; it is reported when the broker confirms the message."""
         sent = {number: self._make_sent(outgoing) for number, outgoing in self._under_way.items()}
         for event, numbers in match_returns(sent, events, self._returned):
             reason = f"returned: {event.code} {event.text.decode('utf-8', 'replace')}"

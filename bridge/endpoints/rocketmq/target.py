@@ -190,6 +190,7 @@ class Writing:
         self.lose(disconnection(error if isinstance(error, Exception) else RuntimeError(repr(error))))
 
     async def _write(self, line: Line) -> None:
+        """Write the messages of a queue, one request after the other, until none waits or the connection is lost."""
         try:
             while line.waiting and not self.closed:
                 await self._deliver(line, line.next_batch())

@@ -218,6 +218,7 @@ class Producer:
         return build_request(message, self.settings, self._next_id())
 
     def _batch(self, messages: Sequence[RocketMessage]) -> Request:
+        """Build the request of a batch, each of whose messages has a unique id. Raises IllegalMessage."""
         limit = self.settings.max_message_size
         identified: list[RocketMessage] = []
         ids: list[str] = []

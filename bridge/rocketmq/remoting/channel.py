@@ -292,6 +292,7 @@ class Channel(asyncio.Protocol):
             self._scan.cancel()
         waiting = list(self._waiting.values())
         self._waiting.clear()
+        # `closed` is already set: a request that one of these functions makes is refused, and is not left waiting.
         for answer, *_ in waiting:
             self._call(answer, SendRequestError(f"{self.address}: {why}"))
         self._ended.set_result(None)

@@ -226,6 +226,7 @@ def _binary(command: Command) -> bytes:
 
 
 def _decode(data: bytes | bytearray, at: int, stop: int) -> Command:
+    """Decode the frame that ends at ``stop``; ``at`` is behind its length. Raises CommandError."""
     (word,) = INT.unpack_from(data, at)
     kind, body = word >> 24, at + 4 + (word & HEADER_MAX)
     if body > stop:
@@ -242,6 +243,11 @@ def _decode(data: bytes | bytearray, at: int, stop: int) -> Command:
 
 
 def _from_binary(data: bytes | bytearray, at: int, body: int, stop: int) -> Command:
+    """Decode a command with a binary header, ``data[at:body]``, and the body, ``data[body:stop]``.
+
+    Behind `HEAD` come the remark, the length of all fields (4 bytes), and the fields as `encode_field` writes them.
+    Raises ValueError or struct.error for lengths that do not add up.
+    """
     code, language, version, opaque, flag, size = HEAD.unpack_from(data, at)
     at += HEAD.size
     remark = None

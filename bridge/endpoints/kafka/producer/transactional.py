@@ -179,6 +179,7 @@ class TransactionalTarget(TopicTarget[Transacting]):
             if offsets and not connection.refused:
                 metadata = group_metadata_of(offsets)
                 await _call_within(calls, partial(connection.commit, offsets, metadata), 2 * connection.patience)
+            # What has broken a transaction without a refused message needs time to pass.
             pause = connection.broken and not connection.refused
         except KafkaException as error:
             cause: KafkaError = error.args[0]
@@ -189,7 +190,7 @@ class TransactionalTarget(TopicTarget[Transacting]):
         except Incomplete as reason:
             LOG.info("%s: a transaction is begun anew: %s", self.name, reason)
             offsets, pause = {}, True
-        if not offsets or connection.refused:
+        if not offsets or connection.refused:  # nothing was committed: no progress, an error, or a refused message
             await self._abort(connection, calls)
             if pause:
                 await asyncio.sleep(PAUSE)
