@@ -126,6 +126,7 @@ class Connection:
             self._connection._transport.abort()
 
     def _start(self, what: str, operation: Callable[[Callable[[Any], None]], object]) -> Any:
+        """Start an operation and return its answer. After the connection is lost, every call raises Lost."""
         from pika.exceptions import AMQPError, ShortStringTooLong
 
         if self._gone is not None:

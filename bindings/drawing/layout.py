@@ -147,6 +147,7 @@ def _without_cycles(count: int, edges: Sequence[tuple[int, int]]) -> list[tuple[
         entered[target] += source != target
     turned = list(edges)
     state = [0] * count  # 0 not seen, 1 on the path, 2 done
+    # Nodes that no edge enters come first: from them, a walk follows most edges forwards and reverses few.
     for root in sorted(range(count), key=lambda node: (entered[node], node)):
         if state[root]:
             continue

@@ -231,7 +231,7 @@ def _build_timeline(tally: Tally) -> Timeline | None:
     start = first // slot
     by_exchange: dict[str, dict[int, list[int]]] = {}
     for (number, exchange, routed), count in tally.timeline.at_width(slot).counts.items():
-        column = {True: 0, False: 1, None: 2}[routed]
+        column = {True: 0, False: 1, None: 2}[routed]  # as in `Timeline.counts`: routed, not routed, undecided
         by_exchange.setdefault(exchange, {}).setdefault(number - start, [0, 0, 0])[column] += count
     counts = {
         exchange: tuple([(at, a, b, c) for at, (a, b, c) in sorted(slots.items())])

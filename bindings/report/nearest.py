@@ -113,6 +113,7 @@ class NearestSearch:
 
 
 def _similar(name: str, names: Iterable[str]) -> str | None:
+    """Return the name that differs only in case or outer blanks, else the most similar one, at least `CLOSE`."""
     folded = {each.strip().lower(): each for each in names if each}
     same = folded.get(name.strip().lower())
     return same or next((folded[each] for each in get_close_matches(name.strip().lower(), folded, 1, CLOSE)), None)

@@ -297,11 +297,13 @@ class Definitions:
         return parts
 
     def _of_one_vhost(self) -> bool:
+        """Return whether this is an export of one virtual host, in which entries have no field "vhost"."""
         if "vhosts" in self._document:
             return False
         return "original_vhost_name" in self._document or self._vhost_fields() == {None: None}
 
     def _edit(self, key: str, parts: Mapping[str, Part], vhost: str, field_vhost: str | None) -> list[Entry]:
+        """Return the entries of a section with these parts in one virtual host; ``field_vhost`` is that of new ones."""
         before = self._by_name(key, vhost)
         skipped = RESERVED if key == "exchanges" else ()
         names = self._names(vhost)

@@ -83,6 +83,7 @@ class _Reader:
 
     def run(self, lines: Iterable[tuple[int, Statement]], scope: dict[str, tuple[Item, ...]]) -> None:
         """Carry out the statements of one level; the ``for`` above a deeper block carries out that block."""
+        # A ``for`` runs only when its whole block is known: at the next statement of its own level, or at the end.
         loop: tuple[Node, list[Token]] | None = None
         block: list[tuple[int, Statement]] = []
         named: dict[str, int] = {}

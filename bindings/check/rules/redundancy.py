@@ -184,7 +184,7 @@ class _Paths:
             if binding in self._gone or binding.destination == ("exchange", exchange):
                 continue
             if downstream.isdisjoint(self._sources_of(binding.destination)):
-                continue
+                continue  # no exchange on another path is bound to the destination
             used: dict[Binding, None] = {}
             budget = self._budget()
             if budget is None:

@@ -58,6 +58,7 @@ def way_of_choosing(side: Side, name: str) -> Hashable:
     there = frozenset(b.destination for b in bindings if side.exists(b.destination))
     if kind.decider.value in TRIED:
         return kind.routes_as, kind.reads(exchange, bindings, side.topology.profile), what, there, alternate
+    # Of an unknown type anything may count, except these flags, which decide nothing about routing.
     return replace(exchange, durable=True, auto_delete=False, internal=False), what, there, alternate
 
 

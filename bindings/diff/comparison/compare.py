@@ -164,6 +164,7 @@ class _Comparison:
         both: tuple[Ways, Ways],
         changed: Sequence[Sequence[PathConditions]],
     ) -> Divergence | None:
+        """Return a shortest message that diverges on one of the changed paths; None if none does."""
         shown: list[tuple[Probe, tuple[PathConditions, ...]]] = []
         for changed_paths in changed:
             try:
@@ -183,6 +184,7 @@ class _Comparison:
         return both[1 - number] if entry in self._entries[1 - number] else None
 
     def _effect(self, divergence: Divergence, both: tuple[Ways, Ways]) -> Effect:
+        """Return what a divergence means to a queue: the messages that it gains or loses, with a witness."""
         entry, end, number, _, changed = divergence
         message = divergence.message
         all_changed = [path for changed_paths in changed for path in changed_paths]

@@ -120,6 +120,7 @@ def _towards(entry: str, ways: Ways, demand: Demand, probe: Probe, budget: Budge
 def _ways_on(
     ways: Ways, reached: dict[str, Leg | None], demand: Demand, probe: Probe, budget: Budget
 ) -> Iterator[Demand]:
+    """Yield the demand with one more edge met, or with all edges unmet that keep messages from an alternate."""
     for exchange in reached:
         branches = ways.branches(exchange)
         budget.spend(len(branches) // 16)
@@ -140,6 +141,7 @@ def _away(entry: str, ways: Ways, demand: Demand, probe: Probe, budget: Budget) 
 
 
 def _ways_off(ways: Ways, legs: list[Leg], demand: Demand, budget: Budget) -> Iterator[Demand]:
+    """Yield, for each leg of a path, the demands under which a message does not take that leg."""
     for leg in legs:
         if leg.edge is not None:
             if leg.edge.condition != ALWAYS and leg.edge.condition not in demand.all_of:

@@ -58,6 +58,7 @@ class Trial:
             except BrokerError:
                 return {frozenset(): Fraction(1)}
             chosen = self._script
+            # The positions beyond the script were zeros; each other number there begins a way that no script has yet.
             for position in range(planned, len(self._sizes)):
                 pending += [[*chosen[:position], other] for other in range(1, self._sizes[position])]
             queues = frozenset((*route.queues, *(f"?{name}" for name in route.undecided)))

@@ -71,6 +71,7 @@ def order_safely(before: Topology, after: Topology, difference: Difference, dead
 
 
 def _closes(unit: Unit) -> bool:
+    """Return whether a unit begins with the removal of a binding."""
     return isinstance(unit[0].part, Binding) and not unit[0].added
 
 
@@ -258,6 +259,7 @@ class _Order:
         return isinstance(part, Exchange) and part.name in names
 
     def _by_number(self, bindings: Iterable[Binding], *, downstream_first: bool) -> list[Binding]:
+        """Return the bindings in the order of their sources, without those of replaced parts, which a unit has."""
         plain = [binding for binding in bindings if not self._replaced & {_source(binding), binding.destination}]
         return sorted(plain, key=lambda binding: self._numbers.get(binding.source, 0), reverse=not downstream_first)
 

@@ -84,6 +84,7 @@ def is_reserved(name: str) -> bool:
 
 
 def _difference(before: Topology, after: Topology) -> tuple[Difference, tuple[Part, ...]]:
+    """Return what the plan must do, and the parts that differ but are left alone."""
     new: list[Exchange | Queue] = []
     gone: list[Exchange | Queue] = []
     replaced: list[tuple[Exchange | Queue, Exchange | Queue]] = []

@@ -170,6 +170,7 @@ class Rehearsal:
     def _best(
         self, here: State, known: Messages, left: Sequence[Unit]
     ) -> tuple[Unit, tuple[State, Messages], Messages]:
+        """Return the unit that does the least harm now, the state and the astray messages after it, and its harm."""
         best: tuple[Unit, tuple[State, Messages], Messages] | None = None
         for unit in left:
             following = here.copy()
@@ -188,6 +189,7 @@ class Rehearsal:
         return best
 
     def _try(self, here: State, known: Messages, unit: Unit) -> tuple[State, Messages] | None:
+        """Return the state and the astray messages after a unit; None if it is refused or does new harm."""
         following = here.copy()
         refused: list[tuple[Step, BrokerError]] = []
         done = following.carry_out(unit, self._after, refused)
@@ -200,6 +202,7 @@ class Rehearsal:
         return following, astray
 
     def _routes(self, topology: Topology) -> list[AbstractSet[str]]:
+        """Return, for each message, the queues that it gets to. Raises TooMuch."""
         self._require(1)
         self._left -= len(self._messages)
         names = self._names & topology.exchanges.keys()

@@ -156,5 +156,6 @@ class State:
 
 
 def _gone_along(changes: list[Change], step: Step) -> list[str]:
+    """Return the exchanges that a step removed besides its own part: auto-delete ones with their last binding."""
     parts = [change.part for change in changes if not change.added]
     return [part.name for part in parts if isinstance(part, Exchange) and part != step.part]

@@ -102,10 +102,12 @@ def _pack(value: Any) -> Any:
 
 
 def _name(name: str) -> str:
+    """Return a name with one more ``$`` if it begins with one, so that ``$columns`` marks packed lists only."""
     return f"${name}" if name.startswith("$") else name
 
 
 def _unpack(value: Any) -> Any:
+    """Return the value that `_pack` packed."""
     if isinstance(value, list):
         return list(map(_unpack, value))
     if not isinstance(value, dict):

@@ -46,6 +46,7 @@ def find_levels(statements: Iterable[Statement]) -> Iterator[tuple[int, Statemen
 
 
 def _level_in(indents: list[int], indent: int) -> int:
+    """Return the deepest open block that is not indented further than this."""
     return max((level for level, of_block in enumerate(indents) if of_block <= indent), default=0)
 
 

@@ -52,7 +52,7 @@ def _statement(base: int, statement: Statement) -> Iterator[str]:
             continue
         indent = base if number == 0 else opened[-1] + STEP if opened else base + STEP
         leading = True
-        for token in row.tokens:
+        for token in row.tokens:  # a line that begins with closing brackets is indented as the line that opened them
             leading = leading and token.kind in CLOSING
             if token.kind in CLOSING:
                 of_opening = opened.pop()

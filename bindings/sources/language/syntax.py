@@ -107,6 +107,10 @@ CLOSING: Final = {"LBRACE": "}", "LSQB": "]"}
 
 
 def _mistake(tokens: Sequence[Token], position: int, accepted: Iterable[str]) -> Mistake:
+    """Return the mistake at a position, where the grammar accepts only these kinds of tokens.
+
+    The first case that applies counts: particular mistakes come before the list of what the grammar expects.
+    """
     accepted = set(accepted)
     last = tokens[-1]
     end = Token("END", "", last.line, last.column + len(last.text))

@@ -93,6 +93,7 @@ class Terms(NamedTuple):
             return [self.value(child, typed=typed) for child in node.children]
         if node.rule == "table":
             entries = self.table(node, typed=typed)
+            # An only key that begins with "!" would be read as a type, so the table is marked as one.
             return {"!table": entries} if typed and len(entries) == 1 and next(iter(entries))[:1] == "!" else entries
         position, inner = node.children
         token = self.tokens[position]
@@ -103,7 +104,7 @@ class Terms(NamedTuple):
             raise Mistake(f"no AMQP type {token.text}{suggest(kind, TYPES)}", token)
         bare = self.value(inner)
         if kind == "decimal" and type(bare) in (int, float):
-            bare = self.tokens[inner.children[0]].text
+            bare = self.tokens[inner.children[0]].text  # all digits, which a float would lose
         if kind == "table" and type(bare) is dict and list(bare) == ["!table"]:
             bare = bare["!table"]
         value = {token.text: bare}
