@@ -1,8 +1,8 @@
-"""Headers and properties at rest: each AMQP field value as its type and a text.
+"""Encode headers and properties in archives: each AMQP field value as its type and a text.
 
-A table is a column of ``map<string, struct<type, value>>``, so that Spark and Arrow can ask for one header of many
-rows without reading the others: ``headers['region'].value = 'eu'``, and a headers exchange is decided exactly, as the
-type stands beside. ``type`` is one of `exchange.field_values.TYPES`; ``value`` is
+A column of tables has the type ``map<string, struct<type, value>>``. So Spark and Arrow can query one header of many
+rows without reading the others: ``headers['region'].value = 'eu'``. And headers exchanges are decided exactly, since
+each value has its type beside it. ``type`` is one of `exchange.field_values.TYPES`; ``value`` is
 
 ==========================  =================================================================
 longstr                     the text, as `bindings.archive.names` writes it
@@ -39,9 +39,9 @@ __all__ = ["TABLE", "TableBuilder", "decode_tables", "decode_field", "encode_fie
 
 LOWEST, HIGHEST = RANGES["long"]
 DIGITS: Final = 300
-"""A number of digits that no decimal of AMQP has before or behind its point."""
+"""Number of digits that no AMQP decimal reaches before or after its point."""
 FLAGS: Final = 1 << 24
-"""Maximum number of pairs of type and value for which an array of flags is used."""
+"""Maximum number of possible pairs of type and value for which an array of flags is used."""
 SHOWN: Final = 60
 """Maximum number of characters of a wrong value that an error quotes."""
 Places = np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -51,16 +51,16 @@ TABLE: Final = pa.map_(pa.string(), FIELD)
 
 
 def encode_field(value: Any) -> tuple[str, str | None]:
-    """Return the type of a field value, and its text.
+    """Return the type and the text of a field value.
 
-    The text of a longstr is not escaped yet: `TableBuilder` does that for whole columns. Raises TypeError, ValueError
+    The text of a longstr is not escaped yet: `TableBuilder` escapes whole columns. Raises TypeError, ValueError
     or OverflowError for a value that AMQP cannot hold.
     """
     kind = type(value)
     if kind is str:
         try:
             value.encode()
-        except UnicodeEncodeError:  # the engine keeps lone surrogates of values as three bytes each
+        except UnicodeEncodeError:  # ``exchange`` encodes a lone surrogate in a value as three bytes
             return "longstr", value.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape")
         return "longstr", value
     if kind is bool:
@@ -87,7 +87,7 @@ def encode_field(value: Any) -> tuple[str, str | None]:
 
 
 def decode_field(name: str, text: str | None) -> Any:
-    """Return the field value of a type and its unescaped text. Raises InputError if the text is not of that type."""
+    """Return the field value with this type and unescaped text. Raises InputError if the text is not of the type."""
     if name == "longstr" and text is not None:
         try:
             text.encode()
@@ -133,7 +133,7 @@ def _decode_rare_field(name: str, text: str | None) -> Any:
         return b64decode(text, validate=True)
     if name == "decimal":
         decimal = Decimal(text)
-        if not -DIGITS < decimal.adjusted() < DIGITS:  # adding up zeros would take long
+        if not -DIGITS < decimal.adjusted() < DIGITS:  # checking a decimal of many zeros would take long
             raise ValueError("AMQP has ten digits")
         type_and_value(decimal)  # raises ValueError when AMQP cannot hold it
         return decimal
@@ -143,7 +143,7 @@ def _decode_rare_field(name: str, text: str | None) -> Any:
 
 
 class TableBuilder:
-    """A column of tables that is built row by row."""
+    """Builds a column of tables, row by row."""
 
     def __init__(self) -> None:
         self._ends = [0]
@@ -152,16 +152,16 @@ class TableBuilder:
         self._values: list[str | None] = []
 
     def add(self, table: Mapping[str, Any] | None) -> None:
-        """Add a row. Raises as `encode_field`, and then nothing is added."""
+        """Add a row. Raises as `encode_field`, and then adds nothing."""
         if table:
-            fields = [encode_field(value) for value in table.values()]  # first of all, as it may raise
+            fields = [encode_field(value) for value in table.values()]  # before any change, since it may raise
             self._keys += table
             self._types += [field[0] for field in fields]
             self._values += [field[1] for field in fields]
         self._ends.append(len(self._keys))
 
     def add_encoded(self, fields: Iterable[tuple[str, str, str | None]]) -> None:
-        """Add one more row of fields that are encoded: each a name, a type and a text."""
+        """Add a row of encoded fields: each is a name, a type and a text."""
         for name, kind, text in fields:
             self._keys.append(name)
             self._types.append(kind)
@@ -183,11 +183,11 @@ class TableBuilder:
 
 
 def find_wrong_rows(array: pa.MapArray) -> dict[int, str]:
-    """Return the rows of a column of tables that have a field of an unknown type, or a value that is not of its type.
+    """Return row -> reason for the tables that have a field of an unknown type, or a value that is not of its type.
 
-    The result is row -> reason. Every archive of Parquet passes this function, so the common fields are checked by
-    column: a longstr is right whatever its text, and Arrow parses all numbers of a type at once. Of all other fields
-    each distinct pair of type and value is decoded once.
+    All Parquet archives are checked by this function, so common fields are checked by column: a longstr is valid
+    whatever its text, and Arrow parses all numbers of a type at once. For all other fields, each distinct pair of type
+    and value is decoded once.
     """
     ends = array.offsets.to_numpy(zero_copy_only=False)
     first, last = int(ends[0]), int(ends[-1])
@@ -226,14 +226,14 @@ def find_wrong_rows(array: pa.MapArray) -> dict[int, str]:
 
 
 def _has_few_pairs(types: pa.Array, values: pa.Array) -> bool:
-    """Return whether both columns have dictionaries, with fewer pairs of type and value than there are fields."""
+    """Return whether both columns are dictionary-encoded, with fewer possible pairs than there are fields."""
     if not (pa.types.is_dictionary(types.type) and pa.types.is_dictionary(values.type)):
         return False
     return len(types.dictionary) > 1 and (len(types.dictionary) + 1) * (len(values.dictionary) + 1) < len(types)
 
 
 def _find_others(types: pa.Array, values: pa.Array) -> Places:
-    """Return the positions of the fields that are no longstr, or have no value."""
+    """Return the positions of fields that are not longstr, or have no value."""
     if pa.types.is_dictionary(values.type) and values.dictionary.null_count:
         values = _decode_dictionary(values)
     is_sure = not types.null_count and not values.null_count
@@ -258,7 +258,7 @@ def _decode_dictionary(array: pa.Array) -> pa.Array:
 
 
 def _encode_dictionary(array: pa.Array) -> tuple[pa.Array, Places]:
-    """Return the distinct values of a column with a null at the end, and the position of each row's value in them."""
+    """Return the distinct values of a column, then a null, and the index of each row's value among them."""
     coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     values = pa.concat_arrays([coded.dictionary, pa.nulls(1, coded.dictionary.type)])
     indices = pc.fill_null(coded.indices, len(values) - 1) if coded.null_count else coded.indices
@@ -275,9 +275,9 @@ def _find_distinct(codes: Places, count: int) -> Places:
 
 
 def _find_sound_numbers(types: pa.Array, values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return a mask of the fields that certainly are 64-bit integers or doubles.
+    """Return a mask of fields that certainly are valid 64-bit integers or doubles.
 
-    Arrow casts all texts of a type at once; if one of them is wrong, none of that type is in the mask.
+    Arrow casts all texts of a type at once; if one of them is invalid, no field of that type is in the mask.
     """
     sound = np.zeros(len(types), bool)
     left = len(types)

@@ -1,9 +1,10 @@
-"""What a format of archives is: it splits files, and reads splits as rows of Arrow and as notes of bad records.
+"""Define formats of archives: a format splits files, and reads splits as rows of Arrow and as bad or skipped records.
 
-``plan`` runs where the archive is opened, ``read`` where the work is done: formats and splits are small values that can
-be pickled. Reading never stops and never raises for what a file holds: a record that cannot be read comes as `Bad` with
-its place, and reading goes on behind it. What is whole but no publishing (a delivery in a trace, a control batch)
-comes as `Skipped`. The splits of a file are read independently and together give each record once.
+``plan`` runs in the process that opens the archive, ``read`` in a worker: formats and splits are small values that can
+be pickled. Reading does not stop or raise for the content of a file: a record that cannot be read is yielded as `Bad`
+with its position, and reading continues after it. A whole record that is no publishing (a delivery in a trace, a
+control batch) is yielded as `Skipped`. The splits of a file are read independently, and together give each record
+once.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ SAMPLE_BYTES: Final = 80
 """Maximum size of the sample of a bad record, in bytes."""
 TOO_LONG: Final = f"a line of more than {RECORD_BYTES >> 20} MiB"
 COPIES: Final = "a message that several queues got is in it once for each of them, and counts as often"
-"""The note of a file that a bridge wrote for more than one queue."""
+"""Note for a file that a bridge wrote from more than one queue."""
 ONCE: Final = "what was added is not counted"
 
 
 class Bias(Enum):
-    """Which of the published messages an archive holds: it bounds what its numbers can prove."""
+    """Which of the published messages an archive holds; this limits what its counts can prove."""
 
     EVERYTHING = "everything that was published while it was taken"
     SURVIVORS = "survivors only: what reached the queues or topics it was taken from; nothing unroutable is in it"
@@ -52,14 +53,14 @@ class Bias(Enum):
 
 
 class Split(NamedTuple):
-    """A part of a file of an archive that is read by itself."""
+    """A part of a file of an archive that is read independently."""
 
     path: str
     start: int = 0
     end: int | None = None
     """Exclusive, in the units of the format: bytes, or row groups of Parquet; None is the end of the file."""
     exact: bool = False
-    """Whether a record begins at ``start`` and one ends at ``end``, so that damage between belongs to this split."""
+    """Whether a record begins at ``start`` and a record ends at ``end``: damage between them belongs to this split."""
     floor: int = -1
     """An offset below all offsets of the split, for formats whose offsets rise; -1 if none is known."""
 
@@ -69,9 +70,9 @@ class CompletePart(NamedTuple):
 
     splits: list[Split]
     end: int
-    """Where the complete records end, in the units of the format: the ``start`` of the next time."""
+    """Where the complete records end, in the units of the format: ``start`` of the next call."""
     is_open: bool
-    """Whether there are bytes behind the end, which may be the beginning of a record."""
+    """Whether bytes follow after ``end`` that may be the beginning of a record."""
 
 
 class Bad(NamedTuple):
@@ -80,7 +81,7 @@ class Bad(NamedTuple):
     source: str
     offset: int
     reason: str
-    """A text without details of the place, so that equal reasons can be counted."""
+    """A text without the position, so that equal reasons can be counted."""
     sample: bytes = b""
     """The first bytes."""
 
@@ -96,32 +97,32 @@ Item: TypeAlias = pa.RecordBatch | Bad | Skipped
 
 
 class Format(ABC):
-    """A format of archives; a value that can be pickled, with its options in it."""
+    """A format of archives with its options; a value that can be pickled."""
 
     name: ClassVar[str]
     """The name that `hashstar archive inspect` prints."""
     bias: ClassVar[Bias] = Bias.UNKNOWN
     note: ClassVar[str] = ""
-    """A caveat for readers of the numbers."""
+    """A caveat for users of the counts."""
 
     grows: ClassVar[bool] = False
     """Whether records are appended to files: such files are read up to their last complete record."""
     in_place: ClassVar[bool] = False
-    """Whether files are allocated before they are written, so that an equal size does not mean equal content."""
+    """Whether files are allocated before they are written, so that their content changes at the same size."""
 
     @abstractmethod
     def recognises(self, head: bytes, path: Path) -> bool:
         """Return whether a file is of this format; ``head`` are its first bytes, unpacked if it is gzipped."""
 
     def expects(self, path: Path) -> bool:
-        """Return whether a file is of this format by its name and folder, whatever it holds.
+        """Return whether a file is of this format by its name and folder, regardless of its content.
 
-        Asked for files that no format recognises, so that a file with a damaged beginning is still read.
+        Called for files that no format recognises, so that a file with a damaged beginning is still read.
         """
         return False
 
     def resembles(self, head: bytes, path: Path) -> bool:
-        """Return whether records of this format stand behind the beginning of a file. Asked after `expects`."""
+        """Return whether ``head`` contains records of this format after a damaged beginning. Called after `expects`."""
         return False
 
     @abstractmethod
@@ -132,7 +133,7 @@ class Format(ABC):
         """
 
     def read_coded(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
-        """Yield as ``read``, but texts may be dictionary-encoded and batches larger: for those who count columns."""
+        """Yield items as ``read``, but texts may be dictionary-encoded and batches larger, for counting by column."""
         return self.read(split, columns)
 
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
@@ -140,9 +141,9 @@ class Format(ABC):
         return [Split(path)]
 
     def plan_complete(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
-        """Return the complete records of a file that may still be written; ``start`` is the ``end`` of the last time.
+        """Return the complete records of a file that may still be written; ``start`` is ``end`` of the last call.
 
-        The splits together with those of earlier times give each record once. Raises InputError if the file cannot be
+        The splits of all calls together give each record once. Raises InputError if the file cannot be
         opened, or if it can only be read as a whole and was read before.
         """
         if start:
@@ -153,7 +154,7 @@ class Format(ABC):
         return CompletePart([Split(path)] if size else [], size, is_open=False)
 
     def is_complete(self, path: str) -> bool:
-        """Return whether a file that is read as a whole has its end. Raises InputError."""
+        """Return whether a file that is read as a whole is complete. Raises InputError if it cannot be read."""
         return True
 
     def bias_of(self, path: str) -> Bias:
@@ -165,7 +166,7 @@ class Format(ABC):
         return self.note
 
     def is_companion(self, path: Path) -> bool:
-        """Return whether a file that is no archive belongs to one of this format: an index, a body in its own file."""
+        """Return whether a file belongs to an archive of this format but is none itself: an index, or a body's file."""
         return False
 
 
@@ -173,12 +174,12 @@ NOT_READ: Final = "a file that is no archive, or is damaged beyond recognition: 
 
 
 class NoArchive(Format):
-    """The format of files that are no archive: one bad record each, so that they are counted as not read."""
+    """The format of files that are no archive: each is one bad record, so that it is counted as not read."""
 
     name: ClassVar[str] = "no archive"
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Return False: files are of no format when all other formats refuse them."""
+        """Return False: a file is no archive if all other formats refuse it."""
         return False
 
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
@@ -193,9 +194,9 @@ class Block(NamedTuple):
 
     data: bytes
     offset: int
-    """The byte of the unpacked file at which they begin."""
+    """The byte of the unpacked file at which the lines begin."""
     problem: str | None = None
-    """Why reading ends here, or why a line was passed over."""
+    """Why reading ends here, or why a line was skipped."""
 
 
 def plan_ranges(path: str, split_bytes: int) -> list[Split]:
@@ -223,7 +224,7 @@ def plan_complete_lines(path: str, start: int, split_bytes: int) -> CompletePart
             size = file.seek(0, 2)
             end, rest = size, b""
             while end > start:
-                place = max(end - max(GZIP_BYTES, len(rest)), start)  # twice as far each time, to stay linear
+                place = max(end - max(GZIP_BYTES, len(rest)), start)  # doubles the part read, to stay linear
                 file.seek(place)
                 rest = file.read(end - place) + rest
                 last = rest[: end - place].rfind(b"\n") + 1
@@ -252,7 +253,7 @@ def plan_complete_gzip(path: str, start: int) -> CompletePart:
 
 
 def cut_range(path: str, start: int, end: int, split_bytes: int) -> list[Split]:
-    """Return a range of a file's bytes as splits, none if it is empty."""
+    """Split a range of a file's bytes; return no splits if it is empty."""
     count = -(-(end - start) // split_bytes)
     ends = [start + (end - start) * n // count for n in range(count + 1)] if count > 0 else []
     return [Split(path, *pair) for pair in pairwise(ends)]
@@ -273,15 +274,15 @@ def _size_of(path: str) -> int:
 
 
 def read_blocks(split: Split) -> Iterator[Block]:
-    """Yield the lines that begin in a split, many at a time. Raises InputError if the file cannot be opened.
+    """Yield the lines that begin in a split, many per block. Raises InputError if the file cannot be opened.
 
-    Each byte is searched once, however long lines are: a line is joined from its pieces when its end is found.
+    Each byte is searched once, even in long lines: a line is joined from its pieces when its end is found.
     """
-    place = max(split.start - 1, 0)  # from one byte before: a line begins at the start only if that is a line feed
+    place = max(split.start - 1, 0)  # one byte earlier: a line begins at ``start`` only if that byte is a line feed
     parts: list[bytes] = []
-    """The pieces of a line without its end so far, which begins at ``place``."""
+    """The pieces so far of an unfinished line, which begins at ``place``."""
     size = 0
-    # Whether bytes are passed over up to the next line: they belong to the split before, or to a line that is too long.
+    # Whether to skip bytes up to the next line: they belong to the split before, or to a line that is too long.
     is_passing = split.start > 0
     try:
         for data in read_unpacked(split.path, place):

@@ -1,4 +1,4 @@
-"""The record of a message at rest: as a value, and as a row of Arrow, Parquet and Spark.
+"""Records of messages in archives: as values, and as rows of Arrow, Parquet and Spark.
 
 =================  ==========================  =============================================================
 column             type                        meaning
@@ -66,19 +66,19 @@ SCHEMA: Final = pa.schema([
 """The schema of the rows that every format reads."""
 
 UNHELD: Final = (TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
-"""Exceptions of building a table's column from values that AMQP cannot hold."""
+"""Exceptions that building a column of tables raises for values that AMQP cannot hold."""
 NOT_A_RECORD: Final = (*UNHELD, InputError, LookupError, pa.ArrowException)
-"""Exceptions of building a record from a row that no format of ours writes."""
+"""Exceptions that building a record raises for a row that hashstar never writes."""
 EARLIEST: Final = -62_135_596_800_000_000
 LATEST: Final = 253_402_300_799_999_999
 """Bounds of times, in microseconds since 1970: the years 1 to 9999, which Spark and Python can show."""
 
 
 class Record(NamedTuple):
-    """A message that was published, and what the archive knows about it."""
+    """A published message, and what the archive records about it."""
 
     message: Message
-    """The message; its body is empty where the archive has none."""
+    """The message; its body is empty if the archive has no body."""
     time: int | None = None
     """Microseconds since 1970, UTC."""
     vhost: str | None = None
@@ -87,15 +87,15 @@ class Record(NamedTuple):
     has_body: bool = True
     """Whether the archive has the whole published body."""
     routed_queues: tuple[str, ...] | None = None
-    """Queues that the broker routed it to; None where the archive does not know."""
+    """Queues that the broker routed it to; None if the archive does not record them."""
     source: str = ""
     offset: int = 0
 
 
 class Rows:
-    """Records that are collected column by column, until `batch` takes them.
+    """Collects records in columns until `batch` takes them.
 
-    Only the given ``columns`` are built (all by default).
+    Only the given ``columns`` are built, by default all.
     """
 
     def __init__(self, source: str, columns: Sequence[str] | None = None) -> None:
@@ -121,7 +121,7 @@ class Rows:
         self._sources: list[str] | None = None
         self._offsets: list[int] = []
         self._bytes = 0
-        """Size of all bodies."""
+        """Total size of the bodies, in bytes."""
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -141,10 +141,10 @@ class Rows:
         routed_queues: Sequence[str] | None = None,
         offset: int = 0,
     ) -> None:
-        """Add a record of the source.
+        """Add a record from ``source``.
 
-        Raises InputError, and adds nothing, for a message that AMQP cannot hold or that a broker refuses because its CC
-        or BCC is no array.
+        Raises InputError, and adds nothing, for a message that AMQP cannot hold, or that a broker refuses because its
+        CC or BCC is not an array.
         """
         headers = message.headers
         cc: Sequence[str] = ()
@@ -212,11 +212,11 @@ _MAKERS: Final[dict[str, Any]] = {
     "source": lambda rows: to_text_array([rows.source] * len(rows) if rows._sources is None else rows._sources),
     "offset": lambda rows: pa.array(rows._offsets, pa.int64()),
 }
-"""Column -> how it is built from rows."""
+"""Column -> function that builds it from rows."""
 
 
 class ListBuilder:
-    """A column of lists of texts that is built row by row."""
+    """Builds a column of lists of texts, row by row."""
 
     def __init__(self) -> None:
         self._starts: list[int | None] = []
@@ -235,7 +235,7 @@ class ListBuilder:
 
 
 def make_empty_column(name: str, count: int) -> pa.Array:
-    """Return a column of unknown values: nulls, or empty lists or tables where nulls are not allowed."""
+    """Return a column of unknown values: nulls, or empty lists or tables if the column allows no nulls."""
     field = SCHEMA.field(name)
     if field.nullable:
         return pa.nulls(count, field.type)
@@ -251,9 +251,10 @@ def build_batch(records: Iterable[Record]) -> pa.RecordBatch:
 
 
 def sift_rows(batch: pa.RecordBatch, path: str, row: int) -> Iterator[pa.RecordBatch | Bad]:
-    """Yield the rows that hold valid records, and `Bad` for each of the others.
+    """Yield the rows that hold valid records, and `Bad` for each other row.
 
-    Parquet guarantees the types of columns only: the value of a header may be any text.
+    Parquet only guarantees the types of columns: the value of a header may be any text. ``row`` is the number of the
+    first row in the file.
     """
     wrong: dict[int, str] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -278,7 +279,7 @@ def sift_rows(batch: pa.RecordBatch, path: str, row: int) -> Iterator[pa.RecordB
 
 
 def _drop_impossible_times(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with nulls in place of times outside of the years 1 to 9999."""
+    """Replace times outside the years 1 to 9999 by nulls."""
     place = batch.schema.get_field_index("time")
     times = batch.column(place)
     numbers = times.cast(pa.int64())
@@ -290,7 +291,7 @@ def _drop_impossible_times(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def to_records_or_bad(batch: pa.RecordBatch) -> list[Record | Bad]:
-    """Return rows with all columns as records, or as `Bad` where a row is no record: archives come from anywhere."""
+    """Return rows, which must have all columns, as records, or as `Bad` for rows that are no records."""
     try:
         return list(to_records(batch))
     except NOT_A_RECORD:
@@ -306,7 +307,10 @@ def _to_record_or_bad(row: pa.RecordBatch) -> Record | Bad:
 
 
 def to_records(batch: pa.RecordBatch) -> list[Record]:
-    """Return rows with all columns as records. May raise InputError for rows that `build_batch` did not build."""
+    """Return rows, which must have all columns, as records.
+
+    May raise InputError for rows that `build_batch` did not build.
+    """
     columns = {name: batch.column(name) for name in SCHEMA.names}
     times = columns["time"].cast(pa.int64()).to_pylist()
     texts = {name: columns[name].to_pylist() for name in ("vhost", "exchange", "routing_key", "source")}

@@ -1,7 +1,7 @@
-"""Messages that RabbitMQ's management API returned (``POST /api/queues/VHOST/QUEUE/get``), one array of JSON.
+"""Read messages that RabbitMQ's management API returned (``POST /api/queues/VHOST/QUEUE/get``), as one JSON array.
 
-``rabbitmqadmin get`` writes it with ``--format raw_json``. A payload that was truncated, because the request asked for
-that, is no body. Empty properties and headers are empty arrays there. Messages of the firehose are unwrapped.
+``rabbitmqadmin get --format raw_json`` writes such a file. A payload that was truncated at the client's request does
+not count as a body. Empty properties and headers are empty arrays. Messages of the firehose are unwrapped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Fetched"]
 FIRST: Final = re.compile(
     rb'\{\s*+("(?:payload_bytes|redelivered|exchange|routing_key|message_count|properties|payload|payload_encoding)")'
 )
-"""The beginning of an element. A string of JSON cannot contain it, as quotes are escaped there."""
+"""The beginning of an element. It cannot occur inside a JSON string, where quotes are escaped."""
 
 
 class Fetched(Format):
@@ -67,7 +67,7 @@ class Fetched(Format):
 
 
 def _read_bytes(path: str) -> tuple[bytes, str]:
-    """Return the content of a file, and why that is not all of it. Raises InputError if it cannot be opened."""
+    """Return the content of a file, and the reason if that is not all. Raises InputError if it cannot be opened."""
     pieces: list[bytes] = []
     size = 0
     for piece in read_pieces(path, 0):
@@ -81,17 +81,17 @@ def _read_bytes(path: str) -> tuple[bytes, str]:
 
 
 def _read_elements(path: str) -> Iterator[tuple[Any, bytes]]:
-    """Yield each element of the array with its sample; in place of a bad element, the reason as a text."""
+    """Yield each element of the array with its sample; for a bad element, yield the reason as a text instead."""
     data, problem = _read_bytes(path)
     matches = list(FIRST.finditer(data))
-    # Each message begins with the same field: others begin objects within messages.
+    # All messages begin with the same field; matches with another field begin objects inside messages.
     places = [match.start() for match in matches if match[1] == matches[0][1]]
     whole = _parse_array(data) if not problem else None
     if whole is not None:
         for value in whole:
             yield value if isinstance(value, dict) else "not an object", b""
         return
-    # The array is damaged, or larger than is parsed at once: parse each element by itself.
+    # The array is damaged, or too large to parse at once: parse each element by itself.
     if data.strip() and data[: places[0] if places else None].strip() != b"[":
         yield "what stands before the first message is no array", take_sample(data)
     for start, end in pairwise([*places, len(data)]):

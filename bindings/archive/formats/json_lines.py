@@ -1,4 +1,4 @@
-"""JSON lines, a message each: what `exchange.field_json` writes, and archives of others that have the same fields.
+"""Read and write JSON lines, one message per line: as `exchange.field_json` writes, or others with the same fields.
 
 ``exchange`` and ``routing_key`` are required: without them a line cannot be routed. ``headers``, ``properties`` and
 ``body`` are as in `exchange.field_json.message_from_json`. The other fields of a record are
@@ -11,9 +11,9 @@
 ``routed_queues``  names of the queues that the broker routed it to
 ``origin``         ``{"source": file, "offset": place}``; by default this file and the byte at which the line begins
 
-and unknown fields are ignored. Names and keys have 255 bytes at most, as in AMQP, except in lines with an ``origin``:
-those copied from an archive of Kafka or RocketMQ may be longer. A line with the firehose's exchange is unwrapped: see
-`bindings.archive.formats.firehose`.
+Unknown fields are ignored. Names and keys have at most 255 bytes, as in AMQP, except in lines with an ``origin``: names
+that were copied from an archive of Kafka or RocketMQ may be longer. A line with the firehose's exchange is unwrapped:
+see `bindings.archive.formats.firehose`.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ KNOWN: Final = pa.schema([
     pa.field("headers", pa.struct([])),
     pa.field("properties", pa.struct([])),
 ])  # fmt: skip
-"""The fields of lines that Arrow reads exactly as `add_line` does; headers must be empty, as it would guess types."""
+"""Fields that Arrow reads exactly as `add_line` does; headers must be empty, since Arrow would guess types."""
 
 SLOW_FIELDS: Final = frozenset({"size", "routed_queues", "origin", "body_truncated"})
 """Fields that only `add_line` reads."""
 SURE_SECONDS: Final = 9e9
-"""Seconds below this have exact microseconds in a double."""
+"""Seconds less than this have exact microseconds as a double."""
 
 Add = Callable[[Rows, Any, int], Skipped | None]
-"""Adds the record of a parsed line that begins at a byte; raises InputError if it is no record."""
+"""Adds the record of a parsed line, given the byte at which the line begins; raises InputError if it is no record."""
 
 
 class JsonLines(Format):
@@ -79,7 +79,7 @@ class JsonLines(Format):
     grows: ClassVar[bool] = True
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Return whether the first line that is an object has an exchange or a routing key."""
+        """Return whether the first JSON object in the first lines has an exchange or a routing key."""
         first = next(parse_objects(head.split(b"\n", 20)[:20]), {})
         return "exchange" in first or "routing_key" in first
 
@@ -134,7 +134,7 @@ def read_lines(
 
 
 def parse_objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """Yield those of the lines that are JSON objects, parsed."""
+    """Parse lines, and yield those that are JSON objects."""
     for line in lines:
         try:
             value = parse_json(line)
@@ -155,7 +155,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _split_lines(data: bytes) -> list[bytes]:
-    """Split lines at line feeds only, as ``bytes.splitlines`` also splits at carriage returns."""
+    """Split lines at line feeds only; ``bytes.splitlines`` would also split at carriage returns."""
     lines = [line + b"\n" for line in data.split(b"\n")]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines
@@ -204,7 +204,7 @@ def encode_line(record: Record) -> bytes:
         seconds, rest = divmod(time, 1_000_000)
         if abs(seconds) < SURE_SECONDS:
             fields["timestamp"] = time / 1_000_000 if rest else seconds
-        else:  # as a number it would lose digits, or be taken for milliseconds
+        else:  # a number would lose digits, or be read as milliseconds
             fields["timestamp"] = (EPOCH + time * MICROSECOND).isoformat()
     if vhost is not None:
         fields["vhost"] = vhost
@@ -219,10 +219,10 @@ def encode_line(record: Record) -> bytes:
 
 
 def _read_by_arrow(block: Block, path: str, columns: Sequence[str] | None) -> pa.RecordBatch | None:
-    """Return the records of a block if Arrow reads all of its lines exactly as `add_line` does, else None."""
+    """Return the records of a block; None if Arrow may not read each line exactly as `add_line` does."""
     data = block.data
     count = data.count(b"\n")
-    # Arrow passes over empty lines, and takes "Infinity" and "NaN" for numbers, which JSON has not.
+    # Arrow skips empty lines, and accepts "Infinity" and "NaN" as numbers, which are not JSON.
     if (
         data.count(b"\n{") + data.startswith(b"{") != count
         or not data.endswith(b"\n")

@@ -1,9 +1,9 @@
-"""Kafka's record batches, version 2 (`DefaultRecordBatch.java`, `DefaultRecord.java`): from bytes to columns.
+"""Decode Kafka's record batches, version 2 (`DefaultRecordBatch.java`, `DefaultRecord.java`), into columns.
 
-A batch is a header of 61 bytes, which has a CRC-32C of all that follows the CRC, and records, all compressed together.
-Each record begins with its length, so the ends of records are found one by one. Everything else is read for all records
-of a batch at once, with numpy, as the position of a field depends on its own record only. Keys, values and headers stay
-in the bytes of the batch; columns of `Spans` point to them.
+A batch is a header of 61 bytes and records, which are compressed together. The header has a CRC-32C of all bytes after
+the CRC. Each record begins with its length, so the ends of records are found one by one. All other fields are read with
+numpy for all records of a batch at once, since the position of a field depends on its own record only. Keys, values and
+headers stay in the bytes of the batch; columns of `Spans` point into them.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ Places = npt.NDArray[np.int64]
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES: Final = HEADER.size
-"""61: offset, length, leader epoch, magic, CRC, attributes, last offset delta, timestamps, producer (3), count."""
+"""61: offset, length, leader epoch, magic, CRC, attributes, last offset delta, timestamps (2), producer (3), count."""
 LEAST_LENGTH: Final = HEADER_BYTES - 12
-"""Minimum value of the length field, which does not count the offset and itself, 12 bytes."""
+"""Minimum value of the length field; it does not include the offset and the length itself, 12 bytes."""
 CRC_START: Final = 21
-"""The byte from which the CRC covers the batch."""
+"""Position of the first byte that the CRC covers; it covers the rest of the batch."""
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTION: Final = 0x10
 CONTROL: Final = 0x20
 MAGIC_PLACE: Final = 16
 LAST_OFFSET: Final = 2**63 - 1
 LONG: Final = 256
-"""Mean length of spans, in bytes, above which they are copied one by one."""
+"""Mean length of spans, in bytes, above which they are copied in a loop."""
 MANY_HEADERS: Final = 64
-"""Maximum number of headers of a record that are read together with those of other records."""
+"""Maximum number of headers of a record that is read together with other records."""
 COPIED: Final = 1 << 20
-"""Maximum size of a record, in bytes, that is copied to read its headers: Python indexes bytes faster than arrays."""
+"""Maximum end of a record, in bytes of the batch, whose bytes are copied: a Python loop indexes bytes faster."""
 
 
 class Header(NamedTuple):
@@ -61,7 +61,7 @@ class Header(NamedTuple):
 
     base_offset: int
     length: int
-    """Number of bytes behind this field, which ends at byte 12."""
+    """Number of bytes after this field, which ends at byte 12."""
     leader_epoch: int
     magic: int
     crc: int
@@ -96,7 +96,7 @@ class Header(NamedTuple):
 
     @property
     def seems_sound(self) -> bool:
-        """Whether it can be the header of a batch of version 2."""
+        """Whether the fields are possible in a header of version 2."""
         return (
             self.magic == 2
             and LEAST_LENGTH <= self.length <= BATCH_BYTES
@@ -109,19 +109,19 @@ class Header(NamedTuple):
 
 
 def read_header(data: Bytes, place: int = 0) -> Header:
-    """Return the header that begins at a byte; all of its 61 bytes must be there."""
+    """Return the header that begins at ``place``; all of its 61 bytes must be in the data."""
     return Header(*HEADER.unpack_from(data, place))
 
 
 def is_whole(data: Bytes, header: Header) -> bool:
-    """Return whether the CRC-32C of a batch is right."""
-    import google_crc32c  # the rest of `bindings.archive` does without
+    """Return whether the CRC-32C of a batch, which begins at byte 0 of the data, is right."""
+    import google_crc32c  # imported here: only this function of `bindings.archive` needs it
 
     return bool(google_crc32c.value(bytes(data[CRC_START : header.size])) == header.crc)
 
 
 def find_sound_header(data: Bytes, place: int) -> int:
-    """Return the next byte at which a header that seems sound begins; the end of the data if there is none."""
+    """Return the position of the next header, from ``place`` on, that seems sound; the end of the data if none."""
     while True:
         magic = data.find(b"\x02", place + MAGIC_PLACE)
         if magic < 0 or magic - MAGIC_PLACE + HEADER_BYTES > len(data):
@@ -133,17 +133,17 @@ def find_sound_header(data: Bytes, place: int) -> int:
 
 
 class Spans(NamedTuple):
-    """Ranges of bytes in a batch; a null has the length -1."""
+    """Ranges of bytes in a batch, as columns; a null has the length -1."""
 
     starts: Places
     lengths: Places
 
     def of(self, data: npt.NDArray[np.uint8]) -> pa.BinaryArray:
-        """Return the bytes as a column."""
+        """Return the bytes of each range as a column."""
         lengths = np.maximum(self.lengths, 0)
         ends = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=ends[1:])
-        if ends[-1] > LONG * len(lengths):  # else an index of 8 bytes for each byte is cheaper than a loop
+        if ends[-1] > LONG * len(lengths):  # for short spans, an index of 8 bytes per byte is cheaper than a loop
             view = data.data
             spans = zip(self.starts.tolist(), (self.starts + lengths).tolist(), strict=True)
             taken = b"".join([view[start:end] for start, end in spans])
@@ -162,7 +162,7 @@ class Records(NamedTuple):
     """The unpacked batch that the spans point into."""
     offsets: Places
     timestamps: Places
-    """Milliseconds since 1970; -1 where there is none."""
+    """Milliseconds since 1970; -1 for a record without a timestamp."""
     keys: Spans
     values: Spans
     header_counts: Places
@@ -172,7 +172,7 @@ class Records(NamedTuple):
 
 
 def read_records(data: Bytes, header: Header) -> Records:
-    """Return the records of a whole batch. Raises InputError if they are not as Kafka writes them."""
+    """Return the records of a whole batch. Raises InputError if Kafka could not have written them."""
     packed = bytes(data[HEADER_BYTES : header.size])
     try:
         unpacked = UNPACKERS[header.attributes & 7](packed)
@@ -182,7 +182,7 @@ def read_records(data: Bytes, header: Header) -> Records:
         raise InputError(f"cannot be unpacked: it has more than {BATCH_BYTES >> 20} MiB")
     starts, ends = _find_records(unpacked, header.records)
     read = _Reader(unpacked, ends)
-    read.places = starts + 1  # behind the attributes, one byte that is always 0
+    read.places = starts + 1  # after the attributes, one byte that is always 0
     deltas = read.varints()
     ordinals = read.varints()
     if len(ordinals) and not 0 <= int(ordinals.min()) <= int(ordinals.max()) <= header.last_offset_delta:
@@ -190,7 +190,7 @@ def read_records(data: Bytes, header: Header) -> Records:
     offsets = header.base_offset + ordinals
     keys, values = read.spans(), read.spans()
     counts = read.varints()
-    # Check each count before their sum, which may overflow to a number that seems right.
+    # Check each count before the sum, since the sum may overflow to a plausible number.
     if (counts < 0).any() or (counts > TABLE_ITEMS).any() or counts.sum() > len(unpacked):
         raise InputError("has a record with a count of headers that cannot be")
     header_keys, header_values = read.headers(counts)
@@ -205,9 +205,9 @@ def read_records(data: Bytes, header: Header) -> Records:
 
 
 def _find_records(data: bytes, count: int) -> tuple[Places, Places]:
-    """Return where each record begins, behind its length, and where it ends.
+    """Return the positions at which each record begins, after its length field, and ends.
 
-    The only loop over records in Python, so its varint is written out.
+    This is the only loop over records in Python, so the decoding of its varint is inlined.
     """
     if count > len(data) // 7 + 1:  # a record has at least 7 bytes
         raise InputError("has fewer records than it says")
@@ -239,11 +239,11 @@ def _find_records(data: bytes, count: int) -> tuple[Places, Places]:
 
 
 SPARE: Final = 16
-"""Number of zeros behind the data: a varint that begins before the end of the data is read without bounds checks."""
+"""Number of zeros after the data, so that a varint which begins inside the data is read without bounds checks."""
 
 
 class _Reader:
-    """A reader of the same field of all records at once; ``places`` has the byte of each record that is read next."""
+    """Reads the same field of all records at once; ``places`` is the position in each record of its next field."""
 
     def __init__(self, data: bytes, ends: Places) -> None:
         self.data = np.frombuffer(data + bytes(SPARE), np.uint8)
@@ -251,13 +251,13 @@ class _Reader:
         self.places = ends
 
     def varints(self, which: Places | None = None) -> Places:
-        """Read a zigzag varint of each record, or of those in ``which``."""
+        """Read a zigzag varint of each record, or of the records ``which``."""
         places = self.places if which is None else self.places[which]
         ends = self._ends if which is None else self._ends[which]
         byte = self.data[places]
         values = (byte & 127).astype(np.uint64)
         places = places + 1
-        # Most varints have one byte: each round is only for those that have one more.
+        # Most varints have one byte; each round reads one more byte of those that continue.
         longer = np.flatnonzero(byte > 127)
         shift = np.uint64(7)
         while len(longer):
@@ -277,7 +277,7 @@ class _Reader:
         return (values >> np.uint64(1)).astype(np.int64) ^ -(values & np.uint64(1)).astype(np.int64)
 
     def spans(self, which: Places | None = None) -> Spans:
-        """Read bytes with their length before them; a length of -1 is null."""
+        """Read a length and that many bytes of each record, or of the records ``which``; a length of -1 is null."""
         lengths = self.varints(which)
         starts = self.places.copy() if which is None else self.places[which]
         ends = self._ends if which is None else self._ends[which]
@@ -291,10 +291,10 @@ class _Reader:
         return Spans(starts, lengths)
 
     def headers(self, counts: Places) -> tuple[Spans, Spans]:
-        """Read the headers of all records: the first of each, then the second of those that have two, and so on.
+        """Read the headers of all records: the first header of each record, then the second one, and so on.
 
-        The result is in the order of the records. Records with more than `MANY_HEADERS` are read by themselves, so that
-        the number of rounds is bounded.
+        The result is in the order of the records: header n of a record is at its ``first`` + n. Records with more than
+        `MANY_HEADERS` headers are read one by one, so that the number of rounds is bounded.
         """
         total = int(counts.sum())
         first = np.cumsum(counts) - counts
@@ -338,17 +338,17 @@ class _Reader:
 
 
 PIECE_BYTES: Final = 1 << 18
-"""Number of bytes that are unpacked at once."""
+"""Maximum number of bytes that are unpacked in one call."""
 XERIAL: Final = b"\x82SNAPPY\0"
-"""The first bytes of a stream of snappy-java."""
+"""The first bytes of a snappy-java stream."""
 
 
 def _unpack_snappy(data: bytes) -> bytes:
-    """Unpack snappy in the frames of Java's clients (snappy-java's stream), or in one piece as librdkafka writes it."""
+    """Unpack snappy: the stream of snappy-java that Java clients write, or a single block as librdkafka writes it."""
     if not data.startswith(XERIAL):
         return _unpack_raw_snappy(data)
     pieces: list[bytes] = []
-    place = len(XERIAL) + 8  # two versions
+    place = len(XERIAL) + 8  # after the magic, two versions of 4 bytes
     size = 0
     while place < len(data):
         (length,) = struct.unpack_from(">i", data, place)
@@ -363,7 +363,7 @@ def _unpack_snappy(data: bytes) -> bytes:
 
 
 def _unpack_raw_snappy(data: bytes) -> bytes:
-    size = shift = 0  # the size before packing comes first, as a varint: Arrow must be given it
+    size = shift = 0  # a block begins with its unpacked size as a varint, which Arrow must be given
     for byte in data[:5]:
         size |= (byte & 127) << shift
         shift += 7
@@ -375,13 +375,13 @@ def _unpack_raw_snappy(data: bytes) -> bytes:
 
 
 def make_stream_unpacker(name: str) -> Callable[[bytes], bytes]:
-    """Return a function that unpacks a stream of a compression, by Arrow's name of it."""
+    """Return a function that unpacks a stream; ``name`` is Arrow's name of the compression."""
 
     def unpack(data: bytes) -> bytes:
         pieces: list[bytes] = []
         size = 0
         with pa.CompressedInputStream(pa.BufferReader(data), name) as stream:
-            # In pieces: Arrow allocates all that one call asks for, however little there is to read.
+            # Read in pieces: Arrow allocates the whole size that a call asks for, even if less is available.
             while size <= BATCH_BYTES and (piece := stream.read(PIECE_BYTES)):
                 pieces.append(piece)
                 size += len(piece)
@@ -401,4 +401,4 @@ UNPACKERS: Final[dict[int, Callable[[bytes], bytes]]] = {
     3: make_stream_unpacker("lz4"),
     4: make_stream_unpacker("zstd"),
 }
-"""The compression in a batch's attributes -> the function that unpacks it (`CompressionType.java`)."""
+"""Compression type in a batch's attributes -> function that unpacks it (`CompressionType.java`)."""

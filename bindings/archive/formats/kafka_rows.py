@@ -1,4 +1,4 @@
-"""Kafka's records as rows: exchange, routing key, headers, and headers for what AMQP has no field for."""
+"""Convert Kafka's records to rows: exchange, routing key, headers, and extra headers for what AMQP has no field for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def build_items(
 
 
 class _Rows:
-    """The records of a batch, as columns of the schema."""
+    """Builds the columns of the schema from the records of a batch."""
 
     def __init__(self, records: Records, path: str, topic: str, mapping: FieldMapping) -> None:
         self._records = records
@@ -73,7 +73,7 @@ class _Rows:
         return self._header(place.removeprefix("header:"))
 
     def _header(self, name: str) -> pa.StringArray:
-        """Return the value of a header of each record, null where it has none."""
+        """Return the value of this header of each record; null if a record lacks it."""
         names = self._records.header_keys.of(self._records.data)
         positions = np.flatnonzero(np.asarray(pc.equal(names, name.encode("utf-8", "surrogateescape"))))
         owners = np.repeat(np.arange(self._count), self._records.header_counts)
@@ -105,17 +105,17 @@ class _Rows:
             return make_empty_column("headers", self._count)
         names = bytes_to_text_array(records.header_keys.of(records.data))
         ours = pc.starts_with(names, PREFIX)
-        if pc.any(ours).as_py():  # a producer's header of such a name must not be taken for one of the marks
+        if pc.any(ours).as_py():  # a producer's own header with this prefix must not be mistaken for a mark
             names = pc.if_else(ours, pc.binary_join_element_wise(ESCAPED, names, ""), names)
         values = bytes_to_text_array(records.header_values.of(records.data))
         kinds = pc.if_else(values.is_valid(), "longstr", "void")
         own = _Fields(np.repeat(np.arange(self._count), records.header_counts), names, kinds, values)
-        # In the order of the records; in each its marks come first, as the sort is stable.
+        # Sort by record. The sort is stable, so the marks of a record come before its own headers.
         owners, names, kinds, values = (_concatenate(columns) for columns in zip(*marks, own, strict=True))
         order = np.argsort(owners, kind="stable")
         owners, names, kinds, values = owners[order], names.take(order), kinds.take(order), values.take(order)
         codes = np.asarray(names.dictionary_encode().indices).astype(np.int64) * self._count + owners
-        _, backwards = np.unique(codes[::-1], return_index=True)  # the first from behind: the last of each name
+        _, backwards = np.unique(codes[::-1], return_index=True)  # first from the end, so the last header of each name
         if len(backwards) != len(codes):
             kept = np.sort(len(codes) - 1 - backwards)
             owners, names, kinds, values = owners[kept], names.take(kept), kinds.take(kept), values.take(kept)
@@ -125,7 +125,7 @@ class _Rows:
         return pa.MapArray.from_arrays(ends, names, fields, TABLE)
 
     def _marks(self) -> list[_Fields]:
-        """Return the headers that hold what exchange, routing key and body of a record do not: topic, key, no value."""
+        """Return the marks: headers for what a row cannot hold otherwise (topic, key, and that there is no value)."""
         records = self._records
         without_value = records.values.lengths < 0
         is_elsewhere = "key" not in (self._mapping.exchange, self._mapping.routing_key)
@@ -144,10 +144,10 @@ class _Rows:
 
 
 class _Fields(NamedTuple):
-    """Headers, column by column."""
+    """Headers of records, as parallel columns."""
 
     owners: np.ndarray[tuple[int], np.dtype[np.int64]]
-    """The position of the record of each header."""
+    """Index of the record that each header belongs to."""
     names: pa.StringArray
     kinds: pa.StringArray
     values: pa.StringArray

@@ -1,22 +1,24 @@
-"""Segment files of Kafka's log: record batches one after another, in a folder called ``<topic>-<partition>``.
+"""Read segment files of Kafka's log: consecutive record batches, in a folder called ``<topic>-<partition>``.
 
-A record of a transaction that was aborted is skipped, and so is one of a transaction whose end is not in the archive:
-the rest is what a consumer with the isolation level ``read_committed`` gets. The ends are found by
+A record of an aborted transaction is skipped, and so is a record of a transaction whose end is not in the archive. The
+rest is what a consumer with the isolation level ``read_committed`` gets. The ends of transactions are found by
 `bindings.archive.formats.kafka_transactions`.
 
-A batch is read if its CRC-32C is right. A damaged batch is reported and passed over by its length; if the length is
-wrong too, reading goes on at the next bytes that are a whole batch. A file that ends in the middle of a batch was left
-by a broker that was killed, or is still written to. Compaction leaves gaps between offsets, which are no fault.
-Messages of the formats 0 and 1, which brokers before 0.11 wrote, are reported and not read. Zeros up to the end are
-space that the broker allocated beforehand.
+A batch is read if its CRC-32C is right. A damaged batch is reported and skipped by its length; if the length is wrong,
+too, reading continues at the next bytes that are a whole batch. If a file ends in the middle of a batch, its broker was
+killed, or still writes to it. Compaction leaves gaps between offsets, which are no errors. Messages of the formats 0
+and 1, which brokers before 0.11 wrote, are reported and not read. Zeros up to the end of the file are space that the
+broker allocated in advance.
 
-A `bindings.archive.mapping.FieldMapping` names the fields of a record that are its exchange and routing key. Headers of
-Kafka are bytes without a type: they are read as longstr, a null as void, and of several with one name the last counts.
+A `bindings.archive.mapping.FieldMapping` names the fields of a record that become its exchange and routing key. Headers
+of Kafka are bytes without a type: they are read as longstr, and null as void; of headers with the same name, the last
+one counts.
 
-AMQP has no null bodies and no keys beside the routing key. So a record without a value (a tombstone), and each record
-where neither exchange nor routing key is its key, has headers as a bridge gives it: ``x-kafka-topic``, ``x-kafka-key``
-(void where there is none) and ``x-kafka-tombstone``. A bridge that replays it to Kafka makes the same record of it. A
-header of the record's own whose name begins with ``x-kafka-`` has ``x-kafka-header-`` in front.
+AMQP has no null bodies, and no keys besides the routing key. So a record without a value (a tombstone), and every
+record whose key becomes neither exchange nor routing key, gets the headers that a bridge gives it: ``x-kafka-topic``,
+``x-kafka-key`` (void if it has no key) and ``x-kafka-tombstone``. A bridge that replays such a message to Kafka
+restores the same record. A header of the record itself whose name begins with ``x-kafka-`` is prefixed with
+``x-kafka-header-``.
 """
 
 from __future__ import annotations
@@ -65,9 +67,9 @@ __all__ = ["KafkaSegment", "topic_of"]
 COMPANIONS: Final = (
     ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint", ".deleted", ".cleaned", ".swap",
 )  # fmt: skip
-"""The last three are of segments that have been replaced, or have not yet replaced others (`LogFileUtils`)."""
+"""Suffixes of files beside segments; the last three mark segments before or after replacement (`LogFileUtils`)."""
 DOUBLES: Final = re.compile(r".+-\d+\.[0-9a-f]{32}-(?:delete|future|stray)")
-"""Folders of partitions that are to be deleted, or not yet there."""
+"""Names of folders of partitions that will be deleted, or are not active yet."""
 COMPANION_NAMES: Final = frozenset({
     "leader-epoch-checkpoint", "partition.metadata", "meta.properties", "bootstrap.checkpoint", "quorum-state",
     "cleaner-offset-checkpoint", "log-start-offset-checkpoint", "recovery-point-offset-checkpoint",
@@ -77,11 +79,11 @@ FOLDER: Final = re.compile(r"(.+)-(\d+)")
 UNSOUND: Final = "not a record batch, or a damaged one"
 TORN: Final = "the file ends in the middle of a record batch"
 ENTRY_BYTES: Final = 8
-"""Of an index: the last offset of a batch, relative to the file's, and the byte at which it begins."""
+"""Size of an index entry: last offset of a batch, relative to the base offset, and the byte where it begins."""
 NOTHING: Final = ""
-"""In place of a reason: there are only zeros up to the end, and nothing to report."""
+"""Used as a reason where only zeros follow up to the end of the file: nothing is reported."""
 OLD_LEAST: Final = 14
-"""Minimum length of a message of format 0, in bytes behind the length."""
+"""Minimum length of a message of format 0, in bytes after the length field."""
 MARKER: Final = "a marker of a transaction"
 ABORTED: Final = "a record of a transaction that was aborted"
 NOT_ENDED: Final = "a record of a transaction whose end is not in the archive"
@@ -106,7 +108,7 @@ class KafkaSegment(Format):
     note: ClassVar[str] = "exchange and routing key of records are where --exchange and --routing-key say"
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Return whether the file begins with a batch, whose CRC is right if all of it is there, or is still empty."""
+        """Return whether the file begins with a batch, whose CRC is checked if ``head`` holds it all, or is empty."""
         if SEGMENT.fullmatch(path.name) and not any(head):
             return True
         if len(head) < HEADER_BYTES:
@@ -128,7 +130,7 @@ class KafkaSegment(Format):
         return path.suffix == ".log" and DOUBLES.fullmatch(path.parent.name) is not None
 
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
-        """Return splits that begin with batches: those that the index names, else those found from header to header."""
+        """Return splits that begin at batches: at those in the index, else at those found from header to header."""
         if len(plan_ranges(path, split_bytes)) == 1:
             return [Split(path)]
         with Mapped(path) as data:
@@ -145,9 +147,9 @@ class KafkaSegment(Format):
             ]
 
     def plan_complete(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
-        """Return all batches up to the last one, without that one if it is not whole.
+        """Return all batches up to the last whole one.
 
-        They end before a transaction that is still open, as does what a consumer reads with ``read_committed``.
+        They end before the first transaction that is still open, as for a consumer with ``read_committed``.
         """
         with Mapped(path) as data:
             starts, last, place, floor = [start], start, start, -1
@@ -164,10 +166,10 @@ class KafkaSegment(Format):
                 is_regular = is_regular and header.seems_sound and header.base_offset > floor
                 floor = header.last_offset
                 last, place = place, behind
-            if not is_regular:  # which batches stand in order depends on those before, so they must be read in one go
+            if not is_regular:  # which batches are in order depends on earlier ones, so all must be one split
                 del starts[1:]
             if place > last and not is_whole(data[last:place], read_header(data, last)):
-                place = last  # it may still be written to; once a batch follows, it is reported as damaged
+                place = last  # it may be incomplete; once another batch follows, it is reported as damaged
             splits = [Split(path, *pair, exact=True) for pair in pairwise([*starts, place]) if pair[0] < pair[1]]
             return CompletePart(splits, place, is_open=place < len(data))
 
@@ -202,9 +204,9 @@ class KafkaSegment(Format):
     def _batch(
         self, data: bytes, path: str, place: int, topic: str, columns: Sequence[str] | None
     ) -> tuple[list[Item], int | None]:
-        """Return the items of a whole batch and the offset of its last record, None if the batch is refused."""
+        """Return the items of a whole batch, and the offset of its last record; None if the batch cannot be read."""
         header = read_header(data)
-        if not header.records:  # compaction may keep the last batch of a producer without its records
+        if not header.records:  # compaction may keep a producer's last batch without records
             return [], header.base_offset
         try:
             records = read_records(data, header)
@@ -216,7 +218,7 @@ class KafkaSegment(Format):
 
 
 def _find_skip(header: Header, place: int, ends: TransactionEnds) -> Skipped | None:
-    """Return why the records of a batch are no publishings; None if they are."""
+    """Return the reason to skip the records of a batch, which are no publishings; None if they are publishings."""
     if header.is_control:
         return Skipped(MARKER, header.records)
     if not header.is_transactional or not header.records:
@@ -229,19 +231,19 @@ ENDS: Final = {TransactionEnd.ABORT: ABORTED, TransactionEnd.DAMAGED: UNCERTAIN,
 
 
 class Order:
-    """The check that offsets of batches rise: the CRC of a batch does not cover its offset."""
+    """Checks that offsets rise from batch to batch, since the CRC of a batch does not cover its offset."""
 
     def __init__(self, floor: int) -> None:
         self._before = floor
-        """The last offset of the batch before the last one."""
+        """Last offset of the batch before the last accepted one."""
         self._base = self._last = floor
-        """The first and the last offset of the last batch that stood in order."""
+        """First and last offset of the last accepted batch."""
 
     def trouble_of(self, header: Header, data: Bytes, behind: int) -> str | None:
-        """Return what is wrong with the offset of the next batch, which ends before ``behind``; None if it is right."""
+        """Return what is wrong with the offset of the next batch, whose end is ``behind``; None if it is in order."""
         base, last = header.base_offset, header.last_offset
         if base <= self._last:
-            # The offset of the previous batch may be the damaged one: then this batch fits before that one.
+            # The offset of the previous batch may be the damaged one: then this batch fits between the two before it.
             return None if self._before < base < self._base and last < self._base else NOT_ABOVE
         if (
             base > self._last + 1
@@ -252,9 +254,9 @@ class Order:
         return None
 
     def accept(self, base: int, last: int) -> None:
-        """Note a batch in order, whose records were read up to offset ``last``.
+        """Accept a batch that is in order; its records were read up to offset ``last``.
 
-        Never call it for a refused batch: its offsets may be wrong, and good batches behind it would be refused.
+        Never call it for a refused batch: its offsets may be wrong, and then good batches after it would be refused.
         """
         if base > self._last:
             self._before = self._last
@@ -262,7 +264,7 @@ class Order:
 
 
 def topic_of(path: str) -> str:
-    """Return the topic of a segment file, by the name of its folder."""
+    """Return the topic of a segment file: the name of its folder without the partition."""
     folder = Path(path).resolve().parent.name
     name = FOLDER.fullmatch(folder)
     return name[1] if name else folder
@@ -273,7 +275,7 @@ OLD: Final = (0, 1)
 
 
 def _is_old(data: Bytes, place: int) -> bool:
-    """Return whether a message of an old format begins at a byte: a length, a CRC-32 of the rest, the format."""
+    """Return whether a message of format 0 or 1 begins at ``place``: its length, CRC-32 and format are right."""
     header = read_header(data, place)
     if header.magic not in OLD or header.base_offset < 0 or not OLD_LEAST <= header.length <= BATCH_BYTES:
         return False
@@ -282,7 +284,7 @@ def _is_old(data: Bytes, place: int) -> bool:
 
 
 def _check_batch(data: Bytes, place: int, end: int, effort: Effort) -> tuple[Header | None, int, str | None]:
-    """Return (header of the whole batch that begins at a byte or None, where to read on, why there is no batch)."""
+    """Return the header of the whole batch at ``place`` or None, where to read on, and why there is no batch."""
     if is_zero(data, place):
         return None, len(data), NOTHING
     if place + HEADER_BYTES > len(data):
@@ -303,16 +305,16 @@ def _check_batch(data: Bytes, place: int, end: int, effort: Effort) -> tuple[Hea
 
 
 def _floor_of(path: str) -> int:
-    """Return an offset below all offsets of a segment: one less than the number that is its name."""
+    """Return an offset below all offsets of a segment: its base offset, which is its name, minus 1; -1 if unknown."""
     name = Path(path).name
     return int(name[:20]) - 1 if SEGMENT.fullmatch(name) else -1
 
 
 def _split_stretches(split: Split, data: Bytes, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the stretches of a split that are read independently: where each begins and ends, and an offset before it.
+    """Yield the stretches of a split that are read independently: start, end, and an offset below all of its offsets.
 
-    A stretch begins at each batch that the index names, whatever damage is before it. Splits begin there, too, so a
-    damaged file gives the same records whole and in splits.
+    A stretch begins at each batch in the index, regardless of damage before it. Splits begin at such batches, too, so
+    a damaged file gives the same records whether it is read whole or in splits.
     """
     start, floor = split.start, max(split.floor, _floor_of(split.path))
     for place, below in _read_index(split.path, data, start + 1):
@@ -324,9 +326,9 @@ def _split_stretches(split: Split, data: Bytes, end: int) -> Iterator[tuple[int,
 
 
 def _read_index(path: str, data: Bytes, least: int) -> Iterator[tuple[int, int]]:
-    """Yield the batches from byte ``least`` on that a segment's index names: where each begins, an offset before it.
+    """Yield the batches in a segment's index from byte ``least`` on: the position of each, and an offset below its own.
 
-    The index may be missing, stale or damaged: it is used as far as its offsets and positions rise, and only where the
+    The index may be missing, stale or damaged: it is used as long as its offsets and positions rise, and only where the
     header of a batch agrees with it.
     """
     base = _floor_of(path) + 1
@@ -349,10 +351,11 @@ def _read_index(path: str, data: Bytes, least: int) -> Iterator[tuple[int, int]]
 
 
 def _follow_headers(data: Bytes, place: int, floor: int, start: int, split_bytes: int) -> list[tuple[int, int]]:
-    """Return where further splits begin if no index names them: at batches, each with an offset before it.
+    """Return where further splits begin after the last batch in the index: positions of batches, with offsets below.
 
     Headers must lead from batch to batch up to the end of the file, and offsets must rise: then all batches are in
-    order, wherever reading begins. Otherwise that depends on the batches before, and the rest of the file is one split.
+    order, wherever reading begins. Otherwise their order depends on earlier batches, and the rest of the file must be
+    one split.
     """
     starts: list[tuple[int, int]] = []
     last = place
@@ -385,7 +388,7 @@ def _seems_sound_at(data: Bytes, place: int) -> bool:
 
 
 def _find_whole(data: Bytes, place: int, end: int, effort: Effort) -> int | None:
-    """Return the next byte before ``end`` at which a whole batch begins; None if there is none."""
+    """Return the position of the next whole batch that begins before ``end``; None if there is none."""
     while (place := find_sound_header(data, place)) < end:
         if _is_whole_at(data, place, read_header(data, place), effort):
             return place

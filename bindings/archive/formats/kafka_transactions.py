@@ -1,10 +1,10 @@
-"""How Kafka's transactions ended, by the markers behind their records.
+"""Find how Kafka's transactions ended, by the markers after their records.
 
-The records of a transaction are in the log in the order in which they came. A marker of the same producer, a control
-batch, ends the transaction with commit or abort; it comes later, perhaps in a later segment. A consumer with the
-isolation level ``read_committed`` gets the records of committed transactions and those outside of transactions.
+The records of a transaction are in the log in the order in which they were written. A marker of the same producer, a
+control batch, ends the transaction with commit or abort; it comes later, perhaps in a later segment. A consumer with
+the isolation level ``read_committed`` gets the records of committed transactions and those outside of transactions.
 
-Markers are searched only as far as a split needs them: behind its first record of a transaction, until all of its
+Markers are read only as far as a split needs them: from its first record of a transaction, until all of its
 transactions have ended. If the archive ends before that, the end of a transaction is unknown.
 """
 
@@ -53,12 +53,12 @@ class Marker(NamedTuple):
 
     producer: int
     place: tuple[int, int]
-    """The number of the file (0: the split's own) and the byte in it. Offsets have no checksum, and may be wrong."""
+    """Number of the file (0 is the split's own) and byte in it. Offsets have no checksum, and may be wrong."""
     end: TransactionEnd
 
 
 class TransactionEnds:
-    """The ends of the transactions of a split; `end_of` is called for its batches in their order."""
+    """Finds the ends of the transactions of a split; call `end_of` for its batches in order."""
 
     def __init__(self, path: str, data: Bytes) -> None:
         self._path = Path(path)
@@ -67,7 +67,7 @@ class TransactionEnds:
         self._markers: dict[int, deque[Marker]] = defaultdict(deque)
 
     def end_of(self, header: Header, place: int) -> TransactionEnd | None:
-        """Return the end of the transaction of a batch that begins at a byte; None if its marker is not there."""
+        """Return how the transaction of the batch at ``place`` ended; None if the archive has no marker for it."""
         if self._coming is None:
             self._coming = self._behind(place)
         markers = self._markers[header.producer_id]
@@ -82,7 +82,7 @@ class TransactionEnds:
         return markers[0].end
 
     def _behind(self, place: int) -> Iterator[Marker]:
-        """Yield the markers behind a byte, in this file and in the segments that follow."""
+        """Yield the markers from ``place`` on, in this file and in the segments that follow."""
         yield from _read_markers(self._data, 0, place)
         if SEGMENT.fullmatch(self._path.name) is None:
             return
@@ -95,7 +95,7 @@ class TransactionEnds:
             try:
                 with Mapped(str(path)) as data:
                     yield from _read_markers(data, number, 0)
-            except InputError:  # which is reported where that file is read
+            except InputError:  # reported when that file itself is read
                 return
 
 
@@ -104,7 +104,7 @@ def _read_markers(data: Bytes, file: int, place: int) -> Iterator[Marker]:
     while place + HEADER_BYTES <= len(data):
         header = read_header(data, place)
         behind = place + header.size
-        # A damaged length would lead past markers: trust the length of a batch only if another one follows it.
+        # A damaged length could skip markers: trust the length of a batch only if another batch follows it.
         is_chained = header.seems_sound and (
             behind == len(data) or (behind + HEADER_BYTES <= len(data) and read_header(data, behind).seems_sound)
         )

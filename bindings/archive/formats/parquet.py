@@ -1,8 +1,9 @@
-"""Our own archive: Parquet files of `bindings.archive.record.SCHEMA`, by day, and Parquet of others with such columns.
+"""Read and write hashstar's archive: Parquet files of `bindings.archive.record.SCHEMA`, by day; read other Parquet.
 
-Files are named ``day=2026-11-21/part-00000.parquet`` and so on, the day in UTC, ``day=unknown`` for messages without a
-time; they are packed with zstd and have checksums of pages. The metadata of a file has the version of the schema and
-the bias. A file gets its name when it is complete: what an interrupted writer leaves behind is no part of the archive.
+Files are named ``day=2026-11-21/part-00000.parquet`` and so on, with the day in UTC, or ``day=unknown`` for messages
+without a time. They are compressed with zstd and have page checksums. The metadata of a file has the version of the
+schema and the bias. A file gets its name when it is complete, so files of an interrupted writer are not part of the
+archive. Parquet files of other programs are read if they have columns with such names.
 """
 
 from __future__ import annotations
@@ -45,26 +46,26 @@ VERSION: Final = b"1"
 ROW_GROUP: Final = 1 << 17
 """Number of rows of a full row group."""
 GROUP_BYTES: Final = 256 << 20
-"""Unpacked size, in bytes, from which a row group is full with fewer rows, as readers may need it all in memory."""
+"""Unpacked size in bytes from which a row group is full with fewer rows, since readers may load all of it."""
 OPEN_DAYS: Final = 8
 """Maximum number of days whose files are open at a time."""
 CODED: Final = 10
-"""Maximum mean size of a value, in bytes, of a column that is read as indices into a dictionary."""
+"""Maximum mean size of a column's values, in bytes, up to which the column is read as a dictionary."""
 DAY_US: Final = 86_400_000_000
 UNREADABLE: Final = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError)
 """Exceptions of pyarrow for damaged files."""
 
 NAMES: Final = {"time": ("time", "timestamp", "ts"), "body_size": ("body_size", "size")}
-"""Column -> its names in Parquet of others, the first that is there; all other columns must be named as ours."""
+"""Column -> its possible names in other Parquet, in order of preference; all other columns keep their names."""
 
 
 class Parquet(Format):
-    """The format of Parquet files, ours or of others."""
+    """The format of Parquet files, written by hashstar or by other programs."""
 
     name: ClassVar[str] = "Parquet"
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Return whether a file is Parquet with an exchange and a routing key, or Parquet with a damaged schema."""
+        """Return whether a file is Parquet with columns exchange and routing_key, or with a damaged schema."""
         if not head.startswith(MAGIC):
             return False
         try:
@@ -83,7 +84,7 @@ class Parquet(Format):
         return self.recognises(MAGIC, path)
 
     def resembles(self, head: bytes, path: Path) -> bool:
-        """Return whether the end of the file is one of Parquet: the schema is there."""
+        """Return whether the file ends as Parquet does, with a schema of an archive."""
         try:
             with path.open("rb") as file:
                 file.seek(max(file.seek(0, 2) - len(MAGIC), 0))
@@ -106,7 +107,7 @@ class Parquet(Format):
         return splits
 
     def plan_complete(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
-        """Return all row groups once the end of the file is written; the end of a file without rows is 1."""
+        """Return all row groups once the footer is written; ``end`` of a file without row groups is 1."""
         try:
             groups = max(pq.read_metadata(path).num_row_groups, 1)
         except UNREADABLE:
@@ -181,18 +182,18 @@ def _read_group(file: pq.ParquetFile, path: str, group: int, wanted: list[str], 
     except RecursionError:
         yield Bad(path, row, "damaged Parquet row group: its columns are nested too deeply")
         return
-    if row != end:  # the header of a page is damaged, which has no checksum
+    if row != end:  # a page header is damaged; it has no checksum
         yield Bad(path, row, "damaged Parquet row group: it has not as many rows as the file says")
 
 
 def _rows_at_once(group: pq.RowGroupMetaData) -> int:
-    """Return the number of rows to read at once: few if bodies are large."""
+    """Return the number of rows to read at once; few if rows are large."""
     mean = max(int(group.total_byte_size) // max(int(group.num_rows), 1), 1)
     return min(BATCH_ROWS, max(BATCH_BYTES // mean, 1))
 
 
 def _cast_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with columns of the types of `SCHEMA`; those with dictionaries for texts stay as they are."""
+    """Cast the columns of a batch to the types of `SCHEMA`; dictionary-encoded texts stay encoded."""
     fields = [
         field if _decode_type(field.type) == SCHEMA.field(field.name).type else SCHEMA.field(field.name)
         for field in batch.schema
@@ -211,9 +212,9 @@ def _decode_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _find_coded_columns(metadata: pq.FileMetaData, split: Split) -> list[str]:
-    """Return the columns of texts that should be read as dictionaries, by the row groups of a split.
+    """Return the columns of texts to read as dictionaries, decided by the row groups of a split.
 
-    They are stored so and their texts repeat: each distinct text is then decoded, checked and compared once.
+    These are stored as dictionaries and their texts repeat: so each distinct text is decoded and checked only once.
     """
     groups = [metadata.row_group(n) for n in range(split.start, split.end or metadata.num_row_groups)]
     paths = []
@@ -252,7 +253,7 @@ def _read_foreign(
 
 
 def _convert(array: pa.Array, name: str) -> pa.Array:
-    """Return a column of others as ours: a map of texts becomes a table of longstr; texts need not be UTF-8.
+    """Convert a column of another program: a map of texts becomes a table of longstr; texts need not be UTF-8.
 
     Raises ArrowInvalid for a column that cannot be converted, and for texts in tables and lists that are not UTF-8.
     """
@@ -277,11 +278,11 @@ def _first_line(error: Exception) -> str:
 
 
 class ParquetWriter:
-    """A writer of batches into the files of a folder; a context manager.
+    """Writes batches to the files of a folder; a context manager.
 
-    A new file begins after ``file_rows`` rows. Batches may come in any order of days; the files of at most `OPEN_DAYS`
-    days are open at a time. An exception leaves complete files only. Raises InputError if a file cannot be written.
-    With ``copies`` files say that a message may be in them several times, once for each queue (`COPIES`).
+    A new file begins after ``file_rows`` rows. Days may come in any order; files of at most `OPEN_DAYS` days are open
+    at a time. After an exception only complete files remain. Raises InputError if a file cannot be written. With
+    ``copies``, files have the note that a message may be in them several times, once per queue (`COPIES`).
     """
 
     def __init__(self, folder: Path, bias: Bias, file_rows: int = 4_000_000, *, copies: bool = False) -> None:
@@ -302,7 +303,7 @@ class ParquetWriter:
         self._open.clear()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows of all columns."""
+        """Add rows, which must have all columns of `SCHEMA`."""
         times = batch.column("time")
         days = np.asarray(pc.fill_null(times.cast(pa.int64()), np.iinfo(np.int64).max)) // DAY_US
         try:
@@ -322,14 +323,14 @@ class ParquetWriter:
             number = self._numbers.get(day, 0)
             self._numbers[day] = number + 1
             part = _Part(self._folder / f"day={day}" / f"part-{number:05}.parquet", self._schema)
-        self._open[day] = part  # as the last one, so that the first is the one least recently used
+        self._open[day] = part  # inserted last, so the first part is the least recently used
         if len(self._open) > OPEN_DAYS:
             self._open.pop(next(iter(self._open))).close(complete=True)
         return part
 
 
 class _Part:
-    """A file that is written; small batches are collected into row groups."""
+    """A file that is being written; small batches are collected into row groups."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         make_folders(path.parent)
@@ -374,7 +375,7 @@ DICTIONARIES: Final = [
     "headers.key_value.value.type", "headers.key_value.value.value", "properties.key_value.key",
     "properties.key_value.value.type", "properties.key_value.value.value", "routed_queues.list.element", "source",
 ]  # fmt: skip
-"""Columns whose values repeat."""
+"""Columns whose values repeat, so that they are stored as dictionaries."""
 
 
 def _day_name(day: int) -> str:

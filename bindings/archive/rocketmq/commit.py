@@ -1,4 +1,4 @@
-"""A broker's commit log as a whole: its messages with all of their fields, in order or by position."""
+"""Read a broker's whole commit log: its messages with all fields, in order or by position."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Stored(NamedTuple):
     packed_body: bytes
     property_bytes: bytes
     properties: dict[str, str]
-    """All properties, those of brokers and clients too."""
+    """All properties, including those that brokers and clients set."""
 
     @property
     def message_id(self) -> str:
@@ -97,7 +97,7 @@ class Stored(NamedTuple):
         return parse_number(self.properties.get("INNER_NUM", ""), 1)
 
     def parts(self) -> list[BatchMessage]:
-        """Return the messages in it: one, or all of a batch. Raises InputError."""
+        """Return the messages of the record: one, or all of a batch. Raises InputError if it cannot be unpacked."""
         body = unpack_body(self.packed_body, self.system_flag)
         if self.system_flag & BATCH == BATCH:
             return split_batch(body)
@@ -105,7 +105,7 @@ class Stored(NamedTuple):
 
 
 class NumberedFile(NamedTuple):
-    """A file that is named with the byte of the whole log or queue at which it begins."""
+    """A file whose name is its position in the whole log or queue, in bytes."""
 
     base: int
     path: str
@@ -142,16 +142,16 @@ class CommitLog:
 
     @property
     def begin(self) -> int:
-        """The byte at which the log begins: what was before it has been deleted."""
+        """Position at which the log begins; older records were deleted."""
         return self.files[0].base if self.files else 0
 
     @property
     def end(self) -> int:
-        """The byte at which the last file ends; messages may end before it."""
+        """Position at which the last file ends; the last message may end earlier."""
         return self.files[-1].end if self.files else 0
 
     def records(self) -> Iterator[Stored | Bad]:
-        """Yield all records in order, and `Bad` for what cannot be read.
+        """Yield all records in order, and `Bad` for records that cannot be read.
 
         Raises InputError if a file cannot be opened.
         """
@@ -168,7 +168,7 @@ class CommitLog:
             expected = base + size
 
     def at(self, place: int) -> Stored | str:
-        """Return the record at a byte of the log, or the reason why there is none."""
+        """Return the record at a position of the log, or the reason why there is none."""
         which = bisect_right(self.files, place, key=lambda file: file.base) - 1
         if which < 0:
             return "the log begins behind it"
@@ -181,7 +181,7 @@ class CommitLog:
 
 
 def parse_number(text: str, otherwise: int) -> int:
-    """Return the number in a property, else ``otherwise``: a producer can write any text there."""
+    """Return the number in a property's text, or ``otherwise`` if it is none, since producers can write any text."""
     return int(text) if DECIMAL.fullmatch(text) else otherwise
 
 

@@ -1,8 +1,8 @@
-"""The comparison of the units of a queue with the records of the log, both as columns.
+"""Compare the units of a consume queue with the records of the commit log, both as columns.
 
-The log is the truth. A unit fits if it points at a record of this queue, this offset and this size. A unit that does
-not fit is reported with its reason and counted nowhere else. A unit that points before the beginning of the log is of a
-message that was deleted with its file, which is usual.
+The log is authoritative. A unit fits if it points at a record with the same queue, offset and size. A unit that does
+not fit is reported with its reason, and not counted otherwise. A unit that points before the beginning of the log
+belongs to a message that was deleted with its file; this is normal.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from bindings.archive.sums import SAMPLES, Unread
 __all__ = ["SCHEDULE", "WHEEL", "Fit", "QueueRecords", "LogColumns", "fit_queue", "add_problems"]
 
 SCHEDULE: Final = "SCHEDULE_TOPIC_XXXX"
-"""Delayed messages wait here, those of a level in the queue of that number less one (`ScheduleMessageService`)."""
+"""Topic in which delayed messages wait; level n waits in queue n - 1 (`ScheduleMessageService`)."""
 WHEEL: Final = "rmq_sys_wheel_timer"
-"""Messages with a time of their own wait here (`TimerMessageStore`), since 5.0."""
+"""Topic in which messages with an arbitrary delivery time wait, since 5.0 (`TimerMessageStore`)."""
 LIGHT: Final = "%LMQ%"
 BEHIND: Final = "a unit of a queue that points behind the end of the log"
 NOWHERE: Final = "a unit of a queue that points at no message"
@@ -38,7 +38,7 @@ EMPTY: Final = np.zeros(0, np.int64)
 
 
 class QueueRecords(NamedTuple):
-    """The records of one queue, column by column, in the order of the log."""
+    """The records of one queue as parallel columns, in the order of the log."""
 
     places: Column
     sizes: Column
@@ -55,7 +55,7 @@ NOTHING: Final = QueueRecords(*[EMPTY] * 7)
 
 
 class LogColumns:
-    """A log that was read: the records of each queue, and facts of the log itself."""
+    """The content of a commit log as columns: the records of each queue, and facts about the log."""
 
     def __init__(self, log: CommitLog, indexed_to: int, problems: Unread) -> None:
         self.begin, self.end = log.begin, 0
@@ -63,9 +63,9 @@ class LogColumns:
         self.first_stored: int | None = None
         self.last_stored: int | None = None
         self.behind_index = 0
-        """Number of messages with keys behind the last one in the index."""
+        """Number of messages with keys after the last message in the index."""
         self.tags: dict[str, list[str | None]] = {}
-        """Topic -> the tags of its messages."""
+        """Topic -> the distinct tags of its messages."""
         self.waiting: dict[object, int] = {}
         """Identity of a message in the timer wheel -> when it is due, in milliseconds since 1970."""
         places = array("q")
@@ -84,7 +84,7 @@ class LogColumns:
             if record.topic == WHEEL:
                 self._in_wheel(record)
             if record.system_flag & TRANSACTION not in COMMITTED:
-                continue  # half a transaction, or one rolled back: it is in no queue
+                continue  # a half message, or a transaction rolled back: it is in no queue
             tag = record.tag
             if tag not in codes:
                 codes[tag] = encode_tag(tag)
@@ -99,14 +99,14 @@ class LogColumns:
                 for column, value in zip(columns, row, strict=True):
                     column.append(value)
         self.places = np.array(places, np.int64)
-        """Positions of all records, in order."""
+        """Positions of all records in the log, ascending."""
         self.held = {
             where: QueueRecords(*[np.array(column, np.int64) for column in columns]) for where, columns in held.items()
         }
         """Topic and queue -> its records."""
 
     def has(self, places: Column) -> npt.NDArray[np.bool_]:
-        """Return for each of these bytes whether a record begins there."""
+        """Return a mask of the positions at which a record begins."""
         if not len(self.places):
             return np.zeros(len(places), bool)
         at = np.minimum(np.searchsorted(self.places, places), len(self.places) - 1)
@@ -114,12 +114,12 @@ class LogColumns:
 
     def _in_wheel(self, record: Stored) -> None:
         due = parse_number(record.properties.get("TIMER_OUT_MS", ""), -1)
-        if due >= 0:  # a message that waits for long is stored in the wheel again and again: the last one counts
+        if due >= 0:  # a message that waits long is stored in the wheel repeatedly: the last record counts
             self.waiting[record.properties.get("REAL_TOPIC"), record.unique_id or record.place] = due
 
 
 class Fit:
-    """The comparison of a queue with the log, which is fed with the units of the queue."""
+    """Compares a queue with the log: call ``add`` with the units of the queue, in order."""
 
     def __init__(self, log: LogColumns, queue: ConsumeQueue, problems: Unread) -> None:
         self.held = log.held.get((queue.topic, queue.queue), NOTHING)
@@ -128,7 +128,7 @@ class Fit:
         self.min_offset: int | None = None
         """Offset of the first unit whose message is not deleted."""
         self.max_offset = queue.files[0].base // 20 if queue.files and not queue.batches else 0
-        """The offset behind the last unit."""
+        """The offset after the last unit."""
         self.deleted = 0
         """Number of units that point before the beginning of the log."""
         self.delayed: list[Units] = []
@@ -138,7 +138,7 @@ class Fit:
 
     @classmethod
     def of_log(cls, log: LogColumns, where: tuple[str, int]) -> Fit:
-        """Return the facts of a topic's queue by its records alone, if its units cannot be read."""
+        """Return the facts about a queue from its records alone, for a queue whose units cannot be read."""
         fit = cls(log, ConsumeQueue(*where, ()), Unread())
         fit.pointed[:] = True
         fit.min_offset = int(fit.held.offsets.min())
@@ -146,7 +146,7 @@ class Fit:
         return fit
 
     def add(self, units: Units) -> None:
-        """Compare the next units of the queue."""
+        """Compare the next units of the queue with the log."""
         self.max_offset = int(units.offset[-1] + units.messages[-1])
         in_log = units.place >= self._log.begin
         self.deleted += int((~in_log).sum())
@@ -179,7 +179,7 @@ class Fit:
         self.pointed[at[fits]] = True
 
     def tags(self) -> Counter[str | None]:
-        """Return tag -> number of messages that fit."""
+        """Return tag -> number of messages of the queue with a fitting unit."""
         names = self._log.tags.get(self._queue.topic, [])
         which, counts = self.held.tags[self.pointed], self.held.messages[self.pointed]
         sums = np.bincount(which, counts, len(names)).astype(np.int64).tolist()
@@ -201,7 +201,7 @@ def fit_queue(log: LogColumns, queue: ConsumeQueue, problems: Unread) -> Fit:
 
 
 def add_problems(problems: Unread, reason: str, source: str, offsets: Column) -> None:
-    """Count a problem once for each offset, and keep the first offsets as samples."""
+    """Count a problem once per offset, and keep the first offsets as samples."""
     for offset in offsets[:SAMPLES].tolist():
         problems.add_bad(Bad(source, offset, reason))
     if len(offsets) > SAMPLES:
@@ -209,7 +209,7 @@ def add_problems(problems: Unread, reason: str, source: str, offsets: Column) ->
 
 
 def _find_queues(record: Stored) -> Iterator[tuple[str, int, int]]:
-    """Yield the queues of a record with its offset in each; light queues share records (`MultiDispatchUtils`)."""
+    """Yield topic, queue and offset for each queue of a record; light queues share records (`MultiDispatchUtils`)."""
     yield record.topic, record.queue, record.offset
     if "INNER_MULTI_DISPATCH" not in record.properties:
         return

@@ -1,14 +1,14 @@
-"""RocketMQ's commit log: files with the messages of all topics of a broker (`MessageExtEncoder`, `MessageDecoder`).
+"""Read RocketMQ's commit log: the messages of all topics of a broker (`MessageExtEncoder`, `MessageDecoder`).
 
-A record states the byte of the whole log at which it begins, so the next record is found safely from anywhere: files
-are split at any byte, and behind damage reading goes on at the next record that is where it states. The body has a
-checksum; topic and properties have none, so the only check is that they fit exactly in the record. A file is allocated
-at full length, so it ends with a blank record, with zeros, or with what a broker that was killed left.
+A record contains its own position in the whole log, so the next record can be found safely from any byte: files may be
+split anywhere, and after damage reading continues at the next record that is at the position it states. The body has a
+checksum; topic and properties have none, so the only check is that they fit exactly into the record. A file is
+allocated at full length, so it ends with a blank record, with zeros, or with the remains of a killed broker.
 
-A `bindings.archive.mapping.FieldMapping` names the fields of a message that are its exchange and routing key. Headers
-are the user properties, TAGS and KEYS. Messages of RocketMQ's own topics (retries, delays, halves of transactions) are
-skipped: they are not what was published, or not yet. Topics of the type BatchCQ keep a batch of a producer in one
-record; its messages are records here, all at the byte of that one.
+A `bindings.archive.mapping.FieldMapping` names the fields of a message that become its exchange and routing key.
+Headers are the user properties, TAGS and KEYS. Messages of RocketMQ's own topics (retries, delays, halves of
+transactions) are skipped: they are no publishings, or not yet. Topics of the type BatchCQ keep a producer's batch in
+one record; each of its messages becomes a row, with the position of that record.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ OWN_TOPICS: Final = (
     "%RETRY%", "%DLQ%", "RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC_XXXX", "TBW102", "%SYS%", "TRANS_CHECK_MAX_TIME_TOPIC",
     "OFFSET_MOVED_EVENT", "SELF_TEST_TOPIC", "CHECKPOINT_TOPIC",
 )  # fmt: skip
-"""Beginnings of the names of RocketMQ's own topics (`TopicValidator`)."""
+"""Prefixes of the names of RocketMQ's own topics (`TopicValidator`)."""
 OWN: Final = Skipped("a message of RocketMQ's own: a retry, a delay, a half of a transaction")
 SYSTEM: Final = frozenset({
     "1ST_POP_TIME", "ARRIVE_TIME", "BORN_TIMESTAMP", "BUYER_ID", "CHECK_IMMUNITY_TIME_IN_SECONDS", "CLUSTER",
@@ -93,7 +93,7 @@ SYSTEM: Final = frozenset({
 })  # fmt: skip
 """Properties that only clients and brokers set (`MessageConst`)."""
 CHUNK: Final = 1 << 20
-"""Number of bytes that are zero at least where the log has not come further."""
+"""Number of zero bytes (fewer at the end of the file) that mark the end of the written log."""
 
 
 class LogRecord(NamedTuple):
@@ -120,7 +120,7 @@ class RocketmqLog(Format):
     note: ClassVar[str] = "exchange and routing key of messages are where --exchange and --routing-key say"
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Return whether the file begins with a record or a blank, or is one that a broker allocated in advance."""
+        """Return whether the file begins with a record or a blank, or was allocated in advance by a broker."""
         if NAME.fullmatch(path.name) and not any(head):
             return True
         if len(head) < START.size:
@@ -138,7 +138,7 @@ class RocketmqLog(Format):
         return plan_ranges(path, split_bytes)
 
     def plan_complete(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
-        """Return all records up to the last, without that one if it is not whole; all of the file if it has a blank."""
+        """Return all records up to the last whole one; the whole file if it ends with a blank."""
         with Mapped(path) as data:
             base = _find_base(path, data)
             starts, last, place, is_open = [start], -1, start, False
@@ -148,7 +148,7 @@ class RocketmqLog(Format):
                     if _ends_in_blank(data, base, place):
                         size = len(data) - place
                     elif not any(data[place : place + CHUNK]):
-                        break  # the log has not come further
+                        break  # the log is not written further yet
                     else:
                         size = _find_claimed(data, base, place + 1) - place
                         if place + size >= len(data):
@@ -161,7 +161,7 @@ class RocketmqLog(Format):
                 last >= 0
                 and _claims_place(data, base, last)
                 and (not data[place - 1] or isinstance(read_record(data, base, last), str))
-            ):  # it may still be written to (zeros are not written yet); once a record follows, damage is reported
+            ):  # it may be incomplete (zeros are not written yet); once a record follows, damage is reported
                 place, is_open = last, True
             splits = [Split(path, *pair, exact=True) for pair in pairwise([*starts, place]) if pair[0] < pair[1]]
             return CompletePart(splits, place, is_open)
@@ -227,7 +227,7 @@ def _split_messages(record: LogRecord) -> list[BatchMessage]:
 
 
 def _find_base(path: str, data: Bytes) -> int:
-    """Return the byte of the whole log at which the file begins, by its name, else by its first sound record."""
+    """Return the position in the whole log at which the file begins, by its name, else by its first sound record."""
     name = Path(path).name
     if NAME.fullmatch(name):
         return int(name[:20])
@@ -235,7 +235,7 @@ def _find_base(path: str, data: Bytes) -> int:
 
 
 def _find_first_base(data: Bytes) -> int | None:
-    """Return the byte of the whole log at which the data begin, by the first sound record; None without one."""
+    """Return the position in the whole log at which the data begin, by the first sound record; None without one."""
     effort, place = Effort(0), -1
     while (place := _find_magic(data, place + 1)) < len(data):
         if place + LEAST <= len(data):
@@ -246,10 +246,10 @@ def _find_first_base(data: Bytes) -> int | None:
 
 
 def read_log(data: Bytes, base: int, split: Split) -> Iterator[tuple[int, LogRecord | str]]:
-    """Yield the records that begin in a split, or a text that names what is wrong, each with its byte.
+    """Yield byte and record for the records that begin in a split; for a damaged one, the reason as a text.
 
-    Damage behind a record is reported by the split of that record, so a split passes over damage at its beginning. A
-    record that states that it begins in a split, sound or not, is read or reported there.
+    Damage after a record is reported by the split of that record, so a split skips damage at its beginning. A record
+    that claims to begin in a split, sound or not, is read or reported by that split.
     """
     end = len(data) if split.end is None else split.end
     place = split.start if split.start == 0 or split.exact else _find_claimed(data, base, split.start)
@@ -274,9 +274,9 @@ def read_log(data: Bytes, base: int, split: Split) -> Iterator[tuple[int, LogRec
 
 
 def _find_following(data: Bytes, base: int, place: int) -> int:
-    """Return the byte at which the next record begins behind a damaged one.
+    """Return the byte at which the next record begins after a damaged one.
 
-    If the size of the damaged record is right, that is its end: nothing in its body is taken for a record.
+    If the size of the damaged record is right, that is its end, so that no bytes in its body are read as a record.
     """
     if _claims_place(data, base, place):
         size: int = START.unpack_from(data, place)[0]
@@ -286,7 +286,7 @@ def _find_following(data: Bytes, base: int, place: int) -> int:
 
 
 def read_record(data: Bytes, base: int, place: int, effort: Effort | None = None) -> LogRecord | str:
-    """Return the record at a byte, or what is wrong with it. ``effort`` bounds the hashing in a whole file."""
+    """Return the record at ``place``, or what is wrong with it. ``effort`` bounds the hashing over a whole file."""
     if place + LEAST > len(data):
         return "not a record"
     size, magic, crc, _, _, _, log_place, flag, born = START.unpack_from(data, place)
@@ -310,7 +310,7 @@ def read_record(data: Bytes, base: int, place: int, effort: Effort | None = None
 
 
 def _is_checked(data: Bytes, place: int, size: int, properties: bytes) -> bool:
-    """Return whether the checksum at the end of a record is right, or there is none.
+    """Return whether the checksum at the end of a record is right or missing.
 
     Brokers write it since 5.1.1 with ``enabledAppendPropCRC``. It covers all bytes before it, and has ten digits in
     reverse order (`MessageDecoder.createCrc32`).
@@ -331,7 +331,7 @@ def _find_claimed(data: Bytes, base: int, place: int) -> int:
 
 
 def _find_magic(data: Bytes, place: int) -> int:
-    """Return the next byte with the magic of a record 4 bytes behind it; the end of the data if there is none."""
+    """Return the next position with the magic of a record 4 bytes after it; the end of the data if there is none."""
     match = MAGICS.search(data, place + 4)
     return len(data) if match is None else match.start() - 4
 
@@ -345,5 +345,5 @@ def _claims_place(data: Bytes, base: int, place: int) -> bool:
 
 
 def _ends_in_blank(data: Bytes, base: int, place: int) -> bool:
-    """Return whether a blank fills the rest of the file: the log goes on in the next one."""
+    """Return whether a blank fills the rest of the file, so that the log continues in the next file."""
     return data[place + 4 : place + 8] == BLANK.to_bytes(4, "big") and _find_claimed(data, base, place + 8) == len(data)

@@ -1,6 +1,6 @@
-"""RocketMQ's consume queues: from the offset of a queue to a record of the commit log (`ConsumeQueue`).
+"""Read RocketMQ's consume queues, which map offsets of a queue to records of the commit log (`ConsumeQueue`).
 
-A queue is files of units of one size, so the offset of a unit follows from its position. The files are allocated at
+A queue is a series of files of units of equal size, so the position of a unit gives its offset. Files are allocated at
 full length, so the queue ends at the first unit of zeros. A queue that does not begin at offset 0 has blank units up to
 the offset at which it begins. The code of a unit is the hashCode of the message's tag; for a delayed message, the time
 when it is due. The code may instead be a position in the queue's extension, which has the code, the time of storing and
@@ -46,7 +46,7 @@ Column: TypeAlias = npt.NDArray[np.int64]
 
 
 class Units(NamedTuple):
-    """Consecutive units, column by column."""
+    """Consecutive units as parallel columns."""
 
     offset: Column
     """Offset in the queue of the unit's first message."""
@@ -99,7 +99,7 @@ class ConsumeQueue:
             yield Units(*[column.astype(np.int64) for column in (offsets, places, sizes, codes, counts)])
 
     def _replace_codes(self, path: str, codes: Column, at: Column) -> Iterator[Bad]:
-        """Replace codes that are positions in the extension by the codes there, in place."""
+        """Replace, in place, the codes that are positions in the extension by the codes stored there."""
         pointing = np.flatnonzero(codes <= LAST_ADDRESS)
         if not len(pointing):
             return
@@ -120,7 +120,7 @@ def encode_tag(tag: str | None) -> int:
 
 
 def _find_broken(path: str, data: bytes, is_unit: npt.NDArray[np.bool_], width: int) -> Iterator[Bad]:
-    """Yield `Bad` for each stretch that is neither units nor the zeros at the end of the queue."""
+    """Yield `Bad` for each stretch of bytes that is neither units nor the zeros after the last unit."""
     count = len(is_unit)
     ends: list[int] = np.flatnonzero(np.diff(np.concatenate(([True], is_unit, [True])).astype(np.int8))).tolist()
     for first, last in zip(ends[::2], ends[1::2], strict=True):

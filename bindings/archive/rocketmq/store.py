@@ -1,4 +1,4 @@
-"""The store of a RocketMQ broker as a value: its log, queues and index, topics and offsets of consumers.
+"""Open the store of a RocketMQ broker: its log, queues and index, its topics and the offsets of consumers.
 
 =====================  ==========================================================================================
 ``commitlog/``         all messages (`bindings.archive.rocketmq.commit`)
@@ -6,8 +6,8 @@
                        ``batchconsumequeue/`` of topics of batches, ``consumequeue_ext/`` what extends the units
 ``index/``             messages by key (`bindings.archive.rocketmq.index`)
 ``config/``            topics, the offsets of consumer groups, how far delayed messages have been delivered
-``checkpoint``         up to when all this has certainly been written to the disk
-``abort``              there while the broker runs, and after it was killed
+``checkpoint``         times up to which all this is certainly on the disk
+``abort``              exists while the broker runs, and after it was killed
 =====================  ==========================================================================================
 
 Opening a store lists its large files and reads only the small ones. `bindings.archive.rocketmq.inspection` compares log
@@ -37,7 +37,7 @@ CHECKPOINT: Final = struct.Struct(">qqqqq")
 TIMER: Final = struct.Struct(">qqqq")
 MISSING: Final = "missing"
 NEEDED: Final = ("commitlog", "consumequeue", "checkpoint")
-"""What every store has; brokers make the rest when they need it."""
+"""Files and folders that every store has; brokers create the others when they need them."""
 QUEUES_IN_DATABASE: Final = "consume queues"
 DATABASE: Final = "CURRENT"
 """A file in each folder of RocksDB."""
@@ -66,7 +66,7 @@ class Topic(NamedTuple):
 
 @dataclass(frozen=True)
 class Store:
-    """A store whose large files are not read yet."""
+    """An open store; its large files are not read yet."""
 
     path: str
     log: CommitLog
@@ -74,7 +74,7 @@ class Store:
     index: tuple[IndexFile, ...]
     """In the order in which they were written."""
     topics: Mapping[str, Topic]
-    """Name -> topic; empty if the broker keeps them elsewhere."""
+    """Name -> topic; empty if the broker keeps topics elsewhere."""
     offsets: Mapping[tuple[str, str], Mapping[int, int]]
     """Consumer group and topic -> queue -> the offset that the group consumes next."""
     delay_offsets: Mapping[int, int]
@@ -173,7 +173,7 @@ def _find_databases(root: Path) -> Iterator[str]:
 
 
 def _read_json(path: Path, problems: list[Bad]) -> Mapping[str, Any]:
-    """Return an object that fastjson wrote, which may have numbers as names; the backup if the file is half written."""
+    """Return an object that fastjson wrote, which may have numbers as names; from the backup if the file is damaged."""
     for each in (path, path.with_name(f"{path.name}.bak")):
         if not each.exists():
             continue
@@ -189,7 +189,7 @@ def _read_json(path: Path, problems: list[Bad]) -> Mapping[str, Any]:
 
 
 def _build_or_report(path: Path, problems: list[Bad], make: Callable[[], Any]) -> Any:
-    """Return what ``make`` builds from a file's JSON; nothing, and report it, if a broker does not write such JSON."""
+    """Return what ``make`` builds from a file's JSON; report JSON that no broker writes, and return {}."""
     try:
         return make()
     except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError):

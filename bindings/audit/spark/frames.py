@@ -1,8 +1,8 @@
-"""A pass over records that Spark reads: tables of a catalogue, Delta, object stores, a topic of Kafka.
+"""Run a pass over records that Spark reads: tables of a catalogue, Delta, object stores, a topic of Kafka.
 
-The rows are messages, with the columns of `bindings.archive.record.SCHEMA`. Only exchange and routing_key are required;
-a missing column means that this is unknown of all messages. Where the studies read nothing but keys, and keys repeat,
-Spark first counts equal keys in each slot of time, and only the counts come to Python. Otherwise the rows do.
+Each row is a message, with the columns of `bindings.archive.record.SCHEMA`. Only exchange and routing_key are required;
+a missing column counts as unknown for all messages. If the studies read only exchange and keys, and keys repeat, Spark
+first counts equal keys per slot of time, and only these counts are sent to Python. Otherwise all rows are.
 """
 
 from __future__ import annotations
@@ -45,24 +45,24 @@ if TYPE_CHECKING:
 __all__ = ["TYPES", "Read", "run_on"]
 
 Read: TypeAlias = Callable[[pa.RecordBatch, Sequence[str]], Iterable[Item]]
-"""Turns a batch of rows into records with these columns, and into what is bad or skipped; can be pickled."""
+"""Turns a batch of rows into items: records with these columns, bad and skipped records. Must be picklable."""
 
 CountBatch: TypeAlias = Callable[[Sequence[Counting[Any]], Account, pa.RecordBatch], None]
-"""Counts a batch of rows with these counters, and into this account."""
+"""Counts a batch of rows with these counters, and adds it to this account."""
 
 SAMPLE: Final = 20_000
-"""Number of rows that are read to learn whether keys repeat."""
+"""Number of rows in the sample that decides whether keys repeat."""
 
 REPEATED: Final = 0.01
-"""Minimum share of these rows whose key another one has too, for counting by Spark first to be less work.
+"""Minimum share of repeated keys in the sample, from which counting in Spark first is faster.
 
-There are then about a million different keys or fewer, or equal ones are close to each other."""
+There are then about a million distinct keys or fewer, or equal keys are close to each other."""
 
 INCOMPLETE: Final = "no exchange or no routing key"
 
 
 def spark_type(kind: pa.DataType) -> str:
-    """Return Spark's name for an Arrow type of a record."""
+    """Return Spark's name for the Arrow type of a column."""
     if pa.types.is_list(kind):
         return f"array<{spark_type(kind.value_type)}>"
     if pa.types.is_map(kind):
@@ -87,12 +87,12 @@ def run_on(
     max_bad: int | None = None,
     count_first: bool | None = None,
 ) -> Pass:
-    """Read records once, for all studies, on the workers of their session. There may be none.
+    """Read records once, for all studies, on the workers of their session; there may be no records.
 
-    ``read`` is for rows that are no records yet, and gets all their columns. ``count_first`` is whether Spark counts
-    equal keys before anything else; by default a sample of the rows decides. It does so only where the studies read
-    nothing but keys, and then the source and offset of single messages are lost. Raises InputError if columns are
-    missing or of another type, `bindings.audit.local.tasks.TooManyBad` if more than ``max_bad`` rows are bad.
+    ``read`` converts rows that are not records yet, and gets all their columns. ``count_first`` is whether Spark first
+    counts equal keys; by default, a sample of the rows decides. It applies only if the studies read nothing but
+    exchange and keys, and then the source and offset of single messages are lost. Raises InputError if columns are
+    missing or of another type; `bindings.audit.local.tasks.TooManyBad` if more than ``max_bad`` rows are bad.
     """
     order = order_for(studies, selection, None, max_bad)
     if read is not None:
@@ -108,12 +108,12 @@ def run_on(
 
 def _run_counts(rows: DataFrame, count: CountBatch, studies: Sequence[Study[Any]], order: Order) -> Pass:
     results = rows.mapInArrow(partial(_count_partition, order, count), ROWS)
-    width = max(cores_of(rows.sparkSession), LAST)  # how many partitions the rows have is not known
+    width = max(cores_of(rows.sparkSession), LAST)  # the number of partitions is not known
     return finish(collect_results(results, width * FAN_IN, studies, order), studies)
 
 
 def _select_columns(records: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Return the columns that are needed, with the types of a record."""
+    """Return the needed columns, cast to the types of a record."""
     from pyspark.sql import functions
     from pyspark.sql.types import MapType, StringType
 
@@ -169,10 +169,10 @@ def _repeats(rows: DataFrame) -> bool:
 
 
 def _group(rows: DataFrame, selection: Selection) -> DataFrame:
-    """Return equal messages of a slot of time as one row: their number, and the times of the first and the last.
+    """Group equal messages of a slot of time into one row: their number, and the times of the first and the last.
 
-    Slots are as wide as those in the timeline of all these messages: wider ones would make it coarser than it is
-    without Spark, narrower ones only make more rows. A row with a reason stands for messages that are left out.
+    Slots have the width that the timeline of all these messages has: wider slots would make the timeline coarser than
+    without Spark, narrower slots would only make more rows. Rows with a ``reason`` stand for messages left out.
     """
     from pyspark.sql import functions
 
@@ -197,7 +197,7 @@ def _group(rows: DataFrame, selection: Selection) -> DataFrame:
 
 
 def _slot_width(timed: DataFrame) -> int:
-    """Return the width of slots for these messages, in microseconds; only the times are read."""
+    """Return the width of slots for these messages, in microseconds; reads only their times."""
     from pyspark.sql import functions
 
     ends = timed.agg(functions.min("micros"), functions.max("micros")).first()
@@ -206,7 +206,7 @@ def _slot_width(timed: DataFrame) -> int:
 
 
 def _reason_to_leave_out(rows: DataFrame, selection: Selection) -> Column:
-    """Return why a row is left out, null if it is taken: what `Selection.apply` does, as an expression of Spark."""
+    """Return a Spark expression for the reason to leave a row out, null to keep it; mirrors `Selection.apply`."""
     from pyspark.sql import functions
 
     lit, micros = functions.lit, functions.col("micros")
@@ -223,7 +223,7 @@ def _reason_to_leave_out(rows: DataFrame, selection: Selection) -> Column:
 
 
 def _count_partition(order: Order, count: CountBatch, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """On a worker: count a partition, and yield its results; none if it is empty."""
+    """Count a partition on a worker, and yield its results; yield nothing if it has no rows."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -264,7 +264,7 @@ def _count_rows(order: Order, counters: Sequence[Counting[Any]], account: Accoun
 
 
 def _record_batch(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-    """Return a batch of Spark's as a batch of an archive."""
+    """Return a batch of Spark rows with the schema of an archive; missing columns are empty."""
     names = batch.schema.names
     fields = [SCHEMA.field(name) for name in columns]
     arrays = [

@@ -1,18 +1,18 @@
-"""How far the files of a growing archive were taken: steps, one after another, that together take each record once.
+"""Record how far the files of a growing archive were read: as a series of steps that read each record exactly once.
 
-A step is a list of splits, and what is known of the files once these are read. It is written before it is read, and
-never changes, so a reader that fails reads the same again. A record whose end is not written yet is left for a later
-step. Steps are small files under ``steps/``; those that will not be read again are folded into one file,
+A step is a list of splits, with the state of their files after these splits. It is written to disk before it is read,
+and never changes, so a reader that fails reads the same splits again. A record whose end is not written yet is left for
+a later step. Steps are small files under ``steps/``; steps that will not be read again are folded into one file,
 ``taken=<step>.json``. No clock is used.
 
-Files are known by their names. A hash of the beginning of each file is kept, and its inode, to distinguish
+Files are identified by name. The inode of each file and a hash of its first bytes are kept to distinguish
 
-* one that has grown: read on where it was complete;
-* one that another file has replaced: read from its beginning;
-* one that was renamed, as rotated logs are: read on under the new name;
-* one that is shorter than it was, but begins the same: what it lost stays counted, and what is added is read.
+* a file that has grown: reading continues where it was complete;
+* a file that was replaced by another: it is read from its beginning;
+* a file that was renamed, as rotated logs are: reading continues under the new name;
+* a file that is shorter than before, but begins the same: lost records stay counted, and added records are read.
 
-Names of files that are gone are kept, so that their records are not counted again if they come back.
+The names of removed files are kept, so that their records are not counted again if the files come back.
 """
 
 from __future__ import annotations
@@ -36,43 +36,43 @@ __all__ = ["STEP_BYTES", "Growth", "Step", "write_whole"]
 T = TypeVar("T")
 
 STEP_BYTES: Final = 4 << 30
-"""Maximum size of a step, in bytes of files; a step of one split may be larger."""
+"""Size from which a step is closed, in bytes of files; its last split may exceed it."""
 HEAD_BYTES: Final = 1024
-"""Maximum number of bytes at the beginning of a file by which it is recognised."""
+"""Maximum number of bytes at the beginning of a file whose hash identifies it."""
 FOLDED: Final = 32
-"""Number of steps that are folded into one file when they are no longer needed."""
+"""Minimum number of finished steps that are folded into one file."""
 
 
 class Taken(NamedTuple):
-    """The state of a file from which something was taken."""
+    """The state of a file of which at least one split was taken."""
 
     format: str
     end: int
-    """End of what was taken, in the units of its format."""
+    """Position up to which the file was taken, in the units of its format."""
     size: int
-    """In bytes, when it was looked at; -1 if the next step takes more of it."""
+    """Size in bytes when the file was examined; -1 if the next step takes more of it."""
     changed: int
-    """Time of modification in nanoseconds, by its file system."""
+    """Modification time in nanoseconds, by the file system."""
     inode: int
     head_bytes: int
     head: str
     """Hash of its first ``head_bytes``."""
     is_open: bool
-    """Whether it ended in what may be the beginning of a record."""
+    """Whether the file ended in what may be the beginning of a record."""
 
 
 class Step(NamedTuple):
-    """Splits that are read together."""
+    """Splits that are read in one micro-batch."""
 
     splits: tuple[tuple[Format, Split], ...]
     notices: tuple[str, ...] = ()
-    """Notices for readers of the numbers: files that were replaced, cut or renamed."""
+    """Notices for users of the counts: files that were replaced, cut or renamed."""
     open_files: int = 0
     """Number of files that end in what may be the beginning of a record."""
 
 
 class _File(NamedTuple):
-    """A file of the archive as it is now."""
+    """A file of the archive, as it is on disk now."""
 
     path: str
     size: int
@@ -97,21 +97,21 @@ class Growth:
         self._step_bytes = step_bytes
         self._split_bytes = split_bytes
         self._not_yet: dict[str, tuple[int, int, bool]] = {}
-        """Files of which nothing could be taken -> their size and time, and whether their format is known."""
+        """File of which nothing could be taken -> its size, modification time, and whether its format is known."""
         self._reported: set[str] = set()
-        """Notices that a step has already."""
+        """Notices that are already in a step of this process."""
         make_folders(folder / "steps")
         self.first, self._taken = self._load_folded()
-        """Number of the last step that is folded."""
+        """``first`` is the number of the last folded step, 0 if there is none."""
         self.last = self.first
         """Number of the last step."""
         while (path := self._step_path(self.last + 1)).exists():
             self._take(_read(path, _parse_step_files))
 
     def look(self) -> int:
-        """Make steps of what is new in the archive, and return the number of the last step.
+        """Write steps for what is new in the archive, and return the number of the last step.
 
-        Raises InputError if the archive does not exist, or another process makes steps too.
+        Raises InputError if the archive does not exist, or if another process also writes steps.
         """
         if not self._root.exists():
             raise InputError(f"{self._root}: there is no such file or folder")
@@ -125,11 +125,11 @@ class Growth:
         return self.last
 
     def steps(self, after: int, last: int) -> list[Step]:
-        """Return the steps after one, up to another. Raises InputError if one of them is folded or lost."""
+        """Return the steps from ``after`` + 1 to ``last``. Raises InputError if one of them is folded or lost."""
         return [_read(self._step_path(number), self._step_of) for number in range(after + 1, last + 1)]
 
     def forget(self, number: int) -> None:
-        """Fold the steps up to this one, if they are many: they will not be read again."""
+        """Fold the steps up to this one, which will not be read again, if there are at least ``FOLDED``."""
         if number - self.first < FOLDED:
             return
         taken = self._load_folded()[1]
@@ -148,7 +148,7 @@ class Growth:
         return number, _read(files[-1], _parse_taken)
 
     def _tidy(self, number: int) -> None:
-        """Remove the files whose content is folded into the file of this step."""
+        """Remove the files that are folded into ``taken=<number>.json``."""
         for path in self._folder.glob("taken=*.json"):
             if int(path.stem.removeprefix("taken=")) < number:
                 path.unlink(missing_ok=True)
@@ -176,7 +176,7 @@ class Growth:
         return str(self._root / name) if name else str(self._root)
 
     def _new_steps(self) -> Iterator[dict[str, Any]]:
-        """Yield steps of what is new, each of about ``step_bytes``; the last one has the notices."""
+        """Yield the steps for what is new, each of about ``step_bytes``; the last step has the notices."""
         files: dict[str, Taken] = {}
         splits: list[tuple[str, str, int, int | None, bool]] = []
         notices: list[str] = []
@@ -210,7 +210,7 @@ class Growth:
     def _find_new(
         self, name: str, file: _File, before: _Before, notices: list[str]
     ) -> tuple[Taken, CompletePart] | None:
-        """Return what is known of a file after this step, and what is new in it; None if nothing is new."""
+        """Return the state of a file after this step, and its new splits; None if nothing is new."""
         known = self._taken.get(name)
         if known is None:
             known = self._under_old_name(name, file, before, notices)
@@ -248,7 +248,7 @@ class Growth:
         return form
 
     def _if_same_file(self, known: Taken, file: _File, before: _Before, notices: list[str]) -> Taken | None:
-        """Return what is known of a file that has changed; None if another file has replaced it."""
+        """Return the known state of a file that has changed; None if another file has replaced it."""
         has_moved = known.inode != file.inode and known.inode in before.inodes
         if has_moved or file.size < known.head_bytes or _head(file.path, known.head_bytes) != known.head:
             notices.append(f"{file.path}: another file is in its place, which is read from its beginning")
@@ -261,7 +261,7 @@ class Growth:
         return known
 
     def _under_old_name(self, name: str, file: _File, before: _Before, notices: list[str]) -> Taken | None:
-        """Return what is known of a file under the name that it had before; None if it had none."""
+        """Return the known state of a renamed file under its old name; None if it was not renamed."""
         for old, known in before.by_inode.get(file.inode, ()):
             has_moved = old not in before.present or before.present[old].inode != file.inode
             if has_moved and file.size >= known.size and _head(file.path, known.head_bytes) == known.head:
@@ -271,7 +271,7 @@ class Growth:
 
 
 class _Before:
-    """The files that are present, and what was known of files before, by inode."""
+    """The files that are present now, and the known states of files by inode."""
 
     def __init__(self, present: dict[str, _File], known: dict[str, Taken]) -> None:
         self.present = present
@@ -283,7 +283,7 @@ class _Before:
 
 
 def write_whole(path: Path, data: bytes, *, once: bool = False) -> None:
-    """Write a file whole or not at all; with ``once``, raise FileExistsError if it exists."""
+    """Write a file atomically; with ``once``, raise FileExistsError if it exists already."""
     if not once:
         with replacing(path) as file:
             file.write(data)
@@ -313,7 +313,7 @@ def _parse_taken(files: dict[str, Any]) -> dict[str, Taken]:
 
 
 def _read(path: Path, of: Callable[[dict[str, Any]], T]) -> T:
-    """Read a file of the state, and return what ``of`` makes of it. Raises InputError for a damaged file."""
+    """Read a JSON file of the state, and return ``of`` of its value. Raises InputError for a damaged file."""
     lost = "and without it what was counted is not known"
     try:
         return of(json.loads(path.read_bytes()))
@@ -324,7 +324,7 @@ def _read(path: Path, of: Callable[[dict[str, Any]], T]) -> T:
 
 
 def _files(root: Path) -> Iterator[tuple[str, _File]]:
-    """Yield the files of an archive with their names in it, in order: an argument of `formats.detect.detect`."""
+    """Yield name and file for the files of an archive, in order; names are relative, "" if the archive is one file."""
     if root.is_file():
         yield "", _file(str(root), root.stat())
         return
@@ -346,7 +346,7 @@ def _files_below(folder: str, prefix: str) -> Iterator[tuple[str, _File]]:
                 yield from _files_below(entry.path, f"{prefix}{entry.name}/")
             elif entry.is_file():
                 yield prefix + entry.name, _file(entry.path, entry.stat())
-        except FileNotFoundError:  # it has gone since
+        except FileNotFoundError:  # removed since it was listed
             continue
 
 
@@ -355,7 +355,7 @@ def _file(path: str, stat: os.stat_result) -> _File:
 
 
 def _bytes_of(split: Split, file: _File, complete: CompletePart, grows: bool) -> int:
-    """Return the approximate size of a split in bytes."""
+    """Return the approximate size of a split, in bytes."""
     if grows and split.end is not None:
         return split.end - split.start
     return file.size // len(complete.splits)

@@ -1,12 +1,12 @@
-"""A topic of Kafka as records to audit, through Spark's own connector: ``kafka://host:port[,host:port]/topic``.
+"""Audit a topic of Kafka through Spark's own connector: ``kafka://host:port[,host:port]/topic``.
 
-The connector is a package of its own, which Spark gets with ``--packages``. Its rows come unchanged to the worker that
-counts, and the code that reads Kafka's segment files makes records of them: the same mapping, the same headers. Options
-after ``?`` go to the connector under its own names: ``startingOffsets``, ``endingOffsets``, ``startingTimestamp``,
-``maxOffsetsPerTrigger``, ``kafka.security.protocol`` and so on.
+The connector is a separate package, which ``--packages`` adds to Spark. Its rows go unchanged to the worker that
+counts, and the code that reads Kafka's segment files turns them into records, with the same mapping and headers. The
+query of the URL has options for the connector, under its own names: ``startingOffsets``, ``endingOffsets``,
+``startingTimestamp``, ``maxOffsetsPerTrigger``, ``kafka.security.protocol`` and so on.
 
-A batch reads what the topic holds when it begins. A stream reads from the beginning of the topic, unless
-``startingOffsets`` is given, and its checkpoint keeps how far: see `bindings.audit.spark.streaming`.
+A batch query reads the records that the topic holds when the query begins. A stream reads from the beginning of the
+topic, unless ``startingOffsets`` is given, and its checkpoint keeps its position: see `bindings.audit.spark.streaming`.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
 
 
 class Topic(NamedTuple):
-    """A topic, and how to reach it."""
+    """A topic with its brokers and options of the connector."""
 
     brokers: str
     name: str
     options: tuple[tuple[str, str], ...] = ()
-    """Options for the connector."""
+    """Options of the connector, as pairs of name and value."""
 
 
 def topic_at(url: str) -> Topic:
-    """Return the topic of a URL. Raises InputError, with an example of a URL."""
+    """Return the topic that a URL names. Raises InputError, with an example, for an invalid URL."""
     example = "kafka://localhost:9092/orders"
     address = parse_address(url, ("kafka",), example)
     name = unquote(address.path.removeprefix("/"))
@@ -73,9 +73,9 @@ def run_on_topic(
     *,
     max_bad: int | None = None,
 ) -> Pass:
-    """Read what a topic holds once, for all studies.
+    """Read the records that a topic holds now, once for all studies.
 
-    Raises InputError if the connector is not installed, `bindings.audit.local.tasks.TooManyBad` if more than
+    Raises InputError if the connector is not installed; `bindings.audit.local.tasks.TooManyBad` if more than
     ``max_bad`` records are bad.
     """
     rows = _load(spark, spark.read, topic, needs_headers(studies, selection, mapping))
@@ -83,7 +83,7 @@ def run_on_topic(
 
 
 def rows_to_follow(spark: SparkSession, topic: Topic, *, headers: bool) -> DataFrame:
-    """Return the stream of a topic's present and future rows, for `read`.
+    """Return a streaming DataFrame of a topic's present and future rows, for `read`.
 
     Raises InputError if the connector is not installed.
     """
@@ -109,7 +109,7 @@ def _load(spark: SparkSession, reader: DataFrameReader | DataStreamReader, topic
 
 
 def needs_headers(studies: Sequence[Study[Any]], selection: Selection, mapping: FieldMapping) -> bool:
-    """Return whether the headers of records are read; the connector leaves them out by default."""
+    """Return whether the audit reads the headers of records; the connector leaves them out by default."""
     with borrow_counters(order_for(studies, selection)) as counters:
         columns = columns_needed(counters, selection)
     return {"headers", "cc", "bcc"}.intersection(columns) != set() or any(
@@ -118,7 +118,7 @@ def needs_headers(studies: Sequence[Study[Any]], selection: Selection, mapping: 
 
 
 def read(batch: pa.RecordBatch, columns: Sequence[str], mapping: FieldMapping = USUAL) -> Iterator[Item]:
-    """Yield the records in rows of the connector, and what is bad: rows without an exchange or routing key."""
+    """Yield the records in rows of the connector, and `Bad` for rows without an exchange or routing key."""
     topics, partitions = batch.column("topic"), np.asarray(batch.column("partition"))
     ends = np.flatnonzero(np.diff(partitions)) + 1
     for start, end in zip([0, *ends.tolist()], [*ends.tolist(), len(partitions)], strict=True):
@@ -129,7 +129,7 @@ def read(batch: pa.RecordBatch, columns: Sequence[str], mapping: FieldMapping = 
 
 
 def _records(batch: pa.RecordBatch) -> Records:
-    """Return rows of the connector as records of a batch of Kafka's."""
+    """Return rows of the connector as `Records`, as if they were read from a record batch."""
     columns = [batch.column("key"), batch.column("value")]
     counts = np.zeros(batch.num_rows, np.int64)
     if "headers" in batch.schema.names:
@@ -154,7 +154,7 @@ def _records(batch: pa.RecordBatch) -> Records:
 
 
 def _bytes_of(column: pa.BinaryArray) -> tuple[np.ndarray[Any, Any], Places]:
-    """Return the bytes of a column, and the places in them between its values, with both ends."""
+    """Return the bytes of a column, and its n + 1 boundaries: value i is ``data[bounds[i] : bounds[i + 1]]``."""
     column = column.cast(pa.large_binary())
     _, ends, data = column.buffers()
     bounds = (

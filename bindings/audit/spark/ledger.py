@@ -1,18 +1,19 @@
-"""A running sum on disk: what each batch of a stream added, under the batch's number, folded from time to time.
+"""Keep a running sum on disk: the counts of each batch of a stream, by its number, folded from time to time.
 
 ::
 
-    account/batch=0000000007.json       what a batch met, written last: with it the batch is in the ledger
-    coverage/batch=0000000007.parquet   what a study counted in it
-    account/sum=0000000006.json         the same of all batches up to this one, written last
+    account/batch=0000000007.json       account of a batch; written last, it puts the batch into the ledger
+    coverage/batch=0000000007.parquet   what a study counted in that batch
+    account/sum=0000000006.json         account of all batches up to this one; also written last
     coverage/sum=0000000006.parquet
 
-A batch that comes again, because its stream was interrupted before it could note that the batch was done, replaces what
-was written of it before: so each batch is in the sum exactly once. Every file is written whole or not at all, and files
-are removed only when the file with their sum exists, so the process may end at any moment.
+If a stream is interrupted before it commits a batch, it repeats that batch, which then replaces what was written
+before: so each batch is in the sum exactly once. Files are written atomically, and removed only after the file with
+their sum exists, so the process may end at any moment.
 
-A stream numbers its batches one by one and never repeats one that was followed by another. If the ledger would get a
-gap, or a batch again that it has folded, it does not belong to that stream: that raises, and nothing is counted.
+A stream numbers its batches consecutively, and never repeats a batch after it has begun the next one. If a batch would
+leave a gap in the ledger, or is already folded, the ledger belongs to another stream: InputError is raised, and nothing
+is counted.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ from exchange.errors import InputError
 __all__ = ["Entry", "Ledger", "account_from_json", "account_to_json"]
 
 FOLDED: Final = 16
-"""Number of batches that are folded into one sum."""
+"""Minimum number of batches that are folded into one sum."""
 ACCOUNT: Final = "account"
 
 
 class Entry(NamedTuple):
-    """The values that were counted, and the account."""
+    """The values that studies counted, and the account."""
 
     values: Mapping[str, Any]
     """Name of a study -> its value."""
@@ -57,7 +58,7 @@ class Entry(NamedTuple):
 
 
 class Ledger:
-    """The sum of a stream's batches, kept in a folder. Raises InputError when the folder cannot be used."""
+    """The sum of a stream's batches, kept in a folder. Raises InputError if the folder cannot be used."""
 
     def __init__(self, folder: Path, studies: Mapping[str, Study[Any]], folded: int = FOLDED) -> None:
         self._folder = folder
@@ -68,9 +69,9 @@ class Ledger:
         self._before: tuple[int, Entry] | None = None
 
     def put(self, batch: int, entry: Entry) -> Entry:
-        """Write what a batch added, and return the sum up to it.
+        """Write the counts of a batch, and return the sum up to and including it.
 
-        Raises InputError, and writes nothing, if a batch before it is missing, or a batch after it exists.
+        Raises InputError, and writes nothing, if an earlier batch is missing or a later batch exists.
         """
         before = self._up_to(batch)
         self._write(f"batch={batch:010}", entry)
@@ -85,7 +86,7 @@ class Ledger:
         return count, self._sum_of(summed, range(summed + 1, count))
 
     def fold(self, batch: int) -> None:
-        """Write one sum for this batch and those before it, if they are many: the stream will not repeat them."""
+        """Fold this batch and all earlier ones, which the stream will not repeat, if they are enough."""
         summed, _ = self._scan()
         if batch - summed < self._fold_at:
             return
@@ -93,7 +94,7 @@ class Ledger:
         self._tidy(batch)
 
     def _up_to(self, batch: int) -> Entry:
-        """Return the sum of the batches before this one."""
+        """Return the sum of all batches before this one."""
         if self._before is not None and self._before[0] == batch:
             return self._before[1]
         summed, batches = self._scan()
@@ -116,7 +117,7 @@ class Ledger:
         return self._sum_of(summed, range(summed + 1, batch))
 
     def _scan(self) -> tuple[int, set[int]]:
-        """Return the last batch of the folded sum, -1 if there is none, and the batches after it."""
+        """Return the number of the last folded batch, -1 if there is none, and the numbers of later batches."""
         files = [path.stem.split("=") for path in (self._folder / ACCOUNT).glob("*=*.json") if path.name[0] != "."]
         summed = max([int(number) for kind, number in files if kind == "sum"], default=-1)
         self._tidy(summed)
@@ -152,7 +153,7 @@ class Ledger:
         return Entry(values, account)
 
     def _tidy(self, summed: int) -> None:
-        """Remove the files whose sum is written; the accounts last, so that no batch is there in part."""
+        """Remove the files of folded batches and older sums, accounts last."""
         for study in (*self._studies, ACCOUNT):
             for path in (self._folder / study).glob("*=*"):
                 kind, _, number = path.stem.partition("=")

@@ -1,7 +1,7 @@
-"""Parts of an archive that need not be read, since no record in them can be wanted.
+"""Leave out the parts of an archive that cannot hold a wanted record.
 
-This is known from the statistics of Parquet's row groups, and from the topic of files of Kafka, where the topic is the
-exchange. Only parts that certainly hold nothing wanted are left out; the records of the others must still be filtered.
+The statistics of Parquet's row groups show this, and the topic of Kafka's files if the topic is the exchange. A part is
+left out only if it certainly holds no wanted record; the records of all other parts must still be filtered.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ __all__ = ["Wanted", "prune"]
 
 
 class Wanted(NamedTuple):
-    """Which records are wanted; names are `bindings.archive.names.escape`, as in columns."""
+    """The condition for wanted records; names are escaped as in columns (`bindings.archive.names.escape`)."""
 
     exchanges: frozenset[str] | None = None
-    """Exchanges of the records; None for all."""
+    """Exchanges of wanted records; None for all."""
     first: int | None = None
-    """First microsecond since 1970, UTC, that is wanted; with it, records without a time are not."""
+    """Earliest wanted time, in microseconds since 1970, UTC; if set, records without a time are not wanted."""
     last: int | None = None
-    """Last microsecond that is wanted."""
+    """Latest wanted time, in microseconds since 1970, UTC."""
 
     def with_exchanges(self, names: Iterable[str]) -> Wanted:
-        """Return what is wanted, and also of one of these exchanges."""
+        """Return the condition narrowed to these exchanges."""
         wanted = frozenset(names)
         return self._replace(exchanges=wanted if self.exchanges is None else self.exchanges & wanted)
 
     def since(self, time: int) -> Wanted:
-        """Return what is wanted, and not earlier than this."""
+        """Return the condition narrowed to this time or later."""
         return self._replace(first=time if self.first is None else max(self.first, time))
 
     def until(self, time: int) -> Wanted:
-        """Return what is wanted, and not later than this."""
+        """Return the condition narrowed to this time or earlier."""
         return self._replace(last=time if self.last is None else min(self.last, time))
 
 
 def prune(form: Format, path: str, splits: list[Split], wanted: Wanted) -> list[Split]:
-    """Return the splits of a file that may hold something wanted."""
+    """Return the splits of a file that may hold a wanted record."""
     if isinstance(form, Connect | KafkaSegment):
         return splits if wanted.exchanges is None or _topic_may_hold(form, path, wanted.exchanges) else []
     if isinstance(form, Parquet):
@@ -104,7 +104,7 @@ def _group_may_hold(group: Any, wanted: Wanted) -> bool:
 
 
 def _microseconds(value: Any) -> int | None:
-    """Return a time of Parquet's statistics in microseconds since 1970; None for a value without a time zone."""
+    """Return a time in Parquet statistics as microseconds since 1970; None for a value without a time zone."""
     if not isinstance(value, datetime) or value.tzinfo is None:
         return None
     return (value.astimezone(UTC) - EPOCH) // MICROSECOND

@@ -1,7 +1,7 @@
 """The Spark session of an audit: the active one, one on a cluster, or an embedded Spark on this machine.
 
-A session that was active before stays active; one that was started here ends here. An embedded Spark prints nothing on
-the terminal: the output of its JVM and workers goes to a file, and an error shows the end of that file.
+A session that was already active stays active; a session that this module starts ends with its context. An embedded
+Spark prints nothing on the terminal: the output of its JVM and workers goes to a file, and errors quote its end.
 """
 
 from __future__ import annotations
@@ -34,16 +34,19 @@ JAVA: Final = 17
 
 LEAST_MEMORY: Final = 1
 MOST_MEMORY: Final = 4
-"""Bounds of the JVM's heap, in GiB; audits count outside of it, but Spark groups and sorts in it."""
+"""Maximum size of the JVM's heap, in GiB; ``LEAST_MEMORY`` is the minimum.
+
+Audits count outside of the heap, but Spark groups and sorts in it.
+"""
 
 LOCAL: Final = re.compile(r"local(\[|$)")
-"""A master whose workers run on this machine, with the environment of this process."""
+"""Matches a master whose workers run on this machine, with the environment of this process."""
 
 POLL_SECONDS: Final = 0.2
 LOG_LINES: Final = 5
-"""Maximum number of lines of the log in an error."""
+"""Maximum number of lines of the log that an error quotes."""
 LOG_BYTES: Final = 1 << 14
-"""Number of bytes at the end of the log in which these lines are looked for."""
+"""Number of bytes at the end of the log from which these lines are taken."""
 
 QUIET: Final = {
     "spark.ui.enabled": "false",
@@ -55,7 +58,7 @@ QUIET: Final = {
 """Settings of an embedded Spark: no server, nothing on the terminal, no Hive."""
 
 Step: TypeAlias = Callable[[int, int], None]
-"""Called with the number of Spark's tasks that are done, and of all that are known until now."""
+"""Called with the number of finished Spark tasks, and the number of all tasks known so far."""
 
 
 @contextmanager
@@ -65,8 +68,8 @@ def session(
     """Yield a session: the active one, or that of spark-submit; else a new one that ends with this context.
 
     ``master`` is in Spark's notation, by default ``local[*]``; ``remote`` is an address of Spark Connect, by default
-    that in SPARK_REMOTE; ``conf`` has settings of Spark, which override ours. Workers on other machines get this
-    package; numpy, pyarrow and pandas must be installed there. Raises InputError that names what is missing.
+    SPARK_REMOTE; ``conf`` has settings of Spark, which override the defaults of this module. Workers on other machines
+    get this package; numpy, pyarrow and pandas must be installed there. Raises InputError, naming what is missing.
     """
     spark_version()
     from pyspark.sql import SparkSession
@@ -82,7 +85,7 @@ def session(
             folder = Path(
                 stack.enter_context(tempfile.TemporaryDirectory(prefix="hashstar-", ignore_cleanup_errors=True))
             )
-            if "PYSPARK_GATEWAY_PORT" in os.environ:  # under spark-submit, which has all settings
+            if "PYSPARK_GATEWAY_PORT" in os.environ:  # under spark-submit, which has set everything
                 spark = SparkSession.builder.appName("hashstar").getOrCreate()
             elif remote:
                 spark = _connect(remote, conf or {})
@@ -108,9 +111,9 @@ def spark_version() -> str:
 
 
 def java_version(environment: Mapping[str, str]) -> int:
-    """Return the release of the Java that Spark would take: 17 for Java 17.0.2.
+    """Return the major release of the Java that Spark would start, such as 17 for Java 17.0.2.
 
-    Raises InputError, with what was found, if there is none or it is too old.
+    Raises InputError, quoting what was found, if there is no Java or it is too old.
     """
     home = environment.get("JAVA_HOME")
     way_out = f"install Java {JAVA} or later and set JAVA_HOME, or do without Spark: --no-spark"
@@ -134,7 +137,7 @@ def java_version(environment: Mapping[str, str]) -> int:
 
 
 def _start(master: str, conf: Mapping[str, str], folder: Path, stack: ExitStack) -> SparkSession:
-    """Start a Spark that belongs to this process."""
+    """Start an embedded Spark that belongs to this process."""
     java_version(os.environ)
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -210,10 +213,10 @@ def _environment(name: str, value: str) -> Iterator[None]:
 
 
 def _packages(folder: Path) -> Path:
-    """Write this package and the engine to a file that Python can import from, and return its path."""
-    path = folder / "hashstar.zip"  # workers import from no file that is called otherwise, not even from a wheel
+    """Write ``bindings`` and ``exchange`` to a zip file that Python can import from, and return its path."""
+    path = folder / "hashstar.zip"  # workers only import from files named .zip, not even from a wheel
     top = Path(__file__).parents[3]
-    if top.is_file():  # what spark-submit was given with --py-files
+    if top.is_file():  # this package was imported from a --py-files archive of spark-submit
         shutil.copyfile(top, path)
         return path
     with ZipFile(path, "w", ZIP_DEFLATED) as file:
@@ -225,12 +228,12 @@ def _packages(folder: Path) -> Path:
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Return whether a session is one of Spark Connect."""
+    """Return whether this is a session of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def cores_of(spark: SparkSession) -> int:
-    """Return how many tasks a session runs at a time; a cluster may grow later."""
+    """Return the number of tasks that a session runs in parallel now; a cluster may grow later."""
     if not is_connect(spark):
         return int(spark.sparkContext.defaultParallelism)
     from pyspark.sql import functions
@@ -240,7 +243,7 @@ def cores_of(spark: SparkSession) -> int:
 
 @contextmanager
 def watch_progress(spark: SparkSession, step: Step) -> Iterator[None]:
-    """Call ``step`` with Spark's progress, from another thread, as long as this context lasts."""
+    """Call ``step`` with Spark's progress, from another thread, while this context is open."""
     if is_connect(spark):
         seen: dict[int, tuple[int, int]] = {}
 
@@ -249,7 +252,7 @@ def watch_progress(spark: SparkSession, step: Step) -> Iterator[None]:
                 seen[stage.stage_id] = stage.num_completed_tasks, stage.num_tasks
             _sum(seen, step)
 
-        handler: Any = handle  # its declared type is an abstract class; Spark takes any function
+        handler: Any = handle  # declared as an abstract class, but Spark accepts any function
         spark.registerProgressHandler(handler)
         try:
             yield

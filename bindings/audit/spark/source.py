@@ -1,4 +1,4 @@
-"""Archives as a data source of Spark: ``spark.read.format("hashstar").load(path)``, to query them in SQL.
+"""Read archives as a data source of Spark, to query them in SQL: ``spark.read.format("hashstar").load(path)``.
 
 ::
 
@@ -23,8 +23,8 @@ Options, beside the path of a file or folder:
                                the query like its checkpoint
 =============================  ======================================================================================
 
-Records that are no publishings are left out. Names are as `bindings.archive.names` writes them. Audits do not use this
-source: they count where they read, so no record has to become a row of Spark's.
+Records that are no publishings are left out. Names are escaped as in `bindings.archive.names`. Audits do not use this
+source: they count records in the process that reads them, so records need not become rows of Spark.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ __all__ = ["HashstarSource"]
 CORRUPT: Final = "_corrupt_record"
 MODES: Final = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 TASK_BYTES: Final = 32 << 20
-"""Size of a partition in bytes, approximately; Spark does not tell a source how many cores it has."""
+"""Approximate size of a partition, in bytes; a source does not learn from Spark how many cores there are."""
 
 
 class _Wish(NamedTuple):
-    """Columns of the rows that a query wants, and what to do with records that cannot be read."""
+    """The columns that a query wants, and how it treats records that cannot be read."""
 
     columns: tuple[str, ...]
     """Columns of the rows, including the one for corrupt records if it is wanted."""
@@ -75,14 +75,14 @@ class _Wish(NamedTuple):
 
 
 def _nullable(kind: pa.DataType) -> pa.DataType:
-    """Return a type with nulls wherever Spark may have them: in all fields of structs."""
+    """Return the type with all fields of structs nullable, as they are in Spark."""
     if pa.types.is_map(kind):
         return pa.map_(kind.key_type, _nullable(kind.item_type))
     return pa.struct([(field.name, field.type) for field in kind]) if pa.types.is_struct(kind) else kind
 
 
 class HashstarSource(DataSource):
-    """The data source ``hashstar``. Wrong options or a wrong path raise InputError, within an error of Spark's."""
+    """The data source ``hashstar``. Wrong options or a wrong path raise InputError, inside an error of Spark."""
 
     @classmethod
     def name(cls) -> str:
@@ -126,7 +126,7 @@ class HashstarSource(DataSource):
 
 
 class _Reader(DataSourceReader):
-    """A reader of an archive that does not grow."""
+    """Reads an archive that does not grow."""
 
     def __init__(self, path: str, options: Mapping[str, str], wish: _Wish) -> None:
         self._archive = detect(path, mapping_of(options))
@@ -149,16 +149,16 @@ class _Reader(DataSourceReader):
 
 
 class _PruningReader(_Reader):
-    """A reader to which Spark pushes filters. Spark refuses such a reader unless its setting allows that."""
+    """A reader with filter pushdown. Spark refuses such a reader unless its setting allows pushdown."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802
         for each in filters:
             self.wanted = _narrow(self.wanted, each)
-        return filters  # for Spark to apply to every row: pruning only leaves out whole files and row groups
+        return filters  # Spark must still apply all filters to every row: pruning only skips whole files and row groups
 
 
 def _narrow(wanted: Wanted, filter_: Any) -> Wanted:
-    """Return what is still wanted with a filter of Spark's; other filters than on exchange and time change nothing."""
+    """Narrow what is wanted by a Spark filter; only filters on exchange and time have an effect."""
     kind, column, value = type(filter_).__name__, getattr(filter_, "attribute", None), getattr(filter_, "value", None)
     if column == ("exchange",):
         if kind in ("EqualTo", "EqualNullSafe") and isinstance(value, str):
@@ -175,7 +175,7 @@ def _narrow(wanted: Wanted, filter_: Any) -> Wanted:
 
 
 class _StreamReader(StepReader):
-    """A reader of an archive that grows."""
+    """Reads an archive that grows, as a stream."""
 
     def __init__(self, growth: Growth, wish: _Wish) -> None:
         super().__init__(growth)
@@ -195,7 +195,7 @@ class _StreamReader(StepReader):
 
 
 def _rows(splits: Sequence[tuple[Format, Split]], wish: _Wish) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of splits. Raises InputError for a bad record in the mode FAILFAST."""
+    """Yield the rows of splits. In the mode FAILFAST, raises InputError for a bad record."""
     columns = [name for name in wish.columns if name != wish.corrupt]
     schema = wish.schema
     for form, split in splits:
@@ -213,7 +213,7 @@ def _rows(splits: Sequence[tuple[Format, Split]], wish: _Wish) -> Iterator[pa.Re
 
 
 def _row_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return records as rows of the schema, with null in the column for corrupt records."""
+    """Return records as rows of the schema; a column that they lack, such as that for corrupt records, is null."""
     names = set(batch.schema.names)
     arrays = [
         batch.column(field.name).cast(field.type) if field.name in names else pa.nulls(batch.num_rows, field.type)

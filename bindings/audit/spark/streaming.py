@@ -1,19 +1,19 @@
-"""A running audit: the sum of what studies count in an archive that grows, kept up to date and never counted twice.
+"""Follow an archive that grows: keep the sums of its studies up to date, and count each record exactly once.
 
-A query of Structured Streaming watches the archive. Its rows are not records but splits: each names a part of a file
-that is complete and new (`bindings.audit.spark.growth`). Each micro-batch is a pass over its splits, the same job as a
-pass over a whole archive, and its counts are put into a ledger under the number of the micro-batch
-(`bindings.audit.spark.ledger`). Spark's checkpoint knows which micro-batch comes next. One that was interrupted comes
-again, with the same splits, and replaces what was written of it.
+A query of Structured Streaming watches the archive. Its rows are not records but splits: each row names a part of a
+file that is complete and new (`bindings.audit.spark.growth`). Each micro-batch is a pass over its splits, the same job
+as a pass over a whole archive, and its counts go into a ledger under the number of the micro-batch
+(`bindings.audit.spark.ledger`). Spark's checkpoint keeps the number of the next micro-batch. An interrupted micro-batch
+is run again with the same splits, and replaces what its first attempt wrote.
 
-Everything lies in one folder, ``STATE/<epoch>/``. An epoch stands for what is counted: the studies with their
-topologies, and the selection. When the topology changes, a new epoch begins and reads the archive from its beginning.
-The old epoch stays, and goes on if the old topology comes back.
+All state is in one folder, ``STATE/<epoch>/``. An epoch identifies what is counted: the studies with their topologies,
+the selection and the field mapping. When one of these changes, a new epoch begins and reads the archive from its
+beginning. The old epoch stays, and continues if its topology is used again.
 
     STATE/3f9c…/epoch.json      what is counted in this epoch, and of which archive
-    STATE/3f9c…/checkpoint/     Spark's
-    STATE/3f9c…/files/          how far each file was taken
-    STATE/3f9c…/account/, …/coverage/
+    STATE/3f9c…/checkpoint/     Spark's checkpoint
+    STATE/3f9c…/files/          how far each file was taken (growth)
+    STATE/3f9c…/account/, …/coverage/    the ledger
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from exchange.errors import InputError
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-except ImportError:  # before 4.2, where Spark asks once how far the archive goes and keeps to that
+except ImportError:  # before Spark 4.2, which asks for the latest offset once and stops there
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """The mark of a source that can end."""
+        """Marks a source that supports the trigger AvailableNow."""
 
 
 if TYPE_CHECKING:
@@ -64,46 +64,46 @@ __all__ = ["Following", "SplitSource", "Update", "follow", "mapping_of"]
 log: Final = logging.getLogger(__name__)
 
 SPLIT_ROWS: Final = "split binary, notice string, open_files int"
-"""Rows of the query: a split, or a notice, or the number of files that end in the middle of a record."""
+"""Schema of the query. A row has a split, a notice, or the number of files that end in the middle of a record."""
 
 
 class Update(NamedTuple):
-    """The results after a micro-batch."""
+    """The results up to and including a micro-batch."""
 
     batch: int
     total: Pass
-    """Sum of the whole epoch."""
+    """Sum over the whole epoch so far."""
     records: int
-    """Number of records read in this micro-batch, including those that were skipped or bad."""
+    """Number of records read in this micro-batch, including skipped and bad ones."""
     notices: tuple[str, ...]
-    """Notices for readers of the numbers: files that were replaced, cut or removed."""
+    """Notices for users of the counts: files that were replaced, cut or removed."""
     open_files: int
-    """Number of files that end in what may be the beginning of a record, which is left for the next time."""
+    """Number of files that end in what may be the beginning of a record; it is left for later."""
 
 
 class Following:
-    """A running audit; until it is stopped, it goes on in the background while the session lives."""
+    """A running audit; it continues in the background until it is stopped or the session ends."""
 
     def __init__(self, query: StreamingQuery, batches: _BatchCounter, begun: str | None) -> None:
         self.query = query
         self.begun: str | None = begun
-        """For a new epoch, a sentence about it and what it means; else None."""
+        """For a new epoch, a notice about it for the user; else None."""
         self._batches = batches
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait for the end, for a number of seconds at most; return whether it came. Raises a failure that ended it."""
+        """Wait up to ``seconds`` for the end; return whether the audit has ended. Raises the failure that ended it."""
         try:
-            ended = self.query.awaitTermination(seconds)  # type: ignore[arg-type]  # it takes fractions too
+            ended = self.query.awaitTermination(seconds)  # type: ignore[arg-type]  # Spark also accepts fractions
         except Exception as error:
             raise self._batches.failure or error from error
         return seconds is None or bool(ended)
 
     def stop(self) -> None:
-        """Stop, and leave an unfinished micro-batch for the next time."""
+        """Stop; an unfinished micro-batch is run again by the next `follow`."""
         self.query.stop()
 
     def total(self) -> Pass:
-        """Return the sum of this epoch until now."""
+        """Return the sum over this epoch so far."""
         return self._batches.total()
 
 
@@ -119,13 +119,13 @@ def follow(
     on_update: Callable[[Update], None] = lambda update: None,
     step_bytes: int = STEP_BYTES,
 ) -> Following:
-    """Follow a file or folder that grows, or a topic of Kafka: read what is new once, or again after ``every`` seconds.
+    """Follow a file or folder that grows, or a topic of Kafka: read what is new once, or every ``every`` seconds.
 
-    ``on_update`` is called after each micro-batch, when its sum is safely written; after a restart it may be called for
-    the same one again. A micro-batch reads about ``step_bytes`` of files. Raises InputError if the archive does not
-    exist, or if the state belongs to another one.
+    ``on_update`` is called after each micro-batch, once its sum is written to disk; after a restart it may be called
+    again for the same micro-batch. A micro-batch reads about ``step_bytes`` of files. Raises InputError if the archive
+    does not exist, or if the state belongs to another archive.
     """
-    state = str(Path(state).absolute())  # the JVM and workers have working directories of their own
+    state = str(Path(state).absolute())  # absolute: the JVM and workers have their own working directories
     if archive.startswith(kafka.SCHEME):
         topic = kafka.topic_at(archive)
         rows = kafka.rows_to_follow(spark, topic, headers=kafka.needs_headers(studies, selection, mapping))
@@ -148,7 +148,7 @@ def follow(
 
 
 class _BatchCounter:
-    """Counts micro-batches, and puts their counts into the ledger."""
+    """Counts micro-batches, and writes their counts to the ledger."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class _BatchCounter:
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
         try:
-            self._ledger.fold(batch - 1)  # Spark has noted that one as done, or this one would not come
+            self._ledger.fold(batch - 1)  # Spark has committed that one, else it would not run this one
             results, step = self._count(rows)
             entry = Entry(dict(zip(self._names, results.values, strict=True)), results.account)
             total = self._ledger.put(batch, entry)
@@ -187,7 +187,7 @@ class _BatchCounter:
 
 
 def _count_splits(rows: DataFrame, studies: Sequence[Study[Any]], selection: Selection) -> tuple[Results, Step]:
-    """Run a pass over the splits in these rows."""
+    """Run a pass over the splits in rows of `SplitSource`."""
     splits: list[tuple[Format, Split]] = []
     notices: list[str] = []
     open_files = 0
@@ -216,7 +216,7 @@ def _count_records(
 
 
 def _tasks(splits: Sequence[tuple[Format, Split]]) -> list[Task]:
-    """Return tasks of at least `SMALLEST` bytes each, but for the last one."""
+    """Return tasks of at least `SMALLEST` bytes each, except for the last one."""
     tasks: list[Task] = []
     group: list[tuple[Format, Split]] = []
     weight = 0
@@ -234,7 +234,7 @@ def _tasks(splits: Sequence[tuple[Format, Split]]) -> list[Task]:
 def _epoch(
     archive: str, studies: Sequence[Study[Any]], state: str, selection: Selection, mapping: FieldMapping
 ) -> tuple[Path, str | None]:
-    """Return the folder of an epoch, and a sentence about it if it is new."""
+    """Return the folder of an epoch, and a notice if the epoch is new, else None."""
     counted = {
         "studies": {name: _identity(study) for name, study in zip(_names_of(studies), studies, strict=True)},
         "selection": [selection.vhost, selection.since, selection.until],
@@ -263,13 +263,13 @@ def _epoch(
 
 
 def _names_of(studies: Sequence[Study[Any]]) -> list[str]:
-    """Return a name for each study: its kind, with a number if there are several of one kind."""
+    """Return a name for each study: its kind, with a number if several studies have the same kind."""
     kinds = [type(study).__name__.removesuffix("Study").lower() for study in studies]
     return [kind if kinds.count(kind) == 1 else f"{kind}-{n}" for n, kind in enumerate(kinds)]
 
 
 def _identity(study: Study[Any]) -> dict[str, str]:
-    """Return the metadata of a study's tables: their version and topologies."""
+    """Return the metadata of a study's tables, which identify it: version and fingerprints of topologies."""
     metadata = study.table_of(study.zero()).schema.metadata or {}
     return {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, value in metadata.items()}
 
@@ -280,7 +280,7 @@ def options_of(mapping: FieldMapping) -> dict[str, str]:
 
 
 def mapping_of(options: Options[str, str]) -> FieldMapping:
-    """Return the mapping in the options of a data source. Raises InputError for a wrong one."""
+    """Return the mapping in the options of a data source. Raises InputError for an invalid mapping."""
     return FieldMapping(options.get("exchange", USUAL.exchange), options.get("routing_key", USUAL.routing_key))
 
 
@@ -306,7 +306,7 @@ class SplitSource(DataSource):
 
 
 class StepReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The steps of a growing archive as the offsets of a stream: an offset is the number of a step."""
+    """Reads the steps of a growing archive as a stream whose offsets are the numbers of steps."""
 
     def __init__(self, growth: Growth) -> None:
         self.growth = growth
@@ -319,7 +319,7 @@ class StepReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"step": 0}
 
     def latestOffset(self, start: dict[str, int] | None = None, limit: object = None) -> dict[str, int]:  # noqa: N802
-        """Return the next step; the last one for Spark before 4.2, which does not pass ``start``."""
+        """Return the offset of the next step; of the last step for Spark before 4.2, which does not pass ``start``."""
         last = self.growth.look() if self._target is None else self._target
         return {"step": last if start is None else min(start["step"] + 1, last)}
 
@@ -327,7 +327,7 @@ class StepReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.parts_of(self.growth.steps(start["step"], end["step"]))
 
     def parts_of(self, steps: list[Step]) -> Sequence[InputPartition]:
-        """Return what the workers read of these steps."""
+        """Return the partitions that workers read for these steps."""
         raise NotImplementedError
 
     def commit(self, end: dict[str, int]) -> None:
@@ -335,7 +335,7 @@ class StepReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class _SplitReader(StepReader):
-    """A reader whose rows are the splits, not their records."""
+    """Reads the splits of steps as rows, not their records."""
 
     def parts_of(self, steps: list[Step]) -> Sequence[InputPartition]:
         rows: list[tuple[bytes | None, str | None, int]] = []
