@@ -61,7 +61,7 @@ class Deadline:
         return Deadline(max(0.0, self._end - self._clock()) / parts, self._clock)
 
     def has_passed(self) -> bool:
-        """Return whether the deadline is over."""
+        """Return whether the deadline has passed."""
         return self._end is not None and self._clock() >= self._end
 
 
@@ -274,8 +274,7 @@ def _crawl(
             return _path(paths, path)
         before = [walker[place] for walker, place in zip(walkers, places, strict=True)]
         for word in dict.fromkeys(chain(tried, (word for _, word in before if isinstance(word, str)))):
-            # For each walker the places to which the word may bring it: a MANY lets it stay, a fitting word lets it go
-            # on.
+            # For each walker the places to which the word may bring it: it stays at a MANY, goes on if the word fits.
             moves = [
                 (place,) * stays + (place + 1,) * _fits(wanted, word)
                 for place, (stays, wanted) in zip(places, before, strict=True)

@@ -165,7 +165,7 @@ def _exchange_rows(
     states: dict[str, Counter[State]] = {}
     for row in rows:
         states.setdefault(row.use.binding.source, Counter())[row.state] += 1
-    known = {use.exchange: use for use in uses}
+    known = {use.exchange: use for use in uses}  # others have bindings only, and no messages
     for name in sorted({*known, *states}):
         use = known.get(name, ExchangeUse(name, 0, 0, 0, 0, 0, {}, 0, Frequent()))
         counts = states.get(name, Counter())

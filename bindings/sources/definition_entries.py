@@ -78,6 +78,7 @@ class Compactor:
         self._names: dict[str, str] = {}
 
     def __call__(self, pairs: list[tuple[str, Any]]) -> Object | Entry:
+        # Whatever is not exactly a plain binding stays an object: `read_section` reads it, or raises the error.
         item = dict(pairs)
         if len(item) != len(pairs):
             raise Refused

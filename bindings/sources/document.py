@@ -184,6 +184,8 @@ class Document:
 
 
 def _sort(topology: Topology) -> Topology:
+    """Return the topology sorted, except for its policies: see `Document.of_definitions`."""
+
     def sort_key(binding: Binding) -> tuple[Any, ...]:
         return binding.source, binding.destination, binding.routing_key, repr(binding.arguments.identity)
 

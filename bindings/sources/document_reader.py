@@ -119,10 +119,12 @@ class _Reader:
         block: list[tuple[int, Statement]],
         scope: dict[str, tuple[Item, ...]],
     ) -> None:
+        """Carry out the block of a ``for``, once for each of its values."""
         variable = tokens[1].text
         _check_variable(tokens[1])
         terms = Terms(tokens, scope, self._budget)
         (listed,) = node.nodes("items")
+        # A single bare name is a variable with its list of values; anything else is the list itself.
         first = tokens[listed.children[0]]
         if len(listed.children) == 1 and first.kind == "NAME" and "{" not in first.text:
             items = terms.variable(first.text, first)

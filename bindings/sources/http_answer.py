@@ -75,6 +75,7 @@ def _read(
 
 
 def _run_within(seconds: float, ask: Callable[[], Answer]) -> Answer:
+    """Return what ``ask`` returns, or raise what it raises; raise TimeoutError if it takes longer."""
     outcome: list[Answer | Exception] = []
 
     def run() -> None:

@@ -37,6 +37,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
 
 
 def _alternate(view: TopologyView, exchange: Exchange, alternate: str) -> Iterator[Finding]:
+    """Yield HS306, then the first of HS301 and HS304 that applies; only without these HS302 and HS303."""
     topology = view.topology
     if "alternate-exchange" in exchange.arguments:
         policy = policy_in_force(exchange.name, topology.policies)

@@ -63,6 +63,7 @@ def _reads_as_x_match(argument: str) -> bool:
 
 
 def _types(exchange: str, bindings: Collection[Binding], profile: Profile) -> Iterator[Finding]:
+    """Yield HS505, once for each header: values in bindings that look alike and are compared as different."""
     asked: dict[tuple[str, str], tuple[object, Binding]] = {}
     reported: set[str] = set()
     for binding in bindings:

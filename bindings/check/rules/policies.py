@@ -78,6 +78,7 @@ def _dead_letters(view: TopologyView, by_part: Mapping[Exchange | Queue, list[Po
 def _priority(
     policy: Policy, parts: list[Exchange | Queue], by_part: Mapping[Exchange | Queue, list[Policy]]
 ) -> Iterator[Finding]:
+    """Yield HS703 if the policy is in force nowhere, else HS704 for each earlier policy that ties with it."""
     above = [[other for other in by_part[part] if other.priority > policy.priority] for part in parts]
     if all(above):
         others = list({other.name: other for others in above for other in others}.values())

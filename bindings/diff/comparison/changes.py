@@ -42,6 +42,7 @@ class Changes:
         for name in dict.fromkeys((*before.topology.exchanges, *after.topology.exchanges)):
             if before.routes_as(name) != after.routes_as(name):
                 self.altered.add(name)
+            # Most exchanges have the same bindings on both sides: the differences are collected only for the others.
             mine, theirs = (side.topology.bindings_from(name) for side in self.sides)
             if len(mine) != len(theirs) or any(binding not in theirs for binding in mine):
                 for number, (here, there) in enumerate(((mine, theirs), (theirs, mine))):
@@ -123,7 +124,7 @@ class Changes:
                 yield Start(name, condition, _demand(condition))
 
     def _alternate_starts(self, number: int, name: str, ways: Ways) -> Iterator[Start]:
-        """Yield the changed legs to an alternate exchange, one for each binding that closes it on the other side."""
+        """Yield the changed legs to the alternate: one if the other side lacks it, else one per binding only there."""
         alternate, other = ways.alternate(name), self.sides[1 - number]
         if alternate is None:
             return

@@ -50,7 +50,7 @@ class _Narrowing:
         self._known: dict[str, list[PathConditions]] = {}
 
     def is_new(self, exchange: str, path: PathConditions) -> bool:
-        """Return False if a known path to the exchange requires no more than this one; else keep this one."""
+        """Return False if a known path to the exchange requires no more than this one; else keep it and return True."""
         known = self._known.setdefault(exchange, [])
         self._budget.spend(1 + len(known))
         if any(_requires(path, other) for other in known):
@@ -179,8 +179,7 @@ def widest(paths: Sequence[PathConditions]) -> list[PathConditions]:
     # A path comes after those that require less; the sort is stable, so of equal ones the first stays first.
     for path in sorted(required, key=lambda path: len(required[path])):
         wanted = required[path]
-        # A path that requires less is filed under something that this one requires, too, or under None: it needs
-        # nothing.
+        # A path that requires less is filed under something that this one requires, or under None: it requires nothing.
         if any(other <= wanted for name in (None, *wanted) for other in filed.get(name, ())):
             continue
         kept.add(path)

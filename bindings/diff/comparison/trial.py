@@ -79,6 +79,7 @@ class Trial:
         return self._script[position]
 
     def _router(self, entry: str) -> Router:
+        """Return the router of the exchanges that an entry leads to; it gets its random numbers from the script."""
         router = self._routers.get(entry)
         if router is None:
             topology = self._topology

@@ -1,8 +1,8 @@
 """The plan: the steps on a broker that make one topology of another, in an order that loses no message on the way.
 
 Invariant: the steps, carried out one by one on the first topology, end at the second, and no step is refused. A step
-has a ``danger`` if after it a message that both topologies route may be unroutable, or may go to a queue to which
-neither sends it. This holds for messages with one routing key to exchanges that both topologies have;
+has a ``danger`` if after it some message that both topologies route is unroutable, or goes to a queue to which neither
+sends it. This holds for messages with one routing key to exchanges that both topologies have;
 `bindings.diff.planning.tangles` explains how it is ensured. A plan is a value: nothing is carried out.
 """
 

@@ -94,6 +94,7 @@ class Rehearsal:
         if keys is None:
             self._require_time()
             raise TooMuch("their patterns match keys in too many ways")
+        # Only messages to exchanges that publishers may use both before and after are looked at.
         ends = [
             {name for name, exchange in topology.exchanges.items() if not exchange.internal}
             for topology in (before, after)

@@ -153,6 +153,8 @@ class Terms(NamedTuple):
         return items[0]
 
     def _special(self, token: Token, start: int) -> Callable[[re.Match[str]], str]:
+        """Return the function that replaces a variable or an escape in a token whose text begins at ``start``."""
+
         def replace(match: re.Match[str]) -> str:
             written = match[0]
             within = (start + match.start(), start + match.end())
