@@ -1,10 +1,10 @@
-"""The content header of a message: kept as the bytes that came, and decoded only where it is read.
+"""The content header of a message: kept as the bytes that were received, and decoded only where it is read.
 
 The payload of a header frame is class, weight and body size in twelve bytes, two bytes of flags, and the properties
-whose flags are set, in a fixed order. `ContentHeader` holds all behind the twelve bytes. The table of headers is the
-third property, after two short strings, so it is found at once. A single header in it is found by stepping over the
-fields before it; if its name does not occur in the bytes at all, it is known to be absent. So a header can be read,
-added, replaced or removed while all other bytes stay as they are.
+whose flags are set, in a fixed order. A `ContentHeader` has the bytes after the first twelve. The table of headers is
+the third property, after two short strings, so its position is computed at once. A single header in it is found by
+stepping over the fields before it; if its name does not occur in the bytes at all, it is absent. So a header can be
+read, added, replaced or removed while all other bytes stay as they are.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ BEHIND: Final = HEADERS - 1
 TOP: Final = 1 << 16
 NONE: Final[Mapping[str, Any]] = {}
 WIDTHS: Final = {name: {"octet": 1, "timestamp": 8}.get(kind, 0) for name, kind in PROPERTIES.items()}
-"""Length of a property in bytes; 0 if it varies: then the first byte, or the first four, hold it."""
+"""Length of a property in bytes; 0 if it varies: then its first byte (of the headers, the first four) is the length."""
 UNUSED: Final = 3
 """Mask of the two flags that stand for no property. RabbitMQ ignores them, and 4.x clears them."""
 
@@ -64,7 +64,7 @@ FIXED: Final[Mapping[int, int]] = {
 class ContentHeader:
     """Flags and properties of a message as bytes. Immutable: an edit returns another header.
 
-    Nothing is checked before it is read; reading what is malformed raises MalformedHeader.
+    Bytes are not checked before they are read; reading a malformed part raises MalformedHeader.
     """
 
     __slots__ = ("_flags", "_table", "raw")
@@ -220,7 +220,7 @@ class ContentHeader:
         return ContentHeader(flags.to_bytes(2) + self.raw[2:start] + part + self.raw[end:])
 
     def _locate(self, name: str) -> tuple[int, int]:
-        """Return start and end of a property in ``raw``; both are where it would be if it is absent."""
+        """Return start and end of a property in ``raw``; if it is absent, both are the position where it would be."""
         raw, bit = self.raw, BITS[name]
         at = 2 if bit > HEADERS else self.table[1]
         try:

@@ -1,8 +1,9 @@
 """Dispatch the messages of a consumer to handlers, by patterns of routing keys.
 
-No message is lost silently: all handlers whose patterns match are called, or an exception names the one that failed or
-the missing handler, unless the owner chose otherwise. A delivery is acknowledged only after that. A handler is called,
-not awaited or iterated: one that returns an awaitable or a generator has not run, which counts as a failure.
+No message is lost silently: all handlers whose patterns match are called, or an exception is raised because one failed
+or there is none, unless the owner chose otherwise. A delivery is acknowledged only after its handlers have returned. A
+handler is called, not awaited or iterated: if it returns an awaitable or a generator, its code has not run, which
+counts as a failure.
 """
 
 from __future__ import annotations

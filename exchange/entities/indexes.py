@@ -1,7 +1,7 @@
 """The entities of one virtual host, indexed: the state that rules read and changes are applied to.
 
-Copying is cheap. Copies share what none of them has changed since, down to the bindings of one exchange or one
-destination. So the same code serves `Topology`, a value, and `Router`, which is edited in place.
+Copying is cheap, since copies share the bindings of each exchange and of each destination until one of them changes
+these (copy on write). So the same code serves `Topology`, a value, and `Router`, which is edited in place.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Tables:
         self.policies: dict[str, Policy] = {}
         self._from: dict[str, Bindings] = {}
         self._to: dict[Destination, Bindings] = {}
-        self._own: set[str | Destination] = set()  # keys of both indexes whose dict no other tables share
+        # Keys of both indexes whose dict no other tables share; all other dicts are copied before they are changed.
+        self._own: set[str | Destination] = set()
 
     def copy(self) -> Tables:
         """Return tables with the same parts that can be changed independently."""

@@ -1,16 +1,16 @@
 """x-consistent-hash: the hash of the key, or of a header or property, picks a bucket of a ring, and so a binding.
 
-**The ring has a history.** A binding's key is its weight, a number of buckets. They are added at the end of the ring
-for the binding's destination, unless it has buckets already. Unbinding any binding of a destination removes all its
-buckets, and those behind move up. So the order of bindings decides; and a destination that is bound twice and unbound
-once stays bound, but gets nothing until it is bound again.
+**The ring has a history.** A binding's key is its weight, a number of buckets. Binding adds these buckets at the end of
+the ring, for the binding's destination, unless the destination has buckets already. Unbinding any binding of a
+destination removes all its buckets, and the buckets behind them move up. So the order of bindings decides; and a
+destination that is bound twice and unbound once stays bound, but gets nothing until it is bound again.
 
-A `Router` that is edited follows this as the broker does. A `Topology` knows the order of its bindings, but not what
-was removed before: a router built from one has the ring of a broker where exactly these bindings were made, in this
-order. Definitions do not determine the ring, since a broker imports bindings with several processes, in any order (one
-of eight imports into 3.10 and 4.0 kept the order of the file; 4.3 kept it in four of four). And 3.10 and 4.0 hold rings
-in memory: a restart builds them anew, ordered by binding key (as text) and destination. 4.3 keeps rings, and adds
-buckets at the end for a bound destination that has none.
+A `Router` that is edited changes its ring as the broker does. A `Topology` knows the order of its bindings, but not the
+bindings that were removed before: a router built from it has the ring of a broker where exactly these bindings were
+made, in this order. Definitions do not determine the ring, since a broker imports bindings with several processes, in
+any order (one of eight imports into 3.10 and 4.0 kept the order of the file; 4.3 kept it in four of four). And 3.10 and
+4.0 have rings in memory only: a restart builds them anew, ordered by binding key (as text) and destination. 4.3 keeps
+rings, and adds buckets at the end for a bound destination that has none.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class ConsistentHash(Kind):
         self._header = _long_string(exchange, "hash-header")
         self._property = _long_string(exchange, "hash-property")
         self._ring: list[Binding] = []
-        self._destinations: set[Destination] = set()  # those that have buckets in the ring
-        self._ends: list[int] = []  # for each binding of the ring, the number of buckets up to its last one
+        self._destinations: set[Destination] = set()  # those of the bindings in the ring
+        self._ends: list[int] = []  # for each binding in the ring, the number of buckets up to and with its last one
 
     @property
     def by_key(self) -> bool:
@@ -166,5 +166,5 @@ def _long_string(exchange: Exchange, argument: str) -> str | None:
 
 
 def _weight(binding: Binding) -> int:
-    """Return the number of buckets that a binding adds to a ring; 0 for one that no broker accepts, as of a file."""
+    """Return the number of buckets of a binding; 0 if its key is no integer, as in a file that no broker accepts."""
     return int(binding.routing_key) if INTEGER.fullmatch(binding.routing_key) else 0

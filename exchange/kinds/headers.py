@@ -1,8 +1,8 @@
 """headers: a message takes the bindings whose arguments match its headers, all of them or any of them.
 
 RabbitMQ checks every binding of the exchange. Here, bindings that require all their arguments are conjunctions, which
-one search finds; bindings that require any of them are listed under each of their arguments. `comparable` defines which
-values are equal, `conditions_of` which arguments count.
+one search finds; bindings that require any argument are listed under each of their arguments. `comparable` defines
+which values are equal, `conditions_of` which arguments count.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Headers(Kind):
 
     def match(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
         headers = comparable_headers(message, self._profile)
-        matching_all = self._all.search(frozenset(headers), headers.items())  # without repeats: one conjunction each
+        matching_all = self._all.search(frozenset(headers), headers.items())  # no repeats: each has one conjunction
         if not self._any:
             return matching_all
         matching_any: dict[Binding, None] = {}

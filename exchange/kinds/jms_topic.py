@@ -1,10 +1,10 @@
 """x-jms-topic: a message takes the bindings whose selector, an expression over headers, is true.
 
 JMS clients bind such an exchange to a topic exchange, which routes by key, and bind their queues to it with the
-compiled SQL of the subscription in the argument ``rjms_erlang_selector``. The key of a binding means nothing. The
-broker stores selectors by key and destination, apart from the bindings: if two bindings have the same key and
-destination, the selector of the later one counts for both; unbinding one of them leaves the other without a selector,
-so that it matches nothing.
+compiled SQL of the subscription in the argument ``rjms_erlang_selector``. The key of a binding is not matched. The
+broker stores selectors by key and destination (the slot), apart from the bindings: if two bindings have the same key
+and destination, the selector of the later one counts for both; unbinding one of them leaves the other without a
+selector, so that it matches nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class JmsTopic(Kind):
         self._profile = profile
         self._bindings: dict[Binding, None] = {}
         self._selectors: dict[Hashable, tuple[str | None, Term, str]] = {}
-        """Slot -> selector, its term, and why it cannot be parsed."""
+        """Slot -> selector, its term, and why it cannot be parsed, "" if it can."""
 
     def bind(self, binding: Binding) -> None:
         self._bindings[binding] = None
@@ -66,7 +66,7 @@ class JmsTopic(Kind):
             if slot not in self._selectors:
                 continue
             selector, term, why = self._selectors[slot]
-            if selector not in answers:
+            if selector not in answers:  # each selector is evaluated once; it matches nothing if it fails
                 answers[selector] = False
                 if why:
                     unsure = unsure or why

@@ -185,22 +185,23 @@ class Kind:
 
     @classmethod
     def candidates(cls, bindings: Collection[Binding]) -> Collection[Binding]:
-        """Return those of the competing bindings that can be taken at all."""
+        """Return the bindings, of those that compete for a message, that the exchange can ever take."""
         return bindings
 
     @classmethod
     def sequence(cls, bindings: Collection[Binding]) -> tuple[Hashable, ...] | None:
-        """Return a value of what the order of the bindings decides; None if their order means nothing.
+        """Return a value that stands for what the order of the bindings decides; None if their order means nothing.
 
-        Exchanges with the same arguments route alike when these values are equal, or the bindings in their order are.
+        Exchanges with the same arguments route alike if these values are equal, or the bindings in their order are.
         """
         return None
 
     @classmethod
     def slot(cls, binding: Binding) -> Hashable | None:
-        """Return the slot of a binding: of all in one slot the broker keeps only one. None if each counts by itself.
+        """Return the slot of a binding; None if each binding counts by itself.
 
-        Removing any binding empties its slot: the others in it have no effect until they are bound again.
+        Of all bindings in one slot, only one has an effect. Removing any of them empties the slot: the others have no
+        effect until they are bound again.
         """
         return None
 

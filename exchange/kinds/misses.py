@@ -1,7 +1,7 @@
 """Measure how far a message is from a binding that it does not match, and find the part of the binding that differs.
 
-The distance is 0 for a binding that matches, and grows with the share of its key or arguments that would have to be
-different: the nearest binding is the one that its owner most likely meant. Distances of different exchange types can be
+The distance is 0 for a binding that matches, and grows with the part of its key or arguments that would have to be
+changed: the nearest binding is the one that its owner most likely meant. Distances of different exchange types can be
 compared.
 """
 
@@ -17,7 +17,7 @@ from exchange.patterns.pattern import MANY, ONE, Word
 __all__ = ["MATCH", "OTHER_ROUTE", "Miss", "align", "compare_texts", "describe_difference", "estimate_distance"]
 
 KEPT: Final = 0.25
-"""Reduction of the distance for each right literal word of a pattern: with more right words it is more likely meant."""
+"""Reduction of the distance for each literal word that is right: the more of them, the likelier it is meant."""
 
 SLIP: Final = 0.3
 """Distance between texts that differ only in upper and lower case, or in the white space around them."""
@@ -38,11 +38,12 @@ MATCH: Final = Miss(0.0, "")
 
 
 def align(pattern: Sequence[Word], words: Sequence[str]) -> Miss:
-    """Return the smallest distance between the words of a key and a pattern, with the first change that it takes.
+    """Return the smallest distance between the words of a key and a pattern, with the first change to the key.
 
-    A change leaves out, adds or replaces a word. Dynamic programming, as for the edit distance of two texts.
+    A change removes, adds or replaces a word of the key. Dynamic programming, as for the edit distance of two texts.
     """
-    # costs[i][j]: the smallest distance between pattern[i:] and words[j:], with the first change.
+    # costs[i][j]: the smallest distance between pattern[i:] and words[j:], with the first change. It depends on the
+    # cells below and to the right, so the loops go backwards.
     rows, columns = len(pattern) + 1, len(words) + 1
     costs: list[list[Miss]] = [[MATCH] * columns for _ in range(rows)]
     for i in reversed(range(rows)):
@@ -59,7 +60,7 @@ def align(pattern: Sequence[Word], words: Sequence[str]) -> Miss:
                 wanted = "any word" if part is ONE else f"'{part}'"
                 if j < len(words):
                     choices.append(_add(_compare_word(part, words[j], j), costs[i + 1][j + 1]))
-                # 1.01 and 1.02: if costs are equal, prefer to replace a word, then to add one.
+                # 1.01 and 1.02 rather than 1: prefer to replace a word, then to add one, then to remove one.
                 choices.append(_add(Miss(1.01, f"{_describe_gap(words, j)}: it wants {wanted}"), costs[i + 1][j]))
             if j < len(words) and part is not MANY:
                 choices.append(_add(Miss(1.02, f"word {j + 1} '{words[j]}' is one too many"), costs[i][j + 1]))

@@ -4,7 +4,7 @@ Each rule reads the tables and returns the changes to make, or raises the error 
 Texts are those of RabbitMQ's `rabbit_channel.erl`, `rabbit_exchange.erl` and `rabbit_misc.erl`; a live broker is the
 oracle of the tests. Permissions, limits and exclusive queues need a server and are not here.
 
-Invariant: a change that a rule returns can be applied. Whatever could fail then makes the rule raise.
+Invariant: a change that a rule returns can be applied: anything that could fail then makes the rule raise instead.
 A name or key that no client can send, because it is no AMQP short string, raises `InputError`.
 """
 
