@@ -5,7 +5,7 @@ Python                      AMQP type, as RabbitMQ names it
 ==========================  ===========================================
 None                        void
 bool                        bool
-int                         long (64 bits; what RabbitMQ's definitions import makes of JSON's integers)
+int                         long (64 bits, as RabbitMQ imports the integers of definitions)
 float                       double
 str                         longstr
 bytes                       binary
@@ -61,7 +61,7 @@ RANGES: Final = {
 """Integer type -> lowest and highest value."""
 
 INTEGER_TYPES: Final = frozenset(RANGES) - {"timestamp"}
-"""Types of integers. Most rules of the broker make no difference between them."""
+"""Types of integers. Most rules of the broker do not distinguish them."""
 
 
 FITTING: Final[Mapping[str, tuple[str, ...]]] = {
@@ -70,7 +70,7 @@ FITTING: Final[Mapping[str, tuple[str, ...]]] = {
     "longstr": ("longstr", "binary"),
     "binary": ("binary", "longstr"),
 } | {kind: (kind,) for kind in ("void", "bool", "decimal", "array", "table")}
-"""Other type -> the types that a value may have by itself to be given this type by `Typed`."""
+"""Type that is not in ``RANGES`` -> types that a value may have by itself to get this type by `Typed`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +121,9 @@ WORDS: Final = {"True": "true", "False": "false", "None": "null"}
 def type_and_value(value: Any) -> tuple[str, Any]:
     """Return the AMQP type of a field value, and the value as the broker holds it once decoded.
 
-    Strings become their UTF-8 bytes, a decimal ``(scale, unscaled)``, an array a tuple of such pairs, a table a tuple
-    of ``(key, type, value)``. Two results are equal when RabbitMQ holds values and types for equal. Raises TypeError
-    for what is no field value.
+    A string becomes its UTF-8 bytes, a decimal ``(scale, unscaled)``, an array a tuple of pairs of type and value, a
+    table a tuple of ``(key, type, value)``. Two results are equal if, for RabbitMQ, types and values are equal. Raises
+    TypeError for what is no field value.
     """
     if value is None:
         return "void", None
@@ -190,8 +190,8 @@ def _decimal(value: Decimal) -> tuple[int, int]:
 class FieldTable(Mapping[str, Any]):
     """An immutable AMQP table, as arguments and headers are. Arrays in it become tuples, tables become `FieldTable`.
 
-    Tables are equal when keys, types and values are, in any order: so RabbitMQ compares the arguments of bindings.
-    Raises TypeError for names that are no str and values that are no field values, InputError for those that AMQP
+    Tables are equal when keys, types and values are, in any order, as when RabbitMQ compares the arguments of bindings.
+    Raises TypeError for names that are no str and values that are no field values, InputError for values that AMQP
     cannot hold.
     """
 
@@ -304,7 +304,7 @@ def _freeze(value: Any, owner: str, depth: int, is_json: bool) -> Any:
 
 
 def thaw(value: Any) -> Any:
-    """Return a frozen value as dicts and lists, as a JSON parser would have made it."""
+    """Return a frozen value as dicts and lists, as a JSON parser returns it."""
     if isinstance(value, FieldTable):
         return {name: thaw(item) for name, item in value.items()}
     return [thaw(item) for item in value] if isinstance(value, tuple) else value

@@ -1,7 +1,8 @@
-"""Parse JSON texts that all parsers read alike, and refuse the others with the position of the fault.
+"""Parse JSON texts that all parsers read alike, and refuse all others with the position of the fault.
 
-A name twice in one object, ``NaN``, halves of surrogate pairs: some parsers refuse these, others drop or replace them.
-When a text is refused, `find_fault` walks through it once more to find the position, which parsers do not report.
+Parsers differ in a name that is twice in one object, in ``NaN``, and in halves of surrogate pairs: some refuse these,
+others drop or replace them. When a text is refused, `find_fault` reads it once more to find the position, which parsers
+do not report.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?+|[\[\]{}:]|[^\s"\[\]{}:,]++', re
 ESCAPE: Final = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
-"""An escape, or the two escapes of a surrogate pair. The group matches an escape that is half of such a pair."""
+"""An escape, or the two escapes of a surrogate pair. The group matches an escape that is only half of such a pair."""
 BYTES: Final = range(0xDC80, 0xDD00)
 """Lone surrogates that stand for the bytes 0x80 to 0xFF of a name that is not UTF-8, as `bindings.archive` writes them.
 """
@@ -76,6 +77,7 @@ def parse(text: str) -> Any:
             value, end = _raw_decode(text)
         except ValueError:
             value, end = None, 0
+        # The fast path accepts a value at the beginning, with or without a line end, and nothing else.
         if text[end:] not in LINE_ENDS or not end:
             value = _decode_all(text)  # accepts white space around the value, or raises an error with the position
         check_text(text)
@@ -138,7 +140,7 @@ LINE_ENDS: Final = ("\n", "", "\r\n")
 def find_fault(text: str) -> Fault | None:
     """Return the first fault of a JSON text, or None. Takes time linear in its length.
 
-    Looks at all strings, numbers and brackets, also where JSON's grammar has none.
+    All strings, numbers and brackets are checked, even those that JSON's grammar does not allow in their position.
     """
     names: list[set[str] | None] = []  # for each open object the names met so far; None for each open array
     before = None  # the last string: a name, if a colon follows
@@ -176,7 +178,7 @@ def _find_half(text: str) -> Fault | None:
 
 
 def _check_number(text: str) -> str:
-    """Return what is wrong with a number, ``""`` if nothing is or if it is no number."""
+    """Return what is wrong with a number; ``""`` if nothing is, or if the text is no number."""
     if text.lstrip("-") in ("NaN", "Infinity"):
         return NO_NUMBER
     if len(text) > INTEGER_DIGITS and text.lstrip("-").isdigit():

@@ -18,7 +18,7 @@ MARK: Final = b"\xef\xbb\xbf"
 
 
 def read_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield number and text of each line that is not blank; lines are counted from 1.
+    """Yield number and bytes of each line that is not blank; lines are counted from 1.
 
     The first bytes of the file decide whether it is gzipped, not its name. Raises InputError naming the file when it
     cannot be decompressed, and the line when it is longer than `exchange.limits.RECORD_BYTES`.

@@ -25,9 +25,9 @@ T    timestamp       Typed              8, unsigned: seconds
 V    void            None               none
 ===  ==============  =================  =================================================================
 
-Invariant: `encode_table` turns a result of `decode_table` into the very bytes it came from. Two classes keep what plain
-values cannot express: `Spelled` is a value encoded in an unusual way, `Repeated` a table that has a name twice. Names
-that are not UTF-8 get lone surrogates (PEP 383), as everywhere in this project.
+Invariant: `encode_table` encodes a result of `decode_table` to exactly the bytes that were decoded. Two classes keep
+what plain values cannot express: `Spelled` is a value that was encoded in an unusual way, `Repeated` a table that has a
+name twice. Names that are not UTF-8 get lone surrogates (PEP 383), as everywhere in this project.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class MalformedHeader(HashstarError):
 
 @dataclass(frozen=True, slots=True)
 class Spelled(Typed):
-    """A value that came in other bytes than `encode_value` writes; ``raw`` are those bytes, tag first."""
+    """A value that was decoded from other bytes than `encode_value` writes; ``raw`` are those bytes, tag first."""
 
     raw: bytes = b""
 
@@ -167,7 +167,7 @@ def decode_value(data: bytes, start: int = 0) -> tuple[Any, int]:
 
 
 def _read_table(data: bytes, at: int, end: int, depth: int) -> Mapping[str, Any]:
-    # A name or value that reaches beyond ``end`` leaves ``at`` beyond it, too: one comparison checks all bounds.
+    # After a name or value that reaches beyond ``end``, ``at`` is beyond it, too: one comparison checks all bounds.
     fields: dict[str, Any] = {}
     while at < end:
         first = at + 1
@@ -177,7 +177,7 @@ def _read_table(data: bytes, at: int, end: int, depth: int) -> Mapping[str, Any]
         except UnicodeDecodeError:
             name = data[first:tag_at].decode("utf-8", "surrogateescape")
         value: Any
-        if data[tag_at] == 83:  # S: most of what there is; the rest is in _value
+        if data[tag_at] == 83:  # S, the most frequent type, decoded here to save a call of `_read_value`
             at = tag_at + 5 + _size(data, tag_at + 1)[0]
             raw = data[tag_at + 5 : at]
             try:
@@ -268,7 +268,7 @@ def _read_array(data: bytes, at: int, end: int, depth: int) -> list[Any]:
 
 
 def _overrun(data: bytes, at: int, end: int) -> MalformedHeader:
-    # ``at`` is the position of the tag, which itself may lie beyond the end of the table.
+    # ``at`` is the position of the tag, which may itself be beyond the end of the table.
     if at >= end:
         return MalformedHeader(f"the name of a field reaches behind byte {end}, where its table ends", at)
     kind = KINDS.get(data[at])

@@ -1,8 +1,8 @@
 """Evaluate selectors of x-jms-topic, as `sjx_evaluator.erl` of RabbitMQ's rabbitmq_jms_topic_exchange does.
 
-A JMS client compiles the SQL of a subscription to an Erlang term, and the broker evaluates the term on the message's
+A JMS client compiles the SQL of a subscription to an Erlang term, and the broker evaluates this term with the message's
 headers. So the values are Erlang's: atoms (`Atom`, true and false among them), integers, floats, binaries, lists and
-tuples. There are three truth values; the third is the atom ``undefined``, which an absent header has, too.
+tuples. There are three truth values; the third is the atom ``undefined``, which is also the value of an absent header.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def parse_selector(text: str) -> Any:
 
 
 def _expand_strings(term: Any) -> Any:
-    """Replace strings by lists of characters, which they are in Erlang: so they equal no atom and no binary."""
+    """Replace strings by lists of characters, as in Erlang, so that they equal no atom and no binary."""
     if isinstance(term, tuple):
         return tuple(map(_expand_strings, term))
     if isinstance(term, list):
@@ -117,7 +117,7 @@ class _Evaluation:
         return ERROR
 
     def _evaluate_binary(self, operator: str, left: Any, right: Any) -> Any:
-        # The broker evaluates both sides, whatever the first one is, so either can make it fail.
+        # The broker always evaluates both sides, so either can make it fail.
         one, other = self.value(left), self.value(right)
         if operator in ("and", "or"):
             ends = FALSE if operator == "and" else TRUE
@@ -191,7 +191,8 @@ class _Evaluation:
 def _match_regex(value: bytes, pattern: Any) -> Atom:
     """Return whether the first match of a regular expression in a text is the whole text. Raises NotKnown.
 
-    If no match is the whole text, the answer is false. If some match is, the first one may be another.
+    If no match is the whole text, the answer is false. If a match is, the first match may still be another, so this is
+    not known.
     """
     from exchange.patterns.pcre import expression  # not at the top: few selectors need it
 
@@ -206,8 +207,8 @@ def _match_regex(value: bytes, pattern: Any) -> Atom:
 def _is_like(value: bytes, pattern: bytes, escape: int | None) -> bool:
     """Return whether a text matches the pattern of LIKE, in bytes; ``%`` and ``_`` match no line feed.
 
-    The broker searches for a greedy regular expression. Its first match is the whole text whenever some match is: each
-    ``.*`` extends as far as the rest of the pattern allows, and the rest can always match at the end of the text.
+    The broker searches for a greedy regular expression. If any match is the whole text, the first one is: each ``.*``
+    extends as far as the rest of the pattern allows, and the rest can always match at the end of the text.
     """
     pieces = translate_like(pattern, escape)
     wild = pieces.count(b".*")

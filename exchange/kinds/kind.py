@@ -1,10 +1,10 @@
-"""The base class of all kinds of exchange.
+"""The base class of all kinds; a kind is the code of an exchange type.
 
-To the router, a kind is an index of bindings that finds those a message matches. To the analyses (audit, diff, check,
-explain), it is what decides about messages and what bindings mean.
+For the router, an instance is an index of an exchange's bindings, which finds those that a message matches. For the
+analyses (audit, diff, check, explain), the class defines what decides about messages, and what bindings mean.
 
-No module outside `exchange.kinds` knows an exchange type by its name. It asks the `Kind` that `exchange.kinds.kind_of`
-returns for the exchange, which for an x-delayed-message exchange is that of its inner type.
+No module outside `exchange.kinds` knows an exchange type by its name. It uses the `Kind` that `exchange.kinds.kind_of`
+returns for the exchange; for an x-delayed-message exchange, that is the kind of its inner type.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from exchange.patterns.pattern import MANY, Key, Pattern, ordered
 __all__ = ["Choose", "Decider", "KeyUse", "Kind", "Reads", "Unknown", "Unsure"]
 
 Choose = Callable[[int], int]
-"""n -> an integer from 0 to n - 1: the source of randomness of the kinds that pick at random."""
+"""Function from n to an integer from 0 to n - 1: the random numbers of the kinds that choose at random."""
 
 
 class Decider(Enum):
@@ -147,7 +147,7 @@ class Kind:
 
     @classmethod
     def fault(cls, binding: Binding) -> str | None:
-        """Return why no router can have the binding, which a file may contain all the same; None if it can."""
+        """Return why no router can have the binding, although a file may contain it; None if it can have it."""
         return None
 
     @classmethod

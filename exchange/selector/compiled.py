@@ -1,9 +1,10 @@
 """Compile an expression to a fast test: a Python function generated for it.
 
-A comparison of a property with a text, a number or a truth value, of which most filters consist, becomes a Python
-comparison with the result of `dict.get`. All else calls the definition in `exchange.selector.meaning`. A property test
-proves both equal. There are two tests. The *exact* one returns true, false or None for unknown, and raises where the
-definition fails. The *wanted* one returns only whether the expression is true, which seldom needs the third value.
+Most filters consist of comparisons of a property with a text, a number or a truth value. Such a comparison becomes a
+Python comparison with the result of `dict.get`; all other conditions call the definition in
+`exchange.selector.meaning`. A property test proves both equal. An expression has two tests. The *exact* test returns
+true, false or None for unknown, and raises where the definition fails. The *wanted* test returns only whether the
+expression is true, which seldom needs the third value.
 
 The code contains texts, numbers and names of properties of the expression as Python literals (``repr``) only: nothing
 that a user wrote is ever run as code.
@@ -72,11 +73,11 @@ MAX_LEVELS: Final = 25
 """Maximum number of levels in one function: Python allows 200 nested parentheses, and a level has several."""
 
 MIRRORED: Final = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""Operator -> the operator for exchanged sides."""
+"""Operator -> operator with the same result when the two sides are exchanged."""
 PYTHON: Final = {"=": "==", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 """Operator -> the operator in Python."""
 WHOLE: Final = {"Integer": ("parse_integer", 10), "Long": ("parse_long", 19)}
-"""Java type -> name of the function that parses a text, number of digits below which ``int`` does the same."""
+"""Java type -> name of the function that parses a text, and the number of digits below which ``int`` does the same."""
 
 
 class _Writer:
@@ -91,7 +92,7 @@ class _Writer:
         names = [each.name for each in walk(expression) if isinstance(each, Property)]
         several = [name for name in dict.fromkeys(names) if names.count(name) > 1]
         self.read_once = {name: self._make_name("v") for name in several}
-        """Property that is read more than once -> its variable."""
+        """Name of a property that the expression has more than once -> variable with its text."""
 
     def _make_name(self, letter: str) -> str:
         return f"{letter}{next(self._numbers)}"
@@ -111,7 +112,7 @@ class _Writer:
         return f"({variable} := get({name!r}))", variable
 
     def exact(self, expression: Expression, level: int) -> str:
-        """Write what is True, False or None as the definition is, and fails where that fails."""
+        """Write code with the definition's value, True, False or None, that fails where the definition fails."""
         if level > MAX_LEVELS:
             return f"{self._pass_in(compile_expression(expression).exact)}(properties)"
         match expression:
@@ -139,7 +140,7 @@ class _Writer:
         return f"({ends} if {ended} else None if {unknown} else {otherwise})"
 
     def wanted(self, expression: Expression, level: int) -> str:
-        """Write what is true where the definition is, and fails or is not true where the definition fails."""
+        """Write code that is true where the definition is, and fails or is not true where the definition fails."""
         match expression:
             case And(parts) if level <= MAX_LEVELS:
                 return f"({' and '.join([self.wanted(part, level + 1) for part in parts])})"
@@ -150,7 +151,7 @@ class _Writer:
                 return self._true(expression, level)
 
     def _true(self, expression: Expression, level: int) -> str:
-        """Write what is true where the definition is, and fails where that fails."""
+        """Write code that is true where the definition is, and fails where the definition fails."""
         match expression:
             case _ if level > MAX_LEVELS:
                 return self.exact(expression, level)
@@ -239,7 +240,7 @@ class _Writer:
 
 
 def _compare_with(constant: Constant, order: str) -> Callable[[str], str]:
-    """Return what writes the comparison of a text with a constant."""
+    """Return the function that writes the comparison of a text, given as code, with a constant."""
     literal, symbol = repr(constant.value), PYTHON[order]
     match constant.type:
         case "String":
@@ -259,7 +260,7 @@ def _compare_with(constant: Constant, order: str) -> Callable[[str], str]:
 
 
 def _fold_negative(side: Expression) -> Expression:
-    """Return the constant that a negated number such as ``-5`` is; all else unchanged."""
+    """Return a negated number, such as ``-5``, as a constant, and any other side unchanged."""
     match side:
         case Negative(Constant(value, ("Integer" | "Long" | "Double") as java_type)):
             return Constant(-cast("float", value), java_type)

@@ -1,4 +1,4 @@
-"""The definition of what an expression means for a message: slow and obvious, as RocketMQ's Java classes evaluate it.
+"""The definition of an expression's value for a message: slow and obvious, as RocketMQ's Java classes evaluate it.
 
 A truth value is true, false or null, which means unknown. A property is a text or null; a comparison converts it to the
 Java type of the other side. An exception in the broker's evaluation is a `SelectorFailure` here: the broker logs it and
@@ -175,7 +175,7 @@ def _compare(left: Value, right: Value, *, as_numbers: bool) -> int:
         case other, "String":
             return _compare(left, _convert(str(right.value), other), as_numbers=as_numbers)
         case ("Boolean", other) | (other, "Boolean") if other != "Boolean":
-            return -1  # not comparable: the broker counts the left one as less
+            return -1  # not comparable: for the broker, the left value is less
         case ("Double", _) | (_, "Double"):
             return compare_doubles(float(_number(left)), float(_number(right)))
         case _:
