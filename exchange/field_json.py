@@ -1,10 +1,10 @@
-"""AMQP field values and messages in JSON: plain where JSON can say the type, ``{"!type": ...}`` where it cannot.
+"""AMQP field values and messages in JSON: plain JSON where it determines the type, else ``{"!type": ...}``.
 
-Plain JSON means what RabbitMQ's definitions import makes of it (`rabbit_misc:to_amqp_table`): an integer is a long, a
-float a double, a string a longstr, an object a table, and null, which that import refuses, a void. An object whose only
-key starts with ``!`` is a typed value, so a real table of that shape is written ``{"!table": {...}}``; a table that
-stands where only a table can (headers, arguments) is never read as a typed value. `encode` writes plain JSON wherever
-it means the same type, and `decode` undoes it: types, values and order come back.
+Plain JSON has the types that RabbitMQ's import of definitions gives it (`rabbit_misc:to_amqp_table`): an integer is a
+long, a float a double, a string a longstr, an object a table; and null, which that import refuses, is a void. An object
+whose only key starts with ``!`` is a typed value, so a real table of that shape is written ``{"!table": {...}}``. Where
+only a table is possible (headers, arguments), an object is never read as a typed value. `encode` writes plain JSON
+wherever that means the same type, and `decode` restores types, values and order.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def decode(value: Any, place: str = "value") -> Any:
 
 
 def decode_table(value: Any, place: str = "value") -> dict[str, Any]:
-    """Return the table that an object stands for; a key that starts with ``!`` is an ordinary one here.
+    """Return the table that an object stands for; here a key that starts with ``!`` has no special meaning.
 
     Raises InputError as `decode`, and for what is no object.
     """

@@ -115,7 +115,7 @@ class Binding(_Binding):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A policy. Only that of the highest priority is in force, of all that apply to a name."""
+    """A policy. Of all policies that apply to a name, only the one of the highest priority is in force."""
 
     name: str
     pattern: str
@@ -144,16 +144,16 @@ class Policy:
 def alternate_exchange(exchange: Exchange, policies: Mapping[str, Policy]) -> str | None:
     """Return the name of the alternate exchange in force: from the argument, else from the policy in force.
 
-    None stands for no alternate exchange, and for an unknown one: when several policies of the same priority apply,
-    RabbitMQ does not define which one counts, and some patterns are not understood here. `possible_alternates` has more
-    than one element then.
+    None stands for no alternate exchange, and for an unknown one: if several policies of the same priority apply,
+    RabbitMQ does not define which one is in force, and some patterns are not understood here. `possible_alternates`
+    then returns more than one.
     """
     possible = possible_alternates(exchange, policies)
     return possible[0] if len(possible) == 1 else None
 
 
 def possible_alternates(exchange: Exchange, policies: Mapping[str, Policy]) -> tuple[str | None, ...]:
-    """Return the alternate exchanges that may be in force, None for none; exactly one element where it is known."""
+    """Return the alternate exchanges that may be in force, with None for none; exactly one element if it is known."""
     if "alternate-exchange" in exchange.arguments:
         kind, value = type_and_value(exchange.arguments["alternate-exchange"])
         return (value.decode("utf-8", "surrogateescape") if kind in ("longstr", "binary") else None,)
@@ -162,18 +162,18 @@ def possible_alternates(exchange: Exchange, policies: Mapping[str, Policy]) -> t
 
 
 def alternate_in_effect(exchange: Exchange, policies: Mapping[str, Policy]) -> str | None:
-    """Return the alternate exchange that a message really reaches.
+    """Return the alternate exchange that routes a message.
 
-    That is `alternate_exchange`; but if it is the default exchange, it is the alternate of the default exchange, which
-    a policy can set: the default exchange routes nothing that reaches it as an alternate. A message published to the
-    default exchange never goes to that alternate.
+    That is the one of `alternate_exchange`. But the default exchange routes nothing that reaches it as an alternate: in
+    its place, its own alternate routes the message, which a policy can set. A message published to the default exchange
+    never goes to that alternate.
     """
     possible = alternates_in_effect(exchange, policies)
     return possible[0] if len(possible) == 1 else None
 
 
 def alternates_in_effect(exchange: Exchange, policies: Mapping[str, Policy]) -> tuple[str | None, ...]:
-    """Return the alternate exchanges that a message may reach, None for none; exactly one element where it is known."""
+    """Return the alternate exchanges that may route a message, None for none; exactly one element if it is known."""
     possible = possible_alternates(exchange, policies)
     if "" not in possible:
         return possible
@@ -184,7 +184,7 @@ def alternates_in_effect(exchange: Exchange, policies: Mapping[str, Policy]) -> 
 def policy_in_force(exchange: str, policies: Mapping[str, Policy]) -> Policy | None:
     """Return the policy that RabbitMQ applies to the exchange of this name; None if there is none or it is unknown.
 
-    If several policies of the same priority apply and agree on the alternate exchange, it is one of them.
+    If several policies of the same priority apply and have the same alternate exchange, the result is one of them.
     """
     possible = _possible_policies(exchange, policies)
     return possible[-1] if len({_alternate_of(policy) for policy in possible}) == 1 else None
@@ -193,8 +193,9 @@ def policy_in_force(exchange: str, policies: Mapping[str, Policy]) -> Policy | N
 def _possible_policies(exchange: str, policies: Mapping[str, Policy]) -> list[Policy | None]:
     """Return the policies that may be in force, None for none.
 
-    These are all of the highest priority at which a policy applies for sure, and those of higher priorities whose
-    patterns are unknown. Which of several of one priority counts depends on how the broker stores them.
+    These are the policies that apply, or may apply, from the highest priority down to the first one at which a policy
+    applies for certain; a policy may apply if its pattern is not understood. Which policy of several at one priority is
+    in force depends on how the broker stores them.
     """
     possible: list[Policy | None] = []
     priority: int | None = None
@@ -237,4 +238,4 @@ PREDECLARED: Final = (
     Exchange("amq.match", "headers"),
     Exchange("amq.rabbitmq.trace", "topic", internal=True),
 )
-"""The exchanges of every virtual host (`rabbit_vhost.erl`)."""
+"""The exchanges that every virtual host has (`rabbit_vhost.erl`)."""

@@ -1,6 +1,6 @@
 """The differences between RabbitMQ releases in how they route and what they accept.
 
-A profile is a table row: code asks for a named difference, never for a version.
+A profile is a row of a table: code reads a difference by its name, and never compares versions.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Profile:
     selectors_are_checked: bool = field(repr=False)  # a tally's fingerprint has the representation in it
     """x-jms-topic accepts only selectors of its grammar, with patterns that compile (4.3.6; not in 4.0)."""
     like_without_text_matches_nothing: bool = field(repr=False)
-    """x-jms-topic takes no binding at all when a LIKE is applied to what is no text (4.3.6; 4.0's channel crashes)."""
+    """x-jms-topic takes no binding at all if a LIKE is applied to a value that is no text (4.3.6; in 4.0, the channel
+    crashes)."""
     settings: str
     """Release that defines the queue arguments and policy settings: 3.10, 3.12, 4.0 or 4.3."""
 
@@ -109,7 +110,7 @@ RELEASES: Final = f"{', '.join(PROFILES)}, or a release from 3.10 on, as 4.1.3"
 def profile_for(version: str) -> Profile:
     """Return the profile of a server by the version it reports, ``"4.0.5"``.
 
-    The newest one for a newer server, the oldest one for an older server (where `profile_by_name` returns None).
+    For a newer server, it is the newest profile; for an older one, the oldest, where `profile_by_name` returns None.
     """
     numbers = _numbers(version)
     if (4, 3) <= numbers < (4, 3, 5):

@@ -1,8 +1,8 @@
 """Parse the text of a SQL92 filter; refuse what the broker refuses, with the position of the mistake.
 
-The broker's parser does not require the end of the text: it stops at the first token that does not fit and ignores the
-rest, so that ``a LIKE 'x%'`` is read as ``a``. `parse_expression` returns where that is; the caller decides whether
-that is an error.
+The broker's parser does not read to the end of the text: it stops at the first token that does not fit and ignores the
+rest, so that ``a LIKE 'x%'`` means ``a``. `parse_expression` returns the position of that token; its caller decides
+whether the rest is an error.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MAX_LEVELS: Final = 200
 """Maximum depth of an expression. The broker's stack allows some thousands, depending on its settings."""
 
 MAX_PARTS: Final = 1_000_000
-"""Maximum number of parts to evaluate. BETWEEN evaluates its left side twice: nested, that doubles with each level."""
+"""Maximum number of parts to evaluate. BETWEEN evaluates its left side twice, so each nested level doubles it."""
 
 
 class SelectorError(TextError):
@@ -102,7 +102,7 @@ def _grammar(text_operators: bool) -> Lark:
     return Lark(
         files("exchange.selector").joinpath("sql92.lark").read_text("utf-8"),
         parser="lalr",
-        lexer="basic",  # which ignores what tokens the parser expects, as that of JavaCC does
+        lexer="basic",  # it does not consider which tokens the parser expects, and neither does JavaCC's
         propagate_positions=True,
         maybe_placeholders=True,
         regex=False,

@@ -39,7 +39,7 @@ class Selector:
     """Names of the properties that it reads."""
     expression: Expression = field(compare=False)
     matches: Callable[[Mapping[str, str]], bool] = field(compare=False, repr=False)
-    """The same as calling the selector, but one call less: for millions of messages."""
+    """Does the same as calling the selector, with one call less, for millions of messages."""
     _exact: Test = field(compare=False, repr=False)
 
     @classmethod
@@ -64,7 +64,7 @@ class Selector:
 
     @property
     def remarks(self) -> tuple[Remark, ...]:
-        """Remarks on parts that the broker accepts but that never match, or mean something else than they seem to."""
+        """Remarks on parts that the broker accepts, but that never match or do not mean what they seem to."""
         return find_remarks(self.expression, self.text)
 
     def __call__(self, properties: Mapping[str, str]) -> bool:

@@ -1,8 +1,8 @@
 """A subscription by tags, ``a || b``: which messages the broker sends, by hash, and which of them the client keeps.
 
-A broker compares only the ``String.hashCode`` of tags: it sends messages of all tags with that hash (``Aa`` and ``BB``
-collide), and the client compares the texts and drops the others. A message has at most one tag, which may contain
-``||``.
+The broker compares only the ``String.hashCode`` of tags. So it also sends messages of other tags with the same hash
+(``Aa`` and ``BB`` collide); the client compares the texts and drops these messages. A message has at most one tag,
+which may contain ``||``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ALL", "TAGS", "Tags", "tag_code"]
 
 ALL: Final = "*"
-"""The subscription to every message (`SubscriptionData.SUB_ALL`), which the empty text stands for, too."""
+"""The subscription to every message (`SubscriptionData.SUB_ALL`); the empty text means the same."""
 
 TAGS: Final = "TAGS"
 """Name of the property with a message's tag (`MessageConst.PROPERTY_TAGS`)."""
@@ -47,9 +47,9 @@ class Tags:
     def parse(cls, text: str, *, exact: bool = False) -> Tags:
         """Parse as ``FilterAPI.buildSubscriptionData`` does. Raises SelectorError, with a caret.
 
-        Refuses ``||`` alone, as RocketMQ does. Refuses also what RocketMQ accepts with an unexpected meaning: blanks
-        and bars only, which no message matches, and ``*`` among tags, which is a tag of that name. With ``exact`` these
-        are accepted, too.
+        Refuses ``||`` alone, as RocketMQ does. Also refuses two texts that RocketMQ accepts with an unexpected meaning:
+        blanks and bars only, which no message matches, and ``*`` among tags, which is a tag of that name. With
+        ``exact``, these two are accepted.
         """
         if text in ("", ALL):
             return cls(ALL, frozenset(), everything=True)
@@ -67,7 +67,7 @@ class Tags:
 
     @property
     def names(self) -> frozenset[str]:
-        """Names of the properties that it reads: one."""
+        """Names of the properties that are read: ``TAGS`` only."""
         return NAMES
 
     @property
