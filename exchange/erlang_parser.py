@@ -1,9 +1,10 @@
-"""Parse Erlang terms as ``~p`` and ``~tp`` print them, in the text logs of RabbitMQ's tracing plugin.
+"""Parse Erlang terms as ``~p`` and ``~tp`` print them, for example in the text logs of RabbitMQ's tracing plugin.
 
 Lists become lists, tuples tuples, numbers numbers, binaries bytes, atoms `Atom`, strings in quotes str.
 
-The input is characters. A character of ``<<"ü">>`` is a byte, here 0xFC; ``<<"ü"/utf8>>``, which only ``~tp`` prints,
-has the bytes of the text in UTF-8, here 0xC3 0xBC. The caller must know the encoding of the file and decode it first.
+The input is text, not bytes: the caller must know the encoding of a file and decode it first. Each character of
+``<<"ü">>`` is one byte, here 0xFC; ``<<"ü"/utf8>>``, which only ``~tp`` prints, has the bytes of the text in UTF-8,
+here 0xC3 0xBC.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def parse(text: str) -> Any:
 
     A term has at most `NESTING` levels and `TABLE_ITEMS` items, as messages do.
     """
-    stack: list[tuple[str, list[Any]]] = [("", [])]  # opening bracket and items of each open list or tuple
+    # Opening bracket and items of each open list or tuple; the first entry collects the term itself.
+    stack: list[tuple[str, list[Any]]] = [("", [])]
     position, text = 0, text.rstrip()
     wants_value = True
     items_left = TABLE_ITEMS

@@ -154,7 +154,7 @@ def encode(value: Any) -> Any:
 
 
 def encode_table(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON object of a table that stands where only a table can: what `decode_table` reads."""
+    """Return the JSON object of a table, for a position where only a table is possible; `decode_table` reads it."""
     for key in table:
         if not isinstance(key, str):
             raise TypeError(f"{key!r} is not a string, as the keys of an AMQP table are")
@@ -302,7 +302,7 @@ PLAIN_PYTHON: Final[Mapping[str, Callable[[Any], Any]]] = {
     "array": list,
     "table": dict,
 }
-"""Type that plain Python has, too -> what converts the value of a `Typed` to the plain one."""
+"""Type that plain Python has, too -> function that converts the value of a `Typed` to the plain value."""
 
 
 def _decode_typed(key: str, item: Any, place: Place, depth: int) -> Any:

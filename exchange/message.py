@@ -27,11 +27,11 @@ class Message:
 
     ``exchange`` is a name, ``""`` the default exchange. ``headers`` maps names to field values (see
     `exchange.field_values`); ``properties`` are the other basic properties under their AMQP names (``message_id``,
-    ``timestamp`` ...). The mappings are kept, not copied. Names and keys may be longer than AMQP allows: those of other
-    systems are.
+    ``timestamp`` ...). The mappings are kept, not copied. Names and keys may be longer than AMQP allows, as those of
+    other systems can be.
 
-    Raises TypeError for an argument of another type (a name or key must be str, also where a client library has bytes
-    or None) and for a header or property that is no field value; InputError for an integer of more than 64 bits.
+    Raises TypeError for an argument of another type (a name or key must be str, even if a client library has bytes or
+    None) and for a header or property that is no field value; InputError for an integer of more than 64 bits.
     """
 
     exchange: str

@@ -1,6 +1,6 @@
 """Write values in the notation of .bindings files, which all texts for people use.
 
-A number and a string of digits look different in it (``644`` and ``"644"``): they are different to RabbitMQ, too.
+In this notation, a number and a string of digits look different (``644`` and ``"644"``), as they differ for RabbitMQ.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SPECIAL: Final = re.compile(r'["\\]|\{(?=[^\W\d]\w*\})')
 
 
 def quote(text: str) -> str:
-    """Return the text in quotes: in single ones without escapes where double ones would need escapes, if possible."""
+    """Return the text in double quotes; in single quotes if that avoids escapes."""
     if _PLAIN.fullmatch(text) and text.isprintable():
         return f'"{text}"'
     if "'" not in text and text.isprintable() and _SPECIAL.search(text):
@@ -38,7 +38,7 @@ def quote(text: str) -> str:
 
 
 def write_name(name: str, reserved: Iterable[str] = ()) -> str:
-    """Return a name, in quotes if it needs them; ``reserved`` are further words with a meaning in that position."""
+    """Return a name, in quotes if it needs them; ``reserved`` are more words with a meaning in the name's position."""
     bare = _BARE.fullmatch(name) and name not in KEYWORDS and name not in reserved
     return name if bare else quote(name)
 

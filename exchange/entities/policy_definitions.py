@@ -21,7 +21,7 @@ __all__ = ["APPLY_TO", "refuse_policy", "wrong_settings"]
 
 
 class Setting(NamedTuple):
-    """A setting of a definition: its valid values, and the broker's text for others."""
+    """A setting of a definition: its valid values, and the broker's text about an invalid one: value, phrase, words."""
 
     is_valid: Callable[[Any], bool]
     words: str

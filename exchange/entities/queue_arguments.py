@@ -29,7 +29,7 @@ FILTER_BYTES: Final = range(16, 256)
 Arguments = Mapping[str, tuple[str, Any]]
 """Name of an argument -> its AMQP type and value."""
 Rule = Callable[[str, Any, Arguments], str | None]
-"""AMQP type, value, all arguments -> the fault as Erlang prints it, None for a valid value."""
+"""AMQP type and value of an argument, and all arguments -> fault as Erlang prints it; None for a valid value."""
 
 
 def _integer(kind: str, value: Any, arguments: Arguments) -> str | None:
@@ -171,7 +171,7 @@ ACCEPTED: Final[Mapping[str, Mapping[str, frozenset[str]]]] = MappingProxyType({
         "stream": _STREAM | {"x-stream-filter-size-bytes"},
     },
 })  # fmt: skip
-"""`Profile.settings` -> queue type -> arguments of that type. Those of other types are refused."""
+"""`Profile.settings` -> queue type -> its arguments. A queue with an argument of another type only is refused."""
 
 PLUGIN_TYPES: Final = frozenset({"MQTT-QoS-0", "rabbit_mqtt_qos0_queue", "delayed", "jms"})
 """Queue types that plugins and commercial editions add since 4.0."""

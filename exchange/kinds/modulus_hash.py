@@ -1,8 +1,8 @@
 """x-modulus-hash: the hash of the routing keys, modulo the number of bindings, picks one of them.
 
-Since 4.3, bindings are ordered by kind and name of their destinations. Before, the order is that of Mnesia's table of
-bindings, by binding key first; for 4.0 to 4.2 on Khepri the order cannot be known. A destination that is bound twice
-counts twice in all releases.
+Since 4.3, bindings are ordered by kind and name of their destinations. Before 4.3, the order is that of Mnesia's table
+of bindings, by binding key first; for 4.0 to 4.2 with Khepri the order cannot be known. In all releases, a destination
+that is bound twice counts twice.
 """
 
 from __future__ import annotations
