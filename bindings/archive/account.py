@@ -18,7 +18,7 @@ class Account:
     """The account of an archive, or of a part of it."""
 
     span: Span = field(default_factory=Span)
-    """The records that were counted."""
+    """Number of counted records, and the times of the first and the last."""
     untimed: int = 0
     """Number of counted records without a time."""
     unread: Unread = field(default_factory=Unread)
@@ -30,7 +30,7 @@ class Account:
 
     @property
     def window(self) -> tuple[int, int] | None:
-        """Times of the first and the last record; None when no record has one."""
+        """Times of the first and the last record; None if no record has a time."""
         return self.span.window
 
     @property

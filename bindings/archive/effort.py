@@ -1,4 +1,4 @@
-"""A bound on the bytes that are hashed more than once behind damage: it keeps recovery linear."""
+"""Limit how often bytes are hashed again after damage, so that recovery takes linear time."""
 
 from __future__ import annotations
 

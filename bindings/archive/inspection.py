@@ -1,4 +1,4 @@
-"""The inspection of an archive: records by exchange, the window of time, bad records and why they are bad.
+"""Inspect an archive: count its records by exchange, its window of time, and its bad records by reason.
 
 Inspections add: the sum of the inspections of all splits is the inspection of the file.
 """
@@ -25,7 +25,7 @@ COLUMNS: Final = ("time", "vhost", "exchange", "cc", "bcc", "body_size", "routed
 
 @dataclass(slots=True)
 class Inspection(Account):
-    """An account of an archive, or of a part of it, and more counts."""
+    """An account of an archive, or of a part of it, with more counts."""
 
     body_bytes: int = 0
     without_size: int = 0

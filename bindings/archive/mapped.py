@@ -1,4 +1,4 @@
-"""A file as bytes that are mapped into memory; a gzipped file is unpacked to a temporary file first."""
+"""Map a file into memory as bytes; a gzipped file is first unpacked to a temporary file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHUNK = 1 << 20
 
 
 class Mapped:
-    """A context manager that gives the bytes of a file; of a broken gzipped file, those before the break.
+    """A context manager that returns the bytes of a file; for a damaged gzipped file, those before the damage.
 
     Entering raises InputError if the file cannot be read.
     """
@@ -61,6 +61,6 @@ def _map_file(descriptor: int, size: int) -> Bytes:
 
 def is_zero(data: Bytes, place: int) -> bool:
     """Return whether all bytes from ``place`` on are zero, as in a file that is allocated before it is written."""
-    if any(data[place : place + 64]):  # the usual case: no chunk need be copied
+    if any(data[place : place + 64]):  # the usual case: decided without copying a chunk
         return False
     return all(not data[n : n + CHUNK].strip(b"\0") for n in range(place, len(data), CHUNK))

@@ -1,8 +1,8 @@
-"""Which fields of a record of Kafka or RocketMQ are its exchange and its routing key.
+"""Map fields of Kafka's and RocketMQ's records to exchange and routing key.
 
-Both systems know topics and keys only, so the user says where the copied messages have them. A place is
+Both systems have only topics and keys, so the user names the places of exchange and routing key. A place is
 
-``topic``, ``key``   the record's own; of RocketMQ, the key is the first of KEYS
+``topic``, ``key``   topic and key of the record; in RocketMQ, the key is the first of KEYS
 ``tag``              RocketMQ's TAGS
 ``header:NAME``      a header of Kafka's record, a user property of RocketMQ's message
 ``=TEXT``            this text, for all records

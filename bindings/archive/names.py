@@ -1,8 +1,9 @@
-r"""Names, keys and texts of AMQP, which are bytes, as texts that any column of strings can hold.
+r"""Escape names, keys and texts of AMQP, which are bytes, so that any column of strings can hold them.
 
-The engine holds such bytes as a `str`, those that are not UTF-8 as lone surrogates; Arrow, Parquet and Spark take valid
-Unicode only. So what they cannot hold is escaped after a NUL: ``\0ff`` is the byte 0xFF, ``\0ud800`` a lone surrogate
-(which only JSON can bring), ``\000`` the NUL itself. All other characters, which is nearly all, stay as they are.
+``exchange`` holds such bytes as a `str`, with bytes that are not UTF-8 as lone surrogates; Arrow, Parquet and Spark
+accept only valid Unicode. So characters that they cannot hold are escaped with a NUL: ``\0ff`` is the byte 0xFF,
+``\0ud800`` a lone surrogate (which only JSON can bring), ``\000`` the NUL itself. All other
+characters, nearly all, are unchanged.
 
 Escaping adds no dot, and words are escaped independently of each other. So an escaped pattern matches an escaped key if
 and only if the pattern matches the key.
@@ -25,17 +26,17 @@ ESCAPE: Final = re.compile("\0(?:u([0-9a-f]{4})|([0-9a-f]{2}))")
 
 
 def escape(text: str) -> str:
-    """Return the text as columns hold it."""
+    """Return the text in the escaped form of columns."""
     return UNHELD.sub(_escape, text) if UNHELD.search(text) else text
 
 
 def unescape(text: str) -> str:
-    """Return the text that `escape` was given. A NUL that begins no escape stands for itself."""
+    """Return the text that `escape` escaped. A NUL that begins no escape stands for itself."""
     return ESCAPE.sub(_unescape, text) if "\0" in text else text
 
 
 def escape_bytes(data: bytes) -> str:
-    """Return the bytes of a name as columns hold them."""
+    """Return the bytes of a name as a text in the escaped form of columns."""
     return escape(data.decode("utf-8", "surrogateescape"))
 
 
@@ -51,7 +52,7 @@ def to_text_array(texts: Sequence[str | None]) -> pa.StringArray:
 
 
 def bytes_to_text_array(array: pa.BinaryArray) -> pa.StringArray:
-    """Return a column of texts of a column of bytes, escaped where needed; nulls stay nulls."""
+    """Convert a column of bytes to a column of texts, escaped where needed; nulls stay nulls."""
     try:
         texts = array.cast(pa.string())
         if not has_nul(texts):
@@ -62,7 +63,7 @@ def bytes_to_text_array(array: pa.BinaryArray) -> pa.StringArray:
 
 
 def has_nul(array: pa.StringArray) -> bool:
-    """Return whether one of the texts has a NUL in it: it must be escaped, or is escaped already."""
+    """Return whether any text contains a NUL: then it must be escaped, or is escaped already."""
     if len(array) == 0:
         return False
     _, offsets, data = array.buffers()

@@ -1,4 +1,4 @@
-"""Bounds of JSON text that are checked before it is parsed: parsers recurse, and take many times the text's memory."""
+"""Check bounds of JSON text before it is parsed, since parsers recurse and need many times the memory of the text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LINE_FEED: Final = ord("\n")
 CACHED: Final = 1 << 16
 """Number of bytes that are searched at once, so that intermediate arrays stay in the processor's cache."""
 LONG_LINE: Final = 2 * TABLE_ITEMS
-"""Minimum number of bytes of a value with more than `TABLE_ITEMS` items."""
+"""Number of bytes that a value with more than `TABLE_ITEMS` items has at least."""
 
 
 def check_bounds(text: bytes) -> None:
@@ -47,7 +47,7 @@ def is_flat(data: bytes, ends: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bo
     """Return whether every line certainly is within the bounds of `check_bounds`.
 
     ``ends`` are the positions of the line feeds, and each line must begin with a brace. Brackets within strings count
-    here, so False decides nothing.
+    here, so False does not mean that a line exceeds them.
     """
     if np.diff(ends, prepend=-1).max(initial=0) >= LONG_LINE:
         return False

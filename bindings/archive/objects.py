@@ -1,4 +1,4 @@
-"""Objects of JSON one after another in a file, each parsed by itself: a damaged one hides no other."""
+"""Read consecutive JSON objects of a file, each parsed separately, so that damage affects one object only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ START: Final = re.compile(rb"^\{", re.MULTILINE)
 
 
 class JsonItem(NamedTuple):
-    """An object, or the reason why there is none."""
+    """A JSON object of a file, or the reason why it cannot be read."""
 
     place: int
     """The byte of the unpacked file at which it begins."""
@@ -89,7 +89,10 @@ def _parse_objects(data: bytes, place: int) -> Iterator[JsonItem]:
 
 
 def read_body_beside(path: Path) -> bytes | None:
-    """Return the body in a file of its own; None if there is no such file. Raises OSError, InputError."""
+    """Return the body that has its own file; None if there is no such file.
+
+    Raises OSError if it cannot be read, InputError if it is too large.
+    """
     if not path.is_file():
         return None
     if path.stat().st_size > RECORD_BYTES:
@@ -98,7 +101,7 @@ def read_body_beside(path: Path) -> bytes | None:
 
 
 JOINT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)|\}(\s*+)(?=\{)', re.DOTALL)
-"""A string, or the end of an object with the next one behind it (group 1 is the white space between)."""
+"""A string, or the end of an object that another object follows (group 1 is the white space between them)."""
 
 
 def _split_joined(text: bytes) -> list[tuple[int, bytes]]:

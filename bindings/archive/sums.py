@@ -1,4 +1,4 @@
-"""Sums over parts of an archive: messages with their span of time, and unread records by reason."""
+"""Add up counts of parts of an archive: messages with their times, and unread records by reason."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Span(NamedTuple):
 
     messages: int = 0
     first: int | None = None
-    """None when no message has a time."""
+    """None if no message has a time."""
     last: int | None = None
 
     @property
     def window(self) -> tuple[int, int] | None:
-        """Both times; None when no message has one."""
+        """Times of the first and the last message; None if no message has a time."""
         return None if self.first is None or self.last is None else (self.first, self.last)
 
     def __add__(self, other: object) -> Span:
@@ -46,9 +46,9 @@ class Span(NamedTuple):
 class Unread:
     """The records that were not counted, by reason.
 
-    Of more than ``REASONS`` reasons for bad records, the first in alphabetical order are kept, with exact counts. A
-    reason that is among the first of the whole archive is among the first of each part, so sums do not depend on the
-    parts.
+    If bad records have more than ``REASONS`` reasons, the first ones in alphabetical order are kept, with exact counts.
+    A reason that is among the first of the whole archive is also among the first of each part that has it, so sums do
+    not depend on the parts.
     """
 
     skipped: Counter[str] = field(default_factory=Counter)

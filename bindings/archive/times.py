@@ -1,4 +1,4 @@
-"""Points in time as archives write them, in microseconds since 1970, UTC."""
+"""Parse times as archives write them, into microseconds since 1970, UTC."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNITS: Final = ((1e11, 1_000_000), (1e14, 1_000), (1e17, 1))
 
 
 def parse_time(value: Any) -> int | None:
-    """Return the time of a number or text of JSON; None for null. Raises InputError for what is no time."""
+    """Return the time in a JSON number or text; None for null. Raises InputError for any other value."""
     if value is None:
         return None
     if type(value) is int or type(value) is float:
@@ -36,7 +36,7 @@ def parse_time(value: Any) -> int | None:
 
 
 def parse_time_text(text: str) -> int:
-    """Return the time of a text in ISO 8601, UTC by default; digits beyond microseconds are cut off.
+    """Return the time in an ISO 8601 text, UTC by default; digits beyond microseconds are cut off.
 
     Raises InputError for any other text.
     """

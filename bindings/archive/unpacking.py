@@ -1,4 +1,4 @@
-"""The bytes of a file, unpacked if it is gzipped, in pieces of bounded size, however well the file is packed."""
+"""Read the bytes of a file, unpacked if it is gzipped, in pieces of bounded size, whatever its compression ratio."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["BLOCK_BYTES", "GZIP", "GZIP_BYTES", "Broken", "read_head", "is_gzipp
 BLOCK_BYTES: Final = 4 << 20
 """Maximum size of a piece, in bytes."""
 GZIP_BYTES: Final = 1 << 16
-"""Number of packed bytes that are read at once."""
+"""Maximum number of compressed bytes that are read at once."""
 HEAD_BYTES: Final = 1 << 16
-"""Number of bytes by which formats are recognised."""
+"""Number of first bytes by which formats are recognised."""
 GZIP: Final = b"\x1f\x8b"
 """The first bytes of a gzipped file."""
 
@@ -26,7 +26,7 @@ class Broken(Exception):
 
 
 def read_unpacked(path: str, start: int = 0) -> Iterator[bytes]:
-    """Yield a file from a byte on in pieces of at most `BLOCK_BYTES`; a gzipped file from its beginning, unpacked.
+    """Yield a file from byte ``start`` on, in pieces of at most `BLOCK_BYTES`; a gzipped file whole, unpacked.
 
     Raises InputError if the file cannot be opened, `Broken` where it cannot be read further.
     """
@@ -70,7 +70,7 @@ def _gunzip(data: bytes, file: BinaryIO) -> Iterator[bytes]:
 
 
 def _unpack_to_damage(member: Any, data: bytes) -> bytes:
-    """Return what can be unpacked of data that are damaged somewhere: zlib gives nothing of a call that fails."""
+    """Unpack damaged data in small steps up to the damage, since zlib returns nothing from a call that fails."""
     pieces: list[bytes] = []
     size = 0
     try:

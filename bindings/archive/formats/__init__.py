@@ -1,1 +1,1 @@
-"""The archive formats, one module each, and how they are recognised."""
+"""The formats of archives, one module each, and their detection."""

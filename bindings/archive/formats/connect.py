@@ -1,10 +1,10 @@
-"""Files of Kafka Connect's S3 sink: ``<topic>+<partition>+<first offset>.<extension>``, the values of a topic.
+"""Read files of Kafka Connect's S3 sink, the values of a topic: ``<topic>+<partition>+<first offset>.<extension>``.
 
 If the sink is configured so (``store.kafka.keys``, ``store.kafka.headers``), files of the same name with ``.keys`` and
 ``.headers`` before their extensions hold the keys and headers, record by record. Values are JSON, or Parquet of which
 only the rows are counted; keys and headers are JSON. A `bindings.archive.mapping.FieldMapping` names the fields of a
 record that are its exchange and routing key. Files whose values have exchange and routing key themselves are JSON lines
-or Parquet like any other. There are no times, and offsets count from the first as if none were missing.
+or Parquet like any other. Records have no times, and offsets are counted from the first offset without gaps.
 """
 
 from __future__ import annotations

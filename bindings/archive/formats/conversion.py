@@ -1,4 +1,4 @@
-"""Write an archive of any format as one of ours: Parquet files by day, or JSON lines.
+"""Convert an archive of any format to hashstar's own: Parquet files by day, or JSON lines.
 
 The target appears only when everything is written. Records that cannot be read are left out and counted.
 """
@@ -28,7 +28,7 @@ __all__ = ["ConversionError", "convert", "explain_nothing"]
 
 
 class ConversionError(InputError):
-    """An archive that is not converted, as it has no record or too many bad ones."""
+    """An archive was not converted, because it has no records or too many bad ones."""
 
     def __init__(self, text: str, inspection: Inspection, exit_code: int) -> None:
         super().__init__(text)
@@ -61,7 +61,7 @@ def convert(
 
 
 class _Reading:
-    """An archive that is read once, and inspected meanwhile."""
+    """Reads an archive once, and inspects it at the same time."""
 
     def __init__(self, archive: Archive, max_bad: int | None, step: Callable[[int, int], None]) -> None:
         self.inspection: Final = Inspection()
@@ -84,7 +84,7 @@ class _Reading:
             if not isinstance(item, pa.RecordBatch):
                 continue
             for record in to_records_or_bad(item):
-                if isinstance(record, Bad):  # it was counted as a record of its batch
+                if isinstance(record, Bad):  # uncount it: its batch was counted as records
                     self.inspection.span += Span(-1)
                     self._add(record)
                 else:
@@ -96,7 +96,7 @@ class _Reading:
             self._refuse_bad()
 
     def _refuse_nothing(self) -> None:
-        if self._max_bad == 0:  # an archive without records was not read as a whole
+        if self._max_bad == 0:  # max_bad=0 asks that everything was read, and an archive without records was not
             self._refuse_bad()
         text = f"{self._archive.path}: {explain_nothing(self.inspection)}; nothing was written"
         raise ConversionError(text, self.inspection, 2)

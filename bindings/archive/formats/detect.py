@@ -1,9 +1,9 @@
-"""The archive at a path: its files, each with its format, by content, or by name where the content is damaged.
+"""Detect the archive at a path: its files with their formats, by content, or by name if the content is damaged.
 
 A file is of the first format in `FORMATS` that recognises its beginning; else of the one that its name and folder
-indicate; else of one whose records stand further behind. A folder is an archive of all files below it. Files that are
-no archive count as bad, unless they are empty, or known companions of archives (indexes, side files), or their names
-begin with ``.`` or ``_``. In the store of a RocketMQ broker the commit log is the archive.
+indicate; else of a format whose records occur later in the file. A folder is an archive of all files below it. Files
+that are no archive count as bad, unless they are empty, or known companions of archives (indexes, side files), or their
+names begin with ``.`` or ``_``. In the store of a RocketMQ broker the commit log is the archive.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ __all__ = ["FORMATS", "Archive", "detect", "drop_repeats"]
 
 
 def list_formats(mapping: FieldMapping) -> tuple[Format, ...]:
-    """Return all formats in the order in which they are asked: the most specific first."""
+    """Return all formats in the order in which files are tested: the most specific first."""
     return (
         Connect(mapping),
         Parquet(),
-        RocketmqLog(mapping),  # a checksum of RocketMQ may be a length of Kafka's, but no offset is so high
+        RocketmqLog(mapping),  # first: its checksum may look like a length of Kafka; no offset is so high
         KafkaSegment(mapping),
         TracingText(),
         TracingJson(),
@@ -50,7 +50,7 @@ def list_formats(mapping: FieldMapping) -> tuple[Format, ...]:
 
 NO_ARCHIVE: Final = NoArchive()
 SEARCHED: Final = 4 << 20
-"""Number of bytes that are searched for records in a file that has neither a known beginning nor a known name."""
+"""Number of bytes that are searched for records in a file with no known beginning and no known name."""
 FORMATS: Final = list_formats(USUAL)
 
 
@@ -63,7 +63,7 @@ class Archive:
     others: tuple[str, ...] = ()
     """Files of no known format."""
     repeated: int = 0
-    """Number of paths that are left out because they lead to a file of the archive under another name."""
+    """Number of paths that are left out because they lead to a file that the archive has under another path."""
 
     @property
     def all_files(self) -> tuple[tuple[str, Format], ...]:
@@ -82,7 +82,7 @@ class Archive:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Caveats for readers of the numbers."""
+        """Caveats for users of the counts."""
         notes = [note for path, form in self.files if (note := form.note_of(path))]
         if self.repeated:
             notes.append(f"files that are there under a second path or by a link, and are read once: {self.repeated:,}")
@@ -96,7 +96,7 @@ class Archive:
 def detect(path: str, mapping: FieldMapping | None = None) -> Archive:
     """Return the archive at a path, a file or a folder; ``mapping`` is for records of Kafka and RocketMQ.
 
-    Raises InputError if there is none, with what is there instead, and if a file or folder in it cannot be read.
+    Raises InputError, with what is there instead, if there is no archive, or if a file or folder cannot be read.
     """
     known = FORMATS if mapping is None else list_formats(mapping)
     root = Path(path)
@@ -122,7 +122,7 @@ def detect(path: str, mapping: FieldMapping | None = None) -> Archive:
 
 
 def drop_repeats(archives: Sequence[Archive]) -> list[Archive]:
-    """Return the archives, each without the files of those before it, so that each record is counted once."""
+    """Remove from each archive the files that an earlier archive has, so that each record is counted once."""
     owners: dict[Hashable, int] = {}
     kept = []
     for number, archive in enumerate(archives):
@@ -135,7 +135,7 @@ def drop_repeats(archives: Sequence[Archive]) -> list[Archive]:
 
 
 def _drop_repeated_paths(paths: Sequence[str]) -> list[str]:
-    """Return the paths, one for each file; of several paths, one that is no link is kept."""
+    """Return one path per file; of several paths to a file, keep one that is not a link."""
     owners: dict[Hashable, str] = {}
     for path in sorted(paths, key=os.path.islink):
         owners.setdefault(_identify(path), path)
@@ -147,7 +147,7 @@ def _identify(path: str) -> Hashable:
     """Return a value that is equal for all paths of a file."""
     try:
         status = Path(path).stat()
-    except OSError:  # which is reported where the file is read
+    except OSError:  # reported when the file is read
         return path
     return status.st_dev, status.st_ino
 

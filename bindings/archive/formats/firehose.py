@@ -24,7 +24,7 @@ DELIVERY: Final = Skipped("a delivery to a consumer, not a publishing")
 
 
 def unwrap(message: Message) -> Record | Skipped:
-    """Return the publishing that a message of the firehose is a copy of. Raises InputError if it is no such copy."""
+    """Return the published message of which a firehose message is a copy. Raises InputError if it is no such copy."""
     if message.routing_key.startswith("deliver."):
         return DELIVERY
     if not message.routing_key.startswith("publish."):
@@ -58,7 +58,7 @@ def build_record(
     if not isinstance(headers, Mapping):
         raise InputError("the headers are not a table")
     if len(keys) > 1:
-        hidden = list(keys[1:])  # those of CC, less what the loop removes: a key may be there twice
+        hidden = list(keys[1:])  # of CC and BCC; the loop removes each key of CC once, as a key may occur twice
         for key in Message(headers={"CC": headers["CC"]}).routing_keys()[1:] if "CC" in headers else ():
             if key in hidden:
                 hidden.remove(key)
@@ -70,12 +70,12 @@ def build_record(
 
 
 def _encode_longstr(key: str) -> Any:
-    """Return a routing key as the value of a header: bytes that are not UTF-8 need a type."""
+    """Return a routing key as a header value; bytes that are not UTF-8 need an explicit type."""
     if key.isascii():
         return key
     try:
         data = key.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # a lone surrogate that JSON brought
+    except UnicodeEncodeError:  # a lone surrogate from JSON
         return key
     return Typed("longstr", data)
 

@@ -1,7 +1,7 @@
-"""Files of rabbitmq-dump-queue with ``-full``: one for each body, and beside it ``-headers+properties.json``.
+"""Read files of rabbitmq-dump-queue with ``-full``: one per body, and beside it ``-headers+properties.json``.
 
-The tool reads a queue, so all messages were routed, to that queue. It leaves out empty properties, so a missing
-exchange or routing key is the empty one.
+The tool reads a queue, so all messages were routed to that queue. It omits empty properties, so a missing exchange or
+routing key is the empty string.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Messages that rabtap saved (``tap`` or ``sub`` with ``--format json``): an object each, in files of their own or one
 after another, and the pairs of ``.json`` and ``.dat`` that ``--format raw`` writes.
 
-Types of headers that JSON does not have are lost: timestamps and bytes have become texts. Messages of the firehose are
+Types of headers that JSON does not have are lost: timestamps and bytes are texts. Messages of the firehose are
 unwrapped.
 """
 

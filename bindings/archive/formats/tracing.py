@@ -1,11 +1,11 @@
-"""The logs of RabbitMQ's tracing plugin (`rabbit_tracing_consumer.erl`), in JSON and in text.
+"""Read the logs of RabbitMQ's tracing plugin (`rabbit_tracing_consumer.erl`), in JSON and in text.
 
 Both are written from copies of the firehose: see `bindings.archive.formats.firehose`. The plugin cuts bodies at
 ``max_payload_bytes`` without a mark. A trace with a pattern other than ``#`` or ``publish.#`` has only the messages
 that the pattern matched.
 
-In JSON all integers become longs, a void becomes the text ``undefined``, and bytes that are not UTF-8 become a text of
-the plugin. `bindings.archive.formats.tracing_text` reads the entries of text.
+In its JSON, all integers are longs, a void is the text ``undefined``, and the plugin writes a text in place of bytes
+that are not UTF-8. `bindings.archive.formats.tracing_text` reads the entries of its text logs.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class TracingText(Format):
         return plan_ranges(path, split_bytes)
 
     def plan_complete(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
-        """Return all entries but the last, which ends only where the next one begins."""
+        """Return all entries except the last one, whose end is only known when the next one begins."""
         if is_gzipped(path):
             return plan_complete_gzip(path, start)
         with Mapped(path) as data:

@@ -1,6 +1,6 @@
-"""The entries of text logs of RabbitMQ's tracing plugin (`rabbit_tracing_consumer.erl`).
+"""Read the entries of text logs of RabbitMQ's tracing plugin (`rabbit_tracing_consumer.erl`).
 
-The characters of an entry are written in one of three ways, which depend on the release; no entry names its release:
+The characters of an entry are written in one of three ways, depending on the release, which no entry names:
 
 ====  ==================================================  ===========================  =========================
       how terms are printed                               names and the body           characters are written
@@ -59,19 +59,19 @@ BEGIN_BYTES: Final = 200
 
 
 def read_entries(split: Split) -> Iterator[tuple[int, bytes | str, bool]]:
-    """Yield (the byte at which an entry begins, the entry or why there is none, whether it is the last of the file).
+    """Yield the entries that begin in a split: position, entry or reason for damage, and whether it ends the file.
 
-    These are the entries that begin in the split. The next entry may begin in the last bytes of the last one. Each byte
-    is searched once for the beginning of an entry, however long entries are.
+    The end of the file's last entry may be the beginning of another one. Each byte is searched once for the beginning
+    of an entry, even if entries are long.
     """
     data, place = bytearray(), split.start
     if split.start == 0:  # the first entry may have no empty line before it: add one
         data, place = bytearray(b"\n"), -1
     begun = False
-    """Whether an entry begins where the data begin; else they belong to the split before, or to no entry."""
+    """Whether an entry begins at the first byte of ``data``; else these belong to the split before, or to no entry."""
     searched = 0
     is_whole_file = split.start == 0
-    """Whether what stands before the first entry is still to be reported."""
+    """Whether text before the first entry must still be reported."""
     for piece in read_pieces(split.path, split.start):
         if isinstance(piece, str):
             if begun:
@@ -157,7 +157,7 @@ BEGUN: Final = re.compile(rb"\n\n(?:={1,80}(?:\n[^\n]*)?)?\Z")
 
 
 def _is_certain(body: bytes) -> bool:
-    """Return whether a printed body can stand for one published body only."""
+    """Return whether a printed body can only come from one published body."""
     try:
         return body.isascii() or any(ord(character) > 0xFF for character in body.decode())
     except UnicodeDecodeError:
@@ -173,7 +173,7 @@ class _Encoding(NamedTuple):
 
     @classmethod
     def of(cls, head: bytes) -> _Encoding:
-        """Return the encoding of an entry, by the table at the head of this module."""
+        """Return the encoding of an entry, by the table in the head of this module."""
         is_unicode = b'"/utf8>>' in head
         try:
             head.decode()

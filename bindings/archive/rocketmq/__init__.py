@@ -1,1 +1,1 @@
-"""The store of a RocketMQ broker as files."""
+"""Readers of the files in a RocketMQ broker's store."""

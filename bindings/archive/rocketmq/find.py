@@ -1,4 +1,4 @@
-"""Messages of a RocketMQ store by key, through its index, and by id."""
+"""Find messages of a RocketMQ store: by key, through its index, or by id."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Matches(NamedTuple):
     messages: tuple[Stored, ...]
     """The messages in the order of the log."""
     others: int = 0
-    """Number of other messages in the index, with a key of the same hash."""
+    """Number of messages with another key of the same hash, to which the index led."""
     deleted: int = 0
-    """Number of messages in the index that were deleted from the log."""
+    """Number of messages to which the index led, but which were deleted from the log."""
     problems: tuple[Bad, ...] = ()
-    """Damage of the index, and units that point at no message."""
+    """Damage of the index, and units of it that point at no message."""
 
 
 def find_by_key(
@@ -67,7 +67,7 @@ def find_by_key(
 
 
 def find_by_id(store: Store, message_id: str, topics: Iterable[str] | None = None) -> Matches:
-    """Return the message with an offset id, or those with a unique id (`MQAdminImpl.viewMessage`).
+    """Return the message with this offset id, or the messages with this unique id (`MQAdminImpl.viewMessage`).
 
     Raises as `find_by_key`.
     """

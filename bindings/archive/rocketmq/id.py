@@ -1,6 +1,6 @@
-"""The offset id of a message: the broker, and the byte of its commit log, at which it is stored.
+"""Encode and decode offset ids: the broker of a message, and its position in that broker's commit log.
 
-It has as many hexadecimal digits as the unique id of a producer, so its form does not tell them apart.
+An offset id has as many hexadecimal digits as a producer's unique id, so the two look alike.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from exchange.errors import InputError
 __all__ = ["OffsetId", "format_host", "parse_id", "format_id"]
 
 SIZES: Final = (16, 28)
-"""Number of bytes of an id, with an address of IPv4 and of IPv6."""
+"""Sizes of an id in bytes, with an IPv4 and with an IPv6 address."""
 PORTS: Final = range(1 << 16)
 
 
@@ -40,18 +40,18 @@ class OffsetId(NamedTuple):
 
 
 def format_id(address: bytes, log_offset: int) -> str:
-    """Return the offset id of a byte in the log of a broker; ``address`` has the bytes of its address and port."""
+    """Return the offset id of a position in a broker's log; ``address`` has the bytes of its address and port."""
     return (address + log_offset.to_bytes(8, "big", signed=True)).hex().upper()
 
 
 def format_host(address: bytes) -> str:
-    """Return ``ADDRESS:PORT`` of the 4 or 16 bytes of an address and 4 of a port."""
+    """Return ``ADDRESS:PORT`` for the 4 or 16 bytes of an address, then 4 bytes of a port."""
     host, port = ip_address(address[:-4]), int.from_bytes(address[-4:], "big")
     return f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"
 
 
 def parse_id(text: str, what: str) -> bytes:
-    """Return the bytes of an id with an address of IPv4 or IPv6. Raises InputError: the text is not ``what``."""
+    """Return the bytes of an id in hexadecimal. Raises InputError, saying that the text is not ``what``."""
     try:
         raw = bytes.fromhex(text)
     except ValueError:

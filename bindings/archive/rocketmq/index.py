@@ -1,12 +1,12 @@
-"""RocketMQ's index files: from a key to positions in the commit log (`IndexFile`, `IndexService`).
+"""Read RocketMQ's index files, which map keys to positions in the commit log (`IndexFile`, `IndexService`).
 
 A file is a header, slots and units. The hash of ``topic#key`` gives a slot, which holds the number of the last unit of
-its chain; each unit holds the number of the one before. A unit holds the hash and not the key, so the message that it
-points at must be compared: another key may have the same hash. Indexed are the keys in KEYS, one by one, and the unique
-id; the offset id needs no index.
+its chain; each unit holds the number of the previous unit. A unit holds the hash, not the key, so the keys of the
+message that it points at must be compared: another key may have the same hash. Each key in KEYS and the unique id are
+indexed; the offset id needs no index.
 
-The file does not state its number of slots, without which nothing can be found. The number follows from the file's size
-where slots and units are in the usual ratio, else from the positions of the first and the last unit.
+The file does not state its number of slots, which every lookup needs. The number follows from the size of the file if
+slots and units have the default ratio, else from the positions in the first and the last unit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ UNIT: Final = struct.Struct(">iqii")
 COLUMNS: Final = np.dtype([("hash", ">i4"), ("place", ">i8"), ("seconds", ">i4"), ("before", ">i4")])
 SLOT_BYTES: Final = 4
 CHECKED: Final = 1000
-"""Maximum number of units whose chains are checked."""
+"""Maximum number of units, from the first on, whose chains are checked."""
 LAYOUTS: Final = 16
 """Maximum number of layouts whose slots and chains are checked. Only a forged file has as many that fit its ends."""
 USUAL_UNITS: Final = 4
@@ -57,9 +57,9 @@ class IndexUnit(NamedTuple):
     place: int
     """Position of the message in the commit log, in bytes."""
     seconds: int
-    """Seconds from the first message of the file (for the first: from the last of the file before) to this one."""
+    """Seconds from the file's first message to this one; in the first unit, from the last one of the file before."""
     before: int
-    """Number of the unit before it with the same slot, 0 if there is none."""
+    """Number of the previous unit with the same slot; 0 if there is none."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,10 @@ class IndexFile:
         return self.header.next_unit - 1
 
     def places(self, topic: str, key: str) -> Iterator[int | Bad]:
-        """Yield the positions of messages that may have the key, the last first, and `Bad` for damage.
+        """Yield the positions of messages that may have the key, latest first, and `Bad` for damage.
 
-        As `IndexFile.selectPhyOffset`, but without times, which the messages themselves have. Raises InputError if the
-        file cannot be opened.
+        Mirrors `IndexFile.selectPhyOffset`, but does not compare times, which the messages themselves have.
+        Raises InputError if the file cannot be opened.
         """
         hashed = hash_key(topic, key)
         with Mapped(self.path) as data:
@@ -88,7 +88,7 @@ class IndexFile:
             above = (self.size - _place_of(self.slots, 0)) // UNIT.size
             while number > 0:
                 at = _place_of(self.slots, number)
-                # Numbers must fall along a chain, so that a damaged one cannot be a circle.
+                # Numbers must decrease along a chain, so that a damaged chain cannot loop forever.
                 if number >= above or at + UNIT.size > len(data):
                     yield Bad(self.path, at, "a unit of the index that is not there")
                     return
@@ -132,13 +132,13 @@ def open_index(path: str) -> IndexFile:
 
 
 def _find_slots(data: Bytes, header: IndexHeader) -> int | None:
-    """Return the number of slots; None if no number fits the units. For an empty index any number will do."""
+    """Return the number of slots; None if no number fits the units. An empty index fits any number."""
     rest = len(data) - HEADER.size
     usual = rest // (SLOT_BYTES + USUAL_UNITS * UNIT.size)
     if header.next_unit == 1:
         return max(usual, 1) if rest >= SLOT_BYTES else None
-    # Behind the slots are whole units of 20 bytes, so every fifth number of slots is a candidate. One strided view has
-    # the field `place` of the last unit for each candidate.
+    # After the slots (4 bytes each) come whole units of 20 bytes, so every fifth number of slots is a candidate. One
+    # strided view reads the field `place` of the last unit for all candidates.
     step, width = UNIT.size // SLOT_BYTES, UNIT.size
     first = rest // SLOT_BYTES % step or step
     count = (rest - header.next_unit * width - first * SLOT_BYTES) // width + 1
@@ -149,7 +149,7 @@ def _find_slots(data: Bytes, header: IndexHeader) -> int | None:
     )
     is_usual = rest == usual * (SLOT_BYTES + USUAL_UNITS * UNIT.size)
     candidates = (first + step * np.flatnonzero(last_place == header.last_place)).tolist()
-    del last_place  # it holds on to the file
+    del last_place  # the view keeps the mapped file open
     looked_at = 0
     for slots in [usual, *candidates] if is_usual and usual in candidates else candidates:
         if not _fits_ends(data, header, slots):
@@ -175,10 +175,10 @@ def _fits_ends(data: Bytes, header: IndexHeader, slots: int) -> bool:
 
 
 def _fits_chains(data: Bytes, header: IndexHeader, slots: int) -> bool:
-    """Return whether slots and the chains of the first units are as `IndexFile.putKey` leaves them.
+    """Return whether the slots and the chains of the first units are as `IndexFile.putKey` writes them.
 
-    While a broker writes, more slots may be in use than the header states, and they may hold later units: the header is
-    read first.
+    While a broker writes, more slots may be in use than the header states, and slots may hold later units, because the
+    header was read first.
     """
     last = header.next_unit - 1
     if np.count_nonzero(np.frombuffer(data, ">i4", slots, HEADER.size)) < header.used_slots:

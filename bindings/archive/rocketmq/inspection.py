@@ -1,7 +1,7 @@
-"""The inspection of a RocketMQ broker's store: its log and queues are read once and compared.
+"""Inspect a RocketMQ broker's store: read its log and queues once, and compare them.
 
 A message is counted if it is in the log and a unit of its queue points at it (`bindings.archive.rocketmq.fit`). While a
-broker runs, or after it was killed, its queues are behind the log or ahead of it: messages that are in no queue, and
+broker runs, or after it was killed, its queues may be behind the log or ahead of it: messages that are in no queue, and
 units that point at no message, are reported and not counted.
 """
 
@@ -67,7 +67,7 @@ STARTS: Final = (
     ("RMQ_SYS_ROCKSDB_TRANS_", TopicKind.TRANSACTION),
     *[(start, TopicKind.SYSTEM) for start in OWN_TOPICS],
 )
-"""(Beginning of a name, kind), the first that fits."""
+"""Pairs of the prefix of a name and its kind; the first pair that fits counts."""
 
 
 class QueueFacts(NamedTuple):
@@ -79,7 +79,7 @@ class QueueFacts(NamedTuple):
     min_offset: int
     max_offset: int
     messages: int
-    """Number of whole messages in the log that a unit points at."""
+    """Number of whole messages in the log to which units of the queue point."""
     size: int
     """Size of their records, in bytes."""
     first_stored: int | None
@@ -125,7 +125,7 @@ class Level(NamedTuple):
 
     level: int
     delay: int | None
-    """The delay in milliseconds; None where no message shows it."""
+    """The delay in milliseconds; None if no message shows it."""
     next_offset: int
     waiting: int
     first_due: int | None
@@ -134,7 +134,7 @@ class Level(NamedTuple):
 
 
 class Wheel(NamedTuple):
-    """The messages in the timer wheel, each with a time of its own."""
+    """The messages that wait in the timer wheel, each for its own delivery time."""
 
     waiting: int
     first_due: int | None
@@ -155,7 +155,7 @@ class StoreInspection:
     records: int = 0
     """Number of records in the log, of all topics."""
     log_end: int = 0
-    """The byte of the log at which the last message ends."""
+    """Position in the log at which the last message ends."""
     first_stored: int | None = None
     last_stored: int | None = None
     keys: int = 0
@@ -163,9 +163,9 @@ class StoreInspection:
     indexed_to: int | None = None
     """Position in the log of the last message in the index."""
     behind_index: int = 0
-    """Number of messages with keys behind that one."""
+    """Number of messages with keys after ``indexed_to``, which are not in the index."""
     problems: Unread = field(default_factory=Unread)
-    """Everything that does not fit or cannot be read."""
+    """Records, units and files that do not fit or cannot be read."""
 
     @property
     def messages(self) -> int:
@@ -224,7 +224,7 @@ def _build_facts(queue: ConsumeQueue, found: Fit) -> QueueFacts:
 
 
 def _build_level(level: int, found: Fit, next_offset: int) -> Level:
-    """Return the facts of a level of delay. The code of a delayed message's unit is the time when it is due."""
+    """Return the facts of a delay level. The code of a delayed message's unit is the time when the message is due."""
     offsets = np.concatenate([EMPTY, *[units.offset for units in found.delayed]])
     dues = np.concatenate([EMPTY, *[units.code for units in found.delayed]])
     waiting = dues[offsets >= next_offset]
@@ -237,11 +237,11 @@ def _build_level(level: int, found: Fit, next_offset: int) -> Level:
 
 
 def _add_unpointed(store: Store, log: LogColumns, fits: list[tuple[ConsumeQueue, Fit]], problems: Unread) -> None:
-    """Report the messages that no unit points at.
+    """Report the messages at which no unit points.
 
-    Brokers fill all queues in the order of the log. So messages behind the last one that is in a queue are not missing,
-    they are not in a queue yet. While a broker runs, files are read at different moments; then a message behind the end
-    of its own queue is not missing either.
+    Brokers fill all queues in the order of the log. So a message after the last message that is in a queue is not
+    missing: it is not in its queue yet. While a broker runs, files are read at different moments; then a message after
+    the end of its own queue is not missing, either.
     """
     if QUEUES_IN_DATABASE in store.in_database:
         return

@@ -1,7 +1,7 @@
-"""A message of RocketMQ in bytes, as brokers keep it in logs and as they send it to consumers (`MessageDecoder`).
+"""Decode messages of RocketMQ, as brokers store them in logs and send them to consumers (`MessageDecoder`).
 
-The answer to a pull is copied records of the commit log, so readers of files and the client share this module. It needs
-only Python; pyarrow, which unpacks LZ4 and Zstandard, is imported when it is needed.
+The response to a pull contains records copied from the commit log, so file readers and the client share this module. It
+needs only Python; pyarrow, which unpacks LZ4 and Zstandard, is imported on demand.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ += ["split_batch", "split_record", "parse_properties", "unpack_body"]
 
 V1: Final = 0xDAA320A7
 V2: Final = 0xDAA320AB
-"""With two bytes for the length of the topic, since 5.0."""
+"""Magic since 5.0 of records with two bytes, not one, for the length of the topic."""
 MAGICS: Final = (V1, V2)
 
 START: Final = struct.Struct(">iIiiiqqiq")
@@ -30,7 +30,7 @@ START: Final = struct.Struct(">iIiiiqqiq")
 LEAST: Final = 91
 """Minimum size of a record, in bytes."""
 HOST_V6: Final = (0x10, 0x20)
-"""System flags: the producer's host, the broker's host, has an address of IPv6."""
+"""System flags for an IPv6 address of the producer's host, and of the broker's host."""
 PACKED: Final = 0x1
 BATCH: Final = 0xC0
 """System flags of a batch in one record, which consumers unwrap (`MessageSysFlag`)."""
@@ -51,7 +51,7 @@ class BatchMessage(NamedTuple):
 
 
 def count_host_bytes(system_flag: int) -> tuple[int, int]:
-    """Return the sizes in bytes of the two hosts of a record, with their ports."""
+    """Return the sizes, in bytes, of producer's and broker's host in a record, ports included."""
     return 20 if system_flag & HOST_V6[0] else 8, 20 if system_flag & HOST_V6[1] else 8
 
 
@@ -109,7 +109,7 @@ def split_batch(data: bytes, most: int | None = None) -> list[BatchMessage]:
 
 
 def unpack_body(body: bytes, system_flag: int) -> bytes:
-    """Return the body, unpacked if the system flag has `PACKED`.
+    """Return a body, unpacked if the system flag has `PACKED`.
 
     Raises InputError for a body that cannot be unpacked, or unpacks to more than `BODY_BYTES` bytes.
     """
@@ -144,7 +144,7 @@ def _make_stream_unpacker(name: str) -> Callable[[bytes], bytes]:
         unpacked = bytearray()
         try:
             with pa.CompressedInputStream(pa.BufferReader(data), name) as stream:
-                # In pieces: pyarrow allocates all that one call asks for, however little there is to read.
+                # Read in pieces: pyarrow allocates the whole size that a call asks for, even if less is available.
                 while len(unpacked) <= BODY_BYTES and (piece := stream.read(PIECE_BYTES)):
                     unpacked += piece
         except (pa.ArrowException, OSError) as error:
