@@ -110,7 +110,7 @@ class TargetState:
 
     up: bool
     oldest_age: float
-    """Seconds since the oldest message without an answer was read; 0 if the last look made no scan, or found none."""
+    """Seconds since the oldest message without an answer was read; 0 if none is old enough for a scan."""
     waiting: Mapping[str, str]
     """Queue of the topology -> reason why it takes nothing now."""
 
