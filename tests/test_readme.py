@@ -42,7 +42,9 @@ ADAPTED = [command for _, command, output in CONSOLE if output is None and comma
 def run(*command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Run a command as the reader would, with this environment's programs first."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+    # pytest-xdist sets COLUMNS in its workers, which the commands read as the width of their terminal.
+    outer = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    environment = {**outer, "PATH": path, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 

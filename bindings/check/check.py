@@ -76,15 +76,15 @@ def _names(part: Part | None) -> tuple[str, ...]:
 
 def _limit(findings: Iterable[Finding], topology: Topology) -> Iterator[Finding]:
     """Yield the first `LISTED` findings of each code at each exchange, and one finding for the others."""
-    counts: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str | None]] = Counter()
     for finding in findings:
         part = finding.part
-        group = finding.code, part.source if isinstance(part, Binding) else type(part).__name__
+        group = finding.code, part.source if isinstance(part, Binding) else None
         counts[group] += 1
         if counts[group] <= LISTED:
             yield finding
     for (code, where), count in counts.items():
         if count > LISTED:
-            exchange = topology.exchanges.get(where)
-            at = f" at {quote_exchange(where)}" if exchange is not None else ""
+            exchange = None if where is None else topology.exchanges.get(where)
+            at = f" at {quote_exchange(exchange.name)}" if exchange is not None else ""
             yield Finding(code, exchange, f"{count - LISTED:,} more of this kind{at}: {RULES[code].name}")

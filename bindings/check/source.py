@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from bindings.check.check import check, sort_findings
@@ -75,7 +76,9 @@ def _with_lines(source: Source, checked: Sequence[VhostFindings]) -> list[VhostF
     if not isinstance(source.content, Definitions):
         known |= {(vhost, part): source.line_of(vhost, part) for vhost, part in wanted}
     elif wanted and source.path is not None:
-        known |= find_lines(decode_text(read_content(source.path), source.name), wanted, source.content.default_vhost)
+        text = decode_text(read_content(source.path), source.name)
+        with suppress(ValueError, IndexError):  # the file was changed since it was loaded: its lines are unknown
+            known |= find_lines(text, wanted, source.content.default_vhost)
 
     def add_line(vhost: str, finding: Finding) -> Finding:
         if finding.part is None or finding.line is not None:

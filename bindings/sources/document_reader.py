@@ -138,7 +138,7 @@ class _Reader:
             except Mistake as mistake:
                 mistake.message += f" (where {variable} is {item.text})"
                 raise
-        self._vhost = around
+            self._vhost = around  # each repetition begins in the virtual host of the ``for``
         self._loops -= 1
 
     def _let(self, node: Node, tokens: list[Token], scope: dict[str, tuple[Item, ...]], named: dict[str, int]) -> None:

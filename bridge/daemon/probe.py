@@ -69,7 +69,9 @@ async def check(config: Config, *, offline: bool = False, seconds: float = SECON
     known: dict[str, list[Finding]] = {"": [], **{table: [] for table in tables}}
     for warned in config.warnings:
         # A warning about a table within an endpoint's table, such as its policy, belongs to the endpoint.
-        table = next((each for each in tables if f"{warned.table}.".startswith(f"{each}.")), "")
+        # The name of an endpoint may itself have dots, so the longest of them is the right one.
+        around = [each for each in tables if f"{warned.table}.".startswith(f"{each}.")]
+        table = max(around, key=len, default="")
         known[table].append(Finding("warning", warned.text, warned.key))
     checked = [Checked("", "", known[""])] if known[""] else []
     for (table, endpoint), findings in zip(tables.items(), results, strict=True):

@@ -111,6 +111,9 @@ def partitions_of(bootstrap: str, topic: str, keys: Iterable[bytes | None], **pr
         # Records sent before the topic is known are partitioned together later, which time would show.
         producer.list_topics(topic, 30)
         for place, key in enumerate(asked):
+            if place and key is None and asked[place - 1] is not None:
+                # A partition is available once the thread of its broker has it; until then the sticky one changes.
+                producer.flush(60)
             producer.produce(topic, str(place), key, on_delivery=delivered(place))
             producer.poll(0)
     return [chosen[place] for place in range(len(asked))]

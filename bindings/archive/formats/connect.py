@@ -86,11 +86,12 @@ class Connect(Format):
         rows = Rows(split.path, columns)
         offset = int(name["offset"])
         for value in _read_values(path):
-            if isinstance(value, Bad):
-                yield value
-                break
             key_line = None if keys is None else next(keys, b"")
             header_line = None if headers is None else next(headers, b"")
+            if isinstance(value, Bad):  # a line that is too long, or damage behind which the file has no values
+                yield value
+                offset += 1
+                continue
             try:
                 message = self._message(name["topic"], value, key_line, header_line)
                 rows.add(message, has_body=value is not None, offset=offset)
@@ -159,7 +160,15 @@ def _read_beside(path: Path, stem: str) -> Iterator[bytes] | None:
     beside = _find_beside(path, stem)
     if beside is None:
         return None
-    return (line for block in read_blocks(Split(str(beside))) for line in block.data.splitlines())
+    return _read_lines(beside)
+
+
+def _read_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file of keys or headers; an empty one in the place of a line that cannot be read."""
+    for block in read_blocks(Split(str(path))):
+        if block.problem is not None:
+            yield b""
+        yield from block.data.splitlines()
 
 
 def _parse_side(line: bytes) -> Any:

@@ -78,8 +78,8 @@ class LogColumns:
                 continue
             places.append(record.place)
             self.end = record.place + record.size
-            self.first_stored = min(record.stored, self.first_stored or record.stored)
-            self.last_stored = max(record.stored, self.last_stored or record.stored)
+            self.first_stored = min(record.stored, record.stored if self.first_stored is None else self.first_stored)
+            self.last_stored = max(record.stored, record.stored if self.last_stored is None else self.last_stored)
             self.behind_index += record.place > indexed_to and bool(record.keys or record.unique_id)
             if record.topic == WHEEL:
                 self._in_wheel(record)

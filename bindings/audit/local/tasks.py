@@ -190,11 +190,15 @@ class _BadRecordFile:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if self._file is None or self._folder is None:
             return
-        self._file.close()
-        if kind is None:
-            os.replace(self._file.name, self._folder / f"part-{self._number:05}.jsonl")  # noqa: PTH105
-        else:
-            os.unlink(self._file.name)  # noqa: PTH108
+        try:
+            self._file.close()
+            if kind is None:
+                os.replace(self._file.name, self._folder / f"part-{self._number:05}.jsonl")  # noqa: PTH105
+        except OSError as problem:
+            if kind is None:
+                raise InputError(f"{self._folder}: cannot be written: {problem.strerror}") from None
+        finally:
+            Path(self._file.name).unlink(missing_ok=True)
 
 
 def encode_results(number: int, results: Results, studies: Sequence[Study[Any]]) -> pa.RecordBatch:

@@ -153,7 +153,9 @@ def _can_cast(given: str, wanted: str) -> bool:
         "string": ("char", "varchar"),
         "array<string>": ("array<void>",),
     }
-    return given == "void" or given.startswith(kinds.get(wanted, ("map<void",) if wanted.startswith("map") else ()))
+    if given == "void" or (wanted.startswith("map") and given.startswith("map<void")):
+        return True
+    return given.partition("(")[0] in kinds.get(wanted, ())
 
 
 def _empty_value(wanted: str) -> Column:

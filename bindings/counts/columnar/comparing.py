@@ -188,7 +188,10 @@ class Comparer:
     ) -> None:
         """Count all shapes, since there are few of them, unlike keys, and keep the most frequent ones of each group."""
         order = np.lexsort((shapes, groups))
-        begins = np.flatnonzero((np.diff(groups[order], prepend=-1) != 0) | (np.diff(shapes[order], prepend=0) != 0))
+        ordered = shapes[order]
+        is_new = np.diff(groups[order], prepend=-1) != 0
+        is_new[1:] |= ordered[1:] != ordered[:-1]  # np.diff makes floats of uint64, for which close hashes are equal
+        begins = np.flatnonzero(is_new)
         counts = np.add.reduceat(np.ones(len(order), np.int64) if weights is None else weights[order], begins)
         rows = order[begins]
         order = np.lexsort((shapes[rows], -counts, groups[rows]))

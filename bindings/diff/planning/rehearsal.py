@@ -145,17 +145,14 @@ class Rehearsal:
         """
         self._left = MOST_ROUTES
         left = list(units)
-        here, known = state.copy(), self.astray(state)
-        while left:
-            try:
-                best = self._best(here, known, left)
-            except TooMuch as error:
-                yield from (mark(unit, f"not looked at any more: {error}") for unit in left)
-                return
-            unit, following, harm = best
-            left.remove(unit)
-            here, known = following
-            yield mark(unit, str(min(harm, key=_plainness))) if harm else unit
+        try:
+            here, known = state.copy(), self.astray(state)
+            while left:
+                unit, (here, known), harm = self._best(here, known, left)
+                left.remove(unit)
+                yield mark(unit, str(min(harm, key=_plainness))) if harm else unit
+        except TooMuch as error:
+            yield from (mark(unit, f"not looked at any more: {error}") for unit in left)
 
     def astray(self, state: State) -> Messages:
         """Return the messages that go astray in this state."""

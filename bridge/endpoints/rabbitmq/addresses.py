@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Iterator, Sequence
 from copy import copy
@@ -89,6 +90,10 @@ class Brokers(Sequence[pika.URLParameters]):
         return len(self._hosts)
 
 
+HOST: Final = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::(?P<port>\d{1,5}))?")
+"""A host of ``hosts``, with its port or without."""
+
+
 def read_brokers(name: str, url: str, table: Table) -> Sequence[pika.URLParameters]:
     """Read the brokers of an endpoint's table, in the order in which they are tried. Raises InputError."""
     user, password = table.maybe_text("user"), table.secret("password")
@@ -111,11 +116,14 @@ def read_brokers(name: str, url: str, table: Table) -> Sequence[pika.URLParamete
         raise table.error("url", "files for TLS are given, but the URL does not begin with amqps:")
     parameters = [first]
     for host in hosts:
+        address = HOST.fullmatch(host)
+        if address is None:
+            raise table.error("hosts", f"must be HOST, HOST:PORT or [IPV6]:PORT, and is {host!r}")
         other = copy(first)
-        other.host, _, port = host.rpartition(":") if ":" in host else (host, "", str(first.port))
-        if not port.isdigit():
-            raise table.error("hosts", f"must be HOST or HOST:PORT, and is {host!r}")
-        other.port = int(port)
+        other.host = address["ipv6"] or address["name"]
+        other.port = int(address["port"] or first.port)
+        if first.ssl_options is not None:
+            other.ssl_options = pika.SSLOptions(first.ssl_options.context, server_name or other.host)
         parameters.append(other)
     return Brokers(parameters, password)
 

@@ -144,8 +144,9 @@ class LocalOffsets:
         for path in (self.path, Path(f"{self.path}.bak")):
             try:
                 text = path.read_text(encoding="utf-8", errors="replace")
-                if text:
-                    return parse_table(text)
+                if not text:
+                    continue
+                return parse_table(text)
             except FileNotFoundError:
                 continue
             except OSError as error:

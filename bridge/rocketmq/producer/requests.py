@@ -58,7 +58,8 @@ class Requester:
     async def __aexit__(self, *_: object) -> None:
         self._stop()
         for waiting in self._waiting.values():
-            waiting.cancel()
+            if not waiting.done():
+                waiting.set_exception(ClientError("the requester is closed"))
 
     async def request(
         self,

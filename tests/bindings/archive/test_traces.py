@@ -255,6 +255,21 @@ def test_connect_pairs_values_with_keys_and_headers(tmp_path: Path) -> None:
     assert [r.message.routing_key for r in by_header.records] == ["a.b"]
 
 
+@pytest.mark.parametrize("long", [".json", ".keys.json"])
+def test_a_line_that_is_too_long_costs_its_own_record_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, long: str
+) -> None:
+    monkeypatch.setattr("bindings.archive.reading.RECORD_BYTES", 1 << 20)
+    for suffix in (".json", ".keys.json"):
+        middle = "x" * (4 << 20) if suffix == long else "2"
+        (tmp_path / f"orders+3+0000000010{suffix}").write_text(f'"1"\n"{middle}"\n"3"\n')
+    result = read(Connect(), tmp_path / "orders+3+0000000010.json")
+    assert [(r.message.routing_key, r.message.body, r.offset) for r in result.records] == [
+        ("1", b'"1"', 10), ("3", b'"3"', 12),
+    ]  # fmt: skip
+    assert len(result.bad) == 1
+
+
 def test_values_with_exchange_and_key_are_json_lines(tmp_path: Path) -> None:
     path = tmp_path / "orders+3+0000000010.json"
     path.write_text('{"exchange":"x","routing_key":"a"}\n')

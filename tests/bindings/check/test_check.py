@@ -183,7 +183,7 @@ def test_an_expectation_that_fails_is_explained() -> None:
 
 
 def test_very_many_findings_of_a_kind_are_counted() -> None:
-    """So many of each code and exchange, and one that counts the rest."""
+    """`LISTED` of each code and exchange are listed, and one more finding counts the others."""
     bindings = [Binding.to_queue("t", "q", f"a.{number}") for number in range(1000)]
     found = check(Topology([TOPIC], [Q], [*bindings, Binding.to_queue("t", "q", "#")]))
     assert [finding.code for finding in found] == ["HS104"] * (LISTED + 1)
@@ -463,3 +463,12 @@ def test_the_version_of_an_export_that_chose_the_rules_is_named(tmp_path: Path) 
     assert json.loads(run(file, "--format", "json").stdout)["profile"] == "rabbitmq-3.10"
     assert "by the rules of" not in run(file, "--profile", "4.0").stdout
     assert json.loads(run(file, "--profile", "4.1", "--format", "json").stdout)["profile"] == "rabbitmq-4.0"
+
+
+def test_findings_that_are_counted_name_no_exchange_by_chance() -> None:
+    """Findings of exchanges are counted together, also where one of these is called as the class is."""
+    exchanges = [Exchange(f"e{number}", "topic") for number in range(LISTED + 20)]
+    findings = check(Topology([*exchanges, Exchange("Exchange", "topic")]))
+    more = [finding for finding in findings if " more of this kind" in finding.message]
+    assert more
+    assert all(finding.part is None for finding in more)

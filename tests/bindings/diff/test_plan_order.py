@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from random import Random
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from bindings.analysis.crawl import Deadline
 from bindings.analysis.graph import Graph
 from bindings.diff.planning.plan import Plan, make_plan
 from bindings.diff.planning.tangles import Alteration, find_tangled
@@ -47,14 +49,11 @@ def test_a_policy_is_cleared_after_the_new_binding_is_there() -> None:
     assert shown(result) == ["bind exchange 'x0' 'k' -> queue 'q2'", "clear policy 'p'"]
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.integers(0, 2**32))
-@example(16_496)  # of two new policies of an exchange the one came first that decides only then
-def test_no_step_loses_or_misleads_a_message_where_policies_turn(seed: int) -> None:
-    """For all keys, after each step that is not marked: with several policies, all of alternates."""
+def draw_pair(seed: int) -> tuple[Topology, Topology]:
+    """Return two random topologies with policies that turn alternate exchanges."""
     rng = Random(seed)
 
-    def drawn() -> Topology:
+    def draw() -> Topology:
         kind = "direct" if seed % 2 else "topic"
         keys = ("a", "b", "a.b") if seed % 2 else ("a", "#", "a.#", "*.b")
         exchanges = [Exchange(f"x{n}", kind) for n in range(3)] + [Exchange("x3", "fanout")]
@@ -72,7 +71,24 @@ def test_no_step_loses_or_misleads_a_message_where_policies_turn(seed: int) -> N
         ]  # fmt: skip
         return Topology(exchanges, [Queue(f"q{n}") for n in range(3)], dict.fromkeys(bindings), policies)
 
-    before, after = drawn(), drawn()
+    return draw(), draw()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_deadline_that_passes_at_any_moment_leaves_a_plan(seed: int) -> None:
+    before, after = draw_pair(seed)
+    whole = Counter(map(str, make_plan(before, after).steps))
+    for looks in range(30):
+        plan = make_plan(before, after, deadline=Deadline(looks, itertools.count().__next__))
+        assert Counter(map(str, plan.steps)) == whole
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32))
+@example(16_496)  # of two new policies of an exchange the one came first that decides only then
+def test_no_step_loses_or_misleads_a_message_where_policies_turn(seed: int) -> None:
+    """For all keys, after each step that is not marked: with several policies, all of alternates."""
+    before, after = draw_pair(seed)
     assert pairs.carry_out(before, after) == after
 
 

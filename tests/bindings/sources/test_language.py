@@ -146,6 +146,10 @@ queue third
     assert {vhost: list(document.topology(vhost).queues) for vhost in document.vhosts} == {
         "/": ["first", "second"], "/a": ["a", "third"], "/b": ["b"], "empty": [],
     }  # fmt: skip
+    again = Document.loads('for v in a, b:\n    queue "q{v}"\n    vhost "/{v}"\n    queue inner')
+    assert {vhost: list(again.topology(vhost).queues) for vhost in again.vhosts} == {
+        "/": ["qa", "qb"], "/a": ["inner"], "/b": ["inner"],
+    }  # fmt: skip
     assert document.topology() == document.topology("/")
     assert Document.loads("vhost v").topology() == Topology(vhost="v")
     assert Document.loads("").vhosts == ("/",)

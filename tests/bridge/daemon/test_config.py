@@ -325,6 +325,20 @@ def test_each_connection_to_rabbitmq_uses_the_current_password(tmp_path: Path) -
         list(brokers)
 
 
+def test_further_hosts_have_ports_ipv6_addresses_and_certificates_of_their_own() -> None:
+    hosts = ["other", "other:5673", "[::1]", "[::1]:5674"]
+    brokers = read_brokers("n", "amqps://u:p@h:5671", Table({"hosts": hosts}, "bridge.toml"))
+    assert [(each.host, each.port, each.ssl_options.server_hostname) for each in brokers] == [
+        ("h", 5671, "h"), ("other", 5671, "other"), ("other", 5673, "other"),
+        ("::1", 5671, "::1"), ("::1", 5674, "::1"),
+    ]  # fmt: skip
+    table = Table({"hosts": hosts, "server_name": "cluster"}, "bridge.toml")
+    assert {each.ssl_options.server_hostname for each in read_brokers("n", "amqps://u:p@h", table)} == {"cluster"}
+    for wrong in ("::1", "h:", "h:x", "[::1", "h:5672:1"):
+        with pytest.raises(InputError, match="must be HOST"):
+            read_brokers("n", "amqp://u:p@h", Table({"hosts": [wrong]}, "bridge.toml"))
+
+
 @pytest.mark.parametrize("password", ["hush", "hush/hush", "h@hush", "a:hush", "hu sh'\"hush"])
 def test_a_value_is_shown_without_the_password_of_an_address(password: str) -> None:
     with pytest.raises(InputError, match=r"\*\*\*@h") as caught:

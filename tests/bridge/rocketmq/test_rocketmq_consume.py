@@ -146,6 +146,15 @@ def test_a_torn_file_of_offsets_is_replaced_by_the_one_before_it(tmp_path: Path)
     assert isinstance(asyncio.run(store.persist({a: 3}))[a], InputError)
 
 
+def test_empty_files_of_offsets_are_files_that_are_not_there(tmp_path: Path) -> None:
+    store = LocalOffsets.of("client", "group", tmp_path)
+    store.path.parent.mkdir(parents=True)
+    Path(f"{store.path}.bak").touch()
+    assert store.load() == {}
+    store.path.touch()
+    assert store.load() == {}
+
+
 class Forgetful(BrokerQueues):
     """Offsets as in brokers up to 5.5.0: two commits that find no table of the group each make one, and one is lost."""
 
