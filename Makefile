@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Processes that share the tests of `make test`: auto is one per processor; 0 runs them all in one process.
 WORKERS ?= auto
 
-.PHONY: help demo test lint live chaos soak damage mutants fuzz bench clean
+.PHONY: help demo test lint live chaos soak damage mutants fuzz bench dist clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,8 +43,11 @@ fuzz: $(VENV)/.fuzz  ## inputs guided by coverage for all that is read from outs
 bench: $(VENV)/.bench  ## how fast, side by side with a floor and the peers
 	$(BIN)/python -m benchmarks $(ARGS)
 
+dist: $(VENV)/.dist  ## build what is released twice, compare, install it into empty environments and try it
+	$(BIN)/python -m tests.dist $(ARGS)
+
 clean:  ## remove the virtual environment and what the targets above made
-	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(VENV)/.pip:
 	$(PYTHON) -m venv $(VENV)
@@ -56,6 +59,6 @@ $(VENV)/.demo: $(VENV)/.pip pyproject.toml
 	touch $@
 
 # The groups of pyproject.toml.
-$(VENV)/.test $(VENV)/.lint $(VENV)/.bench $(VENV)/.fuzz: $(VENV)/.%: $(VENV)/.demo pyproject.toml
+$(VENV)/.test $(VENV)/.lint $(VENV)/.bench $(VENV)/.fuzz $(VENV)/.dist: $(VENV)/.%: $(VENV)/.demo pyproject.toml
 	$(BIN)/python -m pip install --quiet --group $*
 	touch $@
