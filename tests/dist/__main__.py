@@ -1,0 +1,202 @@
+"""``make dist``: build what is released into ``dist/``, and try it as somebody who has nothing else.
+
+Builds sdist and wheel twice, from two copies of the checked-out files, and the wheel again from the sdist: all must be
+equal byte for byte. Installs the wheel into empty environments, with the core dependencies and with all extras, runs
+the commands there, and writes a software bill of materials (CycloneDX) of all extras; each licence in it must be one
+of `ALLOWED`. Packages come from the index that pip is configured for; nothing is published.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any, Final
+
+import click
+
+__all__ = ["main"]
+
+ROOT: Final = Path(__file__).parents[2]
+DIST: Final = ROOT / "dist"
+
+ALLOWED: Final = frozenset(
+    {
+        "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "MIT", "MPL-2.0", "PSF-2.0", "Zlib",
+        "License :: OSI Approved :: Apache Software License", "License :: OSI Approved :: BSD License",
+        "License :: OSI Approved :: MIT License",
+    }
+)  # fmt: skip
+"""Licences of dependencies, as SPDX or the classifiers name them, that ask nothing of who uses hashstar."""
+
+TOPOLOGY: Final = """\
+vhost "/"
+exchange orders: topic
+queue billing
+orders -> billing: "order.*.paid"
+"""
+
+ROUTED: Final = {"exchange": "orders", "routing_key": "order.eu.paid", "queues": ["billing"], "unroutable": False}
+
+
+@click.command()
+@click.option("--core", is_flag=True, help="Build, and try the core only: no environment with all extras, no SBOM.")
+def main(*, core: bool) -> None:
+    """Build the artifacts twice, compare them, install them and try them."""
+    with TemporaryDirectory() as folder:
+        work = Path(folder)
+        wheel = build_artifacts(work)
+        try_core(work / "core", wheel)
+        if not core:
+            try_extras(work / "all", wheel)
+    for path in sorted(DIST.iterdir()):
+        click.echo(f"{sha256(path.read_bytes()).hexdigest()}  dist/{path.name}")
+
+
+def build_artifacts(work: Path) -> Path:
+    """Build sdist and wheel twice and the wheel from the sdist, compare all bytes, and return the wheel in `DIST`."""
+    epoch = output(["git", "log", "-1", "--format=%ct"], cwd=ROOT).strip()
+    names = output(["git", "ls-files", "-z"], cwd=ROOT).split("\0")
+    builds = []
+    for number in ("first", "second"):
+        with step(f"build sdist and wheel, {number} time"):
+            copy = work / number / "tree"
+            for name in filter(None, names):
+                if (ROOT / name).is_file():
+                    (copy / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(ROOT / name, copy / name)
+            builds.append(_build(copy, work / number / "dist", epoch))
+    if builds[0] != builds[1]:
+        raise click.ClickException(f"two builds differ: {builds[0]} and {builds[1]}")
+    with step("build the wheel from the sdist"):
+        sdist = next((work / "first/dist").glob("*.tar.gz"))
+        shutil.unpack_archive(sdist, work / "unpacked", filter="data")
+        (unpacked,) = (work / "unpacked").iterdir()
+        again = _build(unpacked, work / "again", epoch, "--wheel")
+    if not again.items() <= builds[0].items():
+        raise click.ClickException("the wheel built from the sdist differs from that of the checkout")
+    shutil.rmtree(DIST, ignore_errors=True)
+    shutil.copytree(work / "first/dist", DIST)
+    return next(DIST.glob("*.whl"))
+
+
+def try_core(environment: Path, wheel: Path) -> None:
+    """Install the wheel without extras, and use what needs none: help, route, check, manual pages, completions."""
+    with step("install the core"):
+        python = install(environment, str(wheel))
+    installed = {row["name"] for row in json.loads(output([python, "-m", "pip", "list", "--format", "json"]))}
+    if installed - {"pip", "setuptools"} != {"hashstar", "lark", "click"}:
+        raise click.ClickException(f"the core brings more than lark and click: {sorted(installed)}")
+    program = str(environment / "bin/hashstar")
+    topology = environment / "shop.bindings"
+    topology.write_text(TOPOLOGY)
+    with step("use the core"):
+        output([program, "--help"])
+        version = output([program, "--version"]).split()[-1]
+        if version != tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]:
+            raise click.ClickException(f"hashstar --version prints {version}")
+        message = '{"exchange": "orders", "routing_key": "order.eu.paid"}\n'
+        routed = json.loads(output([program, "route", "-t", str(topology)], text=message))
+        if routed != ROUTED:
+            raise click.ClickException(f"hashstar route prints {routed}")
+        output([program, "check", str(topology)])
+    for name in ("man/man1/hashstar-route.1", "bash-completion/completions/hashstar", "zsh/site-functions/_hashstar"):
+        if not (environment / "share" / name).is_file():
+            raise click.ClickException(f"share/{name} is not installed")
+
+
+def try_extras(environment: Path, wheel: Path) -> None:
+    """Install the wheel with all extras, write the SBOM, check the licences in it, and import every module."""
+    with step("install with all extras"):
+        python = install(environment, f"{wheel}[all]")
+    with step("write the bill of materials"):
+        sbom = DIST / f"{wheel.name.removesuffix('-py3-none-any.whl')}.cdx.json"
+        options = ["--output-reproducible", "--pyproject", str(ROOT / "pyproject.toml"), "-o", str(sbom)]
+        output([sys.executable, "-m", "cyclonedx_py", "environment", *options, python])
+    if refused := list(_refused(sbom)):
+        raise click.ClickException(f"licences that are not allowed: {'; '.join(refused)}")
+    with step("import every module"):
+        output([python, "-c", IMPORT_ALL], cwd=environment)
+
+
+IMPORT_ALL: Final = """\
+import importlib, pkgutil
+for package in ("exchange", "bindings", "bridge"):
+    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
+        if module.name != "bindings.pytest_plugin":
+            importlib.import_module(module.name)
+"""
+"""Imports all modules but the plugin of pytest, which only pytest loads."""
+
+
+def install(environment: Path, requirement: str) -> str:
+    """Make a virtual environment, install the requirement into it, and return its Python."""
+    output([sys.executable, "-m", "venv", str(environment)])
+    python = str(environment / "bin/python")
+    output([python, "-m", "pip", "install", "--quiet", requirement])
+    return python
+
+
+class step:  # noqa: N801  a context manager that reads as a verb
+    """Prints what is done, and how many seconds it took."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __enter__(self) -> None:
+        self._start = monotonic()
+
+    def __exit__(self, *error: object) -> None:
+        click.echo(f"{monotonic() - self._start:6.1f} s  {self._text}{' FAILED' if error[0] else ''}")
+
+
+def output(command: Sequence[str], *, text: str | None = None, cwd: Path | None = None, **variables: str) -> str:
+    """Run a command of at most ten minutes and return what it prints. Raises ClickException if it fails."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | variables
+    done = subprocess.run(
+        command, input=text, capture_output=True, text=True, cwd=cwd, env=environment, timeout=600, check=False
+    )
+    if done.returncode:
+        raise click.ClickException(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def _build(tree: Path, target: Path, epoch: str, *options: str) -> Mapping[str, str]:
+    """Build in the tree; return the names and digests of what was built."""
+    output([sys.executable, "-m", "build", "--outdir", str(target), *options], cwd=tree, SOURCE_DATE_EPOCH=epoch)
+    return {path.name: sha256(path.read_bytes()).hexdigest() for path in sorted(target.iterdir())}
+
+
+def _refused(sbom: Path) -> Iterator[str]:
+    """Yield each component of the SBOM, except our own, that may not be used under licences of `ALLOWED` alone."""
+    for component in json.loads(sbom.read_text())["components"]:
+        licences = [_expression(licence) for licence in component.get("licenses", [])]
+        if component["name"] != "hashstar" and not (licences and all(map(_is_allowed, licences))):
+            yield f"{component['name']}: {', '.join(licences) or 'none'}"
+
+
+def _expression(licence: Mapping[str, Any]) -> str:
+    """Return the SPDX expression or identifier, or the name, of a licence in an SBOM."""
+    if "expression" in licence:
+        return str(licence["expression"])
+    return str(licence["license"].get("id") or licence["license"]["name"])
+
+
+def _is_allowed(expression: str) -> bool:
+    """Return whether one of the alternatives of the expression has allowed licences only."""
+    return any(
+        all(name.strip(" ()") in ALLOWED for name in alternative.split(" AND "))
+        for alternative in expression.split(" OR ")
+    )
+
+
+if __name__ == "__main__":
+    main()
