@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from os import PathLike, fspath
 from typing import Final
 
 from bindings.sources.definition_entries import Part
@@ -115,13 +116,14 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def open_source(where: str, vhost: str | None = None, *, seconds: float = ANSWER_SECONDS) -> Source:
+def open_source(where: str | PathLike[str], vhost: str | None = None, *, seconds: float = ANSWER_SECONDS) -> Source:
     """Read a source: a path, ``-``, or a live broker's ``http(s)://[USER[:PASSWORD]@]HOST[:PORT][/VHOST]``.
 
     ``vhost`` also names the virtual host of an export that does not name its own; of a broker, only this one is read.
     Each answer of a broker must be complete within ``seconds``. Raises InputError, which names the source (without a
     password) and the position in it.
     """
+    where = fspath(where)
     if is_address(where):
         broker = Management.at(where, seconds=seconds)
         definitions = broker.definitions(vhost)
@@ -142,7 +144,11 @@ def open_source(where: str, vhost: str | None = None, *, seconds: float = ANSWER
 
 
 def load(
-    where: str, vhost: str | None = None, profile: Profile | str | None = None, *, seconds: float = ANSWER_SECONDS
+    where: str | PathLike[str],
+    vhost: str | None = None,
+    profile: Profile | str | None = None,
+    *,
+    seconds: float = ANSWER_SECONDS,
 ) -> Topology:
     """Return the topology of a file or a live broker.
 
