@@ -10,7 +10,7 @@
 ``POST /pause``       stop reading; ``POST /resume``: continue; with the header ``X-Hashstar`` and any value
 ====================  ==================================================================================
 
-HEAD works as GET. Requests are served by threads (`bridge.daemon.listener`). They read counters and the results of the
+HEAD works as GET. Requests are served by threads (`bindings.http`). They read counters and the results of the
 last look of `bridge.daemon.health`, and wait for the event loop only to count coverage.
 """
 
@@ -31,10 +31,12 @@ from importlib.resources import files
 from platform import python_version
 from typing import TYPE_CHECKING, Any, Final
 
+from bindings.http.handler import NOTHING, PLAIN, Handler
+from bindings.http.hosts import HostCheck
+from bindings.http.listener import Server, make_server
 from bridge.daemon.config import Config
 from bridge.daemon.gauges import build_info, hashstar_version, process_metrics, read_gauges
 from bridge.daemon.health import Condition, Health, SourceState, TargetState
-from bridge.daemon.listener import NOTHING, Handler, HostCheck, Server, make_server
 from bridge.daemon.metrics import BUCKETS, Metrics
 from bridge.endpoint import Endpoint
 from bridge.pump.outlet import Outlet
@@ -50,7 +52,6 @@ __all__ = ["Web"]
 SLOW: Final = 5.0
 """Seconds after which an event loop that has run no callback of `Web` counts as dead."""
 NOT_TURNING: Final = "the event loop does not turn"
-TEXT: Final = "text/plain; charset=utf-8"
 
 
 class Web:
@@ -238,6 +239,7 @@ def _format_time(seconds: float) -> str:
 def _make_handler(web: Web, check: HostCheck) -> type[Handler]:
     class Answers(Handler):
         hosts = check
+        hosts_option = 'http_hosts = ["..."]'
 
         def answer_to(self, method: str, path: str) -> None:
             if method == "POST":
@@ -256,7 +258,7 @@ def _make_handler(web: Web, check: HostCheck) -> type[Handler]:
             elif path == "/coverage":
                 self._report_coverage()
             else:
-                self.answer(404, TEXT, b"there are /, /status, /live, /ready, /metrics and /coverage\n")
+                self.answer(404, PLAIN, b"there are /, /status, /live, /ready, /metrics and /coverage\n")
 
         def _report_coverage(self) -> None:
             try:
@@ -265,24 +267,24 @@ def _make_handler(web: Web, check: HostCheck) -> type[Handler]:
                 self._list_problems([NOT_TURNING])
                 return
             if report is None:
-                self.answer(404, TEXT, b"write coverage = true in the configuration\n")
+                self.answer(404, PLAIN, b"write coverage = true in the configuration\n")
             else:
                 self.answer(200, "application/json", report)
 
         def _control(self, action: str) -> None:
             # A browser lets a page of another origin send a form to this server, but not with this header.
             if action not in ("pause", "resume"):
-                self.answer(404, TEXT, b"there are /pause and /resume\n")
+                self.answer(404, PLAIN, b"there are /pause and /resume\n")
             elif self.headers.get("X-Hashstar") is None:
-                self.answer(403, TEXT, b"send the header X-Hashstar: 1\n")
+                self.answer(403, PLAIN, b"send the header X-Hashstar: 1\n")
             else:
                 web.control(action)
-                self.answer(202, TEXT, f"{action}d\n".encode())
+                self.answer(202, PLAIN, f"{action}d\n".encode())
 
         def _list_problems(self, problems: list[str]) -> None:
             # Names and reasons come from configurations and brokers, and may hold bytes that are not UTF-8.
             text = "\n".join(problems or ["ok"]) + "\n"
-            self.answer(503 if problems else 200, TEXT, text.encode("utf-8", "backslashreplace"))
+            self.answer(503 if problems else 200, PLAIN, text.encode("utf-8", "backslashreplace"))
 
     return Answers
 

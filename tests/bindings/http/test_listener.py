@@ -11,8 +11,10 @@ from http.client import HTTPConnection
 
 import pytest
 
-from bridge.daemon import listener
-from bridge.daemon.listener import Handler, HostCheck, Server, make_server
+from bindings.http import listener
+from bindings.http.handler import Handler
+from bindings.http.hosts import HostCheck
+from bindings.http.listener import Server, make_server
 
 SECONDS = 30.0
 
@@ -227,3 +229,75 @@ def test_a_server_that_is_closed_leaves_no_connection() -> None:
         assert b"200" not in receive_all(client)
         with pytest.raises(OSError, match="refused"):
             connect(port)
+
+
+class Echo(Handler):
+    """Answers with the body of the request; reads at most 100 bytes."""
+
+    hosts = HostCheck("127.0.0.1")
+    hosts_option = "--allow-host"
+    most_body = 100
+
+    def answer_to(self, method: str, path: str) -> None:
+        self.answer(200, "text/plain", b"[" + self.body + b"]")
+
+
+HEAD = b"POST / HTTP/1.1\r\nHost: localhost\r\n"
+
+
+def test_bodies_are_read_one_after_the_other_on_one_connection() -> None:
+    requests = b"".join(HEAD + b"Content-Length: %d\r\n\r\n%s" % (len(body), body) for body in (b"one", b"", b"three"))
+    with serve(Echo) as (_, port):
+        answers = send_request(port, requests)
+    assert [part.partition(b"]")[0] for part in answers.split(b"[")[1:]] == [b"one", b"", b"three"]
+
+
+@pytest.mark.parametrize(
+    ("head", "code"),
+    [
+        (b"Content-Length: 100", 200),
+        (b"Content-Length: 101", 413),
+        (b"Content-Length: 999999999999999", 413),
+        (b"Content-Length: 9999999999999999999999", 411),
+        (b"Content-Length: -1", 411),
+        (b"Content-Length: +1", 411),
+        (b"Content-Length: 1_0", 411),
+        (b"Content-Length: ", 411),
+        (b"Content-Length: 1\r\nContent-Length: 2", 411),
+        (b"Transfer-Encoding: chunked", 411),
+        (b"Transfer-Encoding: chunked\r\nContent-Length: 5", 411),
+    ],
+)
+def test_a_body_that_is_too_long_or_of_unknown_length_is_refused_before_it_is_read(head: bytes, code: int) -> None:
+    with serve(Echo) as (_, port), connect(port, HEAD + head + b"\r\n\r\n") as client:
+        if code == 200:
+            client.sendall(b"x" * 100)
+        answer = client.recv(65_536)
+    assert int(answer.split()[1]) == code
+    assert (b"Connection: close" in answer) == (code != 200)
+
+
+def test_a_body_that_comes_byte_by_byte_ends_with_the_time_for_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "REQUEST_SECONDS", 0.5)
+    with serve(Echo) as (server, port), connect(port, HEAD + b"Content-Length: 100\r\n\r\n") as client:
+        wait_for(lambda: len(server._clients) == 1)
+
+        def is_ended() -> bool:
+            try:
+                client.sendall(b"x")
+            except OSError:
+                return True
+            return False
+
+        wait_for(is_ended)
+        assert not server._clients
+
+
+def test_half_a_body_is_not_answered() -> None:
+    with serve(Echo) as (_, port):
+        assert not send_request(port, HEAD + b"Content-Length: 100\r\n\r\nhalf")
+
+
+def test_the_answer_to_a_name_that_is_not_allowed_names_the_option() -> None:
+    with serve(Echo) as (_, port):
+        assert b"--allow-host" in send_request(port, b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")
