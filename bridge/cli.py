@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 import os
-import select
-import signal
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 import click
 
+from bindings.operating_system import is_closed_by_reader
 from bridge.daemon.commands import bridge_command
 from exchange.display import escape_line, escape_lines
 
@@ -58,7 +57,7 @@ class _PipeError(Exception):
     """A command wrote to a pipe or a connection that is closed."""
 
 
-READ_ENOUGH: Final = 128 + signal.SIGPIPE
+READ_ENOUGH: Final = 128 + 13
 """Exit code if the reader of the output has closed it: that of commands which SIGPIPE ends, as a shell reports it."""
 
 
@@ -95,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _show_usage(error)
         raise SystemExit(2) from None
     except (BrokenPipeError, _PipeError) as error:
-        if not any(map(_is_closed, (sys.stdout, sys.stderr))):
+        if not any(map(is_closed_by_reader, (sys.stdout, sys.stderr))):
             click.echo(f"hashstar: a connection was closed: {error.__cause__ or error}", err=True)
             raise SystemExit(2) from None
         _discard_output()
@@ -126,20 +125,10 @@ def _show_usage(error: click.ClickException) -> None:
     click.echo(hide_logins(escape_lines(shown)), err=True)
 
 
-def _is_closed(stream: TextIO) -> bool:
-    """Return whether a stream is a pipe or a socket whose reader has closed it."""
-    poll = select.poll()
-    try:
-        poll.register(stream.fileno(), 0)
-    except (OSError, ValueError):  # no file, or closed
-        return False
-    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
-
-
 def _discard_output() -> None:
     """Send what is still buffered to the null device: the interpreter would fail to write it at its end."""
     for stream in (sys.stdout, sys.stderr):
-        if stream is sys.stdout or _is_closed(stream):
+        if stream is sys.stdout or is_closed_by_reader(stream):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

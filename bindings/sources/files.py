@@ -14,6 +14,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from bindings.operating_system import NOT_INHERITED, NOT_WAITING, set_mode
 from exchange.errors import InputError
 from exchange.limits import DOCUMENT_BYTES
 
@@ -53,7 +54,7 @@ def open_file(name: str | Path) -> BinaryIO:
     path = str(name)
     if GIVEN.fullmatch(path):
         return open(path, "rb")  # noqa: PTH123
-    file = open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK))  # noqa: SIM115
+    file = open(path, "rb", opener=lambda path, flags: os.open(path, flags | NOT_WAITING))  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.EINVAL, "it is a pipe or a device; save what it gives to a file")
@@ -126,7 +127,7 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
     try:
         with open(create_exclusively(partial, mode), "wb") as file:
             if known is not None:
-                os.fchmod(file.fileno(), mode)  # the umask has narrowed it
+                set_mode(file.fileno(), mode)  # the umask has narrowed it
             yield file
             if durable:
                 file.flush()
@@ -151,7 +152,7 @@ def create_exclusively(path: Path, mode: int = PRIVATE) -> int:
     A link that someone planted there is removed, too, and not followed. Raises OSError.
     """
     path.unlink(missing_ok=True)
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOT_INHERITED, mode)
 
 
 def _compress(file: BinaryIO) -> gzip.GzipFile:

@@ -8,11 +8,13 @@ import logging
 import signal
 import sys
 import threading
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import click
 
+from bindings.operating_system import find_signals
 from exchange.commands.console import echo_error
 from exchange.display import escape_line
 from exchange.errors import HashstarError
@@ -60,13 +62,19 @@ def run_command(worker: int | None, path: Path) -> None:
             leaving.append(end_process_within(LEAVING, code))
             return code
 
-        code = asyncio.run(run_to_end())
+        code = _run(run_to_end())
     except HashstarError as error:
         _fail(error)
     finally:
         for timer in leaving:
             timer.cancel()
     sys.exit(code)
+
+
+def _run(work: Coroutine[Any, Any, int]) -> int:
+    """Run a coroutine on an event loop that waits by select or better: pika's connections need such a one."""
+    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+        return runner.run(work)
 
 
 def _fail(error: HashstarError) -> NoReturn:
@@ -84,7 +92,8 @@ def _hold_hangups() -> list[int]:
     The bridge's own handler, which logs it, takes over once the event loop runs.
     """
     held: list[int] = []
-    signal.signal(signal.SIGHUP, lambda number, _: held.append(number))
+    for number in find_signals("SIGHUP"):
+        signal.signal(number, lambda number, _: held.append(number))
     return held
 
 
@@ -120,7 +129,7 @@ def check_command(offline: bool, as_json: bool, path: Path) -> None:
             leaving.append(end_process_within(LEAVING, code))
             return code
 
-        code = asyncio.run(run_check())
+        code = _run(run_check())
     except HashstarError as error:
         _fail(error)
     finally:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bindings.operating_system import find_signals
 from bindings.sources.open import open_source
 from bindings.sources.toml_file import read_toml
 from bridge.endpoint import Layout, Misfit, Place, Source, Target
@@ -107,6 +108,8 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
     with mistakes.collect():
         policy = _read_policy(table.table("policy"))
     workers = table.integer("workers", 1, least=1)
+    if workers > 1 and not find_signals("SIGUSR1"):
+        mistakes.keep(table.error("workers", "this system cannot send signals to processes; write workers = 1"))
     source_tables, inlets = _read_sources(table, mistakes, policy, topology)
     shared = {name: inlet for name, inlet in inlets.items() if inlet.source.shared}
     if workers > 1 and not shared and len(inlets) == len(source_tables):

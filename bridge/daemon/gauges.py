@@ -13,6 +13,7 @@ from pathlib import Path
 from platform import python_version
 from typing import Final
 
+from bindings.operating_system import read_file_limit
 from bridge.daemon.config import Config
 from bridge.daemon.health import KINDS, Health
 from bridge.daemon.metrics import Gauges, Metrics
@@ -120,7 +121,7 @@ def process_metrics() -> Gauges:
         )
         started = booted + int(fields[19]) / os.sysconf("SC_CLK_TCK")
         descriptors = len([*(PROC / "self" / "fd").iterdir()])
-        limit = _read_descriptor_limit()
+        limit = read_file_limit()
     except (OSError, ValueError, IndexError, StopIteration):
         return {**gauges, **_start_gauge(STARTED)}
     return {
@@ -152,10 +153,3 @@ def hashstar_version() -> str:
 def _start_gauge(seconds: float) -> Gauges:
     name = "process_start_time_seconds"
     return {name: ("gauge", "Start time of the process since unix epoch in seconds.", {(): seconds})}
-
-
-def _read_descriptor_limit() -> float:
-    import resource  # Windows does not have it, but does not have /proc, either
-
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return float("inf") if soft == resource.RLIM_INFINITY else soft

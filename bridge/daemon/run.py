@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from bindings.operating_system import find_signals
 from bridge.daemon.config import Config, read_config
 from bridge.daemon.health import Health
 from bridge.daemon.journal import Journal
@@ -189,11 +189,10 @@ def _signals(
         pump.resume()
 
     acts = {
-        signal.SIGTERM: stopping.request,
-        signal.SIGINT: stopping.request,
-        signal.SIGUSR1: pause,
-        signal.SIGUSR2: resume,
-        signal.SIGHUP: journal.write_hangup,
+        **dict.fromkeys(find_signals("SIGTERM", "SIGINT", "SIGBREAK"), stopping.request),
+        **dict.fromkeys(find_signals("SIGUSR1"), pause),
+        **dict.fromkeys(find_signals("SIGUSR2"), resume),
+        **dict.fromkeys(find_signals("SIGHUP"), journal.write_hangup),
     }
     with Handlers(acts, keep=keep_handlers):
         if is_worker:

@@ -27,6 +27,7 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Final
 
+from bindings.operating_system import find_signals
 from bridge.daemon.config import Config
 from bridge.daemon.journal import Journal
 from bridge.daemon.signals import Handlers
@@ -43,7 +44,7 @@ SETTLED: Final = 0
 NOT_SETTLED: Final = 1
 WRONG: Final = 2
 """Exit codes of ``hashstar bridge run``."""
-SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+SIGNALS: Final = find_signals("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2")
 
 
 async def run_workers(
@@ -61,7 +62,8 @@ async def run_workers(
             worker.signal(number)
 
     acts = {number: partial(send_on, number) for number in SIGNALS}
-    handlers = Handlers({**acts, signal.SIGHUP: journal.write_hangup}, keep=keep_handlers)
+    hangups = dict.fromkeys(find_signals("SIGHUP"), journal.write_hangup)
+    handlers = Handlers({**acts, **hangups}, keep=keep_handlers)
     with handlers if handle_signals else nullcontext():
         journal.write("info", "started", config=config.path, process=os.getpid(), workers=config.workers)
         running = [asyncio.create_task(worker.run()) for worker in workers]

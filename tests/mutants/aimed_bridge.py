@@ -150,7 +150,7 @@ BRIDGE: Final[list[Mutant]] = [
         ("ten seconds of a rate are saved up", "loop.time() - 1.0)", "loop.time() - 10.0)"),
         (
             "what a rate allows comes in bursts",
-            "                limit = min(limit, max(1, int(rate / 10)))\n",
+            "                limit = min(limit, max(1, int(rate / 10)))  # at most the messages of a tenth of a second\n",
             "",
         ),
     ),
@@ -224,8 +224,8 @@ BRIDGE: Final[list[Mutant]] = [
         ),
         (
             "messages in a file that nobody finds are confirmed",
-            "            os.fdatasync(self._file)\n            self.require_place()",
-            "            os.fdatasync(self._file)",
+            "            sync_data(self._file)\n            self.require_place()",
+            "            sync_data(self._file)",
         ),
         (
             "names of spools follow a clock that is set back",

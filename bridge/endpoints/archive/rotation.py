@@ -15,8 +15,8 @@ import errno
 import json
 import os
 import shutil
+import subprocess
 import sys
-from asyncio.subprocess import PIPE
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -28,10 +28,11 @@ import pyarrow.compute as pc
 from bindings.archive.formats.parquet import ParquetWriter
 from bindings.archive.names import unescape
 from bindings.archive.reading import Bias
+from bindings.operating_system import sync_folder
 from bindings.sources.files import PRIVATE_FOLDER, make_folders
 from bridge.endpoint import Disconnected
 from bridge.endpoints.archive.rows import to_rows
-from bridge.endpoints.archive.spool import DAMAGED, lock_spool, read_frames, sync_folder, token_of
+from bridge.endpoints.archive.spool import DAMAGED, lock_spool, read_frames, token_of
 from exchange.errors import InputError
 
 __all__ = ["BadSpool", "Rotated", "Rotator", "rotate"]
@@ -112,7 +113,7 @@ def _name_parts(making: Path, root: Path, token: str) -> None:
     """
     parts = sorted(making.rglob("*.parquet"))
     for part in parts:
-        with part.open("rb") as file:
+        with part.open("r+b") as file:  # Windows syncs only what it may write
             os.fsync(file.fileno())
     folders: dict[Path, None] = {}
     for part in parts:
@@ -143,22 +144,15 @@ class Rotator:
 
     def __init__(self, *, copies: bool = False) -> None:
         self._copies = copies
-        self._process: asyncio.subprocess.Process | None = None
+        # Not asyncio's: on Windows the event loop that pika can use starts no processes.
+        self._process: subprocess.Popen[bytes] | None = None
 
     async def rotate(self, path: Path) -> Rotated | None:
         """Rotate a spool as `rotate` does; one at a time. Raises BadSpool, or Disconnected for what may pass."""
         if self._process is None:
-            # In a process group of its own: Ctrl-C is for the bridge, which drains first.
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", __name__, stdin=PIPE, stdout=PIPE, start_new_session=True
-            )
-        assert self._process.stdin is not None  # noqa: S101
-        assert self._process.stdout is not None  # noqa: S101  pipes, as asked for
-        line = b""
-        with suppress(ConnectionError):
-            self._process.stdin.write(json.dumps([os.fsencode(path).decode("latin-1"), self._copies]).encode() + b"\n")
-            await self._process.stdin.drain()
-            line = await self._process.stdout.readline()
+            self._process = _start()
+        request = json.dumps([os.fsencode(path).decode("latin-1"), self._copies]).encode() + b"\n"
+        line = await asyncio.to_thread(_ask, self._process, request)
         if not line:
             await self.close()
             raise Disconnected(f"{path}: the process that makes parts of it has died")
@@ -169,16 +163,40 @@ class Rotator:
 
     def kill(self) -> None:
         """End the process at once; parts that it has not named yet stay hidden."""
-        if self._process is not None and self._process.returncode is None:
+        if self._process is not None:
             self._process.kill()
 
     async def close(self) -> None:
         """End the process when it is done with its spool."""
         process, self._process = self._process, None
-        if process is None or process.stdin is None:
-            return
-        process.stdin.close()
-        await process.wait()
+        if process is not None:
+            await asyncio.to_thread(_end, process)
+
+
+def _start() -> subprocess.Popen[bytes]:
+    """Start a process that rotates, in a process group of its own: Ctrl-C is for the bridge, which drains first."""
+    command = [sys.executable, "-m", __name__]
+    return subprocess.Popen(  # noqa: S603  this very module
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    )
+
+
+def _ask(process: subprocess.Popen[bytes], request: bytes) -> bytes:
+    """Send a line to a process, and return the line that it answers; nothing if it has ended."""
+    assert process.stdin is not None  # noqa: S101
+    assert process.stdout is not None  # noqa: S101  pipes, as asked for
+    try:
+        process.stdin.write(request)
+        process.stdin.flush()
+    except OSError:
+        return b""
+    return process.stdout.readline()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Close the standard input of a process, and wait until it ends."""
+    with suppress(OSError):
+        process.communicate()
 
 
 def main() -> None:

@@ -15,7 +15,6 @@ that are no batch, but are followed by a whole one, were damaged later.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import struct
 import zlib
@@ -29,7 +28,9 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-__all__ = ["SPOOLED", "Frame", "Gone", "Spool", "find_spools", "lock_spool", "read_frames", "sync_folder", "token_of"]
+from bindings.operating_system import NOT_INHERITED, lock_file, read_at, sync_data, sync_folder, unlock_file
+
+__all__ = ["SPOOLED", "Frame", "Gone", "Spool", "find_spools", "lock_spool", "read_frames", "token_of"]
 
 SPOOLED: Final = pa.schema([
     pa.field("folder", pa.string()),
@@ -93,7 +94,7 @@ class Spool:
         data = batch.serialize()
         try:
             _write(self._file, [HEADER.pack(MARK, data.size, zlib.crc32(data)), data])
-            os.fdatasync(self._file)
+            sync_data(self._file)
             self.require_place()
         except (OSError, Gone):
             # The messages are not confirmed and come again, into another spool. After a failed sync it is unknown
@@ -133,7 +134,7 @@ class Spool:
         path, file = _create_file(folder)
         try:
             for start in range(0, self.size, COPY_BYTES):
-                _write(file, [os.pread(self._file, min(COPY_BYTES, self.size - start), start)])
+                _write(file, [read_at(self._file, min(COPY_BYTES, self.size - start), start)])
             os.fsync(file)
             sync_folder(folder)
         except OSError:
@@ -146,7 +147,7 @@ class Spool:
 
     def release(self) -> None:
         """Give up the lock, so that it can be turned into parts; the file stays open."""
-        fcntl.flock(self._file, fcntl.LOCK_UN)
+        unlock_file(self._file)
 
     def close(self) -> None:
         """Release it, and close its file."""
@@ -163,10 +164,10 @@ def _create_file(folder: Path) -> tuple[Path, int]:
     while True:
         path = folder / f"{PREFIX}{_new_token()}{SUFFIX}"
         try:
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o640)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | NOT_INHERITED, 0o640)
         except FileExistsError:
             continue
-        fcntl.flock(file, fcntl.LOCK_EX)
+        lock_file(file, wait=True)
         if _is_at(file, path):
             return path, file
         os.close(file)  # another process locked it before us as one without an owner, and has removed it
@@ -196,15 +197,10 @@ def find_spools(folder: Path) -> list[Path]:
 def lock_spool(path: Path) -> int | None:
     """Lock a spool and return its descriptor; None if another process has the lock, or it is gone. Raises OSError."""
     try:
-        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        file = os.open(path, os.O_RDWR | NOT_INHERITED)
     except FileNotFoundError:
         return None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(file)
-        return None
-    if _is_at(file, path):
+    if lock_file(file, wait=False) and _is_at(file, path):
         return file
     os.close(file)
     return None
@@ -261,12 +257,3 @@ def _write(file: int, buffers: list[bytes | pa.Buffer]) -> None:
         view = memoryview(buffer)
         while view:
             view = view[os.write(file, view) :]
-
-
-def sync_folder(folder: Path) -> None:
-    """Sync the names in a folder. Raises OSError."""
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
