@@ -47,3 +47,5 @@ CHECK_BYTES: Final = 16 << 20
 """Maximum size in bytes of one answer of the management API to `bridge check`, which asks for single queues."""
 CHECK_SECONDS: Final = 3.0
 """Maximum duration in seconds of one answer of the management API to `bridge check`."""
+GIT_SECONDS: Final = 60.0
+"""Maximum duration in seconds of one answer of git to `diff --against`; its size is bounded as a topology file is."""

@@ -27,7 +27,7 @@ from tests.support.command_server import MEMORY, ROOT, SECONDS, CommandServer, c
 PASSWORD = "hunter2"  # noqa: S105  not one of a server
 
 FILES = {
-    "source": "x.bindings", "before": "x.bindings", "after": "x.bindings", "topology": "x.bindings",
+    "source": "x.bindings", "topologies": "x.bindings", "topology": "x.bindings",
     "config": "x.toml", "archive": "x.jsonl", "file": "x.jsonl", "files": "x.jsonl", "path": "x.jsonl",
     "archives": "x.jsonl", "tallies": "x.jsonl", "tally": "x.jsonl", "reports": "x.jsonl", "parts": "x.jsonl",
     "folder": "x.jsonl", "saved": "x.jsonl", "state": "state",
@@ -73,6 +73,7 @@ def arguments_of(command: click.Command, values: dict[str, str]) -> list[str]:
     for name, parameter in places_of(command).items():
         value = values[name]
         given += [value] if isinstance(parameter, click.Argument) else [parameter.opts[0], value]
+        given += [value] if name == "topologies" else []  # two are compared
     return given
 
 

@@ -15,9 +15,9 @@ from bindings.apply.apply import PLANNING_SECONDS, Stopped, apply, plan_for
 from bindings.apply.broker import Broker, InUse
 from bindings.apply.live import Live
 from bindings.diff.comparison.compare import compare
+from bindings.diff.forms.text import meaning_lines, plan_lines
 from bindings.diff.planning.plan import Plan, is_reserved
 from bindings.diff.planning.step import Step
-from bindings.diff.report import meaning_lines, plan_lines
 from bindings.sources.open import Source, open_source
 from exchange.commands.console import (
     echo_error,

@@ -24,7 +24,7 @@ from exchange.kinds import KeyUse, kind_of
 from exchange.limits import ANSWER_SECONDS
 from exchange.topology.topology import Topology
 
-__all__ = ["Source", "load", "open_source"]
+__all__ = ["Source", "load", "open_source", "read_source"]
 
 STDIN: Final = "-"
 BLANK: Final = b"\xef\xbb\xbf \t\r\n"
@@ -131,14 +131,25 @@ def open_source(where: str | PathLike[str], vhost: str | None = None, *, seconds
     scheme, separator, _ = where.partition("://")
     if separator and scheme.isalpha():  # the rest is not printed: it may have a password
         raise InputError(f"{scheme}://... has no topology; a broker's management API has: http://HOST:15672[/VHOST]")
-    name, path = ("standard input", None) if where == STDIN else (where, where)
-    data = gunzip(read_whole(sys.stdin.buffer, name), name) if where == STDIN else read_content(where)
+    if where != STDIN:
+        return read_source(read_content(where), where, vhost, path=where)
+    name = "standard input"
+    data = gunzip(read_whole(sys.stdin.buffer, name), name)
+    if not data.strip():
+        raise InputError(f"{name}: there is nothing")
+    return read_source(data, name, vhost)
+
+
+def read_source(data: bytes, name: str, vhost: str | None = None, *, path: str | None = None) -> Source:
+    """Read the content of a file, not gzipped; its content decides what it is, and errors call it ``name``.
+
+    ``vhost`` also names the virtual host of an export that does not name its own. Raises InputError, which names the
+    position.
+    """
     text = decode_text(data, name)
-    if data.lstrip(BLANK)[:1] in (b"{", b"[") or (where.endswith((".json", ".json.gz")) and _is_json(text)):
+    if data.lstrip(BLANK)[:1] in (b"{", b"[") or (name.endswith((".json", ".json.gz")) and _is_json(text)):
         definitions = Definitions.loads(text, name, vhost)
         return Source(name, definitions, definitions.profile, path)
-    if not data.strip() and where == STDIN:
-        raise InputError(f"{name}: there is nothing")
     document = Document.loads(text, name)
     return Source(name, document, document.profile, path)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from bindings.report.figures import format_share, to_percent
@@ -18,7 +18,8 @@ from bindings.report.words import (
     name_exchange,
     summarize,
 )
-from exchange.display import clip_line, count_noun
+from exchange.display import count_noun
+from exchange.markdown import escape_text, fold, quote_code, write_rows
 
 __all__ = ["REPORTER", "to_markdown"]
 
@@ -37,7 +38,7 @@ def to_markdown(report: Report) -> Iterator[str]:
     others = "".join([f", {states[state]:,} {state}" for state in STATES if states[state] and state != "hit"])
     fates = {"unroutable": totals.unroutable, "refused": totals.refused, "undecided": totals.undecided}
     lost = "".join([f", {count:,} {fate}" for fate, count in fates.items() if count])
-    yield from _rows(
+    yield from write_rows(
         ("", "coverage", ""),
         [
             (
@@ -54,7 +55,7 @@ def to_markdown(report: Report) -> Iterator[str]:
     )
     yield ""
     for gate in failed:
-        scope = f"{gate.of} {_code(gate.scope)}: " if gate.of else ""
+        scope = f"{gate.of} {quote_code(gate.scope, LONGEST, in_cell=False)}: " if gate.of else ""
         yield f"- **failed**: {scope}{_plain(gate.message)}"
     yield from [""] * bool(failed)
     yield from _dead(report)
@@ -62,7 +63,7 @@ def to_markdown(report: Report) -> Iterator[str]:
     yield from _exchanges(report)
     yield from _findings(report)
     audited = report.audited
-    yield from _folded("What was audited", [
+    yield from fold("What was audited", [
         f"- topology: {_plain(describe_topology(audited))}",
         f"- traffic: {_plain(describe_traffic(audited))}",
         f"- window: {describe_window(audited)}",
@@ -76,7 +77,7 @@ def _dead(report: Report) -> Iterator[str]:
     rows = [row for row in report.bindings if row.state == "dead"]
     rows.sort(key=lambda row: (-row.use.exposure, row.use.number))
     if rows:
-        table = _rows(
+        table = write_rows(
             ("exchange", "binding", "destination", "matched", "at most (95 %)"),
             [
                 (
@@ -89,7 +90,7 @@ def _dead(report: Report) -> Iterator[str]:
                 for row in rows[:LISTED]
             ],
         )
-        yield from _folded(f"{count_noun(len(rows), 'dead binding')}", [*table, *_more(len(rows))])
+        yield from fold(f"{count_noun(len(rows), 'dead binding')}", [*table, *_more(len(rows))])
 
 
 def _unroutable(report: Report) -> Iterator[str]:
@@ -97,7 +98,7 @@ def _unroutable(report: Report) -> Iterator[str]:
     shapes.sort(key=lambda each: -each[1].messages)
     if report.unroutable:
         lost = sum([row.messages for row in report.unroutable])
-        table = _rows(
+        table = write_rows(
             ("published to", "keys like", "messages", "nearest"),
             [
                 (
@@ -111,7 +112,7 @@ def _unroutable(report: Report) -> Iterator[str]:
                 for row, shape in shapes[:LISTED]
             ],
         )  # fmt: skip
-        yield from _folded(f"{count_noun(lost, 'message')} that no queue got", [*table, *_more(len(shapes))])
+        yield from fold(f"{count_noun(lost, 'message')} that no queue got", [*table, *_more(len(shapes))])
 
 
 def _exchanges(report: Report) -> Iterator[str]:
@@ -119,7 +120,7 @@ def _exchanges(report: Report) -> Iterator[str]:
     rows.sort(key=lambda row: (-row.use.messages, -row.use.published, row.use.exchange))
     if rows:
         digits = report.precision
-        table = _rows(
+        table = write_rows(
             ("exchange", "bindings hit", "coverage", "published", "routed"),
             [
                 (
@@ -132,7 +133,7 @@ def _exchanges(report: Report) -> Iterator[str]:
                 for row in rows[:LISTED]
             ],
         )
-        yield from _folded(count_noun(len(rows), "exchange"), [*table, *_more(len(rows))])
+        yield from fold(count_noun(len(rows), "exchange"), [*table, *_more(len(rows))])
 
 
 def _findings(report: Report) -> Iterator[str]:
@@ -142,25 +143,9 @@ def _findings(report: Report) -> Iterator[str]:
             f"- {row.finding.code}: {_plain(row.finding.message)}: {row.evidence}, {_plain(row.sentence)}"
             for row in rows[:LISTED]
         ]
-        yield from _folded(
+        yield from fold(
             f"{count_noun(len(rows), 'finding')} that the traffic proves or belies", [*lines, *_more(len(rows))]
         )
-
-
-def _folded(summary: str, lines: Iterable[str]) -> Iterator[str]:
-    yield f"<details><summary>{summary}</summary>"
-    yield ""
-    yield from lines
-    yield ""
-    yield "</details>"
-    yield ""
-
-
-def _rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(head)} |"
-    yield f"|{' --- |' * len(head)}"
-    for row in rows:
-        yield f"| {' | '.join(row)} |"
 
 
 def _more(count: int) -> list[str]:
@@ -172,20 +157,11 @@ def _percent(part: int, whole: int, digits: int) -> str:
 
 
 def _code(text: str) -> str:
-    """Return a text as code for the cell of a table, whatever backquotes and bars it contains."""
-    code = clip_line(text, LONGEST).replace("|", "\\|")
-    fence = "`" * (max([len(run) for run in code.replace("`", " `").split() if set(run) == {"`"}], default=0) + 1)
-    while fence in code:
-        fence += "`"
-    space = " " if code[:1] in ("`", " ", "") or code[-1:] in ("`", " ") else ""
-    return f"{fence}{space}{code}{space}{fence}"
+    return quote_code(text, LONGEST)
 
 
 def _plain(text: str) -> str:
-    """Return a sentence escaped, so that no name in it is read as markup or as the mention of a user."""
-    plain = clip_line(text, 4 * LONGEST).replace("&", "&amp;").replace("<", "&lt;")
-    plain = "".join([f"\\{c}" if c in "\\`*_[]|#~" else c for c in plain])
-    return plain.replace("@", "@&#8203;")
+    return escape_text(text, 4 * LONGEST)
 
 
 REPORTER: Final = BytesReporter(lambda report: "\n".join(to_markdown(report)).encode("utf-8", "backslashreplace"))

@@ -1,0 +1,1 @@
+"""The forms of a comparison: text, JSON and Markdown."""

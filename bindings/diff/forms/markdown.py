@@ -1,0 +1,243 @@
+"""A comparison as a comment on a pull request: what it means first, then the plan, folded.
+
+Invariant: the text has at most `LONGEST` bytes, which code hosts accept, and what is left out is counted. So every list
+is written against the room that is left, and the files that lose messages come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from bindings.diff.against import FileDiff, VhostDiff
+from bindings.diff.comparison.meaning import Effect, Meaning
+from bindings.diff.diff import Diff
+from bindings.diff.forms.text import TERMS
+from bindings.diff.forms.words import (
+    describe_access,
+    describe_choice,
+    describe_default,
+    describe_partitions,
+    describe_term,
+    describe_undecided,
+    describe_unroutable,
+    happens_at_times,
+    quote_message,
+)
+from bindings.diff.planning.plan import Plan
+from bindings.diff.planning.step import describe_part
+from exchange.display import clip_line, count_noun
+from exchange.entities.entities import Queue
+from exchange.markdown import escape_text, fold, quote_block, quote_code, write_rows
+
+__all__ = ["LONGEST", "to_markdown"]
+
+LONGEST: Final = 64_000
+"""Maximum size of a text in bytes: a comment on GitHub has 65,536 characters at most; the rest is for who posts it."""
+SMALLEST: Final = 2_000
+"""Minimum room in bytes for a virtual host to be written about; those that have less are counted."""
+LISTED: Final = 50
+"""Maximum number of effects, of other changes, and of undecided questions that are listed of one virtual host."""
+QUEUES: Final = 10
+"""Maximum number of queues that a sentence lists."""
+STEPS: Final = 300
+"""Maximum number of lines of one plan."""
+NAME: Final = 120
+"""Maximum number of characters of a name or a key."""
+SENTENCE: Final = 480
+"""Maximum number of characters of a sentence."""
+STEP: Final = 600
+"""Maximum number of characters of a line of a plan."""
+
+
+def to_markdown(files: Sequence[FileDiff], *, most: int = LONGEST) -> str:
+    """Return the comparison of files, in at most ``most`` bytes if that is 4,000 or more."""
+    parts = sorted(
+        ((file, each) for file in files for each in file.vhosts if each.diff.differs),
+        key=lambda part: _severity(part[1].diff),
+    )
+    page = _Page(most)
+    page.add(f"### hashstar diff: {_title(files, [each.diff for _, each in parts])}", "")
+    failed = [file for file in files if file.error is not None]
+    page.add_list([f"- {_code(file.name)} was not compared: {_plain(str(file.error))}" for file in failed], most // 4)
+    for at, (file, each) in enumerate(parts):
+        if page.left < SMALLEST:
+            page.add(f"And {count_noun(len(parts) - at, 'more topology', 'more topologies')} with differences.")
+            break
+        _write_part(page, file, each, max(SMALLEST, page.left // (len(parts) - at)), alone=len(parts) == 1)
+    quiet = sum(file.error is None and not file.differs for file in files)
+    if quiet and len(files) > 1:
+        page.add(f"{count_noun(quiet, 'file')} without a difference.")
+    return page.text
+
+
+class _Page:
+    """Lines of a text that does not get longer than a number of bytes."""
+
+    def __init__(self, most: int) -> None:
+        # Two sentences about what is left out are added without asking.
+        self.left = most - 500
+        self._lines: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """All lines."""
+        return "\n".join(self._lines).rstrip("\n") + "\n"
+
+    def add(self, *lines: str) -> None:
+        """Add lines."""
+        self._lines += lines
+        self.left -= _size(lines)
+
+    def add_list(self, rows: Sequence[str], most: int, head: Sequence[str] = ()) -> None:
+        """Add rows below a head, and a blank line; as many as fit into ``most`` bytes, and the number of the others."""
+        if rows:
+            self.add(*head, *_fit(rows, LISTED, most - _size(head)), "")
+
+
+def _fit(rows: Sequence[str], count: int, most: int) -> list[str]:
+    """Return the first rows that fit, and if not all do, a last one with the number of the others."""
+    kept = list(rows[:count])
+    room = most - _size(kept) - 40  # of the last one
+    while kept and (room < 0 or len(kept) > count):
+        room += _size([kept.pop()])
+    if len(kept) == len(rows):
+        return kept
+    return [*kept, "", f"and {len(rows) - len(kept):,} more"]
+
+
+def _size(lines: Iterable[str]) -> int:
+    return sum(len(line.encode("utf-8", "backslashreplace")) + 1 for line in lines)
+
+
+def _title(files: Sequence[FileDiff], diffs: Sequence[Diff]) -> str:
+    failed = sum(file.error is not None for file in files)
+    if failed:
+        return f"**{count_noun(failed, 'file')} not compared**" + (f", {_verdict(diffs)}" if diffs else "")
+    return _verdict(diffs)
+
+
+def _verdict(diffs: Sequence[Diff]) -> str:
+    """Return the worst that the differences mean."""
+    if any(_loses_for_sure(result) for result in diffs):
+        return "**messages are lost**"
+    if any(result.loses for result in diffs):
+        return "**messages may be lost**"
+    if any(result.gains for result in diffs):
+        return "queues get more messages"
+    if any(result.meaning.verdict != "same" for result in diffs):
+        return "no message is lost"
+    return "no message goes elsewhere" if diffs else "no difference"
+
+
+def _loses_for_sure(result: Diff) -> bool:
+    meaning = result.meaning
+    return (
+        any(effect.certain and not effect.gained for effect in meaning.effects)
+        or any(lost.now for lost in meaning.unroutable)
+        or any(not access.opened for access in meaning.access)
+        or any(isinstance(part, Queue) for part in result.plan.replaced)
+    )
+
+
+def _severity(result: Diff) -> tuple[bool, bool, bool]:
+    return not _loses_for_sure(result), not result.loses, not result.gains
+
+
+def _write_part(page: _Page, file: FileDiff, each: VhostDiff, room: int, *, alone: bool) -> None:
+    """Write about one virtual host: half of the room is for its meaning, the rest for its plan."""
+    result = each.diff
+    where = f"{_code(file.name)}{f', virtual host {_code(each.vhost)}' if file.several else ''}"
+    notes = {
+        "new": f", a new file since {_code(file.before)}",
+        "gone": f", which is gone since {_code(file.before)}",
+        "renamed": f" against {_code(file.old_name or '')} at {_code(file.before)}",
+    }
+    where += notes.get(file.state, f" against {_code(file.before)}")
+    page.add(f"{where}: {_verdict([result])}." if alone else f"#### {where}: {_verdict([result])}", "")
+    meaning = result.meaning
+    before = page.left
+    effects = [
+        effect for effect in meaning.effects if effect.exchange
+    ]  # of the default exchange, a sentence lists them
+    effects.sort(key=lambda effect: (effect.gained, not effect.certain))
+    table = list(write_rows(("queue", "", "published to", "messages", "such as"), map(_effect_cells, effects)))
+    page.add_list(table[2:], room // 3, table[:2])
+    page.add_list([f"- {_plain(text)}" for text in _other_changes(meaning)], room // 8)
+    page.add_list([f"- {_plain(describe_undecided(question))}" for question in meaning.undecided], room // 8)
+    page.add(_proof(meaning), "")
+    steps = [clip_line(line, STEP) for line in _plan_lines(result.plan)]
+    if steps:
+        room = min(page.left, room - (before - page.left)) - 200
+        lines = _fit(steps, STEPS, room)
+        page.add(*fold(_plan_title(result.plan), quote_block([line for line in lines if line], "diff")))
+
+
+def _proof(meaning: Meaning) -> str:
+    """Return whether what is listed is all that changes."""
+    if meaning.verdict == "same":
+        return "No message goes elsewhere: proved for all keys and headers."
+    if meaning.undecided:
+        return f"{count_noun(len(meaning.undecided), 'question')} could not be decided: messages may be lost or gained."
+    return "All other messages go where they went: proved for all keys and headers."
+
+
+def _effect_cells(effect: Effect) -> tuple[str, ...]:
+    verb = "gains" if effect.gained else "loses"
+    if not effect.certain:
+        verb = "may gain" if effect.gained else "may lose"
+    verb = f"{verb}{' at times' if happens_at_times(effect) else ''}"
+    terms = [_cell(describe_term(term, gained=effect.gained)) for term in effect.terms[:TERMS]]
+    if len(effect.terms) > TERMS:
+        terms.append(f"and {len(effect.terms) - TERMS:,} more")
+    return (
+        _cell(effect.queue),
+        verb if effect.gained else f"**{verb}**",
+        _cell(effect.exchange),
+        ("" if effect.exact or not terms else "among ") + "<br>".join(terms),
+        _cell(quote_message(effect.witness)),
+    )
+
+
+def _other_changes(meaning: Meaning) -> Iterator[str]:
+    """Yield what changes beside the messages that queues gain and lose."""
+    yield from map(describe_access, meaning.access)
+    yield from (sentence for sentence, _ in describe_default(meaning, QUEUES))
+    yield from (describe_unroutable(lost) for lost in meaning.unroutable if lost.exchange)
+    for sentence, example in [*map(describe_choice, meaning.choices), *map(describe_partitions, meaning.partitions)]:
+        yield f"{sentence}; {example}" if example else sentence
+
+
+def _plan_title(plan: Plan) -> str:
+    dangerous = sum(step.danger is not None for step in plan.steps)
+    text = f"Plan: {count_noun(len(plan.steps), 'step')}"
+    if dangerous:
+        text += f", <strong>{dangerous:,} dangerous</strong>"
+    if plan.refused:
+        text += f", <strong>{len(plan.refused):,} that a broker would refuse</strong>"
+    return text
+
+
+def _plan_lines(plan: Plan) -> Iterator[str]:
+    """Yield the steps as lines that code hosts colour: + and - at the beginning, ! before what is dangerous."""
+    for step in plan.steps:
+        yield f"{'+' if step.added else '-'} {step}"
+        if step.danger:
+            yield f"!   {step.danger}"
+    for step, error in plan.refused:
+        yield f"! refused: {step}"
+        yield f"!   {error}"
+    for part in plan.left_alone:
+        yield f"  left alone, as it is the broker's own or an exclusive queue's: {describe_part(part)}"
+
+
+def _code(text: str) -> str:
+    return quote_code(text, NAME, in_cell=False)
+
+
+def _cell(text: str) -> str:
+    return quote_code(text, NAME)
+
+
+def _plain(text: str) -> str:
+    return escape_text(text, SENTENCE)

@@ -1,0 +1,118 @@
+"""A plan and its meaning as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from bindings.diff.against import FileDiff
+from bindings.diff.comparison.meaning import Effect, Meaning, Undecided
+from bindings.diff.diff import Diff
+from bindings.diff.forms.words import (
+    describe_access,
+    describe_choice,
+    describe_default,
+    describe_partitions,
+    describe_term,
+    describe_undecided,
+    describe_unroutable,
+    happens_at_times,
+    name_exchange,
+    quote_message,
+)
+from bindings.diff.planning.plan import Plan
+from bindings.diff.planning.step import describe_part
+from exchange.display import count_noun
+
+__all__ = ["files_to_text", "meaning_lines", "plan_lines", "to_text"]
+
+UNDECIDED: Final = 20
+"""Number of undecided questions that the text lists; the others are in the JSON."""
+TERMS: Final = 4
+"""Number of terms of one effect that the text lists; the others are in the JSON."""
+
+
+def to_text(result: Diff) -> Iterator[str]:
+    """Yield the plan and its meaning, each below its title."""
+    plan = result.plan
+    yield "plan:" if plan.steps or plan.refused or plan.left_alone else "plan: nothing to do"
+    yield from plan_lines(plan)
+    yield "meaning:"
+    yield from meaning_lines(result.meaning)
+
+
+def files_to_text(files: Sequence[FileDiff]) -> Iterator[str]:
+    """Yield the differences of files, each below a title, and their numbers."""
+    notes = {"new": "is new since", "gone": "is gone since"}
+    for file in files:
+        for each in file.vhosts:
+            where = f"{file.name}, virtual host {each.vhost!r}," if file.several else file.name
+            if file.state == "renamed":
+                yield f"{where} against {file.old_name!r} at {file.before}"
+            else:
+                yield f"{where} {notes.get(file.state, 'against')} {file.before}"
+            yield from (f"  {line}" for line in to_text(each.diff))
+            yield ""
+    differing = sum(file.differs for file in files)
+    failed = sum(file.error is not None for file in files)
+    counts = f"{differing:,} with a difference" if differing else "no difference"
+    yield f"{count_noun(len(files), 'file')}: {counts}{f', {failed:,} not compared' if failed else ''}"
+
+
+def plan_lines(todo: Plan) -> Iterator[str]:
+    """Yield the steps in their order, each with its danger."""
+    for step in todo.steps:
+        yield f"  {'+' if step.added else '-'} {step}"
+        if step.danger:
+            yield f"      ! {step.danger}"
+    for step, error in todo.refused:
+        yield f"  ? {step}"
+        yield f"      ! the broker would refuse: {error}"
+    for part in todo.left_alone:
+        yield f"  left alone, as it is the broker's own or an exclusive queue's: {describe_part(part)}"
+
+
+def meaning_lines(difference: Meaning) -> Iterator[str]:
+    """Yield which messages go elsewhere, queue by queue; or that none does, where that is proved."""
+    for access in difference.access:
+        yield f"  {describe_access(access)}"
+    for sentence, gained in describe_default(difference):
+        yield f"  {'+' if gained else '-'} {sentence}"
+    for effect in sorted(difference.effects, key=lambda effect: (effect.queue, effect.exchange, effect.gained)):
+        if effect.exchange:
+            yield from _effect_lines(effect)
+    for lost in difference.unroutable:
+        if lost.exchange:  # for the default exchange, the lines about queues have it
+            yield f"  {'!' if lost.now else ' '} {describe_unroutable(lost)}"
+    for sentence, example in [
+        *map(describe_choice, difference.choices),
+        *map(describe_partitions, difference.partitions),
+    ]:
+        yield f"  ~ {sentence}"
+        if example:
+            yield f"      {example}"
+    yield from _undecided_lines(difference.undecided)
+    if difference.verdict == "same":
+        yield "  no observable change: proved for all keys and headers"
+    elif difference.verdict == "undecided":
+        yield "  no change was found, and that there is none could not be proved"
+
+
+def _effect_lines(effect: Effect) -> Iterator[str]:
+    sign, verb = ("+", "gains") if effect.gained else ("-", "loses")
+    often = ", at times" if happens_at_times(effect) else ""
+    yield f"  {sign} queue '{effect.queue}' {verb} from {name_exchange(effect.exchange)}{often}:"
+    if effect.terms and not effect.exact:
+        yield "      messages among those that match"
+    for term in effect.terms[:TERMS]:
+        yield f"      {describe_term(term, gained=effect.gained)}"
+    if len(effect.terms) > TERMS:
+        yield f"      and {len(effect.terms) - TERMS} more"
+    yield f"      such as {quote_message(effect.witness)}"
+
+
+def _undecided_lines(undecided: Sequence[Undecided]) -> Iterator[str]:
+    for question in undecided[:UNDECIDED]:
+        yield f"  ? {describe_undecided(question)}"
+    if len(undecided) > UNDECIDED:
+        yield f"  ? and {len(undecided) - UNDECIDED:,} more undecided; --json lists all, --budget allows more time"

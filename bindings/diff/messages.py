@@ -1,0 +1,93 @@
+"""Route the messages of a file through two topologies, and count those that go elsewhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import IO, Any, Final, NamedTuple
+
+from exchange.errors import BrokerError, InputError
+from exchange.field_json import message_from_line
+from exchange.lines import read_lines
+from exchange.message import Message
+from exchange.routing.router import Router
+
+__all__ = ["Moved", "count_moves"]
+
+LISTED: Final = 20
+"""Maximum number of kinds of move that are listed for people."""
+
+
+class Move(NamedTuple):
+    """The exchange that messages are published to, and the queues that they reach before and after."""
+
+    exchange: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+class Moved(NamedTuple):
+    """The messages of a file that go elsewhere."""
+
+    read: int
+    counts: Counter[Move]
+    first: dict[Move, str]
+    """The routing key of the first message of each."""
+
+    def lines(self) -> Iterator[str]:
+        """Yield the moves as text, the most frequent first."""
+        yield f"messages: {self.counts.total():,} of {self.read:,} go elsewhere"
+        for move, count in self.counts.most_common(LISTED):
+            where = f"exchange '{move.exchange}'" if move.exchange else "the default exchange"
+            yield f"  {count:,} to {where}, such as '{self.first[move]}'"
+            yield f"      {_describe_move(move)}"
+        if len(self.counts) > LISTED:
+            yield f"  and {len(self.counts) - LISTED:,} more kinds of move"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all moves as JSON values."""
+        moves = [
+            {**move._asdict(), "messages": count, "first_routing_key": self.first[move]}
+            for move, count in self.counts.most_common()
+        ]
+        return {"read": self.read, "elsewhere": self.counts.total(), "moves": moves}
+
+
+def count_moves(file: IO[bytes], before: Router, after: Router) -> Moved:
+    """Return the messages of JSON lines that the two route differently. Raises InputError for a line that is none."""
+    counts: Counter[Move] = Counter()
+    first: dict[Move, str] = {}
+    read = 0
+    for number, line in read_lines(file):
+        try:
+            message = message_from_line(line)
+        except InputError as error:
+            raise InputError(f"{getattr(file, 'name', '-')}:{number}: {error}") from None
+        read += 1
+        move = Move(message.exchange, _where(before, message), _where(after, message))
+        if move.before != move.after:
+            counts[move] += 1
+            first.setdefault(move, message.routing_key)
+    return Moved(read, counts, first)
+
+
+def _where(router: Router, message: Message) -> tuple[str, ...]:
+    try:
+        route = router.route(message)
+    except BrokerError as error:
+        return (f"refused ({error.code} {error.name})",)
+    partitions = {placement.queue: placement.name for placement in route.placements}
+    queues = [f"{name} partition {partitions[name] or 'any'}" if name in partitions else name for name in route.queues]
+    return (*queues, *[f"undecided at {name}" for name in route.undecided])
+
+
+def _describe_move(move: Move) -> str:
+    """Return what changes: ``loses c``; what stays is only counted."""
+    lost = [name for name in move.before if name not in move.after]
+    gained = [name for name in move.after if name not in move.before]
+    changes = [f"{verb} {', '.join(names)}" for verb, names in (("loses", lost), ("gains", gained)) if names]
+    kept = len(move.before) - len(lost)
+    stays = f"keeps {kept:,}" if kept else "goes nowhere now" if not move.after else "went nowhere before"
+    if kept or not (move.before and move.after):
+        changes.append(stays)
+    return "; ".join(changes)
