@@ -134,7 +134,7 @@ def _read(name: str, commit: Commit, vhost: str | None, profile: Profile | str |
         elif new is None:
             file = replace(file, state="gone")
         elif old == new:
-            return _Pair(replace(file, state="same"))
+            return _Pair(file if file.state == "renamed" else replace(file, state="same"))
         before = None if old is None else read_source(old, f"{commit.revision}:{file.old_name}", vhost)
         after = None if new is None else read_source(new, name, vhost, path=name)
         topologies = tuple(_topologies(before, after, vhost, profile))

@@ -32,8 +32,8 @@ from exchange.markdown import escape_text, fold, quote_block, quote_code, write_
 
 __all__ = ["LONGEST", "to_markdown"]
 
-LONGEST: Final = 64_000
-"""Maximum size of a text in bytes: a comment on GitHub has 65,536 characters at most; the rest is for who posts it."""
+LONGEST: Final = 60_000
+"""Maximum size of a text in bytes: a comment on GitHub has 65,536 characters at most, and who posts it adds to it."""
 SMALLEST: Final = 2_000
 """Minimum room in bytes for a virtual host to be written about; those that have less are counted."""
 LISTED: Final = 50

@@ -117,7 +117,7 @@ def test_dangerous_steps_are_marked() -> None:
 
 
 def test_files_that_lose_messages_come_first_and_those_without_a_difference_are_counted() -> None:
-    gains = compare(BEFORE, BEFORE.replace('"order.*.paid"', '"order.*.paid", "invoice"'))
+    gains = compare(BEFORE, BEFORE.replace('"order.*.paid"', '"order.*.paid", "order.*.sent"'))
     loses = compare(BEFORE, BEFORE.replace('"order.*.paid"', '"order.x.paid"'))
     same = compare(BEFORE, BEFORE)
     failed = FileDiff("bad.bindings", "main", "changed", error=InputError("bad.bindings:1:1: no <b>"))
