@@ -29,6 +29,8 @@ RECORD_BYTES: Final = 256 << 20
 """Maximum size in bytes of one record of a text archive: a line, or an entry of a log."""
 DOCUMENT_BYTES: Final = 512 << 20
 """Maximum size in bytes of a topology file after decompression."""
+FOLDER_FILES: Final = 100_000
+"""Maximum number of files below a folder that `check` looks into."""
 CONFIG_BYTES: Final = 1 << 20
 """Maximum size in bytes of a configuration file: hashstar.toml, pyproject.toml, bridge.toml."""
 CONFIG_KEY_PARTS: Final = 32

@@ -18,7 +18,7 @@ from bindings.sources.language.expectations import Expectation
 from exchange.entities.entities import Binding
 from exchange.topology.topology import Topology
 
-__all__ = ["LISTED", "check", "sort_findings"]
+__all__ = ["LISTED", "check", "find_all", "list_findings"]
 
 LISTED: Final = 100
 """Maximum number of findings of one code at one exchange; one more finding gives the number of the others."""
@@ -36,6 +36,8 @@ FAMILIES: Final[Sequence[Callable[[TopologyView], Iterator[Finding]]]] = (
 )
 OPTIONAL: Final = {"HS205": reach.find_unroutable}
 """Code of an optional rule -> the function that applies it."""
+UNLIMITED: Final = frozenset({"HS801", "HS901"})
+"""Codes of which all findings are listed: expectations and warnings about a file, each of which someone wrote."""
 
 
 def check(
@@ -50,16 +52,25 @@ def check(
     >>> [finding.message for finding in check(Topology(queues=[Queue("billing")]))]
     ["no binding leads to queue 'billing'"]
     """
+    return list_findings(find_all(topology, expectations, optional=optional), topology)
+
+
+def find_all(
+    topology: Topology, expectations: Sequence[Expectation] = (), *, optional: Iterable[str] = ()
+) -> Iterator[Finding]:
+    """Yield the findings of `check`, all of them and in no useful order."""
     view = TopologyView(topology)
-    families = [*FAMILIES, *(find for code, find in OPTIONAL.items() if code in optional)]
-    findings = [finding for find in families for finding in _limit(find(view), topology)]
-    findings += expected.find(topology, expectations)
-    return sort_findings(findings)
+    for find in [*FAMILIES, *(find for code, find in OPTIONAL.items() if code in optional)]:
+        yield from find(view)
+    yield from expected.find(topology, expectations)
 
 
-def sort_findings(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings sorted by code, then by what they are about."""
-    return sorted(findings, key=_sort_key)
+def list_findings(findings: Iterable[Finding], topology: Topology) -> list[Finding]:
+    """Return findings as `check` does: the first `LISTED` of each code at each exchange and the number of the others.
+
+    They are sorted by code, then by what they are about.
+    """
+    return sorted(_limit(findings, topology), key=_sort_key)
 
 
 def _sort_key(finding: Finding) -> tuple[str, bool, tuple[str, ...], str]:
@@ -81,10 +92,11 @@ def _limit(findings: Iterable[Finding], topology: Topology) -> Iterator[Finding]
         part = finding.part
         group = finding.code, part.source if isinstance(part, Binding) else None
         counts[group] += 1
-        if counts[group] <= LISTED:
+        if counts[group] <= LISTED or finding.code in UNLIMITED:
             yield finding
     for (code, where), count in counts.items():
-        if count > LISTED:
+        if count > LISTED and code not in UNLIMITED:
             exchange = None if where is None else topology.exchanges.get(where)
             at = f" at {quote_exchange(exchange.name)}" if exchange is not None else ""
-            yield Finding(code, exchange, f"{count - LISTED:,} more of this kind{at}: {RULES[code].name}")
+            message = f"{count - LISTED:,} more of this kind{at}: {RULES[code].name}"
+            yield Finding(code, exchange, message, detail="more")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Final
 
-from bindings.check.check import check, sort_findings
+from bindings.check.check import find_all, list_findings
 from bindings.check.lines import find_lines
 from bindings.check.report import Report, VhostFindings
 from bindings.check.rules.finding import RULES, Finding, Part
@@ -20,6 +23,9 @@ from exchange.topology.topology import Topology
 
 __all__ = ["check_source"]
 
+POSITION: Final = re.compile(r"^line [0-9]+: |(?<=[a-z]\[)[0-9]+(?=\])")
+"""The parts of a warning's text that change when something else in the file does: ``line 4: ``, ``queues[3]``."""
+
 
 def check_source(
     source: Source,
@@ -28,33 +34,39 @@ def check_source(
     profile: Profile | str | None = None,
     codes: Container[object] = RULES,
     optional: Iterable[str] = (),
+    keep: Callable[[str, list[Finding]], list[Finding]] = lambda vhost, findings: findings,
     progress: Callable[[Topology], None] = lambda topology: None,
 ) -> Report:
     """Return the findings about a source: about one virtual host, or about all.
 
     ``profile`` names the RabbitMQ release whose rules apply; None for that of the source. Findings whose codes are not
-    in ``codes`` are left out; ``optional`` are the codes of optional rules to apply as well. ``progress`` is called
-    with each topology before it is checked. Raises InputError if there is no such virtual host, or if a definitions
-    file cannot be read a second time, to find the lines.
+    in ``codes`` are left out; ``optional`` are the codes of optional rules to apply as well. ``keep`` takes a virtual
+    host and all findings about it, and returns those to report, of which the report lists the first of each kind (see
+    `bindings.check.check.check`). ``progress`` is called with each topology before it is checked.
+
+    Raises InputError if there is no such virtual host, or if a definitions file cannot be read a second time, to find
+    the lines.
     """
     names = source.vhosts if vhost is None else (source.topology(vhost).vhost,)
     checked: list[VhostFindings] = []
     for name in names:
         topology = source.topology(name, profile)
         progress(topology)
-        findings = check(topology, source.expectations(name), optional=optional)
+        findings = [*find_all(topology, source.expectations(name), optional=optional)]
         if not checked:  # findings about the whole file go with the first virtual host
-            findings = sort_findings([*_file_findings(source), *findings])
-        checked.append(VhostFindings(name, [finding for finding in findings if finding.code in codes]))
+            findings = [*_file_findings(source), *findings]
+        kept = keep(name, [finding for finding in findings if finding.code in codes])
+        tally = Counter(finding.code for finding in kept)
+        checked.append(VhostFindings(name, list_findings(kept, topology), tally))
     chosen_by = source.chosen_by if profile is None else None
-    return Report(source.name, _with_lines(source, checked), topology.profile.name, chosen_by)
+    return Report(source.name, _with_lines(source, checked), topology.profile.name, chosen_by, source.path)
 
 
 def _file_findings(source: Source) -> Iterator[Finding]:
     """Yield the warnings of reading the source, except those about parts that the rules find themselves."""
     for warning in source.warnings:
         if warning.code == FILE_ONLY or not _has(source, warning):
-            yield Finding(FILE_ONLY, None, warning.text, line=warning.line)
+            yield Finding(FILE_ONLY, None, warning.text, line=warning.line, detail=POSITION.sub("", warning.text))
 
 
 def _has(source: Source, warning: SourceWarning) -> bool:
@@ -71,7 +83,7 @@ def _has(source: Source, warning: SourceWarning) -> bool:
 
 def _with_lines(source: Source, checked: Sequence[VhostFindings]) -> list[VhostFindings]:
     """Return the findings, each with its line where that is known."""
-    wanted = {(vhost, f.part) for vhost, findings in checked for f in findings if f.part is not None}
+    wanted = {(of.vhost, finding.part) for of in checked for finding in of.findings if finding.part is not None}
     known: dict[tuple[str, Part], int | None] = {}
     if not isinstance(source.content, Definitions):
         known |= {(vhost, part): source.line_of(vhost, part) for vhost, part in wanted}
@@ -85,4 +97,4 @@ def _with_lines(source: Source, checked: Sequence[VhostFindings]) -> list[VhostF
             return finding
         return replace(finding, line=known.get((vhost, finding.part)))
 
-    return [VhostFindings(vhost, [add_line(vhost, finding) for finding in findings]) for vhost, findings in checked]
+    return [of._replace(findings=[add_line(of.vhost, finding) for finding in of.findings]) for of in checked]

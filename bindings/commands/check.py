@@ -1,55 +1,57 @@
-"""``hashstar check``: what is wrong with a topology, as text, JSON or SARIF."""
+"""``hashstar check``: what is wrong with topologies, for people, programs and CI."""
 
 from __future__ import annotations
 
-import json
+import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import click
 
-from bindings.check.forms.as_json import to_json
-from bindings.check.forms.sarif import to_sarif
-from bindings.check.forms.text import to_text
-from bindings.check.report import Report
-from bindings.check.rules.finding import RULES, SEVERITIES, Rule, Severity
-from bindings.check.source import check_source
-from bindings.sources.management import is_address
-from bindings.sources.open import Source, open_source
-from exchange.commands.console import exit_on_error, fail, seconds_to_answer, status, timeout_option
+from bindings.check.baseline import Baseline
+from bindings.check.forms import FORMS
+from bindings.check.report import CheckResult
+from bindings.check.rules.finding import SEVERITIES, Rule, Severity
+from bindings.check.run import check_sources
+from bindings.check.selection import Selection, find_rules
+from exchange.commands.console import (
+    echo_error,
+    echo_line,
+    exit_on_error,
+    fail,
+    seconds_to_answer,
+    status,
+    timeout_option,
+)
 from exchange.commands.route import profile_option
+from exchange.display import count_noun
 from exchange.errors import InputError
 
 __all__ = ["check_command"]
 
-Write: TypeAlias = Callable[[Report, str], Iterator[str]]
-
-
-def _json_lines(value: Any) -> Iterator[str]:
-    yield json.dumps(value, ensure_ascii=False, indent=1)
-
-
-FORMATS: Final[dict[str, Write]] = {
-    "text": lambda report, uri: to_text(report),
-    "json": lambda report, uri: _json_lines(to_json(report)),
-    "sarif": lambda report, uri: _json_lines(to_sarif(report, uri)),
-}
+ROOTS: Final = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
+"""Environment variables with which GitHub and GitLab name the root of the repository in a job."""
+WITH_STATISTICS: Final = ("text", "json")
+"""Forms that have statistics."""
+NAMED: Final = 10
+"""Maximum number of findings named that a baseline has and that are gone."""
 
 
 def _explain(context: click.Context, parameter: click.Parameter, code: str | None) -> None:
     if code is None or context.resilient_parsing:
         return
-    rules = [rule for rule in RULES.values() if rule.code.startswith(code.upper())]
-    if not rules:
-        fail(InputError(_unknown_code(code)))
+    try:
+        rules = find_rules(code)
+    except InputError as error:
+        fail(error)
     click.echo("\n\n".join(map(_explanation, rules)))
     context.exit()
 
 
 @click.command("check")
-@click.option("--format", "form", type=click.Choice(list(FORMATS)), default="text", show_default=True,
+@click.option("--format", "form", type=click.Choice(list(FORMS)), default="text", show_default=True,
               help="Output format.")  # fmt: skip
 @click.option(
     "--select", multiple=True, metavar="CODES", help="Report these codes or prefixes only, such as HS1,HS205."
@@ -77,8 +79,13 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
     expose_value=False,
     help="Print the meaning of CODE, or of all codes with a prefix, and exit.",
 )
+@click.option(
+    "--baseline", metavar="FILE", help="Do not report the findings that FILE records, wherever their lines are now."
+)
+@click.option("--write-baseline", is_flag=True, help="Record all findings in the file of --baseline, and report none.")
+@click.option("--statistics", is_flag=True, help="Print the number of findings of each code, in text in place of them.")
 @timeout_option
-@click.argument("source", metavar="TOPOLOGY")
+@click.argument("sources", metavar="TOPOLOGY...", nargs=-1, required=True)
 def check_command(
     form: str,
     select: tuple[str, ...],
@@ -86,79 +93,87 @@ def check_command(
     fail_on: Severity,
     vhost: str | None,
     profile: str | None,
-    source: str,
+    baseline: str | None,
+    write_baseline: bool,
+    statistics: bool,
+    sources: tuple[str, ...],
 ) -> None:
-    """Find mistakes in a topology.
+    """Find mistakes in topologies.
 
     Errors are wrong for sure, warnings most likely, notes are worth knowing.
 
     TOPOLOGY is a .bindings file, definitions.json (also gzipped), - for standard input, or a live broker's management
-    API, http://HOST:15672[/VHOST]. The expectations of a .bindings file are checked, too.
+    API, http://HOST:15672[/VHOST]. The expectations of a .bindings file are checked, too. Below a folder, all .bindings
+    files and all definitions are checked; a pattern in quotes, such as 'topologies/**/*.bindings', is expanded.
 
     HS205 (unroutable keys), which many sound topologies have, is checked only when --select names it in full:
     --select HS,HS205 adds it to the others. --explain HS lists all codes.
 
-    Exit codes: 0 no finding at or above --fail-on; 1 such a finding; 2 bad usage or input.
+    Exit codes, over all files: 0 no finding at or above --fail-on; 1 such a finding; 2 bad usage, or a file that cannot
+    be read. Other files below a folder are skipped and counted.
     """
+    if write_baseline and baseline is None:
+        raise click.UsageError("--write-baseline needs --baseline FILE")
+    if statistics and form not in WITH_STATISTICS:
+        raise click.UsageError(f"--statistics is printed by --format {' and '.join(WITH_STATISTICS)} only")
     with exit_on_error(), status("reading ...") as show:
-        selection = Selection(_read_codes(select), _read_codes(ignore))
-        opened = open_source(source, vhost, seconds=seconds_to_answer())
-        report = check_source(
-            opened,
+        result = check_sources(
+            sources,
+            Selection(select, ignore),
             vhost=vhost,
             profile=profile,
-            codes=selection,
-            optional=selection.optional,
-            progress=lambda topology: show(f"checking {len(topology.bindings):,} bindings of '{topology.vhost}' ..."),
+            baseline=None if baseline is None else _open_baseline(baseline, may_be_new=write_baseline),
+            record=write_baseline,
+            seconds=seconds_to_answer(),
+            show=show,
         )
+    result = result._replace(fail_on=fail_on, statistics=statistics, root=_find_root(os.environ))
+    if result.reports or result.several:
+        _print(FORMS[form].reporter(result))
+    _report_to_user(result, write_baseline)
+    sys.exit(result.exit_code)
+
+
+def _print(lines: Iterable[str]) -> None:
     out = sys.stdout.buffer
-    for line in FORMATS[form](report, _uri(opened)):
+    for line in lines:
         out.write(f"{line}\n".encode("utf-8", "backslashreplace"))
     out.flush()
-    counts = report.counts
-    sys.exit(1 if any(counts[severity] for severity in SEVERITIES[SEVERITIES.index(fail_on) :]) else 0)
 
 
-class Selection:
-    """The codes to report: those with a longer prefix in ``select`` than in ``ignore``."""
-
-    def __init__(self, select: Sequence[str], ignore: Sequence[str]) -> None:
-        self._select = select or ("HS",)
-        self._ignore = ignore
-
-    @property
-    def optional(self) -> list[str]:
-        """The selected codes of optional rules, which must be named in full."""
-        return [code for code, rule in RULES.items() if rule.optional and code in self._select]
-
-    def __contains__(self, code: object) -> bool:
-        return isinstance(code, str) and _longest(self._select, code) > _longest(self._ignore, code)
-
-
-def _longest(prefixes: Sequence[str], code: str) -> int:
-    return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=0)
-
-
-def _read_codes(given: Sequence[str]) -> list[str]:
-    codes = [code.strip().upper() for text in given for code in text.split(",") if code.strip()]
-    for code in codes:
-        if not any(known.startswith(code) for known in RULES):
-            raise InputError(_unknown_code(code))
-    return codes
+def _report_to_user(result: CheckResult, written: bool) -> None:
+    """Print to standard error what was not checked, and what became of the baseline."""
+    for _, error in result.errors:
+        echo_error(error)
+    use = result.baseline
+    if use is None:
+        return
+    if written:
+        outcome = (
+            "not written, because of the errors" if result.errors else f"{count_noun(use.known, 'finding')} recorded"
+        )
+        echo_line(f"{use.name}: {outcome}", err=True)
+    elif use.gone:
+        echo_line(f"{use.name}: {count_noun(len(use.gone), 'finding')} gone; --write-baseline removes:", err=True)
+        for file, finding in use.gone[:NAMED]:
+            echo_line(f"  {file}: {finding.code} {finding.message}", err=True)
+        if len(use.gone) > NAMED:
+            echo_line(f"  and {len(use.gone) - NAMED:,} more", err=True)
 
 
-def _unknown_code(code: str) -> str:
-    return f"no code begins with {code!r}; hashstar check --explain HS lists them all"
+def _open_baseline(name: str, *, may_be_new: bool) -> Baseline:
+    if may_be_new and not Path(name).exists():
+        return Baseline(name)
+    return Baseline.load(name)
 
 
 def _explanation(rule: Rule) -> str:
-    text = f"{rule.code} {rule.name} ({rule.severity})\n  {rule.meaning}\n  way out: {rule.way_out}"
+    text = f"{rule.code} {rule.name} ({rule.severity})\n  {rule.meaning}\n  way out: {rule.way_out}\n  {rule.page}"
     return f"{text}\n  looked for only with --select {rule.code}" if rule.optional else text
 
 
-def _uri(opened: Source) -> str:
-    """Return what SARIF calls the source: a path relative to the current directory where it is below that."""
-    if opened.path is None:
-        return opened.name if is_address(opened.name) else "stdin"
-    path, here = Path(opened.path), Path.cwd()
-    return (path.relative_to(here) if path.is_relative_to(here) else path).as_posix()
+def _find_root(environment: Mapping[str, str]) -> Path:
+    """Return the folder to which code hosts want paths to be relative: the one that CI names, if we are in it."""
+    here = Path.cwd()
+    named = (Path(environment[name]) for name in ROOTS if environment.get(name))
+    return next((root for root in named if here.is_relative_to(root)), here)

@@ -3,26 +3,52 @@
 from __future__ import annotations
 
 import json
-from hashlib import sha256
+from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import quote
 
-from bindings.check.report import Report, part_json
+from bindings.check.fingerprint import fingerprint
+from bindings.check.forms.reporter import Reporter, dump_lines, path_of
+from bindings.check.report import CheckResult, part_json
 from bindings.check.rules.finding import RULES, Finding, Part
+from exchange.site import page_address
 
-__all__ = ["SCHEMA", "to_sarif"]
+__all__ = ["REPORTER", "SCHEMA", "to_sarif"]
 
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def to_sarif(report: Report, uri: str) -> dict[str, Any]:
-    """Return the log; ``uri`` is a path relative to the root of the repository, or the address of a broker."""
-    codes = sorted({finding.code for _, finding in report.findings()})
-    driver = {"name": "hashstar", "version": version("hashstar"), "rules": list(map(_rule, codes))}
-    location = uri if "://" in uri else quote(uri)
-    results = [_result(vhost, finding, codes, location) for vhost, finding in report.findings()]
-    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
+def to_sarif(result: CheckResult) -> dict[str, Any]:
+    """Return the log: one run, with the findings about all sources, and the sources that could not be checked.
+
+    Locations are paths relative to the root of the repository, or addresses of brokers.
+    """
+    codes = sorted({finding.code for report in result.reports for _, finding in report.findings()})
+    driver = {
+        "name": "hashstar",
+        "version": version("hashstar"),
+        "informationUri": page_address(""),
+        "rules": list(map(_rule, codes)),
+    }
+    results = [
+        _result(vhost, finding, codes, _as_uri(path_of(report, result.root)))
+        for report in result.reports
+        for vhost, finding in report.findings()
+    ]
+    invocation = {
+        "executionSuccessful": not result.errors,
+        "toolExecutionNotifications": [
+            *(_notification("error", str(error)) for _, error in result.errors),
+            *(_notification("note", f"{name}: skipped: {reason}") for name, reason in result.skipped),
+        ],
+    }
+    run = {"tool": {"driver": driver}, "invocations": [invocation], "results": results}
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _as_uri(path: str) -> str:
+    return path if "://" in path else quote(path)
 
 
 def _rule(code: str) -> dict[str, Any]:
@@ -33,6 +59,7 @@ def _rule(code: str) -> dict[str, Any]:
         "shortDescription": {"text": rule.name.replace("-", " ")},
         "fullDescription": {"text": rule.meaning},
         "help": {"text": f"{rule.meaning}\n\nWay out: {rule.way_out}."},
+        "helpUri": rule.page,
         "defaultConfiguration": {"level": rule.severity},
     }
 
@@ -50,12 +77,16 @@ def _result(vhost: str, finding: Finding, codes: list[str], uri: str) -> dict[st
         "level": finding.rule.severity,
         "message": {"text": f"{finding.message}. Way out: {finding.rule.way_out}."},
         "locations": [location],
-        "partialFingerprints": {"part/v1": _fingerprint(vhost, finding)},
+        "partialFingerprints": {"part/v1": fingerprint(vhost, finding)},
     }
     if finding.related:
         related = [{"logicalLocations": [_logical(vhost, part)]} for part in finding.related]
         result["relatedLocations"] = [{"id": at, **other} for at, other in enumerate(related)]
     return result
+
+
+def _notification(level: str, text: str) -> dict[str, Any]:
+    return {"level": level, "message": {"text": text}}
 
 
 def _logical(vhost: str, part: Part) -> dict[str, Any]:
@@ -64,7 +95,8 @@ def _logical(vhost: str, part: Part) -> dict[str, Any]:
     return {"fullyQualifiedName": json.dumps([vhost, *fields.values()], ensure_ascii=False), "kind": kind}
 
 
-def _fingerprint(vhost: str, finding: Finding) -> str:
-    """Return a hash that stays the same when the part moves to another line."""
-    about = finding.message if finding.part is None else part_json(finding.part)
-    return sha256(json.dumps([finding.code, vhost, about]).encode()).hexdigest()
+def _lines(result: CheckResult) -> Iterator[str]:
+    return dump_lines(to_sarif(result))
+
+
+REPORTER: Final[Reporter] = _lines

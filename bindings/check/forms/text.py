@@ -2,47 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, groupby
 from textwrap import fill, indent
+from typing import Final, NamedTuple
 
-from bindings.check.report import Report
-from bindings.check.rules.finding import Finding
+from bindings.check.forms.reporter import Reporter, message_lines
+from bindings.check.forms.statistics import statistics_lines
+from bindings.check.report import CheckResult, Report, count_severities
+from bindings.check.rules.finding import Finding, Severity
 from exchange.display import count_noun, escape_line
 
-__all__ = ["to_text"]
+__all__ = ["REPORTER", "to_text"]
 
-WIDTH = 100
-
-
-def to_text(report: Report) -> Iterator[str]:
-    """Return the lines, escaped; the last one has the counts."""
-    return map(escape_line, _lines(report))
+WIDTH: Final = 100
+NAMED: Final = 10
+"""Maximum number of skipped files that are named; the others are counted."""
 
 
-def _lines(report: Report) -> Iterator[str]:
+class _Placed(NamedTuple):
+    """A finding, and what stands before its message."""
+
+    finding: Finding
+    position: str
+
+
+def to_text(result: CheckResult) -> Iterator[str]:
+    """Yield the lines, escaped; the last one has the counts.
+
+    The findings about one file are grouped by virtual host and code, those about several files by code alone: what a
+    code means is printed once.
+    """
+    if result.statistics:
+        return map(escape_line, chain(statistics_lines(result), _outcome_lines(result)))
+    if result.several:
+        return map(escape_line, _lines_of_several(result))
+    return map(escape_line, (line for report in result.reports for line in _lines_of_one(report)))
+
+
+def _lines_of_one(report: Report) -> Iterator[str]:
     several = len(report.vhosts) > 1
-    for vhost, findings in report.vhosts:
-        if several and findings:
-            yield f"virtual host '{vhost}'"
+    for of in report.vhosts:
+        if several and of.findings:
+            yield f"virtual host '{of.vhost}'"
             yield ""
-        for _, group in groupby(findings, key=lambda finding: finding.code):
-            yield from _group_lines(report.name, list(group))
-            yield ""
+        placed = [_Placed(finding, _position(report.name, finding, "")) for finding in of.findings]
+        yield from _groups(placed)
     if report.chosen_by is not None:
         yield f"{report.name}: by the rules of {report.profile}, {report.chosen_by}"
-    counts = ", ".join(count_noun(count, severity) for severity, count in report.counts.items() if count)
-    yield f"{report.name}: {counts or 'nothing found'}"
+    yield f"{report.name}: {_counts(report.counts)}{_known(report.known)}"
 
 
-def _group_lines(name: str, findings: list[Finding]) -> Iterator[str]:
-    rule = findings[0].rule
-    yield f"{rule.code} {rule.name}: {count_noun(len(findings), rule.severity)}"
+def _lines_of_several(result: CheckResult) -> Iterator[str]:
+    placed = [
+        _Placed(finding, f"{_position(report.name, finding, report.name)}{where}")
+        for report in result.reports
+        for of in report.vhosts
+        for where in [f"virtual host '{of.vhost}': " if len(report.vhosts) > 1 else ""]
+        for finding in of.findings
+    ]
+    yield from _groups(sorted(placed, key=lambda each: each.finding.code))
+    for report in result.reports:
+        rules = "" if report.chosen_by is None else f" (by the rules of {report.profile}, {report.chosen_by})"
+        yield f"{report.name}: {_counts(report.counts)}{_known(report.known)}{rules}"
+    yield from _outcome_lines(result)
+
+
+def _outcome_lines(result: CheckResult) -> Iterator[str]:
+    """Yield what was checked and what was skipped, if more than one file was asked for."""
+    if not result.several:
+        return
+    for name, reason in result.skipped[:NAMED]:
+        yield f"{name}: skipped: {reason}"
+    if len(result.skipped) > NAMED:
+        yield f"and {len(result.skipped) - NAMED:,} more skipped"
+    known = _known(sum(report.known for report in result.reports))
+    yield f"{', '.join(_outcomes(result))}: {_counts(count_severities(result.reports))}{known}"
+
+
+def _outcomes(result: CheckResult) -> Iterator[str]:
+    yield f"{count_noun(len(result.reports), 'file')} checked"
+    if result.errors:
+        yield f"{len(result.errors):,} not checked"
+    if result.skipped:
+        yield f"{len(result.skipped):,} skipped"
+
+
+def _known(number: int) -> str:
+    return f" beside {number:,} of the baseline" if number else ""
+
+
+def _counts(counts: Mapping[Severity, int]) -> str:
+    return ", ".join(count_noun(count, severity) for severity, count in counts.items() if count) or "nothing found"
+
+
+def _position(name: str, finding: Finding, otherwise: str) -> str:
+    """Return what stands before a finding: the file and the line, or only what is given for findings without a line."""
+    if finding.line is not None:
+        return f"{name}:{finding.line}: "
+    return f"{otherwise}: " if otherwise else ""
+
+
+def _groups(placed: Iterable[_Placed]) -> Iterator[str]:
+    """Yield the lines of findings that are sorted by code."""
+    for _, group in groupby(placed, key=lambda each: each.finding.code):
+        yield from _group_lines(list(group))
+        yield ""
+
+
+def _group_lines(placed: list[_Placed]) -> Iterator[str]:
+    rule = placed[0].finding.rule
+    yield f"{rule.code} {rule.name}: {count_noun(len(placed), rule.severity)}"
     yield from fill(rule.meaning, WIDTH, initial_indent="  ", subsequent_indent="  ").splitlines()
-    for finding in findings:
-        position = "" if finding.line is None else f"{name}:{finding.line}: "
-        # Only the message of a failed expectation has several lines: the trail. Any other line break belongs to a name.
-        first, *rest = finding.message.split("\n") if finding.code == "HS801" else [finding.message]
+    for finding, position in placed:
+        first, *rest = message_lines(finding)
         yield f"    {position}{first}{_witness(finding)}"
         yield from (indent(line, "      ") for line in rest)
     yield from fill(f"way out: {rule.way_out}", WIDTH, initial_indent="  ", subsequent_indent="  ").splitlines()
@@ -52,3 +125,6 @@ def _witness(finding: Finding) -> str:
     key = finding.witness
     # Not where the message names the key already.
     return "" if key is None or f"'{key}'" in finding.message else f" (the key '{key}', for one)"
+
+
+REPORTER: Final[Reporter] = to_text

@@ -25,7 +25,9 @@ def find(topology: Topology, expectations: Sequence[Expectation]) -> Iterator[Fi
         if failure is not None:
             part = topology.exchanges.get(expectation.exchange)
             message = escape_line(f"expected: {expectation}; but {failure}") + _explain(router, expectation)
-            yield Finding("HS801", part, message, expectation.routing_key, line=expectation.line)
+            yield Finding(
+                "HS801", part, message, expectation.routing_key, line=expectation.line, detail=str(expectation)
+            )
 
 
 def _explain(router: Router, expectation: Expectation) -> str:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
+from exchange.site import page_address
 
 __all__ = ["RULES", "SEVERITIES", "Finding", "Part", "Rule", "Severity"]
 
@@ -35,6 +36,11 @@ class Rule(NamedTuple):
     optional: bool = False
     """Whether the rule applies only when the user selects its code, since many sound topologies break it."""
 
+    @property
+    def page(self) -> str:
+        """Address of the page about the rule in the documentation."""
+        return page_address(f"findings/{self.code}")
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -57,6 +63,8 @@ class Finding:
     """Other parts that play a role, such as the binding that covers this one."""
     line: int | None = None
     """Line in the file that the topology was read from, from 1, where that is known."""
+    detail: str = ""
+    """What distinguishes this finding from others with the same code about the same part, without any line number."""
 
     @property
     def rule(self) -> Rule:

@@ -43,6 +43,7 @@ class LanguageError(TextError, InputError):
     def __init__(self, message: str, name: str, line: int, source: str, span: tuple[int, int]) -> None:
         self.place = f"{name}:{line}:{span[0] + 1}"
         self.line = line
+        self.column = span[0] + 1
         if len(source) > WIDEST:
             start = max(0, min(span[0] - WIDEST // 2, len(source) - WIDEST))
             source, span = source[start : start + WIDEST], (span[0] - start, min(span[1] - start, WIDEST))

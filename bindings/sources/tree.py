@@ -1,0 +1,138 @@
+"""Find topology files: those that are named, those that a glob pattern matches, and those below folders.
+
+A file below a folder is a topology if it is named ``*.bindings``, or if it is named ``*.json`` and has the content of
+definitions; both may be gzipped, with ``.gz`` behind the name. Folders whose names begin with a dot, and
+``node_modules``, are not entered, and links to folders are not followed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from glob import glob, has_magic
+from json import loads
+from pathlib import PurePath
+from typing import Any, Final, NamedTuple
+
+from bindings.sources.files import decode_text, read_content
+from exchange.errors import InputError
+from exchange.limits import FOLDER_FILES
+
+__all__ = ["SkippedFile", "TopologyFile", "asks_for_several", "find_files", "find_reason_to_skip"]
+
+LANGUAGE: Final = (".bindings", ".bindings.gz")
+JSON: Final = (".json", ".json.gz")
+NOT_ENTERED: Final = "node_modules"
+
+VERSIONS: Final = ("rabbitmq_version", "rabbit_version")
+REQUIRED: Final = {
+    "exchanges": {"name", "type"},
+    "queues": {"name", "durable"},
+    "bindings": {"source", "destination", "destination_type"},
+    "policies": {"name", "pattern", "definition"},
+}
+"""Section of definitions -> keys that each of its objects has."""
+MENTIONED: Final = re.compile(rf'"(?:{"|".join([*VERSIONS, *REQUIRED])})"\s*:')
+"""Found in every text that is definitions."""
+DAMAGED: Final = re.compile(r'"(?:rabbit(?:mq)?_version|destination_type)"\s*:')
+"""Found in a text that is no JSON but was definitions, before someone edited it."""
+
+
+class TopologyFile(NamedTuple):
+    """A file, or another source, that is to be read."""
+
+    name: str
+    folder: str | None = None
+    """The folder that the user named, below which it was found; None if the user named the file itself."""
+
+
+class SkippedFile(NamedTuple):
+    """A file below a folder that is not read as a topology, and why."""
+
+    name: str
+    reason: str
+
+
+def asks_for_several(names: Iterable[str]) -> bool:
+    """Return whether the names may stand for several files, or for none, whatever number there is today."""
+    listed = list(names)
+    return len(listed) != 1 or os.path.isdir(listed[0]) or _is_pattern(listed[0])  # noqa: PTH112
+
+
+def find_files(names: Iterable[str]) -> Iterator[TopologyFile | SkippedFile]:
+    """Yield what is named, in that order, with folders and patterns replaced by their files, sorted; no file twice.
+
+    A name that is neither a folder nor a pattern is yielded as it is: it may be ``-``, or the address of a broker. A
+    file that is there is no pattern, whatever characters are in its name. Raises InputError if a pattern matches
+    nothing, or if a folder has more than `FOLDER_FILES` files that may be topologies.
+    """
+    seen: set[str] = set()
+    for name in names:
+        matches = _match(name) if _is_pattern(name) else [name]
+        for match in matches:
+            # A folder that is not found is an error of its reader, which names it.
+            for found in _walk(match) if os.path.isdir(match) else [TopologyFile(match)]:  # noqa: PTH112
+                identity = os.path.abspath(found.name) if os.path.exists(found.name) else found.name  # noqa: PTH100, PTH110
+                if identity not in seen:
+                    seen.add(identity)
+                    yield found
+
+
+def find_reason_to_skip(name: str) -> str | None:
+    """Return why a file below a folder is no topology; None if it is one, even with a mistake in it."""
+    if name.endswith(LANGUAGE):
+        return None
+    try:
+        text = decode_text(read_content(name), name)
+    except InputError as error:
+        return str(error).removeprefix(f"{name}: ")
+    if MENTIONED.search(text) is None:
+        return "no definitions of RabbitMQ"
+    try:
+        document = loads(text)
+    except (ValueError, RecursionError):
+        return None if DAMAGED.search(text) else "not JSON"
+    return None if _are_definitions(document) else "no definitions of RabbitMQ"
+
+
+def _are_definitions(document: Any) -> bool:
+    if not isinstance(document, dict):
+        return False
+    return any(version in document for version in VERSIONS) or any(
+        isinstance(section := document.get(key), list) and bool(section) and _have(section, fields)
+        for key, fields in REQUIRED.items()
+    )
+
+
+def _have(section: list[Any], fields: set[str]) -> bool:
+    return all(isinstance(item, dict) and fields <= item.keys() for item in section)
+
+
+def _is_pattern(name: str) -> bool:
+    return has_magic(name) and "://" not in name and not os.path.lexists(name)
+
+
+def _match(pattern: str) -> list[str]:
+    matches = sorted(glob(pattern, recursive=True))  # noqa: PTH207  a pattern may be absolute
+    if not matches:
+        raise InputError(f"{pattern}: no file matches")
+    return matches
+
+
+def _walk(folder: str) -> Iterator[TopologyFile | SkippedFile]:
+    """Yield the files below a folder that may be topologies, and the folders that cannot be read."""
+    unread: list[OSError] = []
+    count = 0
+    for place, folders, files in os.walk(folder, onerror=unread.append):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != NOT_ENTERED)
+        for file in sorted(files):
+            if file.endswith(LANGUAGE + JSON):
+                count += 1
+                if count > FOLDER_FILES:
+                    raise InputError(
+                        f"{folder}: more than {FOLDER_FILES:,} files may be topologies; name folders below it"
+                    )
+                yield TopologyFile(str(PurePath(place, file)), folder)
+    for error in unread:
+        yield SkippedFile(str(error.filename), f"cannot be read: {error.strerror or error}")
