@@ -8,10 +8,20 @@ a bidirectional mark makes a name look like another one. So each line that a com
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["clip_line", "count_noun", "dump_json", "escape_line", "escape_lines", "list_some"]
+__all__ = [
+    "clip_line", "count_noun", "dump_json", "escape_line", "escape_lines", "hide_login", "list_some", "split_error",
+]  # fmt: skip
+
+OWN_BREAK: Final = re.compile(r"\n(?= {2}(?! *(?:::|##\[))|--)")
+"""A line break that the error itself makes: before an indented text with its caret, or before an option. All others
+come from names and are escaped; CI runners take a line that begins with :: or ##[ for a command."""
+
+LOGIN: Final = re.compile(r"(?<=:/)(/?)[^\s'\"]*@")
+"""User and password in an address, which may be quoted in an error."""
 
 
 def escape_line(text: str) -> str:
@@ -28,6 +38,16 @@ def escape_line(text: str) -> str:
 def escape_lines(text: str) -> str:
     """Return a text of several lines, each escaped. A quoted name with a newline must have been escaped before."""
     return text if text.isprintable() else "\n".join(map(escape_line, text.split("\n")))
+
+
+def hide_login(text: str) -> str:
+    """Return the text with ``***`` in place of the users and passwords of addresses in it."""
+    return LOGIN.sub(r"\1***@", text)
+
+
+def split_error(text: str) -> list[str]:
+    """Return the text of an error as the lines that it has itself, each escaped; without logins of addresses."""
+    return [escape_line(line) for line in OWN_BREAK.split(hide_login(text))]
 
 
 def clip_line(text: str, most: int) -> str:

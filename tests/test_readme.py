@@ -161,7 +161,7 @@ def test_all_kinds_of_blocks_are_tested() -> None:
     """No block escapes by its language or its page."""
     drawn = {block.page for block in BLOCKS if block.language in {"text", "mermaid"}}
     assert drawn == {"docs/architecture.md", "docs/bridge.md"}  # diagrams, and the form of what `bridge check` prints
-    assert {block.language for block in BLOCKS} == {"python", "console", "bindings", "toml", "text", "mermaid"}
+    assert {block.language for block in BLOCKS} == {"python", "console", "bindings", "toml", "text", "mermaid", "yaml"}
     assert {block.page for block in ROCKETMQ} == {"docs/rocketmq.md"}
     assert {block.page for block in SPARK} == {"docs/audit.md"}
     assert {block.page for block in BLOCKS if block.language == "toml"} == {

@@ -26,7 +26,12 @@ from exchange.json_text import parse
 __all__ = ["Baseline", "BaselineRun"]
 
 VERSION: Final = 1
-ENCODE: Final = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def _encode(value: Any) -> str:
+    """Return JSON, which has lone surrogates, bytes of a file's name that is not UTF-8, as escapes."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +72,8 @@ class Baseline:
         yield f'{{\n "hashstar_baseline": {VERSION},\n "files": {{'
         comma = ""
         for file in sorted(file for file, findings in self.files.items() if findings):
-            lines = sorted(ENCODE(finding._asdict()) for finding in self.files[file])
-            yield f"{comma}\n  {ENCODE(file)}: [\n   " + ",\n   ".join(lines) + "\n  ]"
+            lines = sorted(_encode(finding._asdict()) for finding in self.files[file])
+            yield f"{comma}\n  {_encode(file)}: [\n   " + ",\n   ".join(lines) + "\n  ]"
             comma = ","
         yield "\n }\n}\n"
 

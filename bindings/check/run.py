@@ -13,6 +13,7 @@ from bindings.check.selection import Selection
 from bindings.check.source import check_source
 from bindings.sources.open import open_source
 from bindings.sources.tree import SkippedFile, TopologyFile, asks_for_several, find_files, find_reason_to_skip
+from exchange.display import hide_login
 from exchange.entities.profile import Profile
 from exchange.errors import HashstarError, InputError
 from exchange.limits import ANSWER_SECONDS
@@ -56,7 +57,7 @@ def check_sources(
         try:
             outcome = file if isinstance(file, SkippedFile) else check.check_file(file)
         except HashstarError as error:
-            errors.append(SourceError(file.name, error))
+            errors.append(SourceError(hide_login(file.name), error))
         else:
             if isinstance(outcome, SkippedFile):
                 skipped.append(outcome)
@@ -88,7 +89,7 @@ class _Check:
 
     def check_file(self, file: TopologyFile) -> Report | SkippedFile:
         """Return the report about a file, or why it is skipped. Raises HashstarError if it cannot be read."""
-        self.show(f"reading {file.name} ...")
+        self.show(f"reading {hide_login(file.name)} ...")
         if file.folder is not None:
             reason = find_reason_to_skip(file.name)
             if reason is not None:

@@ -23,8 +23,8 @@ from exchange.topology.topology import Topology
 
 __all__ = ["check_source"]
 
-POSITION: Final = re.compile(r"^line [0-9]+: |(?<=[a-z]\[)[0-9]+(?=\])")
-"""The parts of a warning's text that change when something else in the file does: ``line 4: ``, ``queues[3]``."""
+POSITION: Final = re.compile(r"(?<=\bline )[0-9]+|(?<=[a-z]\[)[0-9]+(?=\])")
+"""The parts of a warning's text that change when something else in the file does: ``line 4``, ``queues[3]``."""
 
 
 def check_source(

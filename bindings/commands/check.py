@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,7 @@ from bindings.check.report import CheckResult
 from bindings.check.rules.finding import SEVERITIES, Rule, Severity
 from bindings.check.run import check_sources
 from bindings.check.selection import Selection, find_rules
+from bindings.sources.files import save_lines
 from exchange.commands.console import (
     echo_error,
     echo_line,
@@ -83,6 +84,7 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
     "--baseline", metavar="FILE", help="Do not report the findings that FILE records, wherever their lines are now."
 )
 @click.option("--write-baseline", is_flag=True, help="Record all findings in the file of --baseline, and report none.")
+@click.option("--output-file", metavar="FILE", help="Write the output format to FILE, and print the findings as text.")
 @click.option("--statistics", is_flag=True, help="Print the number of findings of each code, in text in place of them.")
 @timeout_option
 @click.argument("sources", metavar="TOPOLOGY...", nargs=-1, required=True)
@@ -95,6 +97,7 @@ def check_command(
     profile: str | None,
     baseline: str | None,
     write_baseline: bool,
+    output_file: str | None,
     statistics: bool,
     sources: tuple[str, ...],
 ) -> None:
@@ -128,17 +131,20 @@ def check_command(
             show=show,
         )
     result = result._replace(fail_on=fail_on, statistics=statistics, root=_find_root(os.environ))
+    if output_file is not None:
+        with exit_on_error():
+            save_lines(output_file, (_encode(line).decode() for line in FORMS[form].reporter(result)))
     if result.reports or result.several:
-        _print(FORMS[form].reporter(result))
+        for line in FORMS[form if output_file is None else "text"].reporter(result):
+            sys.stdout.buffer.write(_encode(line))
+        sys.stdout.buffer.flush()
     _report_to_user(result, write_baseline)
     sys.exit(result.exit_code)
 
 
-def _print(lines: Iterable[str]) -> None:
-    out = sys.stdout.buffer
-    for line in lines:
-        out.write(f"{line}\n".encode("utf-8", "backslashreplace"))
-    out.flush()
+def _encode(line: str) -> bytes:
+    r"""Return a line in UTF-8, with ``\udcff`` for a byte of a file's name that is not UTF-8."""
+    return f"{line}\n".encode("utf-8", "backslashreplace")
 
 
 def _report_to_user(result: CheckResult, written: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +10,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
-from exchange.display import escape_line
+from exchange.display import escape_line, split_error
 from exchange.errors import HashstarError, InputError
 from exchange.limits import ANSWER_SECONDS
 
@@ -22,13 +21,6 @@ __all__ = [
 
 TIMEOUT: Final = "hashstar.timeout"
 """Key of the click context that has the --timeout of a command."""
-
-OWN_BREAK: Final = re.compile(r"\n(?= {2}(?! *(?:::|##\[))|--)")
-"""A line break that the error itself makes: before an indented text with its caret, or before an option. All others
-come from names and are escaped; CI runners take a line that begins with :: or ##[ for a command."""
-
-LOGIN: Final = re.compile(r"(?<=:/)(/?)[^\s'\"]*@")
-"""User and password in an address, which may be quoted in an error."""
 
 WARNINGS: Final = 10
 """Maximum number of warnings shown about one file."""
@@ -52,8 +44,7 @@ def echo_line(text: str, *, err: bool = False) -> None:
 
 def echo_error(error: HashstarError | str) -> None:
     """Print an error to standard error, with its own line breaks: a caret stands under the text it is about."""
-    lines = OWN_BREAK.split(LOGIN.sub(r"\1***@", f"hashstar: {error}"))
-    click.echo("\n".join(map(escape_line, lines)), err=True)
+    click.echo("\n".join(split_error(f"hashstar: {error}")), err=True)
 
 
 def fail(error: HashstarError) -> NoReturn:

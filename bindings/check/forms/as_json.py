@@ -20,23 +20,14 @@ from bindings.check.forms.reporter import Reporter, dump_lines
 from bindings.check.forms.statistics import statistics_json
 from bindings.check.report import CheckResult, Report, count_severities, finding_json, part_json
 from bindings.check.rules.finding import Finding
+from exchange.display import hide_login
 
 __all__ = ["REPORTER", "to_json"]
 
 
 def to_json(result: CheckResult) -> dict[str, Any]:
     """Return the result as JSON values; see the module."""
-    files = list(map(_report, result.reports))
-    whole = (
-        files[0]
-        if not result.several and files
-        else {
-            "files": files,
-            "errors": [{"source": name, "message": str(error)} for name, error in result.errors],
-            "skipped": [{"source": name, "reason": reason} for name, reason in result.skipped],
-            "counts": count_severities(result.reports),
-        }
-    )
+    whole = _reports(result)
     use = result.baseline
     if use is not None:
         gone = [{"source": file, **finding._asdict()} for file, finding in use.gone]
@@ -44,6 +35,18 @@ def to_json(result: CheckResult) -> dict[str, Any]:
     if result.statistics:
         whole["statistics"] = statistics_json(result)
     return whole
+
+
+def _reports(result: CheckResult) -> dict[str, Any]:
+    files = list(map(_report, result.reports))
+    if files and not result.several:
+        return files[0]
+    return {
+        "files": files,
+        "errors": [{"source": name, "message": hide_login(str(error))} for name, error in result.errors],
+        "skipped": [{"source": name, "reason": reason} for name, reason in result.skipped],
+        "counts": count_severities(result.reports),
+    }
 
 
 def _report(report: Report) -> dict[str, Any]:

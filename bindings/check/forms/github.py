@@ -13,7 +13,7 @@ from typing import Final
 from bindings.check.forms.reporter import Reporter, locate, message_lines, path_of
 from bindings.check.report import CheckResult, SourceError
 from bindings.check.rules.finding import Finding, Severity
-from exchange.display import escape_line
+from exchange.display import escape_line, split_error
 
 __all__ = ["REPORTER", "to_workflow_commands"]
 
@@ -45,7 +45,7 @@ def _of_finding(file: str, finding: Finding) -> str:
 def _of_error(failed: SourceError, root: Path) -> str:
     place = locate(failed, root)
     properties = {"file": place.path, "line": str(place.line), "col": str(place.column), "title": "cannot be checked"}
-    return _command("error", properties, str(failed.error).split("\n"))
+    return _command("error", properties, split_error(str(failed.error)))
 
 
 def _command(name: str, properties: dict[str, str], text: list[str]) -> str:

@@ -11,7 +11,7 @@ from bindings.check.fingerprint import fingerprint
 from bindings.check.forms.reporter import Reporter, dump_lines, locate, message_lines, path_of
 from bindings.check.report import CheckResult
 from bindings.check.rules.finding import Severity
-from exchange.display import escape_line
+from exchange.display import escape_line, split_error
 
 __all__ = ["REPORTER", "to_code_quality"]
 
@@ -41,7 +41,7 @@ def to_code_quality(result: CheckResult) -> list[dict[str, Any]]:
     ]
     for failed in result.errors:
         place = locate(failed, result.root)
-        text = str(failed.error).split("\n", 1)[0]
+        text = split_error(str(failed.error))[0]
         identity = _number(seen, f"{place.path}\0unreadable")
         entries.append(_entry(text, "unreadable", "blocker", place.path, place.line, identity))
     return entries

@@ -15,7 +15,7 @@ from bindings.check.forms.junit_suites import Case, Suite, to_xml
 from bindings.check.forms.reporter import Reporter, message_lines
 from bindings.check.report import CheckResult, Report
 from bindings.check.rules.finding import RULES, Finding
-from exchange.display import count_noun, escape_line
+from exchange.display import count_noun, escape_line, split_error
 
 __all__ = ["REPORTER", "to_junit"]
 
@@ -23,10 +23,9 @@ __all__ = ["REPORTER", "to_junit"]
 def to_junit(result: CheckResult, made: datetime) -> bytes:
     """Return the document in UTF-8; ``made`` is the time of the check."""
     suites = [Suite(report.name, list(_cases(report, result))) for report in result.reports]
-    suites += [
-        Suite(name, [Case("read", error=(type(error).__name__, str(error).split("\n", 1)[0]), details=str(error))])
-        for name, error in result.errors
-    ]
+    for name, error in result.errors:
+        lines = split_error(str(error))
+        suites.append(Suite(name, [Case("read", error=(type(error).__name__, lines[0]), details="\n".join(lines))]))
     if result.skipped:
         cases = [Case(name, skipped=reason) for name, reason in result.skipped]
         suites.append(Suite("skipped files", cases))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any, Final
@@ -12,6 +13,7 @@ from bindings.check.fingerprint import fingerprint
 from bindings.check.forms.reporter import Reporter, dump_lines, path_of
 from bindings.check.report import CheckResult, part_json
 from bindings.check.rules.finding import RULES, Finding, Part
+from exchange.display import hide_login
 from exchange.site import page_address
 
 __all__ = ["REPORTER", "SCHEMA", "to_sarif"]
@@ -39,7 +41,7 @@ def to_sarif(result: CheckResult) -> dict[str, Any]:
     invocation = {
         "executionSuccessful": not result.errors,
         "toolExecutionNotifications": [
-            *(_notification("error", str(error)) for _, error in result.errors),
+            *(_notification("error", hide_login(str(error))) for _, error in result.errors),
             *(_notification("note", f"{name}: skipped: {reason}") for name, reason in result.skipped),
         ],
     }
@@ -48,7 +50,7 @@ def to_sarif(result: CheckResult) -> dict[str, Any]:
 
 
 def _as_uri(path: str) -> str:
-    return path if "://" in path else quote(path)
+    return path if "://" in path else quote(os.fsencode(path))
 
 
 def _rule(code: str) -> dict[str, Any]:

@@ -1,0 +1,144 @@
+"""Write the pages about findings, ``docs/findings/HS101.md`` and so on, and their index.
+
+``python -m docs.scripts.finding_pages`` writes them anew. They are made of the table of rules
+(`bindings.check.rules.finding`) and of the examples in ``docs/findings/examples``: what a page shows as output is what
+the check printed of the example, and the releases are those under whose rules the finding is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+from bindings.check.forms import FORMS
+from bindings.check.report import CheckResult
+from bindings.check.rules.finding import RULES, Rule
+from bindings.check.run import check_sources
+from bindings.check.selection import Selection
+
+__all__ = ["EXAMPLES", "PAGES", "RELEASES", "ROOT", "render_pages"]
+
+ROOT: Final = Path(__file__).parents[2]
+PAGES: Final = ROOT / "docs/findings"
+EXAMPLES: Final = "docs/findings/examples"
+"""Folder of the examples, from the root of the repository: the output that pages show names files by this path."""
+
+FAMILIES: Final[Mapping[str, str]] = {
+    "HS1": "Bindings",
+    "HS2": "What can be reached",
+    "HS3": "Alternate exchanges and dead letters",
+    "HS4": "Routing keys, patterns and names",
+    "HS5": "Headers",
+    "HS6": "Types and arguments",
+    "HS7": "Policies",
+    "HS8": "Expectations",
+    "HS9": "The file",
+}
+"""Beginning of the codes of a family -> its heading in the index."""
+
+RELEASES: Final = ("3.10", "3.12", "3.13", "4.0", "4.2.6", "4.3.0", "4.3.5")
+"""The releases of RabbitMQ from which on the rules are others (`exchange.entities.profile.profile_for`)."""
+
+MARKDOWN: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_<[|"})
+"""Escapes of what Markdown takes for its own in a sentence."""
+
+MEANINGS: Final = {
+    "error": "An error is certainly wrong: `hashstar check` ends with exit code 1.",
+    "warning": "A warning is most likely wrong: `hashstar check --fail-on warning` ends with exit code 1.",
+    "note": "A note is worth knowing, and often as it should be: `--fail-on note` makes it fail.",
+}
+
+
+def render_pages() -> dict[str, str]:
+    """Return name of a page -> its text, for all rules and for the index. Raises OSError if an example is missing."""
+    pages = {f"{code}.md": _render_page(rule) for code, rule in RULES.items()}
+    return {**pages, "index.md": _render_index()}
+
+
+def _render_page(rule: Rule) -> str:
+    return "\n".join(_page_lines(rule)) + "\n"
+
+
+def _page_lines(rule: Rule) -> Iterator[str]:
+    example = f"{EXAMPLES}/{rule.code}.bindings"
+    yield f"# {rule.code}: {rule.name}"
+    yield ""
+    yield rule.meaning.translate(MARKDOWN)
+    yield ""
+    yield f"**Way out:** {rule.way_out.translate(MARKDOWN)}."
+    yield ""
+    yield f"**Severity:** {rule.severity}. {MEANINGS[rule.severity]}"
+    if rule.optional:
+        yield ""
+        yield f"It is looked for only where it is selected by its whole code: `--select HS,{rule.code}`."
+    yield ""
+    yield f"**Releases:** {_describe_releases(_find_releases(example, rule.code))}"
+    yield ""
+    yield "## Example"
+    yield ""
+    yield "```bindings"
+    yield (ROOT / example).read_text("utf-8").rstrip("\n")
+    yield "```"
+    yield ""
+    yield "```console"
+    yield f"$ hashstar check --select {rule.code} {example}"
+    yield from FORMS["text"].reporter(_check(example, rule.code))
+    yield "```"
+    yield ""
+    yield "[All findings](index.md) · [check](../topology.md#check-what-is-wrong-with-it) · [in CI](../ci.md)"
+
+
+def _check(example: str, code: str, release: str | None = None) -> CheckResult:
+    with chdir(ROOT):
+        return check_sources([example], Selection([code]), profile=release)
+
+
+def _find_releases(example: str, code: str) -> list[str]:
+    """Return those of `RELEASES` under whose rules the example has the finding."""
+    return [release for release in RELEASES if any(_check(example, code, release).reports[0].findings())]
+
+
+def _describe_releases(found: Sequence[str]) -> str:
+    """Return ``all, from 3.10 on``, ``4.0 and later`` or ``before 4.0``; a list where there is a gap."""
+    at = RELEASES.index(found[0])
+    if tuple(found) == RELEASES:
+        return f"all, from {RELEASES[0]} on."
+    if tuple(found) == RELEASES[at:]:
+        return f"{found[0]} and later."
+    if tuple(found) == RELEASES[: len(found)]:
+        return f"before {RELEASES[len(found)]}."
+    return f"{', '.join(found)}, and those up to the next one of {', '.join(RELEASES)}."
+
+
+def _render_index() -> str:
+    return "\n".join(_index_lines()) + "\n"
+
+
+def _index_lines() -> Iterator[str]:
+    yield "# Findings"
+    yield ""
+    yield "What `hashstar check` finds, by code. Codes are stable: none is ever used for another finding. `--select`"
+    yield "and `--ignore` take codes and their beginnings, such as `HS1`; `--explain HS104` prints what a code means."
+    yield ""
+    yield "| severity | |"
+    yield "|---|---|"
+    for severity, meaning in MEANINGS.items():
+        yield f"| {severity} | {meaning} |"
+    for family, rules in groupby(RULES.values(), key=lambda rule: rule.code[:3]):
+        yield ""
+        yield f"## {FAMILIES[family]}"
+        yield ""
+        yield "| code | finding | severity |"
+        yield "|---|---|---|"
+        for rule in rules:
+            optional = ", only where it is selected" if rule.optional else ""
+            yield f"| [{rule.code}]({rule.code}.md) | {rule.name.replace('-', ' ')} | {rule.severity}{optional} |"
+
+
+if __name__ == "__main__":
+    for name, text in render_pages().items():
+        (PAGES / name).write_text(text, encoding="utf-8")
+        print(PAGES / name)
