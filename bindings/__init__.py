@@ -30,9 +30,9 @@ MODULES: Final = {
     "load": "sources.open", "Definitions": "sources.definitions", "Document": "sources.document",
     "VirtualBroker": "testing.virtual_broker",
     # what is wrong with them, and how to change them
-    "check": "", "Finding": "check.finding", "diff": "", "Diff": "diff.diff", "apply": "",
+    "check": "", "Finding": "check.rules.finding", "diff": "", "Diff": "diff.diff", "apply": "",
     # audits
-    "audit": "", "Selection": "audit.selection", "Settings": "report.gates", "Limits": "report.gates",
+    "audit": "", "Selection": "audit.local.selection", "Settings": "report.gates", "Limits": "report.gates",
     "Report": "report.model",
 }  # fmt: skip
 """Public name -> the module of this package that defines it; "" if the name is that of a package that can be called."""
