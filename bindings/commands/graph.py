@@ -1,37 +1,56 @@
-"""``hashstar graph``: a picture of a topology, as text or SVG."""
+"""``hashstar graph``: a picture of a topology, as text, SVG, Mermaid or DOT."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import click
 
 from bindings.check.check import check
-from bindings.drawing.drawing import crop_around, draw
-from bindings.drawing.svg import to_svg
-from bindings.drawing.text import to_text
+from bindings.drawing.captions import count_parts
+from bindings.drawing.drawing import draw
+from bindings.drawing.forms import FORMS, choose_form, make_picture
+from bindings.drawing.mermaid import MOST_CHARACTERS, MOST_EDGES
+from bindings.drawing.model import Drawing
+from bindings.drawing.surroundings import DIRECTIONS, Direction, crop_around
 from bindings.sources.files import save_lines
 from bindings.sources.management import is_address
 from bindings.sources.open import open_source
-from exchange.commands.console import exit_on_error, seconds_to_answer, show_warnings, timeout_option
+from exchange.commands.console import echo_line, exit_on_error, seconds_to_answer, show_warnings, status, timeout_option
 from exchange.commands.route import profile_option
 
 __all__ = ["graph_command"]
 
 DEPTH: Final = 2
 """Bindings from the centre of a neighbourhood to its border, unless the user gives another number."""
+LARGE: Final = 150
+"""Number of nodes from which on the command names the options that draw a part."""
 
 
 @click.command("graph")
 @click.option("--vhost", help="Virtual host; required only if the source has several.")
 @click.option(
-    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write an .svg file instead of text."
+    "--output",
+    "-o",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a file instead of text: .svg, .mmd (Mermaid), .dot or .gv (Graphviz), .txt.",
 )
+@click.option(
+    "--format", "form", type=click.Choice(list(FORMS)), help="Form of the output, whatever the file's suffix."
+)
+@click.option("--expand", is_flag=True, help="Draw every queue, where many with the same bindings are drawn as one.")
 @click.option(
     "--findings/--no-findings", default=True, show_default=True, help="Colour the findings of hashstar check."
 )
-@click.option("--around", "centre", metavar="NAME", help="Draw only the neighbourhood of this exchange or queue.")
+@click.option(
+    "--around",
+    "centres",
+    metavar="NAME",
+    multiple=True,
+    help="Draw only the neighbourhood of this exchange or queue; may be repeated.",
+)
 @click.option(
     "--depth",
     type=click.IntRange(min=0),
@@ -39,21 +58,32 @@ DEPTH: Final = 2
     show_default=True,
     help="Maximum number of bindings from NAME to what is drawn, with --around.",
 )
+@click.option(
+    "--direction",
+    type=click.Choice(DIRECTIONS),
+    default="any",
+    show_default=True,
+    help="With --around: follow bindings both ways, only to NAME, or only from NAME.",
+)
 @profile_option()
 @timeout_option
 @click.argument("source", metavar="TOPOLOGY")
 def graph_command(
     vhost: str | None,
     output: Path | None,
+    form: str | None,
+    expand: bool,
     findings: bool,
-    centre: str | None,
+    centres: tuple[str, ...],
     depth: int,
+    direction: Direction,
     profile: str | None,
     source: str,
 ) -> None:
-    """Draw a topology, as text or as SVG.
+    """Draw a topology, as text, SVG, Mermaid or DOT.
 
-    It shows exchanges, bindings, queues and partitions; findings of the check are coloured and shown in tooltips.
+    It shows exchanges, bindings, queues and partitions; findings of the check are coloured and shown in tooltips. A
+    browser moves, zooms and searches an SVG file.
 
     An alternate exchange with a question mark is in force only if a policy applies whose pattern is not understood
     here, or that has the priority of another one.
@@ -65,15 +95,33 @@ def graph_command(
         topology = opened.topology(vhost, profile)
         show_warnings(opened.name, opened.warnings)
         shown = check(topology, opened.expectations(topology.vhost)) if findings else ()
-        picture = draw(topology, shown)
-        if centre is not None:
-            picture = crop_around(picture, centre, depth)
+        drawing = draw(topology, shown)
+        if centres:
+            drawing = crop_around(drawing, centres, depth, direction)
+        name = form or choose_form(output)
+        if FORMS[name].is_picture:
+            drawing = make_picture(drawing, expand=expand)
+        with status("drawing ..."):
+            text = FORMS[name].write(drawing, f"{_title(opened.name)}, virtual host {topology.vhost}")
         if output is None:
-            click.echo(to_text(picture))
+            click.echo(text, nl=False)
         else:
-            save_lines(str(output), [to_svg(picture, f"{_title(opened.name)}, virtual host {topology.vhost}")])
+            save_lines(str(output), [text])
+        for hint in _list_hints(drawing, name, len(text)):
+            echo_line(hint, err=True)
 
 
 def _title(name: str) -> str:
     """Return the title of a picture: the name of its file without the folders, or the address."""
     return name if is_address(name) else Path(name).name
+
+
+def _list_hints(drawing: Drawing, form: str, length: int) -> Iterator[str]:
+    """Yield what a user may want to know about a picture that is large, or too large for its reader."""
+    if len(drawing.nodes) >= LARGE:
+        yield f"hashstar: {count_parts(drawing)} drawn; to look at a part: --around NAME --depth 1"
+    if form == "mermaid" and (len(drawing.edges) > MOST_EDGES or length > MOST_CHARACTERS):
+        yield (
+            f"hashstar: Mermaid refuses more than {MOST_EDGES} edges or {MOST_CHARACTERS:,} characters, unless "
+            "maxEdges and maxTextSize of its configuration are raised"
+        )

@@ -1,1 +1,1 @@
-"""Drawings of a topology: its nodes and edges, their layout, and the drawing as SVG or text."""
+"""Drawings of a topology: its nodes and edges, their layout, and the forms of a drawing: text, SVG, Mermaid, DOT."""

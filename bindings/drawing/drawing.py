@@ -1,64 +1,27 @@
-"""The nodes and edges of a drawing: a node for each exchange and queue, one edge for all bindings between two nodes.
+"""Draw a topology: a node for each exchange and queue, one edge for all bindings between two nodes.
 
-A drawing has no positions (see `bindings.drawing.layout`). It leaves out only the predeclared exchanges without edges.
+A drawing leaves out only the predeclared exchanges without edges. What the forms of `bindings.drawing.forms` show is
+made of it in steps, each of which returns another drawing: `crop_around`, `bundle_queues`, `add_partitions`,
+`refer_to_hubs`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Final, Literal
+from typing import Final
 
 from bindings.analysis.graph import TopologyGraph
 from bindings.check.rules.finding import SEVERITIES, Finding, Severity
+from bindings.drawing.model import Drawing, Edge, Node, NodeId, Routing
 from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchange, Queue
-from exchange.errors import InputError
+from exchange.kinds import Decider, kind_of
 from exchange.notation import write_arguments
 from exchange.topology.topology import Topology
 
-__all__ = ["Drawing", "Edge", "Node", "crop_around", "draw"]
+__all__ = ["draw", "find_highest"]
 
-Kind = Literal["exchange", "queue", "missing"]
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """An exchange or a queue; ``missing`` is one that a binding or an exchange names and that does not exist."""
-
-    id: Destination
-    kind: Kind
-    detail: str
-    """The type of the exchange or the queue."""
-    partitions: str = ""
-    """How a queue is partitioned, in its text form."""
-    severity: Severity | None = None
-    """The highest severity of the findings about it."""
-    findings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """The bindings from one node to another, or the edge to an alternate exchange."""
-
-    source: Destination
-    target: Destination
-    labels: tuple[str, ...]
-    """Routing keys, with arguments where there are some, sorted. For an alternate exchange ``alternate``, or
-    ``alternate?`` where it is not known whether it is in force."""
-    alternate: bool = False
-    severity: Severity | None = None
-    findings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """All that is drawn, in a stable order."""
-
-    nodes: tuple[Node, ...]
-    edges: tuple[Edge, ...]
-    left_out: int = 0
-    """Number of nodes of the topology that are not drawn, see `crop_around`."""
+UNUSED: Final = frozenset(exchange.name for exchange in PREDECLARED)
+"""Exchanges that are not drawn if no edge begins or ends there."""
 
 
 def draw(topology: Topology, findings: Iterable[Finding] = ()) -> Drawing:
@@ -71,65 +34,51 @@ def draw(topology: Topology, findings: Iterable[Finding] = ()) -> Drawing:
     nodes = [
         _exchange(exchange, about)
         for exchange in sorted(topology.exchanges.values(), key=lambda exchange: exchange.name)
-        if exchange.name not in UNUSED or Destination("exchange", exchange.name) in ends
+        if exchange.name not in UNUSED or NodeId("exchange", exchange.name) in ends
     ]
     nodes += [_queue(queue, about) for queue in sorted(topology.queues.values(), key=lambda queue: queue.name)]
     known = {node.id for node in nodes}
-    nodes += [Node(end, "missing", f"no such {end.kind}", severity="error") for end in sorted(ends - known)]
+    nodes += [Node(end, "missing", f"no such {end.part}", severity="error") for end in sorted(ends - known)]
     return Drawing(tuple(nodes), tuple(edges))
 
 
-def crop_around(whole: Drawing, name: str, depth: int) -> Drawing:
-    """Return the part of a drawing within ``depth`` edges, in either direction, of the exchange or queue of this name.
-
-    Raises InputError when there is none.
-    """
-    near = {node.id for node in whole.nodes if node.id.name == name}
-    if not near:
-        names = sorted(node.id.name for node in whole.nodes if node.id.name)
-        alike = get_close_matches(name, names, 1)
-        hint = f"; did you mean '{alike[0]}'?" if alike else ""
-        raise InputError(f"there is no exchange or queue '{name}' to draw the surroundings of{hint}")
-    beside: dict[Destination, list[Destination]] = {}
-    for edge in whole.edges:
-        beside.setdefault(edge.source, []).append(edge.target)
-        beside.setdefault(edge.target, []).append(edge.source)
-    outermost = near
-    for _ in range(depth):
-        outermost = {other for node in outermost for other in beside.get(node, ())} - near
-        if not outermost:
-            break
-        near = near | outermost
-    nodes = tuple(node for node in whole.nodes if node.id in near)
-    edges = tuple(edge for edge in whole.edges if edge.source in near and edge.target in near)
-    return Drawing(nodes, edges, len(whole.nodes) - len(nodes))
-
-
-UNUSED: Final = frozenset(exchange.name for exchange in PREDECLARED)
-"""Exchanges that are not drawn if no edge begins or ends there."""
+def find_highest(severities: Iterable[Severity | None]) -> Severity | None:
+    """Return the highest of these severities; None if there is none."""
+    return max((severity for severity in severities if severity), key=SEVERITIES.index, default=None)
 
 
 def _exchange(exchange: Exchange, about: dict[object, list[Finding]]) -> Node:
     findings = about.get(exchange, [])
-    detail = exchange.type + (", internal" if exchange.internal else "")
-    return Node(Destination("exchange", exchange.name), "exchange", detail, "", _highest(findings), _texts(findings))
+    kind = kind_of(exchange)
+    as_other = kind.routes_as if kind.decider is not Decider.UNKNOWN and kind.routes_as != exchange.type else ""
+    detail = ", ".join(filter(None, [
+        exchange.type, as_other and f"routes as {as_other}", "internal" if exchange.internal else "",
+    ]))  # fmt: skip
+    return Node(
+        NodeId("exchange", exchange.name), "exchange", detail, exchange.type, Routing(kind.decider, kind.key_use),
+        severity=_severity(findings), findings=_texts(findings),
+    )  # fmt: skip
 
 
 def _queue(queue: Queue, about: dict[object, list[Finding]]) -> Node:
     findings = about.get(queue, [])
-    partitions = str(queue.partitioning) if queue.partitioning is not None else ""
-    return Node(Destination("queue", queue.name), "queue", queue.type, partitions, _highest(findings), _texts(findings))
+    return Node(
+        NodeId("queue", queue.name), "queue", queue.type, queue.type, partitioning=queue.partitioning,
+        severity=_severity(findings), findings=_texts(findings),
+    )  # fmt: skip
 
 
 def _bindings(topology: Topology, about: dict[object, list[Finding]]) -> list[Edge]:
-    between: dict[tuple[Destination, Destination], list[Binding]] = {}
+    between: dict[tuple[str, Destination], list[Binding]] = {}
     for binding in topology.bindings:
-        between.setdefault((Destination("exchange", binding.source), binding.destination), []).append(binding)
+        between.setdefault((binding.source, binding.destination), []).append(binding)
     edges = []
     for (source, target), bindings in sorted(between.items()):
         findings = [finding for binding in bindings for finding in about.get(binding, ())]
-        labels = tuple(sorted(map(_label, bindings)))
-        edges.append(Edge(source, target, labels, False, _highest(findings), _texts(findings)))
+        edges.append(Edge(
+            NodeId("exchange", source), NodeId(target.kind, target.name), tuple(sorted(map(_label, bindings))),
+            target.kind, _severity(findings), _texts(findings),
+        ))  # fmt: skip
     return edges
 
 
@@ -139,10 +88,11 @@ def _alternates(topology: Topology) -> list[Edge]:
         label = "alternate" if len(possible) == 1 else "alternate?"
         if len(possible) > 1 and name in UNUSED and not topology.bindings_from(name):
             continue  # a policy pattern that is not understood may apply to all of these, and none needs to be drawn
-        for alternate in possible:
-            if alternate is not None:
-                ends = Destination("exchange", name), Destination("exchange", alternate)
-                edges.append(Edge(*ends, (label,), alternate=True))
+        edges += [
+            Edge(NodeId("exchange", name), NodeId("exchange", alternate), (label,), "alternate")
+            for alternate in possible
+            if alternate is not None
+        ]
     return edges
 
 
@@ -152,8 +102,8 @@ def _label(binding: Binding) -> str:
     return f"{binding.routing_key} {write_arguments(binding.arguments)}".lstrip()
 
 
-def _highest(findings: Iterable[Finding]) -> Severity | None:
-    return max((finding.rule.severity for finding in findings), key=SEVERITIES.index, default=None)
+def _severity(findings: Iterable[Finding]) -> Severity | None:
+    return find_highest(finding.rule.severity for finding in findings)
 
 
 def _texts(findings: Iterable[Finding]) -> tuple[str, ...]:

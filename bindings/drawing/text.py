@@ -5,46 +5,45 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from bindings.drawing.drawing import Drawing, Edge, Node
+from bindings.drawing.model import Drawing, Edge, Node, NodeId
 from exchange.display import escape_line, list_some
-from exchange.entities.entities import Destination
 
 __all__ = ["to_text"]
 
 LABELS: Final = 4
 """Maximum number of routing keys shown for the bindings between two nodes."""
 
-MARKS: Final = {"error": " ✗", "warning": " !", "note": " ·", None: ""}
+MARKS: Final = {"error": "✗", "warning": "!", "note": "·"}
 
 
 def to_text(drawing: Drawing) -> str:
     """Return the lines, escaped, without a final newline. A subtree is drawn once; later only its root is named."""
     nodes = {node.id: node for node in drawing.nodes}
-    out: dict[Destination, list[Edge]] = {}
+    out: dict[NodeId, list[Edge]] = {}
     for edge in drawing.edges:
         out.setdefault(edge.source, []).append(edge)
-    entered = {edge.target for edge in drawing.edges if edge.target != edge.source}
-    drawn: set[Destination] = set()
+    inlets = {edge.target: nodes[edge.source] for edge in drawing.edges if nodes[edge.source].kind == "cut"}
+    titles = {node.id: _title(node, inlets.get(node.id)) for node in drawing.nodes}
+    entered = {edge.target for edge in drawing.edges if edge.target != edge.source and nodes[edge.source].kind != "cut"}
+    drawn: set[NodeId] = set()
     lines: list[str] = []
-    exchanges = [node for node in drawing.nodes if node.id.kind == "exchange"]
+    exchanges = [node for node in drawing.nodes if node.id.part == "exchange"]
     # In a cycle every exchange has an incoming edge, so the first that is not drawn yet becomes a root.
     for node in [node for node in exchanges if node.id not in entered] + exchanges:
         if node.id not in drawn:
-            lines += [_title(node), *_below(node.id, nodes, out, drawn), ""]
-    alone = [node for node in drawing.nodes if node.id.kind == "queue" and node.id not in entered]
-    if alone:
-        lines += [
-            "queues without a binding (the default exchange reaches them)",
-            *(f"  {_title(n)}" for n in alone),
-            "",
-        ]
+            lines += [titles[node.id], *_below(node.id, titles, out, drawn), ""]
+    alone = [node.id for node in drawing.nodes if node.id.part == "queue" and node.id not in entered]
+    lines += [line for node_id in alone if node_id in inlets for line in (titles[node_id], "")]
+    unbound = [f"  {titles[node_id]}" for node_id in alone if node_id not in inlets]
+    if unbound:
+        lines += ["queues without a binding (the default exchange reaches them)", *unbound, ""]
     if drawing.left_out:
         lines += [f"and {drawing.left_out:,} exchanges and queues further away", ""]
     return "\n".join(map(escape_line, lines[:-1]))
 
 
 def _below(
-    start: Destination, nodes: dict[Destination, Node], out: dict[Destination, list[Edge]], drawn: set[Destination]
+    start: NodeId, titles: dict[NodeId, str], out: dict[NodeId, list[Edge]], drawn: set[NodeId]
 ) -> Iterator[str]:
     """Yield the tree under a node; in a loop, as a chain of exchanges can be longer than Python's stack is deep."""
     drawn.add(start)
@@ -52,11 +51,10 @@ def _below(
     while walk:
         indent, rest = walk[-1]
         for last, edge in rest:
-            target = nodes[edge.target]
             again = edge.target in drawn and bool(out.get(edge.target))
             labels = f"{_labels(edge)} " if _labels(edge) else ""
-            yield f"{indent}{'└─' if last else '├─'} {labels}-> {_title(target)}{' (above)' if again else ''}"
-            if edge.target not in drawn and edge.target.kind == "exchange":
+            yield f"{indent}{'└─' if last else '├─'} {labels}-> {titles[edge.target]}{' (above)' if again else ''}"
+            if edge.target not in drawn and edge.target.part == "exchange":
                 drawn.add(edge.target)
                 walk.append((indent + ("   " if last else "│  "), _with_last(out.get(edge.target, []))))
                 break
@@ -68,17 +66,22 @@ def _with_last(edges: list[Edge]) -> Iterator[tuple[bool, Edge]]:
     return ((at == len(edges) - 1, edge) for at, edge in enumerate(edges))
 
 
-def _title(node: Node) -> str:
+def _title(node: Node, inlet: Node | None) -> str:
+    """Return the text of a node; ``inlet`` stands for the nodes that lead to it and are not drawn."""
+    if node.kind == "cut":
+        return f"... {node.detail}"
     name = node.id.name or "(the default exchange)"
-    partitions = f", {node.partitions}" if node.partitions else ""
-    kind = "" if node.kind == "missing" else f"{node.id.kind}: "
-    return f"{name} ({kind}{node.detail}{partitions}){MARKS[node.severity]}"
+    partitions = f", {node.partitioning}" if node.partitioning is not None else ""
+    kind = "" if node.kind == "missing" else f"{node.id.part}: "
+    mark = f" {MARKS[node.severity]}" if node.severity else ""
+    more = f" <- ... {inlet.detail}" if inlet is not None else ""
+    return f"{name} ({kind}{node.detail}{partitions}){mark}{more}"
 
 
 def _labels(edge: Edge) -> str:
-    if edge.alternate:
+    if edge.kind == "alternate":
         return edge.labels[0]
-    if edge.labels == ("",):
+    if edge.labels in ((), ("",)):
         return ""
     labels = [label if label.endswith("}") else f"'{label}'" for label in edge.labels]
     return list_some(labels, LABELS)

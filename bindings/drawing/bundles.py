@@ -1,0 +1,81 @@
+"""Draw many queues with the same bindings as one node.
+
+Queues are alike when the same exchanges lead to them with the same keys, and their types, partitionings and severest
+findings are the same. A key that is the queue's own name counts as the same key, as on a direct exchange that is used
+like the default one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from bindings.drawing.model import Drawing, Edge, Node, NodeId
+from exchange.display import count_noun
+
+__all__ = ["FEWEST", "OWN_NAME", "bundle_queues"]
+
+FEWEST: Final = 6
+"""Minimum number of queues of a bundle."""
+OWN_NAME: Final = "<its own name>"
+"""The key on an edge to a bundle whose queues are each bound by its own name."""
+FINDINGS: Final = 20
+"""Maximum number of findings that a bundle keeps from its queues and their bindings."""
+
+
+def bundle_queues(drawing: Drawing, fewest: int = FEWEST) -> Drawing:
+    """Return the drawing with a node of the kind ``bundle`` in place of ``fewest`` or more queues that are alike."""
+    into: dict[NodeId, list[Edge]] = {}
+    for edge in drawing.edges:
+        into.setdefault(edge.target, []).append(edge)
+    has_way_out = {edge.source for edge in drawing.edges}
+    alike: dict[object, list[Node]] = {}
+    for node in drawing.nodes:
+        if node.kind == "queue" and node.id not in has_way_out:  # what leads on is a queue with a cut-off way
+            ways = tuple(sorted((edge.source, _keys(edge), edge.severity or "") for edge in into.get(node.id, ())))
+            alike.setdefault((node.detail, node.partitioning, node.severity, ways), []).append(node)
+    bundle_of: dict[NodeId, NodeId] = {}
+    bundles: dict[NodeId, Node] = {}
+    for nodes in alike.values():
+        if len(nodes) >= fewest:
+            bundle = _bundle(nodes)
+            bundles[nodes[0].id] = bundle
+            bundle_of.update({node.id: bundle.id for node in nodes})
+    kept = [bundles.get(node.id, node) for node in drawing.nodes if node.id not in bundle_of or node.id in bundles]
+    return replace(drawing, nodes=tuple(kept), edges=tuple(_join(drawing.edges, bundle_of)))
+
+
+def _keys(edge: Edge) -> tuple[str, ...]:
+    return tuple(OWN_NAME if label == edge.target.name and label else label for label in edge.labels)
+
+
+def _bundle(nodes: Sequence[Node]) -> Node:
+    names = tuple(node.id.name for node in nodes)
+    findings = [finding for node in nodes for finding in node.findings]
+    return replace(
+        nodes[0],
+        id=NodeId("bundle", names[0]),
+        kind="bundle",
+        detail=f"{count_noun(len(nodes), 'queue')}, {nodes[0].type}",
+        members=names,
+        findings=tuple(findings[:FINDINGS]),
+    )
+
+
+def _join(edges: Sequence[Edge], bundle_of: Mapping[NodeId, NodeId]) -> list[Edge]:
+    """Return the edges, with one in place of those from the same node to queues of the same bundle."""
+    joined: dict[tuple[NodeId, NodeId, tuple[str, ...]], Edge] = {}
+    kept: list[Edge | None] = []
+    for edge in edges:
+        bundle = bundle_of.get(edge.target)
+        if bundle is None:
+            kept.append(edge)
+            continue
+        key = (edge.source, bundle, _keys(edge))
+        if key in joined:
+            findings = (*joined[key].findings, *edge.findings)[:FINDINGS]
+            joined[key] = replace(joined[key], findings=findings)
+        else:
+            joined[key] = replace(edge, target=bundle, labels=key[2])
+    return [*filter(None, kept), *joined.values()]

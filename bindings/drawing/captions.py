@@ -1,0 +1,142 @@
+"""What is written on nodes and edges, and what their tooltips hold, in every form that is a picture.
+
+Names and keys are shortened in the middle; the tooltips have them whole. All texts are escaped for people, as
+`exchange.display` does it; a form escapes them once more for its own notation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from bindings.drawing.model import Drawing, Edge, Node
+from exchange.display import clip_line, count_noun, escape_line, list_some
+
+__all__ = [
+    "MARKS", "caption_edge", "caption_node", "count_parts", "describe_edge", "describe_node", "name_node",
+]  # fmt: skip
+
+LONGEST: Final = 36
+"""Maximum number of characters of a name or a key in a picture."""
+LONGEST_CAPTION: Final = 46
+"""Maximum number of characters of all keys on an edge together, unless the first one alone is longer."""
+TIPS: Final = 60
+"""Maximum number of names or keys in a tooltip."""
+NAMED: Final = 2
+"""Maximum number of queues that a bundle names."""
+
+MARKS: Final = {"error": "✗", "warning": "!", "note": "i"}
+"""Severity -> the mark beside a name, for eyes and printers that do not see colours."""
+
+
+def name_node(node: Node) -> str:
+    """Return the name of a node, whole: ``orders``; ``a, b and 37 more`` for a bundle of queues."""
+    if node.kind == "bundle":
+        return list_some([escape_line(name) for name in node.members], NAMED)
+    if node.kind == "partitions":
+        return node.type
+    if node.kind == "cut" or node.id.part == "source":
+        return node.detail
+    return escape_line(node.id.name) or "(default)"
+
+
+def caption_node(node: Node) -> list[str]:
+    """Return the lines of a node: its name and what it is."""
+    if node.kind == "bundle":
+        names = [clip_line(name, LONGEST // NAMED) for name in node.members]
+        return [list_some(names, NAMED), escape_line(node.detail)]
+    if node.kind in ("cut", "reference"):
+        return [clip_line(name_node(node), LONGEST)]
+    return [clip_line(name_node(node), LONGEST), clip_line(node.detail, LONGEST)]
+
+
+def describe_node(node: Node) -> list[str]:
+    """Return the lines of the tooltip of a node."""
+    if node.kind == "partitions":
+        return [f"{node.type}: {escape_line(node.detail)}", escape_line(str(node.partitioning))]
+    if node.kind == "cut":
+        way = "before" if node.id.part == "source" else "behind"
+        return [f"{node.detail} {way} {node.id.of} '{escape_line(node.id.name)}', not drawn here"]
+    if node.kind == "reference":
+        return [f"{node.detail} '{escape_line(node.id.name)}', which is drawn elsewhere, as many lead to it"]
+    if node.kind == "bundle":
+        lines = [f"{node.detail}, with the same bindings:", *_list(node.members)]
+    else:
+        lines = [f"{node.id.part} {_quote(node.id.name) or '(the default exchange)'}: {escape_line(node.detail)}"]
+    if node.partitioning is not None:
+        lines.append(escape_line(str(node.partitioning)))
+    return [*lines, *map(escape_line, node.findings)]
+
+
+def caption_edge(edge: Edge) -> str:
+    """Return the text on an edge: its keys, or their number and the first of them; "" if there is nothing to write.
+
+    >>> caption_edge(Edge(NodeId("exchange", "e"), NodeId("queue", "q"), ("a.*", "b.#")))
+    'a.*, b.#'
+    """
+    if edge.kind == "alternate":
+        return "?" if edge.is_unsure else ""
+    if edge.kind == "partitions":
+        return clip_line(edge.labels[0], LONGEST_CAPTION)
+    if edge.kind == "cut" or edge.labels == ("",):
+        return ""
+    keys = [_show_key(label) for label in edge.labels[: LONGEST_CAPTION // 2]]
+    whole = ", ".join(keys)
+    if len(keys) == len(edge.labels) and (len(keys) == 1 or len(whole) <= LONGEST_CAPTION):
+        return whole
+    noun = "binding" if any(label.endswith("}") for label in edge.labels) else "key"
+    text = f"{count_noun(len(edge.labels), noun)}: {keys[0]}"
+    for key in keys[1:]:
+        if len(text) + len(key) + 5 > LONGEST_CAPTION:
+            break
+        text += f", {key}"
+    return f"{text}, ..."
+
+
+def describe_edge(edge: Edge) -> list[str]:
+    """Return the lines of the tooltip of an edge."""
+    ends = f"{_quote(edge.source.name) or 'default'} -> {_quote(edge.target.name) or 'default'}"
+    if edge.kind == "cut":
+        return ["their edges are not drawn here"]
+    if edge.kind == "partitions":
+        return [escape_line(edge.labels[0])]
+    if edge.kind == "alternate":
+        unsure = ", if it is in force: that depends on a policy that is not understood" if edge.is_unsure else ""
+        return [f"{ends}: the alternate exchange{unsure}"]
+    kind = "exchange " if edge.kind == "exchange" else ""
+    bundled = "one of them each: " if edge.target.part == "bundle" else ""
+    lines = [f"{_quote(edge.source.name)} -> {kind}{bundled}{_quote(edge.target.name)}"]
+    return [*lines, *_list([label or '""' for label in edge.labels]), *map(escape_line, edge.findings)]
+
+
+def count_parts(drawing: Drawing) -> str:
+    """Return the numbers of exchanges, queues and bindings: ``9 exchanges, 33 queues, 34 bindings``.
+
+    Those that are not drawn are not counted, queues in bundles are.
+    """
+    exchanges = sum(node.kind == "exchange" for node in drawing.nodes)
+    queues = sum(len(node.members) or 1 for node in drawing.nodes if node.kind in ("queue", "bundle"))
+    members = {node.id: len(node.members) for node in drawing.nodes if node.kind == "bundle"}
+    bindings = sum(
+        len(edge.labels) * members.get(edge.target, 1) for edge in drawing.edges if edge.kind in ("queue", "exchange")
+    )
+    return ", ".join([
+        count_noun(exchanges, "exchange"), count_noun(queues, "queue"), count_noun(bindings, "binding"),
+    ])  # fmt: skip
+
+
+def _show_key(label: str) -> str:
+    """Return a key, clipped, in quotes where its end would not be seen in a list."""
+    text = clip_line(label, LONGEST)
+    if label.endswith("}"):
+        return text
+    return f"'{text}'" if not text or " " in text or "," in text else text
+
+
+def _quote(name: str) -> str:
+    return f"'{escape_line(name)}'" if name else ""
+
+
+def _list(texts: Sequence[str]) -> list[str]:
+    lines = [escape_line(text) for text in texts[:TIPS]]
+    return [*lines, f"and {len(texts) - TIPS:,} more"] if len(texts) > TIPS else lines

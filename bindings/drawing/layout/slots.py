@@ -1,0 +1,118 @@
+"""The columns of a layout, and the slots in them: one for each node, each label, and each column that an edge passes.
+
+Each rank of nodes has a column; if an edge with a label leaves the rank, a column for labels follows it. An edge is a
+path of slots in neighbouring columns (Gansner et al., 1993: labels and long edges as virtual nodes). In a column an
+edge is level, in its own slot; it bends only between columns. So no edge crosses a node or a label, and no two of these
+overlap, wherever the slots of a column are stacked.
+
+Edges of one strand with the same target share slots behind their labels, like wires that join: a queue that a hundred
+exchanges lead to needs one line through each column, not a hundred. The longest strands have no slots at all if there
+would be too many; they are led around, below all columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from bindings.drawing.layout.values import Line, Size
+
+__all__ = ["LINE_ROOM", "Slots", "build_slots"]
+
+MOST_SLOTS: Final = 20_000
+"""Maximum number of slots for edges that pass columns; labels do not count."""
+LINE_ROOM: Final = 6.0
+"""Height of a slot that only edges pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The slots of a connected part of a drawing. The first slots are the nodes, in their order."""
+
+    columns: list[list[int]]
+    column_of: list[int]
+    sizes: list[Size]
+    is_line: list[bool]
+    """Whether a slot has no node and no label, only edges that pass."""
+    before: list[list[int]]
+    """The neighbours of each slot in the column to the left, without repetition."""
+    after: list[list[int]]
+    paths: list[list[int]]
+    """The slots of each edge, from the left to the right. Those of an edge that is led around end with its label."""
+    labels: list[int | None]
+    """The slot with the label of each edge."""
+    around: list[int | None]
+    """The number of the lane below all columns in which an edge is led around."""
+
+
+def build_slots(sizes: Sequence[Size], ranks: Sequence[int], lines: Sequence[Line]) -> Slots:
+    """Return the slots of nodes of these sizes and ranks. Each line leads to a greater rank."""
+    column_of = _place_ranks(ranks, lines)
+    slots = Slots(
+        columns=[[] for _ in range(max(column_of, default=-1) + 1)],
+        column_of=[], sizes=[], is_line=[], before=[], after=[], paths=[], labels=[], around=[],
+    )  # fmt: skip
+    for column, size in zip(column_of, sizes, strict=True):
+        _add_slot(slots, column, size)
+    lanes = _choose_lanes(column_of, lines)
+    shared: dict[tuple[int, int, int], int] = {}  # target, strand, column -> slot
+    joined: set[tuple[int, int]] = set()
+    for line in lines:
+        path = [line.source]
+        first, last = column_of[line.source] + 1, column_of[line.target]
+        slots.labels.append(_add_slot(slots, first, line.label) if line.label.width else None)
+        if line.label.width:
+            path.append(len(slots.sizes) - 1)
+            first += 1
+        slots.around.append(lanes.get((line.target, line.strand)) if first < last else None)
+        if slots.around[-1] is None:
+            for column in range(first, last):
+                key = (line.target, line.strand, column)
+                if key not in shared:
+                    shared[key] = _add_slot(slots, column, Size(0.0, LINE_ROOM), is_line=True)
+                path.append(shared[key])
+            path.append(line.target)
+        slots.paths.append(path)
+        for pair in pairwise(path):
+            if pair not in joined:
+                joined.add(pair)
+                slots.after[pair[0]].append(pair[1])
+                slots.before[pair[1]].append(pair[0])
+    return slots
+
+
+def _add_slot(slots: Slots, column: int, size: Size, *, is_line: bool = False) -> int:
+    slots.columns[column].append(len(slots.sizes))
+    slots.column_of.append(column)
+    slots.sizes.append(size)
+    slots.is_line.append(is_line)
+    slots.before.append([])
+    slots.after.append([])
+    return len(slots.sizes) - 1
+
+
+def _place_ranks(ranks: Sequence[int], lines: Sequence[Line]) -> list[int]:
+    """Return the column of each node: its rank, and one more for each rank before it that needs a column of labels."""
+    labelled = {ranks[line.source] for line in lines if line.label.width}
+    columns = [0]
+    for rank in range(max(ranks, default=0)):
+        columns.append(columns[-1] + 1 + (rank in labelled))
+    return [columns[rank] for rank in ranks]
+
+
+def _choose_lanes(column_of: Sequence[int], lines: Sequence[Line]) -> dict[tuple[int, int], int]:
+    """Return (target, strand) -> number of its lane, for the strands that are led around; mostly for none."""
+    spans: dict[tuple[int, int], int] = {}
+    for line in lines:
+        key = (line.target, line.strand)
+        spans[key] = max(spans.get(key, 0), column_of[line.target] - column_of[line.source] - 1)
+    needed = sum(spans.values())
+    lanes: dict[tuple[int, int], int] = {}
+    for key in sorted(spans, key=lambda key: (-spans[key], key)):
+        if needed <= MOST_SLOTS:
+            break
+        needed -= spans[key]
+        lanes[key] = len(lanes)
+    return lanes

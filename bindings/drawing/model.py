@@ -1,0 +1,92 @@
+"""The nodes and edges of a drawing as values, without positions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from bindings.check.rules.finding import Severity
+from exchange.kinds import Decider, KeyUse
+from exchange.partition.partitioning.specification import Partitioning
+
+__all__ = ["Drawing", "Edge", "EdgeKind", "Node", "NodeId", "NodeKind", "Routing"]
+
+NodeKind = Literal["exchange", "queue", "missing", "bundle", "partitions", "cut", "reference"]
+EdgeKind = Literal["queue", "exchange", "alternate", "partitions", "cut"]
+"""A binding to a queue, a binding to an exchange, the way to an alternate exchange or to partitions, or a way to what
+is not drawn."""
+
+
+class NodeId(NamedTuple):
+    """What a node stands for; unique in a drawing."""
+
+    part: Literal["exchange", "queue", "bundle", "partitions", "source", "destination", "reference"]
+    """``source`` and ``destination``: what stands for others before and behind the node of this name."""
+    name: str
+    of: str = ""
+    """What makes it unique: the part of the named node, for a reference also the node that leads to it."""
+
+
+class Routing(NamedTuple):
+    """How an exchange chooses among its bindings."""
+
+    decider: Decider
+    key_use: KeyUse
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An exchange, a queue, or what stands for others.
+
+    - ``missing`` is an exchange or a queue that a binding or an exchange names, and that does not exist.
+    - ``bundle`` stands for several queues with the same bindings, see `bindings.drawing.bundles`.
+    - ``partitions`` are those of a queue, see `bindings.drawing.partitions`.
+    - ``cut`` stands for nodes that are not drawn, see `bindings.drawing.surroundings`.
+    - ``reference`` stands for a node that is drawn elsewhere, see `bindings.drawing.references`.
+    """
+
+    id: NodeId
+    kind: NodeKind
+    detail: str = ""
+    """The type of the exchange or the queue, with what else there is to know; the number of nodes that are cut off."""
+    type: str = ""
+    routing: Routing | None = None
+    """How an exchange routes; None for all others."""
+    partitioning: Partitioning | None = None
+    """How the messages of a queue, or of each queue of a bundle, are distributed to partitions."""
+    refers_to: NodeId | None = None
+    """The node that a reference stands for, or that those it stands for lead to."""
+    members: tuple[str, ...] = ()
+    """The names of the queues of a bundle, sorted."""
+    severity: Severity | None = None
+    """The highest severity of the findings about it."""
+    findings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """The bindings from one node to another, or another way between them."""
+
+    source: NodeId
+    target: NodeId
+    labels: tuple[str, ...] = ()
+    """Routing keys, with arguments where there are some, sorted. For an alternate exchange ``alternate``, or
+    ``alternate?`` where it is not known whether it is in force. For partitions, the strategy and the key."""
+    kind: EdgeKind = "queue"
+    severity: Severity | None = None
+    findings: tuple[str, ...] = ()
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether it leads to an alternate exchange that may not be in force."""
+        return self.labels == ("alternate?",)
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """All that is drawn, in a stable order."""
+
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    left_out: int = 0
+    """Number of exchanges and queues of the topology that are not drawn, see `bindings.drawing.surroundings`."""

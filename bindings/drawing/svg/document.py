@@ -1,0 +1,114 @@
+"""The whole SVG file: heading, legend, edges, nodes, style and script.
+
+The file needs nothing else: no network, no font, no other file. Without a script, as in an ``<img>``, it is a picture
+of its natural size; opened by itself in a browser, it can be moved, zoomed and searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from html import escape
+from importlib.resources import files  # not by path: the package may be in a zip, as Spark ships it
+from typing import Final
+
+from bindings.check.rules.finding import SEVERITIES
+from bindings.drawing.captions import count_parts
+from bindings.drawing.layout import Layout, Line, Point, lay_out
+from bindings.drawing.looks import EDGE_COLOURS
+from bindings.drawing.model import Drawing
+from bindings.drawing.svg.edges import draw_edge, measure_label
+from bindings.drawing.svg.legend import draw_legend, list_entries, measure_legend
+from bindings.drawing.svg.measure import LINE, measure, write_text
+from bindings.drawing.svg.nodes import draw_node, indent, measure_node
+from bindings.drawing.svg.style import HEADS, write_style_sheet
+from exchange.display import clip_line, escape_line
+
+__all__ = ["to_svg"]
+
+MARGIN: Final = 24.0
+NARROWEST: Final = 720.0
+"""Minimum width of a picture in px, without its margins."""
+LEGEND: Final = 1_100.0
+"""Maximum width of the legend in px: it is in the window when a browser opens a large picture."""
+LONGEST_HEADING: Final = 100
+
+
+def to_svg(drawing: Drawing, title: str) -> str:
+    """Return the whole file. Equal drawings give equal texts."""
+    number = {node.id: at for at, node in enumerate(drawing.nodes)}
+    looks = [(kind, severity) for kind in EDGE_COLOURS for severity in (None, *SEVERITIES)]
+    strands = {look: at for at, look in enumerate(looks)}
+    layout = lay_out(
+        [measure_node(node) for node in drawing.nodes],
+        [
+            # Edges that look alike may run together into their target.
+            Line(number[edge.source], number[edge.target], measure_label(edge), strands[edge.kind, edge.severity])
+            for edge in drawing.edges
+        ],
+    )  # fmt: skip
+    return "\n".join(_write(drawing, layout, title)) + "\n"
+
+
+def _write(drawing: Drawing, layout: Layout, title: str) -> Iterator[str]:
+    entries = list_entries(drawing, layout.reversed)
+    heading = clip_line(title, LONGEST_HEADING)
+    inner = max(layout.size.width, NARROWEST, measure(heading) * 1.1)
+    below = (
+        3 * LINE + measure_legend(entries, min(inner, LEGEND)) + LINE
+    )  # the top of the drawing, in the frame of the margins
+    width, height = round(inner + 2 * MARGIN), round(below + layout.size.height + 2 * MARGIN)
+    yield (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+           'role="img" aria-labelledby="title counts">')  # fmt: skip
+    yield f'<title id="title">{escape(escape_line(title))}</title>'
+    yield f"<style>{write_style_sheet()}</style>"
+    yield "<defs>"
+    for head in HEADS:
+        yield (f'<marker id="head-{head}" viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="8" markerHeight="8" '
+               f'orient="auto" markerUnits="userSpaceOnUse"><path class="head-{head}" d="M0 0.5 8 4 0 7.5z"/></marker>'
+               )  # fmt: skip
+    yield "</defs>"
+    yield f'<g id="view"><g transform="translate({MARGIN:g} {MARGIN:g})">'
+    yield write_text(heading, 0, LINE - 3, "heading")
+    yield f'<g id="counts">{write_text(_describe(drawing), 0, 2 * LINE - 1, "soft")}</g>'
+    yield f'<g transform="translate(0 {3 * LINE:g})">'
+    yield from draw_legend(entries, min(inner, LEGEND))
+    yield f'</g><g id="drawing" transform="translate(0 {below:.1f})">'
+    yield from _draw(drawing, layout)
+    yield "</g></g></g>"
+    yield f"<script>{_read_script()}</script>"
+    yield "</svg>"
+
+
+@cache
+def _read_script() -> str:
+    return escape(files("bindings.drawing.svg").joinpath("picture.js").read_text("utf-8"), quote=False)
+
+
+def _describe(drawing: Drawing) -> str:
+    more = f"; {drawing.left_out:,} more further away" if drawing.left_out else ""
+    return count_parts(drawing) + more
+
+
+def _draw(drawing: Drawing, layout: Layout) -> Iterator[str]:
+    number = {node.id: at for at, node in enumerate(drawing.nodes)}
+    for edge, curve, label, is_back in zip(drawing.edges, layout.edges, layout.labels, layout.reversed, strict=True):
+        ends = number[edge.source], number[edge.target]
+        if edge.source != edge.target:
+            curve = _touch_outlines(drawing, layout, ends, curve, is_back=is_back)  # noqa: PLW2901
+        yield from draw_edge(edge, curve, label, ends, is_back=is_back)
+    for at, (node, corner) in enumerate(zip(drawing.nodes, layout.nodes, strict=True)):
+        yield from draw_node(node, Point(*corner), at)
+
+
+def _touch_outlines(
+    drawing: Drawing, layout: Layout, ends: tuple[int, int], curve: Sequence[Point], *, is_back: bool
+) -> tuple[Point, ...]:
+    """Return the curve, made longer to the outlines of its nodes where these are inside of their rectangles."""
+    source, target = ends
+    first, last = curve[0], curve[-1]
+    out = indent(drawing.nodes[source], first.y - layout.nodes[source].y)[0 if is_back else 1]
+    into = indent(drawing.nodes[target], last.y - layout.nodes[target].y)[1 if is_back else 0]
+    way = -1 if is_back else 1
+    start, end = Point(first.x - way * out, first.y), Point(last.x + way * into, last.y)
+    return (start, start, first, *curve, last, end, end)  # two more curves, both level
