@@ -51,7 +51,7 @@ def test_no_two_findings_have_one_fingerprint(plain: Topology, rng: Random) -> N
         ("HS504", "exchange h: headers\nqueue q\nh -> q: with { X-Match = 1, x_match = 2 }"),
         ("HS506", "exchange h: headers\nqueue q\nh -> q: all { a = !timestamp 1, b = !timestamp 2 }"),
         ("HS505", 'exchange h: headers\nqueue q\nh -> q: all { a = 1, b = 1 }\nh -> q: all { a = "1", b = "1" }'),
-        ("HS707", 'queue q\npolicy p: \'q\', queues, ha-mode = "all", ha-sync-mode = "automatic"'),
+        ("HS707", "queue q\npolicy p: 'q', queues, expires = -1, max-length = -1"),
         ("HS704", "queue q\n" + "".join(f"policy {name}: 'q', queues, expires = 1\n" for name in "opr")),
     ],
 )
