@@ -27,12 +27,17 @@ def findings(topology: Topology, code: str = "") -> list[Finding]:
 
 
 def reorder(topology: Topology, rng: Random) -> Topology:
-    """Return the topology with its parts in another order; policies of one priority are told apart by theirs."""
-    parts = [list(each) for each in (topology.exchanges.values(), topology.queues.values(), topology.bindings)]
-    for each in parts:
-        rng.shuffle(each)  # type: ignore[arg-type]
-    exchanges, queues, bindings = parts
-    return Topology(exchanges, queues, bindings, topology.policies.values(), profile=topology.profile)  # type: ignore[arg-type]
+    """Return the topology with its parts in another order; that of policies decides, and stays."""
+    exchanges, queues, bindings = ([*parts] for parts in (topology.exchanges, topology.queues, topology.bindings))
+    for parts in (exchanges, queues, bindings):
+        rng.shuffle(parts)
+    return Topology(
+        [topology.exchanges[name] for name in exchanges],
+        [topology.queues[name] for name in queues],
+        bindings,
+        topology.policies.values(),
+        profile=topology.profile,
+    )
 
 
 @settings(max_examples=60, deadline=None)
