@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from playwright.sync_api import Page
 
@@ -26,6 +26,8 @@ BUILD: Final = ROOT / "build" / "demo"
 LARGEST: Final = 300_000
 """Maximum size of a picture in bytes: it is part of every checkout."""
 
+PALETTES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
+
 WIDTH: Final = 1180
 """Width of the window, in pixels."""
 
@@ -34,7 +36,9 @@ def audit_page() -> Iterator[Path]:
     """Yield the pictures of the page that an audit of the demo's messages writes."""
     _run("-m", "examples.demo", "--quick", "--no-spark")
     (html,) = BUILD.glob("company-50000-*.html")
-    yield from _photograph("audit-page", html.as_uri(), 860, lambda page: page.wait_for_selector('[data-state="ready"]'))
+    yield from _photograph(
+        "audit-page", html.as_uri(), 860, lambda page: page.wait_for_selector('[data-state="ready"]')
+    )
 
 
 def graph() -> Iterator[Path]:
@@ -51,8 +55,8 @@ MAKERS: Final[Mapping[str, Callable[[], Iterator[Path]]]] = {"audit-page": audit
 def _photograph(name: str, address: str, height: int, wait: Callable[[Page], object]) -> Iterator[Path]:
     """Yield the picture of a page in each palette."""
     with chromium() as browser:
-        for scheme in ("light", "dark"):
-            page = browser.new_page(viewport={"width": WIDTH, "height": height}, color_scheme=scheme)  # type: ignore[arg-type]
+        for scheme in PALETTES:
+            page = browser.new_page(viewport={"width": WIDTH, "height": height}, color_scheme=scheme)
             page.goto(address)
             wait(page)
             picture = FOLDER / f"{name}{'-dark' if scheme == 'dark' else ''}.png"

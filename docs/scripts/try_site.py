@@ -1,7 +1,8 @@
 """Try the built website in Chromium: every page, the search, the diagrams, the reference, both palettes.
 
-``python -m docs.scripts.try_site build/site`` ends with 1 and one line for each fault: an error in the console, a request
-that leaves this machine or finds nothing, a search without its page. Without Chromium it prints that, and ends with 0.
+``python -m docs.scripts.try_site build/site`` ends with 1 and one line for each fault: an error in the console, a
+request that leaves this machine or finds nothing, a search without its page. Without Chromium it prints that, and ends
+with 0.
 """
 
 from __future__ import annotations
@@ -73,19 +74,16 @@ def _watch(page: Page, address: str, faults: list[str]) -> None:
 
 
 def _search(page: Page, address: str) -> None:
-    """The search finds a page by its words:"""  # noqa: D400, D401  the beginning of a fault
+    """The search finds a page by its words:"""  # noqa: D401  the beginning of a fault
     page.goto(address)
     page.keyboard.press("/")
-    page.keyboard.type("consistent hash exchange")
-    page.locator(".md-search-result__item").first.wait_for()
-    page.locator(".md-search__input").fill("drain")
-    link = page.locator(".md-search-result__link", has_text="Signals").first
-    link.click()
+    page.keyboard.type("SIGUSR1 pauses")
+    page.locator(".md-search-result__link").first.click()
     page.wait_for_url("**/bridge-operations/**")
 
 
 def _draw(page: Page, address: str) -> None:
-    """The diagram of the architecture is drawn:"""  # noqa: D400, D401
+    """The diagram of the architecture is drawn:"""  # noqa: D401
     page.goto(urljoin(address, "architecture/"))
     drawn = page.locator(".diagram .only-light svg").first
     drawn.wait_for(state="visible")
@@ -93,11 +91,11 @@ def _draw(page: Page, address: str) -> None:
     assert box is not None, "it has no size"
     assert box["width"] > 200, f"it is {box['width']} wide"
     assert box["height"] > 100, f"it is {box['height']} high"
-    assert "daemon" in drawn.inner_text(), "its text is missing"
+    assert "daemon" in (drawn.text_content() or ""), "its text is missing"
 
 
 def _refer(page: Page, address: str) -> None:
-    """The reference has the public names:"""  # noqa: D400, D401
+    """The reference has the public names:"""  # noqa: D401
     for path, anchor, text in (
         ("api/exchange/", "exchange.Router", "exactly as the RabbitMQ of its profile"),
         ("api/exchange/", "exchange.Router.explain", "Return the route with its reasons"),
@@ -111,7 +109,7 @@ def _refer(page: Page, address: str) -> None:
 
 
 def _change_palette(page: Page, address: str) -> None:
-    """The palette follows the system, and the reader:"""  # noqa: D400, D401
+    """The palette follows the system, and the reader:"""  # noqa: D401
     shown: Callable[[], str] = lambda: page.evaluate("getComputedStyle(document.body).backgroundColor")  # noqa: E731
     page.goto(address)
     light = shown()

@@ -8,10 +8,10 @@ from pygments.lexer import RegexLexer, words
 from pygments.lexers import _mapping
 from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Whitespace
 
-__all__ = ["BindingsLexer", "register"]
+__all__ = ["BindingsLexer"]  # Pygments takes all of these for lexers
 
 
-class BindingsLexer(RegexLexer):
+class BindingsLexer(RegexLexer):  # type: ignore[misc, unused-ignore]  # Pygments has no types
     """Splits a text of the language into tokens; its grammar is in ``bindings/sources/language/``."""
 
     name = "bindings"

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from typing import Any, Final
+from zlib import crc32
 
 import mermaidx
+from pymdownx.superfences import SuperFencesException
 
 __all__ = ["draw"]
 
-THEMES: Final = {"default": "only-light", "dark": "only-dark"}
-"""Theme of Mermaid -> the class by which Material shows a picture in one of its two palettes."""
+THEMES: Final = {"neutral": "only-light", "dark": "only-dark"}
+"""Theme of Mermaid -> the class of its picture, which `docs/site/theme/assets/hashstar.css` shows in one palette."""
 
 
 def draw(source: str, *_: Any, **__: Any) -> str:
-    """Return the HTML of a block ``mermaid``: the diagram as SVG, once for each palette."""
+    """Return the HTML of a block ``mermaid``: the diagram as SVG, once for each palette.
+
+    Raises SuperFencesException, which ends the build, if Mermaid does not understand the source.
+    """
     pictures = [f'<div class="{shown}">{_svg(source, theme)}</div>' for theme, shown in THEMES.items()]
     return f'<div class="diagram">{"".join(pictures)}</div>'
 
@@ -23,5 +27,9 @@ def draw(source: str, *_: Any, **__: Any) -> str:
 @cache
 def _svg(source: str, theme: str) -> str:
     """Return a diagram as SVG whose ids are its own: two diagrams may be on one page."""
-    svg = mermaidx.render(source, theme=theme).svg
-    return re.sub(r"\bmermaid-svg\b", f"diagram-{theme}-{abs(hash(source)):x}", svg)
+    try:
+        svg: str = mermaidx.render(source, theme=theme).svg()
+    except RuntimeError as error:
+        # Superfences takes any other exception for "not my block", and shows the source as a paragraph.
+        raise SuperFencesException(f"{error}\n{source}") from None
+    return svg.replace("my-svg", f"diagram-{theme}-{crc32(source.encode()):08x}")

@@ -14,7 +14,7 @@ from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 
 from docs.site import bindings_lexer
-from docs.site.links import PAGES, ROOT, rewrite_links
+from docs.site.links import PAGES, ROOT, rewrite_links, show_palettes
 from docs.site.llms import Entry, write_texts
 from docs.site.reference import PACKAGES, describe_plainly, reference_pages
 from docs.site.repository import linked_pages
@@ -56,10 +56,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Rewrite links of the repository as links of the website."""
     where = page.file.src_uri
+    if where == "index.md":
+        page.meta["hide"] = ["navigation"]
     if where.startswith(SEARCHED_LESS):
         page.meta.setdefault("search", {"boost": 0.5})
-    _texts[where] = text = rewrite_links(markdown, _origins[where], where)
-    return text
+    _texts[where] = rewrite_links(markdown, _origins[where], where)
+    return rewrite_links(show_palettes(markdown, _origins[where]), _origins[where], where)
 
 
 def on_nav(nav: Navigation, **_: Any) -> Navigation:
@@ -86,4 +88,6 @@ def _add(files: Files, config: MkDocsConfig, where: str, origin: str, markdown: 
 
 
 def _pages_of(item: Any) -> list[Page]:
-    return [page for child in item.children or () for page in ([child] if isinstance(child, Page) else _pages_of(child))]
+    return [
+        page for child in item.children or () for page in ([child] if isinstance(child, Page) else _pages_of(child))
+    ]

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os.path
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
-__all__ = ["ROOT", "external_links", "find_links", "links_of", "rewrite_links", "site_path"]
+__all__ = ["ROOT", "external_links", "find_links", "links_of", "rewrite_links", "show_palettes", "site_path"]
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -21,6 +21,8 @@ CODE: Final = re.compile(r"^( *)(```+)[^\n]*\n.*?^\1\2 *$|(?<!`)(`+)(?!`).+?(?<!
 """A fenced block, or code between backquotes: brackets in it are no links."""
 
 LINK: Final = re.compile(r"(?<!\\)\]\(([^)\s]+)\)")
+
+PICTURE: Final = re.compile(r"!\[([^\]]*)\]\(([^)\s#]+)\)")
 
 PAGES: Final = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 """File at the top of the repository -> its page on the website; the first page takes the place of the README."""
@@ -40,7 +42,7 @@ def links_of(markdown: str, page: str) -> Iterator[tuple[str, str]]:
     for link in find_links(markdown):
         path, _, anchor = link[1].partition("#")
         if path and not _is_external(link[1]):
-            yield os.path.normpath(os.path.join(os.path.dirname(page), path)), anchor  # noqa: PTH118, PTH120  a text
+            yield _resolve(page, path), anchor
 
 
 def external_links(markdown: str) -> list[str]:
@@ -58,7 +60,11 @@ def site_path(path: str) -> str:
         return f"{inside}/README.md" if is_folder else inside
     if is_folder:
         return f"repository/{path}/index.md"
-    return f"repository/{path.removesuffix('README.md')}index.md" if path.endswith("/README.md") else f"repository/{path}.md"
+    return (
+        f"repository/{path.removesuffix('README.md')}index.md"
+        if path.endswith("/README.md")
+        else f"repository/{path}.md"
+    )
 
 
 def rewrite_links(markdown: str, page: str, here: str, to_site: Callable[[str], str] = site_path) -> str:
@@ -68,11 +74,29 @@ def rewrite_links(markdown: str, page: str, here: str, to_site: Callable[[str], 
         path, _, anchor = link[1].partition("#")
         if not path or _is_external(link[1]):
             continue
-        target = os.path.normpath(os.path.join(os.path.dirname(page), path))  # noqa: PTH118, PTH120  a text
-        address = os.path.relpath(to_site(target), os.path.dirname(here) or ".")  # noqa: PTH120
+        target = _resolve(page, path)
+        address = os.path.relpath(to_site(target), PurePosixPath(here).parent)
         parts += [markdown[end : link.start(1)], address, f"#{anchor}" if anchor else ""]
         end = link.end(1)
     return "".join([*parts, markdown[end:]])
+
+
+def show_palettes(markdown: str, page: str) -> str:
+    """Return a page in which a picture that has a dark one beside it (``-dark``) is both, one for each palette."""
+
+    def both(picture: re.Match[str]) -> str:
+        name, _, suffix = picture[2].rpartition(".")
+        dark = f"{name}-dark.{suffix}"
+        if not ((ROOT / page).parent / dark).is_file():
+            return picture[0]
+        return f"![{picture[1]}]({picture[2]}#only-light)![{picture[1]}]({dark}#only-dark)"
+
+    return PICTURE.sub(both, markdown)
+
+
+def _resolve(page: str, path: str) -> str:
+    """Return what a relative path of a page names, as a path from the root of the repository."""
+    return os.path.normpath(PurePosixPath(page).parent / path)
 
 
 def _is_external(link: str) -> bool:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from textwrap import shorten
 from typing import Final, NamedTuple
 
 __all__ = ["Entry", "write_texts"]
 
-SKIPPED: Final = re.compile(r"^(#|\||```|!\[|>|- |$|<|\d+\. |::: )")
-"""How a paragraph begins that is no sentence: a heading, a table, a block, a picture, a quotation, a list."""
+SKIPPED: Final = re.compile(r"^(#|\||```|!\[|>|- |$|<|\d+\. |::: |Accepted, |\*\*Context)")
+"""How a paragraph begins that is no sentence: a heading, table, block, picture, quotation or list; or a decision."""
 
 LONGEST: Final = 240
 """Maximum number of characters of a page's sentence."""
@@ -28,7 +29,9 @@ class Entry(NamedTuple):
     path: str
 
 
-def write_texts(folder: Path, name: str, description: str, entries: list[Entry], texts: Mapping[str, str], base: str) -> None:
+def write_texts(
+    folder: Path, name: str, description: str, entries: list[Entry], texts: Mapping[str, str], base: str
+) -> None:
     """Write both files and the Markdown of each page into ``folder``; ``base`` is the site's address, or ""."""
     for entry in entries:
         path = folder / entry.path
@@ -56,5 +59,6 @@ def first_sentence(markdown: str) -> str:
         text = " ".join(paragraph.split())
         if not SKIPPED.match(text):
             plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
-            return re.split(r"(?<=[.!?]) (?=[A-Z`*])", plain)[0][:LONGEST]
+            sentence = re.split(r"(?<=[.!?]) (?=[A-Z`*])", plain)[0]
+            return shorten(sentence, LONGEST, placeholder=" ...")
     return ""

@@ -31,9 +31,11 @@ def describe_plainly(package: str) -> str:
     for name in _names(package):
         found = _find(loaded, name)
         parts.append(f"\n## {package}.{name}\n\n{_signature(found)}{_markdown(found)}\n")
-        for member in found.members.values() if found.is_class else ():
-            if not member.name.startswith("_") and member.has_docstring:
-                parts.append(f"\n### {package}.{name}.{member.name}\n\n{_signature(member)}{_markdown(member)}\n")
+        parts += [
+            f"\n### {package}.{name}.{member.name}\n\n{_signature(member)}{_markdown(member)}\n"
+            for member in (found.members.values() if found.is_class else ())
+            if not member.name.startswith("_") and member.has_docstring
+        ]
     return "".join(parts)
 
 
@@ -43,7 +45,7 @@ def fence_examples(text: str) -> str:
     return re.sub(r"::$", ":", fenced, flags=re.MULTILINE)
 
 
-class FenceExamples(griffe.Extension):
+class FenceExamples(griffe.Extension):  # type: ignore[misc, unused-ignore]  # where griffe is not installed
     """Makes the docstrings of all objects Markdown, when Griffe has read them."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
@@ -69,7 +71,7 @@ def _page_of(package: str) -> Iterator[str]:
     yield f"# {package}\n\n{_markdown(loaded)}\n\n| name | |\n|---|---|\n"
     for name in _names(package):
         head = " ".join(_markdown(_find(loaded, name)).partition("\n\n")[0].split())
-        sentence = re.split(r"(?<=[.:;]) ", head)[0].rstrip(":;").replace("|", "\\|")
+        sentence = re.split(r"(?<=\.) ", head)[0].rstrip(":").replace("|", "\\|")
         yield f"| [`{name}`](#{_find(loaded, name).path}) | {sentence} |\n"
     for name in _names(package):
         yield f"\n::: {_find(loaded, name).path}\n    options:\n"

@@ -72,4 +72,9 @@ def _describe(file: Path, path: str) -> Iterator[str]:
 
 def _is_shown(file: Path) -> bool:
     """Return whether a folder's page lists the file: a text, and none that a program left there."""
-    return file.is_file() and file.name != "README.md" and (file.suffix or file.name) in LANGUAGES and file.stat().st_size > 0
+    return (
+        file.is_file()
+        and file.name != "README.md"
+        and (file.suffix or file.name) in LANGUAGES
+        and file.stat().st_size > 0
+    )
