@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from pygments.lexer import RegexLexer, words
 from pygments.lexers import _mapping
 from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Whitespace
 
+from bindings.sources.language.statements import APPLY_TO, BARE_ATTRIBUTES, QUEUE_TYPES
+from bindings.sources.language.tokens import KEYWORD_KINDS
+from exchange.kinds import KINDS
+from exchange.notation import MATCH_MODES
+
 __all__ = ["BindingsLexer"]  # Pygments takes all of these for lexers
+
+NAME: Final = r"[\w./@$+~%{}-]"
+"""What a name without quotes is made of; in braces is a variable."""
+
+ATTRIBUTES: Final = (
+    *KINDS, *QUEUE_TYPES, *BARE_ATTRIBUTES, *APPLY_TO, *MATCH_MODES,
+    "over", "by", "header", "with", "unroutable", "includes", "excludes", "mqtt", "nats", "priority",
+    "true", "false", "null",
+)  # fmt: skip
+
+
+def _whole(names: tuple[str, ...]) -> words:
+    return words(names, prefix=f"(?<!{NAME})", suffix=f"(?!{NAME})")
 
 
 class BindingsLexer(RegexLexer):  # type: ignore[misc, unused-ignore]  # Pygments has no types
-    """Splits a text of the language into tokens; its grammar is in ``bindings/sources/language/``."""
+    """Splits a text of the language into tokens, for their colours only."""
 
     name = "bindings"
     aliases: ClassVar[list[str]] = ["bindings"]
@@ -24,18 +42,14 @@ class BindingsLexer(RegexLexer):  # type: ignore[misc, unused-ignore]  # Pygment
             (r'"(?:\\.|[^"\\\n])*"', String.Double),
             (r"'[^'\n]*'", String.Single),
             (r"->", Operator),
-            (r"[:=,(){}\[\]]", Punctuation),
-            (words(("exchange", "queue", "policy", "expect", "let", "for", "in", "vhost", "profile"),
-                   prefix=r"(?<![\w./@$+~%{}-])", suffix=r"(?![\w./@$+~%{}-])"), Keyword),
-            (words(("topic", "direct", "fanout", "headers", "quorum", "stream", "classic", "transient", "auto-delete",
-                    "internal", "alternate", "partitioned", "over", "by", "header", "all", "any", "with", "unroutable",
-                    "includes", "excludes", "mqtt", "nats", "priority", "true", "false", "null"),
-                   prefix=r"(?<![\w./@$+~%{}-])", suffix=r"(?![\w./@$+~%{}-])"), Keyword.Type),
-            (r"-?\d+(?:\.\d+)?(?![\w./@$+~%-])", Number),
-            (r"[\w./@$+~%{}-]+", Name),
+            (r"[:=,()\[\]]", Punctuation),
+            (_whole(tuple(kind.lower() for kind in KEYWORD_KINDS)), Keyword),
+            (_whole(ATTRIBUTES), Keyword.Type),
+            (rf"-?\d+(?:\.\d+)?(?!{NAME})", Number),
+            (rf"{NAME}+", Name),
             (r".", Punctuation),
         ],
-    }  # fmt: skip
+    }
 
 
 def register() -> None:
