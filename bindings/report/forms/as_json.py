@@ -25,6 +25,7 @@ from bindings.report.model import (
     ExchangeRow,
     FindingRow,
     Flow,
+    LineRow,
     Nearest,
     QueueRow,
     Records,
@@ -70,6 +71,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "ignored": [_encode_ignored(row) for row in report.ignored],
         "verification": None if report.verification is None else encode_verification(report.verification),
         "comparison": None if report.comparison is None else encode_comparison(report.comparison),
+        "lines": None if report.listing is None else [_encode_line(row) for row in report.listing.rows],
     }
 
 
@@ -168,7 +170,12 @@ def _encode_binding(row: BindingRow) -> dict[str, Any]:
         "exposure": use.exposure,
         "bound": encode_share(use.bound),
         "eligible": use.eligible,
+        "line": row.line,
     }
+
+
+def _encode_line(row: LineRow) -> dict[str, Any]:
+    return {**row._asdict(), "bindings": list(row.bindings), "state": row.state.replace(" ", "_")}
 
 
 def _encode_queue(row: QueueRow) -> dict[str, Any]:
@@ -187,6 +194,7 @@ def _encode_queue(row: QueueRow) -> dict[str, Any]:
         "partitioning": row.partitioning,
         "partitions": [part._asdict() for part in row.partitions],
         "skew": None if skew is None else {name: encode_share(value) for name, value in skew._asdict().items()},
+        "line": row.line,
     }
 
 
@@ -214,6 +222,7 @@ def _encode_exchange(row: ExchangeRow) -> dict[str, Any]:
         "fan_out": [{"queues": queues, "messages": count} for queues, count in use.fan_out.items()],
         "distinct_keys": use.distinct_keys,
         "hot": _encode_counts(row.hot, row.hot_error),
+        "line": row.line,
     }
 
 
