@@ -5,11 +5,12 @@ The protocol goes through a pipe, with a NUL after each message: no port, no ser
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
 import shutil
-import subprocess
+import signal
 import time
 from base64 import b64decode
 from collections.abc import Iterator
@@ -70,8 +71,8 @@ class Browser:
 
     def press(self, key: str) -> None:
         """Press and release a key: ``Enter``, ``Tab``, ``j``."""
-        text = {"Enter": "\r", "Tab": ""}.get(key, key)
-        code = {"Enter": 13, "Tab": 9}.get(key, ord(key[0].upper()))
+        text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
+        code = {"Enter": 13, "Tab": 9, "ArrowRight": 39}.get(key, ord(key[0].upper()))
         self._ask("Input.dispatchKeyEvent", type="keyDown", key=key, text=text, windowsVirtualKeyCode=code)
         self._ask("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
         self.settle()
@@ -137,18 +138,23 @@ class Browser:
 @contextmanager
 def open_browser(folder: Path) -> Iterator[Browser]:
     """Start Chromium with an empty profile in a folder; it ends with the block."""
-    from_us, write = os.pipe()
-    read, to_us = os.pipe()
-    # Chromium reads its descriptor 3 and writes to 4; the shell renumbers ours, whatever they are.
+    from_us, write = map(_above, os.pipe())
+    read, to_us = map(_above, os.pipe())
     command = [
-        "/bin/sh", "-c", f'exec "$@" 3<&{from_us} 4>&{to_us}', "sh",
         CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-color-profile=srgb",
         "--remote-debugging-pipe", f"--user-data-dir={folder / 'profile'}", "about:blank",
     ]  # fmt: skip
-    process = subprocess.Popen(
-        command, pass_fds=(from_us, to_us), env={**os.environ, "LANG": "C.UTF-8", "TZ": "Europe/Berlin"},
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    process = os.posix_spawn(
+        CHROMIUM,
+        command,
+        {**os.environ, "LANG": "C.UTF-8", "TZ": "Europe/Berlin"},
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_DUP2, from_us, 3),  # the descriptors that Chromium reads and writes
+            (os.POSIX_SPAWN_DUP2, to_us, 4),
+        ],
+    )
     os.close(from_us)
     os.close(to_us)
     try:
@@ -156,5 +162,12 @@ def open_browser(folder: Path) -> Iterator[Browser]:
     finally:
         os.close(write)
         os.close(read)
-        process.terminate()
-        process.wait(SECONDS)
+        os.kill(process, signal.SIGTERM)
+        os.waitpid(process, 0)
+
+
+def _above(descriptor: int) -> int:
+    """Return the same pipe under a number that the child's own descriptors do not take."""
+    copy = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
+    os.close(descriptor)
+    return copy

@@ -3,7 +3,7 @@
  * dashed the bindings that no message took. It fits the first screen; a button draws it larger.
  */
 
-const CHARACTER = 6.9; // width of a character of a label, in pixels
+const CHARACTER = 7.25; // width of a character of a label, in pixels
 const PILL_CHARACTER = 6.65;
 const NARROW = 560; // below it labels stand above what they name, and bindings are links alone
 

@@ -59,7 +59,7 @@ function unitsFor(size, start) {
   if (UNITS.some((unit) => unit.step === size && !unit.origin))
     return UNITS.filter((unit) => !unit.step || (unit.step >= size && unit.step % size === 0));
   const own = (size < 28 * DAY ? [1, 2] : [1, 2, 3, 6]).map((times) => ({
-    name: lasting(times * size),
+    name: size % DAY ? lasting(times * size) : plural((times * size) / DAY, 'day'),
     step: times * size,
     origin: start % (times * size),
   }));
@@ -126,6 +126,7 @@ const TICK_ROOM = 74; // pixels from one tick to the next, at least
 function ticksOf(slots, unit, pitch) {
   const times = slots.map((slot) => (typeof slot === 'number' ? slotStart(unit, slot) : null));
   for (const tick of TICKS) {
+    if (unit.step && tick.step % unit.step) continue; // no slot begins at each of its times
     const places = [];
     let before = null;
     times.forEach((ms, at) => {
