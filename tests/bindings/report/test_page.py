@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from copy import deepcopy
 from itertools import pairwise
 from pathlib import Path
@@ -110,7 +111,7 @@ def real() -> dict[str, Any]:
     return to_json(bindings.audit("examples/orders/orders.bindings", "examples/orders/traffic.jsonl"))
 
 
-REPORTS: Final = {
+REPORTS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "real": real, "hand-made": lambda: to_json(hand_made()), "compared": lambda: to_json(compared(Random(3))),
     "odd": lambda: to_json(odd()), "hostile": hostile, "wordy": wordy, "all states": all_states,
     "large": lambda: large(60), "layered": lambda: to_json(
