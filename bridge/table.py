@@ -286,11 +286,11 @@ class Table:
         """Return whether the value is a list."""
         return self.has(key) and isinstance(self._values[key], list)
 
-    def seconds(self, key: str, default: float | None = None) -> float:
+    def seconds(self, key: str, default: float | str | None = None) -> float:
         """Read a duration: a number of seconds, or a text such as ``"500 ms"``, ``"30 s"``, ``"5 m"``, ``"1 h"``."""
         return self._measure(key, default, UNITS, "a number of seconds or a text such as '30 s' or '5 m'")
 
-    def size(self, key: str, default: int | None = None) -> int:
+    def size(self, key: str, default: int | str | None = None) -> int:
         """Read a size: a number of bytes, or a text such as ``"64 MiB"``."""
         return int(self._measure(key, default, SIZES, "a number of bytes or a text such as '64 MiB'"))
 
@@ -380,8 +380,9 @@ class Table:
                 raise self.error(f"{key}.{name}", f"must be {what}, and is {shown}{why}") from None
         return values
 
-    def refuse_unread(self) -> None:
-        """Refuse the keys that are left after all known ones were read."""
+    def refuse_unread(self, documented: Collection[str]) -> None:
+        """Refuse the keys that are left after all known ones were read, which must be among the documented ones."""
+        assert {*self._known} <= {*documented}, self._known  # noqa: S101  else the schema would refuse what is read
         for key in self._values:
             self._refuse(key, f"is not known here{_suggest(key, self._known)}; known: {', '.join(self._known)}", True)
 
@@ -393,16 +394,13 @@ class Table:
             raise self.missing(key, f"is missing; write {key} = ...")
         return default
 
-    def _measure(self, key: str, default: float | None, units: Mapping[str, float], what: str) -> float:
+    def _measure(self, key: str, default: float | str | None, units: Mapping[str, float], what: str) -> float:
         value = self._take(key, default)
-        if isinstance(value, str):
-            parts = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*", value)
-            number = _finite(float(parts[1]) * units[parts[2]]) if parts is not None and parts[2] in units else None
-        else:
-            number = _finite(value)
-        if number is not None and number >= 0:
-            return number
-        return self._refuse(key, f"must be {what}, and is {_describe(value)}", default)
+        number = _to_base_unit(value, units)
+        if number is None:
+            instead = _to_base_unit(default, units)
+            return self._refuse(key, f"must be {what}, and is {_describe(value)}", instead)
+        return number
 
     def _expand(self, key: str, text: str) -> str:
         return VARIABLE.sub(lambda match: self._read_variable(key, match[1]), text)
@@ -412,6 +410,16 @@ class Table:
             return self._environment[name]
         except KeyError:
             raise self.error(key, f"the environment has no variable {name}") from None
+
+
+def _to_base_unit(value: Any, units: Mapping[str, float]) -> float | None:
+    """Return a number that is not negative, or a text such as ``5 m``, in the unit of 1; None for any other value."""
+    if isinstance(value, str):
+        parts = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*", value)
+        number = _finite(float(parts[1]) * units[parts[2]]) if parts is not None and parts[2] in units else None
+    else:
+        number = _finite(value)
+    return number if number is not None and number >= 0 else None
 
 
 def _finite(value: Any) -> float | None:

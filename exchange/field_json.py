@@ -22,6 +22,7 @@ from exchange.display import clip_line
 from exchange.errors import InputError
 from exchange.field_values import RANGES, Typed, float32, to_bytes, type_and_value
 from exchange.json_text import value_from_line
+from exchange.json_types import BytesJson, FieldJson, MessageJson
 from exchange.limits import NESTING, SHORTSTR_BYTES
 from exchange.message import Message, assemble_message
 
@@ -153,7 +154,7 @@ def encode(value: Any) -> Any:
     raise TypeError(f"no AMQP field type for {value!r}")
 
 
-def encode_table(table: Mapping[str, Any]) -> dict[str, Any]:
+def encode_table(table: Mapping[str, Any]) -> dict[str, FieldJson]:
     """Return the JSON object of a table, for a position where only a table is possible; `decode_table` reads it."""
     for key in table:
         if not isinstance(key, str):
@@ -207,12 +208,12 @@ HEADERS: Final = (None, "headers")
 PROPERTIES: Final = (None, "properties")
 
 
-def message_to_json(message: Message) -> dict[str, Any]:
+def message_to_json(message: Message) -> MessageJson:
     """Return the object that `message_from_json` reads; headers, properties and body only if they are not empty.
 
     The body is a string when it is UTF-8, else ``{"!bytes": "<base64>"}``.
     """
-    fields: dict[str, Any] = {"exchange": message.exchange, "routing_key": message.routing_key}
+    fields: MessageJson = {"exchange": message.exchange, "routing_key": message.routing_key}
     if message.headers:
         fields["headers"] = encode_table(message.headers)
     if message.properties:
@@ -261,7 +262,7 @@ def _clip_json(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _encode_body(value: bytes) -> str | dict[str, str]:
+def _encode_body(value: bytes) -> BytesJson:
     try:
         return value.decode()
     except UnicodeDecodeError:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from bindings.check.rules.finding import RULES, SEVERITIES, Finding, Part, Severity
 from bindings.sources.tree import SkippedFile
-from exchange.entities.entities import Binding
+from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.errors import HashstarError
 from exchange.field_json import encode_table
+from exchange.json_types import BindingJson
 
 __all__ = [
-    "BaselineUse", "CheckResult", "KnownFinding", "Report", "SourceError", "VhostFindings", "count_severities",
-    "finding_json", "part_json",
+    "BaselineUse", "BindingPartJson", "CheckResult", "FindingJson", "KnownFinding", "NamedPartJson", "Report",
+    "SourceError", "VhostFindings", "count_severities", "finding_json", "part_json",
 ]  # fmt: skip
 
 
@@ -123,7 +124,41 @@ def count_severities(reports: Iterable[Report]) -> dict[Severity, int]:
     return {severity: counts[severity] for severity in reversed(SEVERITIES)}
 
 
-def finding_json(finding: Finding) -> dict[str, Any]:
+class NamedPartJson(TypedDict):
+    """An exchange, a queue or a policy."""
+
+    kind: Literal["exchange", "queue", "policy"]
+    name: str
+
+
+class BindingPartJson(BindingJson):
+    """A binding."""
+
+    kind: Literal["binding"]
+
+
+class FindingJson(TypedDict):
+    """A finding about a topology."""
+
+    code: str
+    """The rule, such as `HS101`; `hashstar check --explain CODE` prints its meaning."""
+    name: str
+    severity: Severity
+    message: str
+    """The finding in a sentence."""
+    says: str
+    """The meaning of the rule."""
+    way_out: str
+    """What the owner can do."""
+    witness: str | None
+    """A routing key, the shortest where possible, that shows it."""
+    line: int | None
+    """The line of the file; null where the source has no lines."""
+    part: NamedPartJson | BindingPartJson | None
+    """What it is about; null for an expectation, or for the file as a whole."""
+
+
+def finding_json(finding: Finding) -> FindingJson:
     """Return a finding and its rule as JSON values; ``part`` is null for an expectation, or the file as a whole."""
     rule = finding.rule
     return {
@@ -139,7 +174,7 @@ def finding_json(finding: Finding) -> dict[str, Any]:
     }
 
 
-def part_json(part: Part) -> dict[str, Any]:
+def part_json(part: Part) -> NamedPartJson | BindingPartJson:
     """Return the kind and the name of a part as JSON values, with the field names of RabbitMQ."""
     if isinstance(part, Binding):
         return {
@@ -150,4 +185,7 @@ def part_json(part: Part) -> dict[str, Any]:
             "routing_key": part.routing_key,
             "arguments": encode_table(part.arguments),
         }
-    return {"kind": type(part).__name__.lower(), "name": part.name}
+    kind: Literal["exchange", "queue", "policy"] = (
+        "exchange" if isinstance(part, Exchange) else "queue" if isinstance(part, Queue) else "policy"
+    )
+    return {"kind": kind, "name": part.name}

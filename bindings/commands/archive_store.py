@@ -12,6 +12,7 @@ import click
 
 from bindings.report.figures import format_time
 from bindings.report.inspection import bad_json, bad_lines
+from bindings.report.inspection_types import LevelJson, MatchesJson, StoredMessageJson, StoreJson, TopicJson
 from exchange.commands.console import echo_line
 from exchange.display import clip_line, count_noun, escape_line, list_some
 from exchange.errors import HashstarError, InputError
@@ -54,8 +55,10 @@ def inspect_a_store(path: str, key: str | None, topic: str | None, message_id: s
         _print(_store_json(store, inspection) if as_json else _store_lines(store, inspection))
         return
     matches = find_by_key(store, key, topics) if key is not None else find_by_id(store, message_id or "", topics)
-    asked = {"key": key, "topic": topic, "message_id": message_id}
-    _print({"version": 1, "path": path, **asked, **_matches_json(matches)} if as_json else _matches_lines(matches))
+    if as_json:
+        _print(_matches_json(matches, path, key, topic, message_id))
+    else:
+        _print(_matches_lines(matches))
     if not matches.messages:
         wanted = f"key {key!r}" if key is not None else f"id {message_id!r}"
         index = "" if store.index else ", and the store has no index"
@@ -63,7 +66,7 @@ def inspect_a_store(path: str, key: str | None, topic: str | None, message_id: s
         sys.exit(NOT_FOUND)
 
 
-def _print(output: dict[str, Any] | Iterator[str]) -> None:
+def _print(output: StoreJson | MatchesJson | Iterator[str]) -> None:
     if isinstance(output, dict):
         click.echo(json.dumps(output, indent=2))
         return
@@ -175,7 +178,7 @@ def _moment(milliseconds: int | None) -> str | None:
     return format_time(milliseconds * 1000) if milliseconds else None
 
 
-def _store_json(store: Store, inspection: StoreInspection) -> dict[str, Any]:
+def _store_json(store: Store, inspection: StoreInspection) -> StoreJson:
     return {
         "version": 1,
         "path": store.path,
@@ -198,39 +201,13 @@ def _store_json(store: Store, inspection: StoreInspection) -> dict[str, Any]:
             "queues": _moment(store.checkpoint.queues),
             "index": _moment(store.checkpoint.keys),
         },
-        "topics": [
-            {
-                "topic": topic.name,
-                "kind": topic.kind.name.lower(),
-                "messages": topic.messages,
-                "bytes": topic.size,
-                "queues": [
-                    {
-                        "queue": queue.queue,
-                        "min_offset": queue.min_offset,
-                        "max_offset": queue.max_offset,
-                        "messages": queue.messages,
-                        "bytes": queue.size,
-                        "first_stored": _moment(queue.first_stored),
-                        "last_stored": _moment(queue.last_stored),
-                        "in_batches": queue.batches,
-                        "files": queue.files,
-                        "deleted": queue.deleted,
-                    }
-                    for queue in topic.queues
-                ],
-                "tags": [
-                    {"tag": tag, "code": _code(tag), "messages": count} for tag, count in topic.tags.items()
-                ],
-            }
-            for topic in inspection.topics
+        "topics": [_topic_json(topic) for topic in inspection.topics],
+        "groups": [
+            {"group": row.group, "topic": row.topic, "queue": row.queue, "offset": row.offset, "lag": row.lag}
+            for row in inspection.groups
         ],
-        "groups": [row._asdict() for row in inspection.groups],
         "delayed": {
-            "levels": [
-                level._asdict() | {"first_due": _moment(level.first_due), "last_due": _moment(level.last_due)}
-                for level in inspection.levels
-            ],
+            "levels": [_level_json(level) for level in inspection.levels],
             "by_time": {
                 "waiting": inspection.wheel.waiting,
                 "first_due": _moment(inspection.wheel.first_due),
@@ -239,6 +216,42 @@ def _store_json(store: Store, inspection: StoreInspection) -> dict[str, Any]:
         },
         "bad": bad_json(inspection.problems),
     }  # fmt: skip
+
+
+def _topic_json(topic: TopicFacts) -> TopicJson:
+    return {
+        "topic": topic.name,
+        "kind": topic.kind.name.lower(),  # type: ignore[typeddict-item]  # a test compares the names
+        "messages": topic.messages,
+        "bytes": topic.size,
+        "queues": [
+            {
+                "queue": queue.queue,
+                "min_offset": queue.min_offset,
+                "max_offset": queue.max_offset,
+                "messages": queue.messages,
+                "bytes": queue.size,
+                "first_stored": _moment(queue.first_stored),
+                "last_stored": _moment(queue.last_stored),
+                "in_batches": queue.batches,
+                "files": queue.files,
+                "deleted": queue.deleted,
+            }
+            for queue in topic.queues
+        ],
+        "tags": [{"tag": tag, "code": _code(tag), "messages": count} for tag, count in topic.tags.items()],
+    }
+
+
+def _level_json(level: Level) -> LevelJson:
+    return {
+        "level": level.level,
+        "delay": level.delay,
+        "next_offset": level.next_offset,
+        "waiting": level.waiting,
+        "first_due": _moment(level.first_due),
+        "last_due": _moment(level.last_due),
+    }
 
 
 def _matches_lines(matches: Matches) -> Iterator[str]:
@@ -282,30 +295,38 @@ def _bodies(message: Stored) -> Iterator[tuple[int | None, str]]:
         yield len(each.body), text
 
 
-def _matches_json(matches: Matches) -> dict[str, Any]:
+def _matches_json(
+    matches: Matches, path: str, key: str | None, topic: str | None, message_id: str | None
+) -> MatchesJson:
     return {
-        "messages": [
-            {
-                "topic": message.topic,
-                "queue": message.queue,
-                "offset": message.offset,
-                "message_id": message.message_id,
-                "unique_id": message.unique_id,
-                "place": message.place,
-                "size": message.size,
-                "stored": _moment(message.stored),
-                "stored_at": message.stored_host,
-                "born": _moment(message.born),
-                "born_at": message.born_host,
-                "reconsumed": message.reconsumed,
-                "tag": message.tag,
-                "keys": list(message.keys),
-                "properties": message.properties,
-                "bodies": [{"size": size, "begins": text} for size, text in _bodies(message)],
-            }
-            for message in matches.messages
-        ],
+        "version": 1,
+        "path": path,
+        "key": key,
+        "topic": topic,
+        "message_id": message_id,
+        "messages": [_message_json(message) for message in matches.messages],
         "deleted": matches.deleted,
         "others": matches.others,
         "bad": [{"reason": bad.reason, "source": bad.source, "offset": bad.offset} for bad in matches.problems],
+    }
+
+
+def _message_json(message: Stored) -> StoredMessageJson:
+    return {
+        "topic": message.topic,
+        "queue": message.queue,
+        "offset": message.offset,
+        "message_id": message.message_id,
+        "unique_id": message.unique_id,
+        "place": message.place,
+        "size": message.size,
+        "stored": _moment(message.stored),
+        "stored_at": message.stored_host,
+        "born": _moment(message.born),
+        "born_at": message.born_host,
+        "reconsumed": message.reconsumed,
+        "tag": message.tag,
+        "keys": list(message.keys),
+        "properties": dict(message.properties),
+        "bodies": [{"size": size, "begins": text} for size, text in _bodies(message)],
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Final, NamedTuple, TypedDict
 
 from exchange.errors import BrokerError, InputError
 from exchange.field_json import message_from_line
@@ -12,7 +12,7 @@ from exchange.lines import read_lines
 from exchange.message import Message
 from exchange.routing.router import Router
 
-__all__ = ["Moved", "count_moves"]
+__all__ = ["Moved", "MovedJson", "count_moves"]
 
 LISTED: Final = 20
 """Maximum number of kinds of move that are listed for people."""
@@ -24,6 +24,30 @@ class Move(NamedTuple):
     exchange: str
     before: tuple[str, ...]
     after: tuple[str, ...]
+
+
+class MoveJson(TypedDict):
+    """Messages that go elsewhere in the same way."""
+
+    exchange: str
+    """The exchange that they are published to."""
+    before: list[str]
+    """Queues that they reach before, with the partition of partitioned ones."""
+    after: list[str]
+    messages: int
+    first_routing_key: str
+    """The routing key of the first of them."""
+
+
+class MovedJson(TypedDict):
+    """The messages of a file that go elsewhere."""
+
+    read: int
+    """Number of messages in the file."""
+    elsewhere: int
+    """Number of those that go elsewhere."""
+    moves: list[MoveJson]
+    """The most frequent first."""
 
 
 class Moved(NamedTuple):
@@ -44,10 +68,16 @@ class Moved(NamedTuple):
         if len(self.counts) > LISTED:
             yield f"  and {len(self.counts) - LISTED:,} more kinds of move"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> MovedJson:
         """Return all moves as JSON values."""
-        moves = [
-            {**move._asdict(), "messages": count, "first_routing_key": self.first[move]}
+        moves: list[MoveJson] = [
+            {
+                "exchange": move.exchange,
+                "before": list(move.before),
+                "after": list(move.after),
+                "messages": count,
+                "first_routing_key": self.first[move],
+            }
             for move, count in self.counts.most_common()
         ]
         return {"read": self.read, "elsewhere": self.counts.total(), "moves": moves}

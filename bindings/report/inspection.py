@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from bindings.report.figures import format_time
+from bindings.report.forms.json_types import BadJson
+from bindings.report.inspection_types import BiasKey, InspectionJson
 from exchange.display import count_noun, escape_line, list_some
 
 if TYPE_CHECKING:
     from bindings.archive.formats.detect import Archive
     from bindings.archive.inspection import Inspection
+    from bindings.archive.reading import Bias
     from bindings.archive.sums import Unread
 
 __all__ = ["bad_json", "bad_lines", "inspection_json", "inspection_lines", "skipped_lines"]
@@ -66,16 +69,18 @@ def _window(inspection: Inspection) -> str:
     return f"{format_time(first)} to {format_time(last)}{unknown}"
 
 
-def inspection_json(archive: Archive, inspection: Inspection) -> dict[str, Any]:
+def inspection_json(archive: Archive, inspection: Inspection) -> InspectionJson:
     """Return what an archive holds as the values of one JSON object, which docs/inspect-json.md describes."""
     span = inspection.span
     return {
         "version": 1,
         "path": archive.path,
         "formats": list(archive.names),
-        "files": [{"path": path, "format": form.name, "bias": form.bias_of(path).name} for path, form in archive.files],
+        "files": [
+            {"path": path, "format": form.name, "bias": _bias_key(form.bias_of(path))} for path, form in archive.files
+        ],
         "not_archives": list(archive.others),
-        "bias": [bias.name for bias in archive.biases],
+        "bias": [_bias_key(bias) for bias in archive.biases],
         "notes": list(archive.notes),
         "auditable": bool(inspection.records),
         "records": inspection.records,
@@ -95,6 +100,11 @@ def inspection_json(archive: Archive, inspection: Inspection) -> dict[str, Any]:
     }
 
 
+def _bias_key(bias: Bias) -> BiasKey:
+    key: BiasKey = bias.name  # type: ignore[assignment]  # a test compares the names
+    return key
+
+
 def bad_lines(unread: Unread) -> Iterator[str]:
     """Yield, for people, why records are bad or do not fit, how many, and some positions for each reason."""
     for reason, count in unread.bad.most_common(REASONS):
@@ -106,7 +116,7 @@ def bad_lines(unread: Unread) -> Iterator[str]:
         yield f"bad: and {len(unread.bad) - REASONS} more reasons"
 
 
-def bad_json(unread: Unread) -> list[dict[str, Any]]:
+def bad_json(unread: Unread) -> list[BadJson]:
     """Return what `bad_lines` shows as JSON values, with all reasons."""
     return [
         {

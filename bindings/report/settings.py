@@ -6,18 +6,19 @@ gate that never fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bindings.report.gates import Ignore, Limits, Settings, parse_quota
+from bindings.report.gates import Ignore, Limits, Quota, Settings, parse_quota
 from bindings.sources.toml_file import read_toml
 from exchange.errors import InputError
+from exchange.json_schema import DRAFT_07, describe_fields, identify
 
-__all__ = ["NAMES", "find_settings", "load_settings", "read_settings"]
+__all__ = ["NAMES", "find_settings", "load_settings", "read_settings", "settings_schema"]
 
 NAMES: Final = {"hashstar.toml": ("audit",), "pyproject.toml": ("tool", "hashstar", "audit")}
 """Name of a file -> the path of keys to the table with the settings."""
@@ -63,16 +64,24 @@ def load_settings(path: Path) -> Settings:
 def read_settings(value: Any, file: str, key: str = "audit") -> Settings:
     """Return the settings in a table of TOML; ``file`` and ``key`` name it in errors."""
     position = _Position(file, key)
-    table = _read_table(value, position)
-    _refuse_unknown(table, position, (*_LIMITS, "stale_days", "precision", "exchanges", "queues", "ignore"))
-    return Settings(
-        _read_limits(table, position, tuple(_LIMITS)),
-        _read_globs(table, position, "exchanges", ("fail_under", "fail_under_messages", "max_unroutable")),
-        _read_globs(table, position, "queues", ("max_partition_skew",)),
-        _read_ignores(table.get("ignore", []), position.at("ignore")),
-        _read_whole(table, position, "stale_days", Settings().stale_days, 1, 100_000),
-        _read_whole(table, position, "precision", Settings().precision, 0, 6),
-    )
+    found = _read_all(_SETTINGS, _read_table(value, position), position)
+    limits = Limits(**{name: found.pop(name) for name in _LIMITS if name in found})
+    return Settings(limits, **found)
+
+
+def settings_schema() -> dict[str, Any]:
+    """Return the JSON Schema of hashstar.toml, in draft-07, which every editor with schemas for TOML has."""
+    about = {name: text for kind in (Settings, Limits) for name, text in describe_fields(kind).items()}
+    table = _schema_of(_SETTINGS, about)
+    table["properties"]["exchanges"]["description"] = "Glob of exchanges = thresholds for them."
+    table["properties"]["queues"]["description"] = "Glob of queues = thresholds for them."
+    return {
+        "$schema": DRAFT_07,
+        "$id": identify("hashstar"),
+        "title": "The settings of audits, hashstar.toml",
+        "type": "object",
+        "properties": {"audit": table},
+    }
 
 
 def _find_table(table: Any, keys: tuple[str, ...]) -> Any:
@@ -87,7 +96,7 @@ def _read_table(value: Any, position: _Position) -> Mapping[str, Any]:
     return value
 
 
-def _refuse_unknown(table: Mapping[str, Any], position: _Position, known: tuple[str, ...]) -> None:
+def _refuse_unknown(table: Mapping[str, Any], position: _Position, known: Collection[str]) -> None:
     for name in table:
         if name not in known:
             near = get_close_matches(name, known, 1)
@@ -95,8 +104,24 @@ def _refuse_unknown(table: Mapping[str, Any], position: _Position, known: tuple[
             raise position.at(name).error(f"unknown setting{hint}")
 
 
-def _read_limits(table: Mapping[str, Any], position: _Position, names: tuple[str, ...]) -> Limits:
-    return Limits(**{name: _LIMITS[name](table[name], position.at(name)) for name in names if name in table})
+class _Form(NamedTuple):
+    """The form of a setting: the function that reads its value, and the JSON Schema of what that accepts."""
+
+    read: Callable[[Any, _Position], Any]
+    schema: Mapping[str, Any]
+
+
+def _read_all(forms: Mapping[str, _Form], table: Mapping[str, Any], position: _Position) -> dict[str, Any]:
+    """Return the settings that a table has, by name. Raises InputError, first for an unknown one."""
+    _refuse_unknown(table, position, forms)
+    return {name: form.read(table[name], position.at(name)) for name, form in forms.items() if name in table}
+
+
+def _schema_of(forms: Mapping[str, _Form], about: Mapping[str, str]) -> dict[str, Any]:
+    properties = {
+        name: {**({"description": about[name]} if name in about else {}), **form.schema} for name, form in forms.items()
+    }
+    return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
 def _read_percentage(value: Any, position: _Position) -> Decimal:
@@ -113,7 +138,7 @@ def _read_ratio(value: Any, position: _Position) -> Decimal:
     return number
 
 
-def _read_quota(value: Any, position: _Position) -> Any:
+def _read_quota(value: Any, position: _Position) -> Quota:
     text = str(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
     limit = parse_quota(text)
     if limit is None:
@@ -121,53 +146,65 @@ def _read_quota(value: Any, position: _Position) -> Any:
     return limit
 
 
-_LIMITS: Final[Mapping[str, Callable[[Any, _Position], Any]]] = {
-    "fail_under": _read_percentage,
-    "fail_under_messages": _read_percentage,
-    "max_unroutable": _read_quota,
-    "max_bad": _read_quota,
-    "max_partition_skew": _read_ratio,
-    "max_misrouted": _read_quota,
-    "max_rerouted": _read_quota,
+_PERCENTAGE: Final = _Form(_read_percentage, {"type": "number", "minimum": 0, "maximum": 100})
+_RATIO: Final = _Form(_read_ratio, {"type": "number", "minimum": 1})
+_QUOTA: Final = _Form(
+    _read_quota,
+    {
+        "anyOf": [
+            {"type": "integer", "minimum": 0},
+            {"type": "string", "pattern": r"^\s*([0-9]+|0*(100(\.0+)?|[0-9]{1,2}(\.[0-9]+)?)\s*%)\s*$"},
+        ]
+    },
+)
+
+_LIMITS: Final[Mapping[str, _Form]] = {
+    "fail_under": _PERCENTAGE,
+    "fail_under_messages": _PERCENTAGE,
+    "max_unroutable": _QUOTA,
+    "max_bad": _QUOTA,
+    "max_partition_skew": _RATIO,
+    "max_misrouted": _QUOTA,
+    "max_rerouted": _QUOTA,
 }
-"""Name of a threshold -> the function that reads its value."""
+"""Name of a threshold -> its form."""
 
 
-def _read_globs(
-    table: Mapping[str, Any], position: _Position, name: str, limits: tuple[str, ...]
-) -> tuple[tuple[str, Limits], ...]:
-    here = position.at(name)
-    limits_of = []
-    for glob, inner in _read_table(table.get(name, {}), here).items():
-        own = here.at(glob)
-        _refuse_unknown(_read_table(inner, own), own, limits)
-        limits_of.append((glob, _read_limits(inner, own, limits)))
-    return tuple(limits_of)
+def _globs(*names: str) -> _Form:
+    """Return the form of a table of globs, each with these thresholds."""
+    limits = {name: _LIMITS[name] for name in names}
+
+    def read(value: Any, position: _Position) -> tuple[tuple[str, Limits], ...]:
+        found = []
+        for glob, inner in _read_table(value, position).items():
+            own = position.at(glob)
+            found.append((glob, Limits(**_read_all(limits, _read_table(inner, own), own))))
+        return tuple(found)
+
+    return _Form(read, {"type": "object", "additionalProperties": _schema_of(limits, describe_fields(Limits))})
 
 
-def _read_ignores(value: Any, position: _Position) -> tuple[Ignore, ...]:
-    if not isinstance(value, list):
-        raise position.error("expected a list of tables, each under [[audit.ignore]]")
-    return tuple([_read_ignore(each, _Position(position.file, f"{position.key}[{n}]")) for n, each in enumerate(value)])
+def _whole(least: int, greatest: int) -> _Form:
+    """Return the form of a whole number in a range."""
+
+    def read(value: Any, position: _Position) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= greatest:
+            raise position.error(f"expected a whole number from {least} to {greatest:,}, not {_show(value)}")
+        return value
+
+    return _Form(read, {"type": "integer", "minimum": least, "maximum": greatest})
 
 
-def _read_ignore(value: Any, position: _Position) -> Ignore:
-    table = _read_table(value, position)
-    globs = ("source", "destination", "pattern")
-    _refuse_unknown(table, position, (*globs, "reason", "until"))
-    if not any(name in table for name in globs):
-        raise position.error("names no binding; give source, destination or pattern, each a glob")
-    for name in (*globs, "reason"):
-        if name in table and not (isinstance(table[name], str) and (name != "reason" or table[name].strip())):
-            raise position.at(name).error(f"expected a text, not {_show(table[name])}")
-    if "reason" not in table:
-        raise position.error('reason is missing; write why these bindings are silent: reason = "..."')
-    if "until" not in table:
-        raise position.error("until is missing; write the day on which to look again: until = 2030-12-31")
-    source, destination, pattern = [table.get(name, "*") for name in globs]
-    return Ignore(
-        source, destination, pattern, table["reason"].strip(), _read_day(table["until"], position.at("until"))
-    )
+def _read_glob(value: Any, position: _Position) -> str:
+    if not isinstance(value, str):
+        raise position.error(f"expected a text, not {_show(value)}")
+    return value
+
+
+def _read_reason(value: Any, position: _Position) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise position.error(f"expected a text, not {_show(value)}")
+    return value.strip()
 
 
 def _read_day(value: Any, position: _Position) -> date:
@@ -181,13 +218,52 @@ def _read_day(value: Any, position: _Position) -> date:
     raise position.error(f"expected a day such as 2030-12-31, not {_show(value)}")
 
 
-def _read_whole(
-    table: Mapping[str, Any], position: _Position, name: str, default: int, least: int, greatest: int
-) -> int:
-    value = table.get(name, default)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= greatest:
-        raise position.at(name).error(f"expected a whole number from {least} to {greatest:,}, not {_show(value)}")
-    return value
+_GLOB: Final = _Form(_read_glob, {"type": "string"})
+_GLOBS: Final = ("source", "destination", "pattern")
+
+_IGNORE: Final[Mapping[str, _Form]] = {
+    **dict.fromkeys(_GLOBS, _GLOB),
+    "reason": _Form(_read_reason, {"type": "string", "pattern": r"\S"}),
+    "until": _Form(_read_day, {"type": "string", "pattern": r"^\d{4}-?(\d\d-?\d\d|W\d\d(-?[1-7])?)$"}),
+}
+"""Key of an entry that ignores bindings -> its form."""
+
+
+def _read_ignores(value: Any, position: _Position) -> tuple[Ignore, ...]:
+    if not isinstance(value, list):
+        raise position.error("expected a list of tables, each under [[audit.ignore]]")
+    return tuple([_read_ignore(each, _Position(position.file, f"{position.key}[{n}]")) for n, each in enumerate(value)])
+
+
+def _read_ignore(value: Any, position: _Position) -> Ignore:
+    table = _read_table(value, position)
+    _refuse_unknown(table, position, _IGNORE)
+    if not any(name in table for name in _GLOBS):
+        raise position.error("names no binding; give source, destination or pattern, each a glob")
+    found = _read_all(_IGNORE, table, position)
+    if "reason" not in found:
+        raise position.error('reason is missing; write why these bindings are silent: reason = "..."')
+    if "until" not in found:
+        raise position.error("until is missing; write the day on which to look again: until = 2030-12-31")
+    source, destination, pattern = [found.get(name, "*") for name in _GLOBS]
+    return Ignore(source, destination, pattern, found["reason"], found["until"])
+
+
+def _ignores_schema() -> dict[str, Any]:
+    entry = _schema_of(_IGNORE, describe_fields(Ignore))
+    named = [{"required": [name]} for name in _GLOBS]
+    return {"type": "array", "items": {**entry, "required": ["reason", "until"], "anyOf": named}}
+
+
+_SETTINGS: Final[Mapping[str, _Form]] = {
+    **_LIMITS,
+    "stale_days": _whole(1, 100_000),
+    "precision": _whole(0, 6),
+    "exchanges": _globs("fail_under", "fail_under_messages", "max_unroutable"),
+    "queues": _globs("max_partition_skew"),
+    "ignore": _Form(_read_ignores, _ignores_schema()),
+}
+"""Name of a setting -> its form. Those that are no thresholds are fields of `Settings`."""
 
 
 def _to_decimal(value: Any) -> Decimal | None:

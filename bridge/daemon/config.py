@@ -16,8 +16,10 @@ from typing import Final
 from bindings.operating_system import find_signals
 from bindings.sources.open import open_source
 from bindings.sources.toml_file import read_toml
+from bridge.daemon import keys
 from bridge.endpoint import Layout, Misfit, Place, Source, Target
 from bridge.endpoints import build_dead_letter_target, build_source, build_target
+from bridge.pump import keys as pump_keys
 from bridge.pump.filtering import read_filter
 from bridge.pump.loops import find_dead_letter_loop, find_feedback, find_near_exchange
 from bridge.pump.policy import Backoff, Policy, Unroutable
@@ -75,17 +77,10 @@ class Config:
         return (*[inlet.source for inlet in self.inlets], *dict.fromkeys(self.targets.values()), *dead)
 
 
-DEAD_LETTERS: Final = "dead_letters"
-DEFAULT_HTTP: Final = "127.0.0.1:9410"
+DEAD_LETTERS: Final = keys.DEAD_LETTERS.name
 
 LEAST_WINDOW: Final = 1 << 16
 """Minimum of ``window_bytes``, in bytes; a smaller window would hardly hold a message."""
-
-KEYS: Final = (
-    "topology", "vhost", "profile", "sources", "targets", DEAD_LETTERS, "ignore", "policy", "http", "http_hosts",
-    "coverage", "workers", "log_format", "log_level",
-)  # fmt: skip
-"""Keys at the top level. They are checked first, as a missing table is often a misspelt one."""
 
 
 def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker: int | None = None) -> Config:
@@ -102,12 +97,12 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
     table = Table(read_toml(path), str(path), environment=environment)
     table.mistakes = mistakes = Mistakes()
     topology, policy, ignored, dead_letters, http = None, Policy(), frozenset[str](), None, None
-    table.check_keys(KEYS)
+    table.check_keys(keys.FILE.names)  # first, as a missing table is often a misspelt one
     with mistakes.collect():
         topology = _read_topology(table, path.parent)
     with mistakes.collect():
-        policy = _read_policy(table.table("policy"))
-    workers = table.integer("workers", 1, least=1)
+        policy = _read_policy(table.table(keys.POLICY.name))
+    workers = keys.WORKERS.read(table)
     if workers > 1 and not find_signals("SIGUSR1"):
         mistakes.keep(table.error("workers", "this system cannot send signals to processes; write workers = 1"))
     source_tables, inlets = _read_sources(table, mistakes, policy, topology)
@@ -118,16 +113,15 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
         inlets = shared
     target_tables, targets_by_name, targets = _read_targets(table, mistakes, source_tables, topology)
     with mistakes.collect():
-        ignored = frozenset(table.texts("ignore", ()))
+        ignored = frozenset(keys.IGNORE.read(table))
     with mistakes.collect():
-        dead = table.maybe_table(DEAD_LETTERS)
+        dead = keys.DEAD_LETTERS.read(table)
         dead_letters = None if dead is None else build_dead_letter_target(dead)
     with mistakes.collect():
         http = _read_http(table, worker or 1)
-    has_coverage = table.flag("coverage", default=False)
-    log_format = table.choice("log_format", ("text", "json"), "text")
-    log_level = table.choice("log_level", ("debug", "info", "warning", "error"), "info")
-    table.refuse_unread()
+    has_coverage = keys.COVERAGE.read(table)
+    log_format, log_level = keys.LOG_FORMAT.read(table), keys.LOG_LEVEL.read(table)
+    table.refuse_unread(keys.FILE.names)
     mistakes.raise_any()  # afterwards there is a topology
     _check_queues(table, mistakes, topology, targets, ignored)
     layout = Layout([inlet.source for inlet in inlets.values()], targets, topology, workers)
@@ -170,9 +164,9 @@ def _read_sources(
     tables: dict[str, Table] = {}
     inlets: dict[str, Inlet] = {}
     with mistakes.collect():
-        tables = table.tables("sources")
+        tables = table.tables(keys.SOURCES.name)
         if not tables:
-            raise table.missing("sources", 'there is none; write [sources.NAME] with url = "amqp://..."')
+            raise table.missing(keys.SOURCES.name, 'there is none; write [sources.NAME] with url = "amqp://..."')
     for name, each in tables.items():
         with mistakes.collect():
             inlets[name] = _read_inlet(name, each, policy, topology)
@@ -187,7 +181,7 @@ def _read_targets(
     by_name: dict[str, Target] = {}
     by_queue: dict[str, Target] = {}
     with mistakes.collect():
-        tables = table.tables("targets")
+        tables = table.tables(keys.TARGETS.name)
     for name, each in tables.items():
         with mistakes.collect():
             if name in sources or name == DEAD_LETTERS:
@@ -261,8 +255,8 @@ def _check_loops(
 
 
 def _read_topology(table: Table, folder: Path) -> Topology:
-    where = table.text("topology")
-    vhost = table.maybe_text("vhost")
+    where = keys.TOPOLOGY.read(table)
+    vhost = keys.VHOST.read(table)
     profile = _read_profile(table)
     if "://" not in where:
         where = str(folder / where)
@@ -285,44 +279,48 @@ def _read_topology(table: Table, folder: Path) -> Topology:
 
 def _read_profile(table: Table) -> str | None:
     """Read the name of a profile. Raises InputError for a name that is no release."""
-    name = table.maybe_text("profile")
+    name = keys.PROFILE.read(table)
     if name is None or profile_by_name(name) is not None:
         return name
     raise table.error("profile", f"must be one of {RELEASES}, and is {name!r}")
 
 
 def _read_window_bytes(table: Table, base: Policy) -> int:
-    size = table.size("window_bytes", base.window_bytes)
+    size = pump_keys.WINDOW_BYTES.read(table, base.window_bytes)
     if size < LEAST_WINDOW:
         raise table.error("window_bytes", f"must be at least {LEAST_WINDOW:,} bytes, and is {size:,}")
     return size
 
 
 def _read_policy(table: Table, base: Policy = Policy()) -> Policy:  # noqa: B008  a frozen value
-    choices = {each.value: each for each in Unroutable}
     policy = Policy(
-        table.integer("window", base.window, least=1),
+        pump_keys.WINDOW.read(table, base.window),
         _read_window_bytes(table, base),
-        table.integer("tries", base.tries, least=1),
-        Backoff(table.seconds("backoff", base.backoff.first), table.seconds("backoff_most", base.backoff.most)),
-        Backoff(table.seconds("reconnect", base.reconnect.first), table.seconds("reconnect_most", base.reconnect.most)),
-        choices[table.choice("unroutable", choices, base.unroutable.value)],
-        table.flag("one_at_a_time", base.one_at_a_time),
-        table.maybe_number("rate") or base.rate,
-        table.seconds("drain", base.drain),
-        table.seconds("stalled_after", base.stalled_after),
-        table.integer("max_hops", base.max_hops, least=1),
-        table.seconds("give_up_after") if table.has("give_up_after") else base.give_up_after,
+        pump_keys.TRIES.read(table, base.tries),
+        Backoff(
+            pump_keys.BACKOFF.read(table, base.backoff.first), pump_keys.BACKOFF_MOST.read(table, base.backoff.most)
+        ),
+        Backoff(
+            pump_keys.RECONNECT.read(table, base.reconnect.first),
+            pump_keys.RECONNECT_MOST.read(table, base.reconnect.most),
+        ),
+        Unroutable(pump_keys.UNROUTABLE.read(table, base.unroutable.value)),
+        pump_keys.ONE_AT_A_TIME.read(table, base.one_at_a_time),
+        pump_keys.RATE.read(table) or base.rate,
+        pump_keys.DRAIN.read(table, base.drain),
+        pump_keys.STALLED_AFTER.read(table, base.stalled_after),
+        pump_keys.MAX_HOPS.read(table, base.max_hops),
+        pump_keys.GIVE_UP_AFTER.read(table) if table.has(pump_keys.GIVE_UP_AFTER.name) else base.give_up_after,
     )
-    table.refuse_unread()
+    table.refuse_unread(pump_keys.POLICY.names)
     return policy
 
 
 def _read_inlet(name: str, table: Table, policy: Policy, topology: Topology | None) -> Inlet:
-    exchange, routing_key = table.maybe_text("exchange"), table.maybe_text("routing_key")
+    exchange, routing_key = pump_keys.EXCHANGE.read(table), pump_keys.ROUTING_KEY.read(table)
     if exchange and topology is not None and exchange not in topology.exchanges:
         raise table.error("exchange", f"the topology has no exchange {exchange!r}")
-    own_policy = table.maybe_table("policy")
+    own_policy = pump_keys.OWN_POLICY.read(table)
     own = policy if own_policy is None else _read_policy(own_policy, policy)
     message_filter = read_filter(table)
     source = build_source(name, table, own)
@@ -358,13 +356,11 @@ def _check_queues(
 
 
 def _read_http(table: Table, worker: int) -> Http | None:
-    listen = table.text("http", DEFAULT_HTTP)
+    listen, names = keys.HTTP.read(table), tuple(keys.HTTP_HOSTS.read(table))
     if listen == "off":
-        table.texts("http_hosts", ())
         return None
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65_535:
         raise table.error("http", f'must be "HOST:PORT" or "off", and is {listen!r}')
     # Worker K has the K-th port, counted from the configured one; 0 means any free port, for each worker.
-    names = tuple(table.texts("http_hosts", ()))
     return Http(host.strip("[]"), int(port) and int(port) + worker - 1, names)

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import inf, isinf, isnan
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypedDict
 
 from bridge.endpoint import Delivery, Failure, Outgoing
 
-__all__ = ["BUCKETS", "FATES", "Gauges", "History", "Metrics", "format_labels"]
+__all__ = ["BUCKETS", "FATES", "Gauges", "History", "HistoryJson", "Metrics", "format_labels"]
 
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the buckets of latencies, in seconds."""
@@ -215,6 +215,16 @@ class Sample(NamedTuple):
     """Target -> copies."""
 
 
+class HistoryJson(TypedDict):
+    """Messages per second of the last minutes."""
+
+    step: float
+    """Seconds between two rates."""
+    sources: dict[str, list[float]]
+    """Source -> messages per second by step, oldest first."""
+    targets: dict[str, list[float]]
+
+
 class History:
     """Samples of the counts, one at the end of each of the last steps; added on the event loop, read by any thread."""
 
@@ -232,7 +242,7 @@ class History:
         sample = Sample(now, Counter(metrics.read_messages), written)
         self._samples = (*self._samples, sample)[-(STEPS + 1) :]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> HistoryJson:
         """Return the messages per second of each source and target by step, oldest first."""
         samples = self._samples
         spans = [later.time - earlier.time for earlier, later in pairwise(samples)]

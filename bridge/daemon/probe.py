@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypedDict
 
 from bridge.daemon.config import DEAD_LETTERS, Config
 from bridge.endpoint import Endpoint, Finding
 from bridge.table import hide_logins
 from exchange.display import count_noun
 
-__all__ = ["Checked", "Report", "as_object", "as_text", "check"]
+__all__ = ["CheckJson", "Checked", "Report", "as_object", "as_text", "check"]
 
 SECONDS: Final = 20.0
 """Maximum number of seconds for the check of an endpoint."""
 
 GRACE: Final = 1.0
 """Seconds that a cancelled check may take to end; then it is left running."""
-
-VERSION: Final = 1
-"""Version of the JSON object."""
 
 
 class Checked(NamedTuple):
@@ -118,10 +115,42 @@ def verdict(report: Report) -> str:
     return f"{state}: {', '.join(counts)}"
 
 
-def as_object(report: Report) -> dict[str, Any]:
+class FindingJson(TypedDict):
+    """A finding about a bridge."""
+
+    table: str
+    """The table of the file that it is about, `targets.kafka`; "" for the file itself."""
+    endpoint: str
+    """The endpoint's name in logs and metrics; "" for the file itself."""
+    level: Literal["ok", "warning", "error"]
+    """An error keeps the endpoint from working; a warning will become a problem one day."""
+    text: str
+    """The result and, if something is wrong, the way out."""
+    key: str
+    """The key of the table that it is about; "" if it is about none."""
+
+
+class CheckJson(TypedDict):
+    """The check of a bridge's configuration: `hashstar bridge check --json`."""
+
+    version: Literal[1]
+    config: str
+    """The file."""
+    offline: bool
+    """Whether only the file was checked."""
+    ready: bool
+    """Whether there is no error."""
+    sources: int
+    targets: int
+    errors: int
+    warnings: int
+    findings: list[FindingJson]
+
+
+def as_object(report: Report) -> CheckJson:
     """Return the report as a JSON object; docs/bridge.md describes it."""
     return {
-        "version": VERSION,
+        "version": 1,
         "config": report.path,
         "offline": report.offline,
         "ready": not report.errors,
@@ -130,7 +159,13 @@ def as_object(report: Report) -> dict[str, Any]:
         "errors": report.errors,
         "warnings": report.warnings,
         "findings": [
-            {"table": each.table, "endpoint": each.endpoint, **finding._asdict()}
+            {
+                "table": each.table,
+                "endpoint": each.endpoint,
+                "level": finding.level,
+                "text": finding.text,
+                "key": finding.key,
+            }
             for each in report.checked
             for finding in each.findings
         ],

@@ -29,7 +29,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from platform import python_version
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Literal, TypedDict
 
 from bindings.http.handler import NOTHING, PLAIN, Handler
 from bindings.http.hosts import HostCheck
@@ -37,7 +37,7 @@ from bindings.http.listener import Server, make_server
 from bridge.daemon.config import Config
 from bridge.daemon.gauges import build_info, hashstar_version, process_metrics, read_gauges
 from bridge.daemon.health import Condition, Health, SourceState, TargetState
-from bridge.daemon.metrics import BUCKETS, Metrics
+from bridge.daemon.metrics import BUCKETS, HistoryJson, Metrics
 from bridge.endpoint import Endpoint
 from bridge.pump.outlet import Outlet
 from bridge.pump.pump import Inlet, Pump
@@ -47,11 +47,148 @@ if TYPE_CHECKING:  # these modules import pyarrow
     from bindings.counts.tally import Tally
     from bridge.daemon.coverage import Coverage
 
-__all__ = ["Web"]
+__all__ = ["StatusJson", "Web"]
 
 SLOW: Final = 5.0
 """Seconds after which an event loop that has run no callback of `Web` counts as dead."""
 NOT_TURNING: Final = "the event loop does not turn"
+
+
+class PlaceJson(TypedDict):
+    """A queue, exchange, topic or folder that an endpoint reads or writes."""
+
+    system: str
+    """`rabbitmq`, `kafka`, `rocketmq` or `archive`."""
+    cluster: str
+    name: str
+
+
+class HeldJson(TypedDict):
+    """A message on hold."""
+
+    origin: str
+    reason: str
+
+
+class SourceJson(TypedDict):
+    """A source."""
+
+    name: str
+    up: bool
+    """Whether it is connected and without trouble."""
+    ended: bool
+    places: list[PlaceJson]
+    messages: int
+    """Messages read."""
+    bytes: int
+    redelivered: int
+    filtered: int
+    """Messages that its filter rejected."""
+    unreadable: int
+    unsettled: int
+    unsettled_bytes: int
+    fill: float
+    """Used share of the window; 1: full."""
+    oldest: str
+    """Origin of the oldest unsettled message; "" if there is none."""
+    oldest_age: float
+    """Seconds since it was read."""
+    lag: int | None
+    """Messages in the system that are not read yet; null if unknown."""
+    on_hold: int
+    held: list[HeldJson]
+    """The first of the messages on hold."""
+
+
+class WaitingJson(TypedDict):
+    """A queue that takes nothing now."""
+
+    queue: str
+    reason: str
+
+
+class LatencyJson(TypedDict):
+    """The time from reading a message to its confirmation."""
+
+    seconds: float
+    """Sum over all messages."""
+    buckets: list[int]
+    """Messages up to each of the `latency_bounds`, and above the last."""
+
+
+class TargetJson(TypedDict):
+    """A target."""
+
+    name: str
+    up: bool
+    places: list[PlaceJson]
+    dead_letters: bool
+    """Whether it is the target of dead letters."""
+    in_flight: int
+    held: int
+    """Messages that are kept back so that the messages of a key stay in order."""
+    oldest_age: float
+    """Seconds since the oldest message without an answer was read; 0 if none is old."""
+    waiting: list[WaitingJson]
+    queues: dict[str, int]
+    """Queue of the topology -> messages confirmed."""
+    refusals: dict[str, int]
+    """Reason -> number of refusals."""
+    latency: LatencyJson
+
+
+class ConditionJson(TypedDict):
+    """A reason why messages do not move, or soon will not."""
+
+    endpoint: str
+    """The name; "" for the bridge."""
+    kind: str
+    """Described in docs/bridge-operations.md."""
+    reason: str
+    since: float
+    """Seconds since 1970."""
+    way_out: str
+    """What the owner can do; "" if there is nothing to do."""
+
+
+class FateJson(TypedDict):
+    """Messages that were given up."""
+
+    endpoint: str
+    fate: str
+    """`dead-letter`, `hold` or `drop`."""
+    messages: int
+
+
+class StatusJson(TypedDict):
+    """The state of a running bridge: `/status`."""
+
+    version: Literal[1]
+    hashstar: str
+    """Version of hashstar."""
+    python: str
+    """Version of Python."""
+    config: str
+    """The file."""
+    started: float
+    """Seconds since 1970."""
+    now: float
+    """Seconds since 1970."""
+    alive: bool
+    """Whether the event loop runs."""
+    ready: bool
+    missing: list[str]
+    """Why it is not ready."""
+    conditions: list[ConditionJson]
+    paused: bool
+    draining: bool
+    unsettled: int
+    sources: list[SourceJson]
+    targets: list[TargetJson]
+    fates: list[FateJson]
+    latency_bounds: list[float]
+    """Upper bounds of the buckets of latencies, in seconds."""
+    history: HistoryJson
 
 
 class Web:
@@ -112,7 +249,7 @@ class Web:
             return [NOT_TURNING]
         return [f"{each} ({each.kind} since {_format_time(each.since)})" for each in self._health.current()]
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> StatusJson:
         """Return the JSON object that the status page shows."""
         metrics, health = self._metrics, self._health
         conditions = health.current()
@@ -137,11 +274,11 @@ class Web:
                 for (name, fate), count in list(metrics.fates.items())
                 if count
             ],
-            "latency_bounds": BUCKETS,
+            "latency_bounds": list(BUCKETS),
             "history": health.history.as_json(),
         }
 
-    def _source(self, inlet: Inlet, state: SourceState) -> dict[str, Any]:
+    def _source(self, inlet: Inlet, state: SourceState) -> SourceJson:
         metrics, name = self._metrics, inlet.source.name
         return {
             "name": name,
@@ -163,7 +300,7 @@ class Web:
             "held": [{"origin": origin, "reason": reason} for origin, reason in state.held],
         }
 
-    def _target(self, outlet: Outlet, state: TargetState) -> dict[str, Any]:
+    def _target(self, outlet: Outlet, state: TargetState) -> TargetJson:
         metrics, name = self._metrics, outlet.target.name
         return {
             "name": name,
@@ -218,11 +355,11 @@ def _counts_of(name: str, counts: Mapping[tuple[str, str], int]) -> dict[str, in
     return {label: count for (endpoint, label), count in list(counts.items()) if endpoint == name}
 
 
-def _places(endpoint: Endpoint) -> list[dict[str, str]]:
-    return [place._asdict() for place in sorted(endpoint.places)]
+def _places(endpoint: Endpoint) -> list[PlaceJson]:
+    return [{"system": place.system, "cluster": place.cluster, "name": place.name} for place in sorted(endpoint.places)]
 
 
-def _condition(condition: Condition) -> dict[str, Any]:
+def _condition(condition: Condition) -> ConditionJson:
     return {
         "endpoint": condition.endpoint,
         "kind": condition.kind,

@@ -3,7 +3,8 @@
 The scheme of a URL chooses the folder, whose ``config`` is imported only then: the clients of systems that a bridge
 does not use need not be installed. ``config`` has ``source(name, url, table, policy)``, ``target(name, url, table)``,
 which also returns the queues of the topology that it is for, and ``dead_letter_target(name, url, table)``; each reads
-its keys from the table.
+its keys from the table. These are in ``keys``, which needs no client: ``SOURCE`` (beside those of every source, in
+`bridge.pump.keys`), ``TARGET`` and ``DEAD_LETTERS``.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from importlib import import_module
 from typing import Any, Final, cast
 
 from bridge.endpoint import Source, Target
+from bridge.keys import Keys
+from bridge.pump import keys
 from bridge.pump.policy import Policy
 from bridge.table import Table
 
-__all__ = ["SCHEMES", "build_dead_letter_target", "build_source", "build_target"]
+__all__ = ["SCHEMES", "build_dead_letter_target", "build_source", "build_target", "keys_of"]
 
 SCHEMES: Final = {
     "amqp": "rabbitmq",
@@ -38,38 +41,45 @@ NEEDS: Final = {
 
 def build_source(name: str, table: Table, policy: Policy) -> Source:
     """Build the source that a table describes. Raises InputError."""
-    url, module = _import_config(table)
+    url, folder, module = _import_config(table)
     source = cast(Source, module.source(name, url, table, policy))
-    table.refuse_unread()
+    table.refuse_unread(keys_of(folder, "SOURCE").names)
     return source
 
 
 def build_target(name: str, table: Table) -> tuple[Target, Collection[str]]:
     """Build the target that a table describes, and return it with its queues. Raises InputError."""
-    url, module = _import_config(table)
+    url, folder, module = _import_config(table)
     target, queues = module.target(name, url, table)
     if not queues:
         raise table.missing("queues", 'there is none; write queues = { QUEUE = "where" }')
-    table.refuse_unread()
+    table.refuse_unread(keys_of(folder, "TARGET").names)
     return target, queues
 
 
 def build_dead_letter_target(table: Table) -> Target:
     """Build the target of dead letters that a table describes. Raises InputError."""
-    url, module = _import_config(table)
+    url, folder, module = _import_config(table)
     target = cast(Target, module.dead_letter_target("dead_letters", url, table))
-    table.refuse_unread()
+    table.refuse_unread(keys_of(folder, "DEAD_LETTERS").names)
     return target
 
 
-def _import_config(table: Table) -> tuple[str, Any]:
-    url = table.text("url")
+def keys_of(folder: str, role: str) -> Keys:
+    """Return the keys of a table: ``role`` is SOURCE, TARGET or DEAD_LETTERS."""
+    own = cast(Keys, getattr(import_module(f"{__name__}.{folder}.keys"), role))
+    return keys.SOURCE | own if role == "SOURCE" else own
+
+
+def _import_config(table: Table) -> tuple[str, str, Any]:
+    """Return the URL of a table, the folder of its endpoints, and the module ``config`` in it. Raises InputError."""
+    url = keys.URL.read(table)
     scheme, colon, _ = url.partition(":")
     module = SCHEMES.get(scheme)
     if module is None or not colon:
         begin = ", ".join(f"{each}:" for each in SCHEMES)
         raise table.error("url", f"must begin with one of {begin}, and begins with {scheme[:20]!r}")
     try:
-        return url, import_module(f"{__name__}.{module}.config")
+        return url, module, import_module(f"{__name__}.{module}.config")
     except ImportError as error:
         raise table.error("url", f"{scheme} needs {error.name}: pip install '{NEEDS[module]}'") from None

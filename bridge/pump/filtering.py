@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bridge.interop import headers_for_property
+from bridge.pump.keys import SELECTOR, TAGS
 from bridge.table import Table
 from exchange.errors import HashstarError
 from exchange.message import Message
@@ -46,7 +47,7 @@ class Filter:
 
 def read_filter(table: Table) -> Filter | None:
     """Read the filter of a source's table, ``selector`` and ``tags``; None if it has neither. Raises InputError."""
-    selector, tags = table.maybe_text("selector"), table.maybe_text("tags")
+    selector, tags = SELECTOR.read(table), TAGS.read(table)
     if selector is None and tags is None:
         return None
     key = "selector"

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Iterator
 from random import Random
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple, NotRequired, TypedDict
 
 import click
 
@@ -24,7 +24,7 @@ from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitioning.specification import parse_key_source, parse_partitioner, parse_partitions
 from exchange.partition.partitioning.strategies import STRATEGIES, find_strategy
 
-__all__ = ["partition_command"]
+__all__ = ["PartitionLine", "partition_command"]
 
 
 class _Described(NamedTuple):
@@ -202,7 +202,16 @@ def _number(fields: dict[str, Any], name: str, default: int) -> int:
     return value
 
 
-def _answer(choice: Choice, distribution: Distribution) -> dict[str, Any]:
+class PartitionLine(TypedDict):
+    """The partition that a client would choose. The other fields of the line that was read are kept."""
+
+    partition: int | str | None
+    """Number of the partition, or its name where that is no number; null where the key does not decide."""
+    rule: NotRequired[str]
+    """What decides instead of the key; only where `partition` is null."""
+
+
+def _answer(choice: Choice, distribution: Distribution) -> PartitionLine:
     if choice.partition is None:
         return {"partition": None, "rule": choice.rule}
     partition = distribution.partitions[choice.partition]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from os import SEEK_END
 from random import Random
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NotRequired, TypedDict
 
 import click
 
@@ -27,12 +27,12 @@ from exchange.json_text import JsonFault, parse, value_from_line
 from exchange.limits import SHORTSTR_BYTES
 from exchange.lines import read_lines
 from exchange.message import Message
-from exchange.routing.explain import describe, to_json
-from exchange.routing.route import Route
+from exchange.routing.explain import ReasonsJson, describe, to_json
+from exchange.routing.route import Explanation, Route
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 
-__all__ = ["Load", "build_commands", "topology_options"]
+__all__ = ["ErrorLine", "ExplanationJson", "Load", "RouteLine", "build_commands", "topology_options"]
 
 Load = Callable[[str, str | None, str | None], Topology]
 """Source of a topology, virtual host or None, name of a profile or None -> a topology that a router can be built from.
@@ -158,7 +158,7 @@ def build_commands(load: Load) -> list[click.Command]:
         except HashstarError as error:
             fail(error)
         if as_json:
-            click.echo(dump_json({**to_json(explanation), "profile": topology.profile.name}))
+            click.echo(dump_json(_explanation_json(explanation, topology)))
         else:
             click.echo(describe(explanation))
 
@@ -248,7 +248,8 @@ def _route_lines(router: Router, file: IO[bytes], notes: _Notes) -> Iterator[byt
                 raise InputError(f"{located}\n--skip-bad continues after such a line") from None
             notes.bad += 1
             notes.first = notes.first or located
-            yield json_line({"error": str(error)})
+            answer: ErrorLine = {"error": str(error)}
+            yield json_line(answer)
             continue
         key = (message.exchange, message.routing_key)
         known = lines.get(key)
@@ -282,15 +283,47 @@ def _with_progress(file: IO[bytes], lines: Iterator[bytes]) -> Iterator[bytes]:
             yield line
 
 
+class ExplanationJson(ReasonsJson):
+    """The route of a message and its reasons: `hashstar explain --json`."""
+
+    profile: str
+    """The release of RabbitMQ whose rules were applied."""
+
+
+def _explanation_json(explanation: Explanation, topology: Topology) -> ExplanationJson:
+    return {**to_json(explanation), "profile": topology.profile.name}
+
+
+class RouteLine(TypedDict):
+    """The route of a message."""
+
+    exchange: str
+    routing_key: str
+    queues: list[str]
+    """Queues that get it, sorted."""
+    unroutable: bool | None
+    """Whether no queue gets it; null if that depends on an undecided exchange."""
+    undecided: NotRequired[list[str]]
+    """Exchanges behind which there may be more queues; absent if there are none."""
+    partitions: NotRequired[dict[str, str | None]]
+    """Partitioned queue -> name of the partition, null where the key does not decide; absent if there is none."""
+
+
+class ErrorLine(TypedDict):
+    """The answer to a line that cannot be routed, with --skip-bad."""
+
+    error: str
+
+
 def _format_line(message: Message, route: Route) -> bytes:
-    fields: dict[str, Any] = {
+    fields: RouteLine = {
         "exchange": message.exchange,
         "routing_key": message.routing_key,
-        "queues": route.queues,
+        "queues": list(route.queues),
         "unroutable": route.unroutable,
     }
     if route.undecided:
-        fields["undecided"] = route.undecided
+        fields["undecided"] = list(route.undecided)
     if route.placements:
         fields["partitions"] = {placement.queue: placement.name for placement in route.placements}
     return json_line(fields)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import click
 
@@ -14,9 +14,57 @@ from exchange.selector import explanation
 from exchange.selector.selector import LATEST, RELEASES, Selector
 from exchange.selector.tags import TAGS, Tags
 
-__all__ = ["selector_command"]
+__all__ = ["SelectorCheckJson", "SelectorMatchJson", "TagsCheckJson", "TagsMatchJson", "selector_command"]
 
 NO_MATCH: Final = 1
+
+
+class RemarkJson(TypedDict):
+    """A part of a selector that never matches, or means something else than it seems to."""
+
+    message: str
+    span: tuple[int, int]
+    """Where it is in the expression: the first character, and the one behind the last."""
+
+
+class RemarksJson(TypedDict):
+    """What a check has found."""
+
+    ignored: tuple[int, int] | None
+    """The part of the expression that the broker ignores: the first character, and the one behind the last."""
+    remarks: list[RemarkJson]
+
+
+class SelectorCheckJson(RemarksJson):
+    """A selector in SQL92: `hashstar selector check --json`."""
+
+    properties: list[str]
+    """Properties that it reads, sorted."""
+
+
+class TagsCheckJson(RemarksJson):
+    """A subscription by tags: `hashstar selector check --tags --json`."""
+
+    tags: list[str]
+    """Sorted; none for a subscription to everything."""
+    codes: list[int]
+    """Hashes of the tags, which brokers compare."""
+
+
+class SelectorMatchJson(TypedDict):
+    """A selector and a message: `hashstar selector match --json`."""
+
+    matches: bool
+    parts: list[explanation.PartJson]
+    """Each condition with its outcome, the whole selector first."""
+
+
+class TagsMatchJson(TypedDict):
+    """A subscription by tags and a message: `hashstar selector match --tags --json`."""
+
+    matches: bool
+    sent: bool
+    """Whether the broker sends the message, by the hash of its tag."""
 
 
 @click.group("selector")
@@ -50,8 +98,11 @@ def check_command(expression: str, by_tags: bool, release: str, exact: bool, as_
     remarks = selector.remarks if isinstance(selector, Selector) else ()
     rest = selector.ignored if isinstance(selector, Selector) else None
     if as_json:
-        result = {"ignored": rest, "remarks": [{"message": each.message, "span": each.span} for each in remarks]}
-        click.echo(dump_json(_summary(selector) | result))
+        found: RemarksJson = {
+            "ignored": rest,
+            "remarks": [{"message": each.message, "span": each.span} for each in remarks],
+        }
+        click.echo(dump_json(_check_json(selector, found)))
     else:
         for name, value in _summary(selector).items():
             echo_line(f"{name}: {', '.join(map(str, value)) or 'none'}")
@@ -85,11 +136,7 @@ def match_command(
     matches = selector(properties)
     parts = explanation.explain(selector, properties) if isinstance(selector, Selector) else []
     if as_json:
-        if isinstance(selector, Selector):
-            reasons: dict[str, Any] = {"parts": explanation.to_json(parts)}
-        else:
-            reasons = {"sent": selector.sends(properties.get(TAGS))}
-        click.echo(dump_json({"matches": matches} | reasons))
+        click.echo(dump_json(_match_json(selector, matches, parts, properties.get(TAGS))))
     else:
         click.echo("matches" if matches else "does not match")
         if isinstance(selector, Selector):
@@ -103,6 +150,20 @@ def _summary(selector: Selector | Tags) -> dict[str, list[Any]]:
     if isinstance(selector, Selector):
         return {"properties": sorted(selector.names)}
     return {"tags": sorted(selector.tags), "codes": sorted(selector.codes)}
+
+
+def _check_json(selector: Selector | Tags, found: RemarksJson) -> SelectorCheckJson | TagsCheckJson:
+    if isinstance(selector, Selector):
+        return {"properties": sorted(selector.names), **found}
+    return {"tags": sorted(selector.tags), "codes": sorted(selector.codes), **found}
+
+
+def _match_json(
+    selector: Selector | Tags, matches: bool, parts: list[explanation.Part], tag: str | None
+) -> SelectorMatchJson | TagsMatchJson:
+    if isinstance(selector, Selector):
+        return {"matches": matches, "parts": explanation.to_json(parts)}
+    return {"matches": matches, "sent": selector.sends(tag)}
 
 
 def _parse(expression: str, by_tags: bool, release: str, exact: bool) -> Selector | Tags:

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-__all__ = ["LATEST", "PROFILES", "RELEASES", "Profile", "closest_profile", "profile_by_name", "profile_for"]
+__all__ = ["LATEST", "PROFILES", "RELEASES", "VERSION", "Profile", "closest_profile", "profile_by_name", "profile_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,6 @@ PROFILES: Final = {
 """Name -> profile, the oldest first. A server between two of them behaves as the older one."""
 
 LATEST: Final = _4_3
-"""The profile of the newest release, for whatever names none."""
 OLDEST: Final = _3_10
 RELEASES: Final = f"{', '.join(PROFILES)}, or a release from 3.10 on, as 4.1.3"
 """Names that `profile_by_name` accepts, for errors."""
@@ -131,12 +130,12 @@ def profile_by_name(name: str) -> Profile | None:
     None for what is no version, and for a release older than the oldest profile, whose rules are unknown.
     """
     profile = closest_profile(name)
-    return profile if profile is not OLDEST or _numbers(_VERSION.sub(r"\1", name)) >= _numbers(OLDEST.name) else None
+    return profile if profile is not OLDEST or _numbers(VERSION.sub(r"\1", name)) >= _numbers(OLDEST.name) else None
 
 
 def closest_profile(name: str) -> Profile | None:
     """Return the profile as `profile_by_name`, but the oldest one for an older release; None for what is no version."""
-    version = _VERSION.fullmatch(name)
+    version = VERSION.fullmatch(name)
     return PROFILES.get(name) or (profile_for(version[1]) if version is not None else None)
 
 
@@ -144,4 +143,5 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int("".join(filter(str.isdigit, part)) or 0) for part in version.split(".")[:3])
 
 
-_VERSION: Final = re.compile(r"(?:rabbitmq-|v)?([0-9]{1,4}(?:\.[0-9]{1,4}){1,3})(?:[-+~][-+~.0-9A-Za-z]*)?")
+VERSION: Final = re.compile(r"(?:rabbitmq-|v)?([0-9]{1,4}(?:\.[0-9]{1,4}){1,3})(?:[-+~][-+~.0-9A-Za-z]*)?")
+"""The version of a release as users and brokers write it; its group is the number."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from exchange.display import escape_line
 from exchange.partition.moves import Moves, Skew
 
-__all__ = ["describe", "to_json"]
+__all__ = ["MovesJson", "describe", "to_json"]
 
 WIDTH: Final = 32
 """Width of the longest bar, in characters."""
@@ -27,7 +27,51 @@ def describe(moves: Moves, before: str, after: str) -> str:
     return "\n".join(map(escape_line, _lines(moves, before, after)))
 
 
-def to_json(moves: Moves, before: str, after: str) -> dict[str, Any]:
+class SkewJson(TypedDict):
+    """How messages are spread over partitions."""
+
+    messages: dict[str, int]
+    """Name of a partition -> messages."""
+    fullest_to_mean: float | None
+    """The fullest partition divided by the mean; null without messages."""
+    empty: int
+    """Number of partitions without a message."""
+
+
+class SkewsJson(TypedDict):
+    """The spread before and after."""
+
+    before: SkewJson
+    after: SkewJson
+
+
+FlowJson = TypedDict("FlowJson", {"from": str, "to": str, "messages": int})
+
+
+class MovesJson(TypedDict):
+    """What moves when partitions, strategy or brokers change: `hashstar partition --to ... --json`."""
+
+    before: str
+    """Strategy and partitions before."""
+    after: str
+    """Strategy and partitions after."""
+    keys: int
+    """Number of different keys."""
+    messages: int
+    keys_moved: int
+    messages_moved: int
+    keys_at_risk: int
+    """Keys that move and have several messages: their order is at risk."""
+    messages_undecided: int
+    """Messages whose key does not decide their partition."""
+    refused: str | None
+    """Why the client refuses a key."""
+    flows: list[FlowJson]
+    """Messages by the names of their partitions before and after, for those that move; most messages first."""
+    skew: SkewsJson
+
+
+def to_json(moves: Moves, before: str, after: str) -> MovesJson:
     """Return the same numbers as JSON values."""
     return {
         "before": before,
@@ -129,6 +173,6 @@ def _ratio(skew: Skew) -> str:
     return "-" if skew.ratio is None else f"{skew.ratio:.2f}"
 
 
-def _skew_json(skew: Skew) -> dict[str, Any]:
+def _skew_json(skew: Skew) -> SkewJson:
     ratio = None if skew.ratio is None else round(skew.ratio, 4)
     return {"messages": dict(skew.messages), "fullest_to_mean": ratio, "empty": skew.empty}

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from exchange.display import count_noun, escape_line
 from exchange.entities.entities import Binding, Exchange
-from exchange.field_json import encode
+from exchange.field_json import encode, encode_table
+from exchange.json_types import BindingJson, FieldJson
 from exchange.kinds import Decider, Unknown, kind_of
 from exchange.message import Message
 from exchange.notation import write_arguments, write_value
-from exchange.routing.route import Alternate, Explanation, Hop, Obstacle, Placement
+from exchange.routing.route import Alternate, Explanation, Hop, Obstacle, Outcome, Placement
 
-__all__ = ["describe", "to_json"]
+__all__ = ["ReasonsJson", "describe", "to_json"]
 
 
 def describe(explanation: Explanation) -> str:
@@ -21,10 +22,119 @@ def describe(explanation: Explanation) -> str:
     return "\n".join(map(escape_line, _lines(explanation)))
 
 
-def to_json(explanation: Explanation) -> dict[str, Any]:
+class CopyJson(TypedDict):
+    """A further routing key, of a header CC or BCC."""
+
+    header: str
+    key: str
+
+
+class PlacementJson(TypedDict):
+    """The partition of a partitioned queue that the message goes to."""
+
+    queue: str
+    partitioning: str
+    partition: int | None
+    """Id of the partition; null if the key does not decide it."""
+    name: str | None
+    key: FieldJson
+    """The key that the client would use."""
+    hash: int | None
+    rule: str
+    """How the partition follows from the hash, or what decides instead of the key."""
+
+
+class MatchJson(BindingJson):
+    """A binding that the message takes."""
+
+    outcome: Outcome
+    """What happens at its destination."""
+    matched_key: str | None
+    """The key of the message that it matches; null where keys do not decide."""
+    matched_header: str | None
+    """The header that has this key; null for the routing key."""
+
+
+class AlternateJson(TypedDict):
+    """The alternate exchange of a hop."""
+
+    name: str
+    taken: bool
+    from_policy: str | None
+    """Name of the policy that sets it; null if the exchange's argument does."""
+    outcome: Outcome | None
+    """What happens there; null if it is not taken."""
+
+
+class HopJson(TypedDict):
+    """An exchange that the message passes, with its decision."""
+
+    exchange: str
+    type: str
+    came_from: str | None
+    """The exchange whose binding or alternate led here; null for the one that the message is published to."""
+    undecided: bool
+    chosen_by: str | None
+    """The hash that chose among the bindings; null where no hash decides."""
+    matched: list[MatchJson]
+    alternate: AlternateJson | None
+    unsure: NotRequired[str]
+    """Why it is unknown whether more bindings match; absent if it is known."""
+
+
+class EndJson(TypedDict):
+    """A queue or exchange."""
+
+    kind: str
+    """`queue` or `exchange`."""
+    name: str
+
+
+class ObstacleJson(TypedDict):
+    """Why the message does not go on to a destination."""
+
+    exchange: str
+    destination: EndJson
+    binding: BindingJson | None
+    """The binding that does not match; null for an alternate exchange and for the default exchange."""
+    reason: str
+
+
+class AskedJson(TypedDict):
+    """The answer about the queue of `--queue`."""
+
+    queue: str
+    gets_it: bool
+    exists: bool
+    obstacles: list[ObstacleJson]
+    """Obstacles on the nearest path to the queue; empty if it gets the message, or if no path leads to it."""
+
+
+class ReasonsJson(TypedDict):
+    """The route of a message and its reasons."""
+
+    exchange: str
+    routing_key: str
+    copied_to: list[CopyJson]
+    """Further routing keys, of the headers CC and BCC."""
+    queues: list[str]
+    """Queues that get the message, sorted."""
+    unroutable: bool | None
+    """Whether no queue gets it; null if that depends on an undecided exchange."""
+    undecided: list[str]
+    """Exchanges behind which there may be more queues."""
+    placements: list[PlacementJson]
+    """One for each partitioned queue."""
+    hops: list[HopJson]
+    """The exchanges that it passes, in order."""
+    asked: NotRequired[AskedJson]
+    """Only with `--queue`."""
+
+
+def to_json(explanation: Explanation) -> ReasonsJson:
     """Return the route and its reasons as JSON values; field values are encoded by `exchange.field_json`."""
     route = explanation.route
-    result: dict[str, Any] = {
+    result: ReasonsJson = {
         "exchange": explanation.message.exchange,
         "routing_key": explanation.message.routing_key,
         "copied_to": [{"header": header, "key": key} for header, key in explanation.message.further_keys()],
@@ -156,7 +266,7 @@ def _name(exchange: str) -> str:
     return f"exchange '{exchange}'" if exchange else "the default exchange"
 
 
-def _placement_json(placement: Placement) -> dict[str, Any]:
+def _placement_json(placement: Placement) -> PlacementJson:
     return {
         "queue": placement.queue,
         "partition": placement.partition,
@@ -168,50 +278,50 @@ def _placement_json(placement: Placement) -> dict[str, Any]:
     }
 
 
-def _hop_json(hop: Hop, message: Message) -> dict[str, Any]:
-    outcomes = dict(hop.steps)
-    alternate = None
-    if hop.alternate is not None:
-        outcome = hop.steps[0].outcome if hop.alternate.taken else None
-        alternate = {**hop.alternate._asdict(), "outcome": outcome}
-    result: dict[str, Any] = {
+def _hop_json(hop: Hop, message: Message) -> HopJson:
+    result: HopJson = {
         "exchange": hop.exchange.name,
         "type": hop.exchange.type,
         "came_from": hop.came_from,
         "undecided": hop.undecided,
         "chosen_by": hop.chosen_by,
-        "matched": [
-            {
-                **_binding_json(binding),
-                "outcome": outcomes[binding.destination],
-                **_key_json(_matching_key(hop.exchange, binding, message)),
-            }
-            for binding in hop.matched
-        ],
-        "alternate": alternate,
+        "matched": [_match_json(binding, hop, message) for binding in hop.matched],
+        "alternate": None if hop.alternate is None else _alternate_json(hop.alternate, hop),
     }
-    return result if hop.unsure is None else {**result, "unsure": hop.unsure}
+    if hop.unsure is not None:
+        result["unsure"] = hop.unsure
+    return result
 
 
-def _key_json(matching: tuple[str | None, str] | None) -> dict[str, Any]:
-    header, key = matching or (None, None)
-    return {"matched_key": key, "matched_header": header}
+def _match_json(binding: Binding, hop: Hop, message: Message) -> MatchJson:
+    header, key = _matching_key(hop.exchange, binding, message) or (None, None)
+    outcome = dict(hop.steps)[binding.destination]
+    return {**_binding_json(binding), "outcome": outcome, "matched_key": key, "matched_header": header}
 
 
-def _obstacle_json(obstacle: Obstacle) -> dict[str, Any]:
+def _alternate_json(alternate: Alternate, hop: Hop) -> AlternateJson:
+    return {
+        "name": alternate.name,
+        "taken": alternate.taken,
+        "from_policy": alternate.from_policy,
+        "outcome": hop.steps[0].outcome if alternate.taken else None,
+    }
+
+
+def _obstacle_json(obstacle: Obstacle) -> ObstacleJson:
     return {
         "exchange": obstacle.exchange,
-        "destination": obstacle.destination._asdict(),
+        "destination": {"kind": obstacle.destination.kind, "name": obstacle.destination.name},
         "binding": _binding_json(obstacle.binding) if obstacle.binding is not None else None,
         "reason": obstacle.reason,
     }
 
 
-def _binding_json(binding: Binding) -> dict[str, Any]:
+def _binding_json(binding: Binding) -> BindingJson:
     return {
         "source": binding.source,
         "destination": binding.destination.name,
         "destination_type": binding.destination.kind,
         "routing_key": binding.routing_key,
-        "arguments": {name: encode(value) for name, value in binding.arguments.items()},
+        "arguments": encode_table(binding.arguments),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypedDict
 
 from exchange.display import escape_line
 from exchange.errors import HashstarError
@@ -11,9 +11,11 @@ from exchange.selector.expression import And, Expression, Not, Or, Property, chi
 from exchange.selector.meaning import evaluate
 from exchange.selector.selector import Selector
 
-__all__ = ["Part", "describe", "explain", "to_json"]
+__all__ = ["Part", "PartJson", "describe", "explain", "to_json"]
 
-OUTCOMES: Final = {True: "true", False: "false", None: "unknown"}
+Outcome = Literal["true", "false", "unknown", "fails"]
+
+OUTCOMES: Final[dict[bool | None, Outcome]] = {True: "true", False: "false", None: "unknown"}
 
 
 class Part(NamedTuple):
@@ -22,8 +24,7 @@ class Part(NamedTuple):
     text: str
     depth: int
     """Level of nesting; 0 is the whole selector."""
-    outcome: str
-    """``true``, ``false``, ``unknown`` or ``fails``."""
+    outcome: Outcome
     why: str
     """The message's properties in the condition, or why it fails; empty if the condition has parts."""
 
@@ -45,7 +46,8 @@ def _explain_parts(
     try:
         outcome = OUTCOMES[evaluate(expression, properties).value]  # type: ignore[index]
     except HashstarError as error:
-        outcome, values = "fails", "" if conditions else str(error)
+        outcome = "fails"
+        values = "" if conditions else str(error)
     yield Part(text, depth, outcome, values)
     for condition in conditions:
         yield from _explain_parts(selector, condition, properties, depth + 1)
@@ -67,6 +69,17 @@ def describe(parts: list[Part]) -> str:
     return "\n".join([escape_line(line.rstrip()) for line in lines])
 
 
-def to_json(parts: list[Part]) -> list[dict[str, Any]]:
+class PartJson(TypedDict):
+    """A condition of a selector with its outcome for a message."""
+
+    text: str
+    depth: int
+    """Level of nesting; 0 is the whole selector."""
+    outcome: Outcome
+    why: str
+    """The message's properties in the condition, or why it fails; empty if the condition has parts."""
+
+
+def to_json(parts: list[Part]) -> list[PartJson]:
     """Return the parts as JSON objects."""
-    return [part._asdict() for part in parts]
+    return [{"text": part.text, "depth": part.depth, "outcome": part.outcome, "why": part.why} for part in parts]

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +45,7 @@ from bindings.archive.reading import (
     take_sample,
 )  # fmt: skip
 from bindings.archive.record import SCHEMA, Record, Rows, make_empty_column
+from bindings.archive.record_line import Recorded, RecordLine
 from bindings.archive.times import EPOCH, MICROSECOND, parse_time
 from exchange.errors import InputError
 from exchange.field_json import json_line, message_from_json, message_to_json
@@ -199,7 +200,7 @@ def add_line(rows: Rows, value: Any, place: int) -> Skipped | None:
 def encode_line(record: Record) -> bytes:
     """Return the line that `JsonLines` reads as this record. Raises as `exchange.field_json.message_to_json`."""
     message, time, vhost, size, has_body, routed, source, offset = record
-    fields = message_to_json(message)
+    fields = cast(Recorded, message_to_json(message))
     if time is not None:
         seconds, rest = divmod(time, 1_000_000)
         if abs(seconds) < SURE_SECONDS:
@@ -208,14 +209,15 @@ def encode_line(record: Record) -> bytes:
             fields["timestamp"] = (EPOCH + time * MICROSECOND).isoformat()
     if vhost is not None:
         fields["vhost"] = vhost
-    if has_body:
-        fields |= {} if message.body else {"size": 0}
-    else:
-        fields |= {"size": size, "body_truncated": True}
+    if not has_body:
+        fields["size"] = size
+        fields["body_truncated"] = True
+    elif not message.body:
+        fields["size"] = 0
     if routed is not None:
         fields["routed_queues"] = list(routed)
-    fields["origin"] = {"source": source, "offset": offset}
-    return json_line(fields)
+    line: RecordLine = {**fields, "origin": {"source": source, "offset": offset}}
+    return json_line(line)
 
 
 def _read_by_arrow(block: Block, path: str, columns: Sequence[str] | None) -> pa.RecordBatch | None:

@@ -92,7 +92,7 @@ def _notification(level: str, text: str) -> dict[str, Any]:
 
 
 def _logical(vhost: str, part: Part) -> dict[str, Any]:
-    fields = part_json(part)
+    fields = dict(part_json(part))
     kind = fields.pop("kind")
     return {"fullyQualifiedName": json.dumps([vhost, *fields.values()], ensure_ascii=False), "kind": kind}
 

@@ -4,24 +4,48 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import TypedDict
 
 from bindings.check.report import CheckResult, Report
 from bindings.check.rules.finding import RULES, SEVERITIES, Severity
 
-__all__ = ["statistics_json", "statistics_lines"]
+__all__ = ["StatisticsJson", "statistics_json", "statistics_lines"]
 
 
-def statistics_json(result: CheckResult) -> dict[str, Any]:
-    """Return ``{"codes": [{"code", "name", "severity", "findings"}], "files": [{"source", "findings", ...}]}``.
+class CodeCountJson(TypedDict):
+    """Findings of a rule."""
 
-    A file also has its numbers of findings by severity and by code. All findings count, those that are not listed too.
-    """
-    codes = [
+    code: str
+    name: str
+    severity: Severity
+    findings: int
+
+
+class FileCountJson(TypedDict):
+    """Findings about a file."""
+
+    source: str
+    findings: int
+    severities: dict[Severity, int]
+    """Number of findings of each severity."""
+    codes: dict[str, int]
+    """Code -> number of findings."""
+
+
+class StatisticsJson(TypedDict):
+    """How many findings there are, those that are not listed too."""
+
+    codes: list[CodeCountJson]
+    files: list[FileCountJson]
+
+
+def statistics_json(result: CheckResult) -> StatisticsJson:
+    """Return the number of findings of each code and about each file; all count, those that are not listed too."""
+    codes: list[CodeCountJson] = [
         {"code": code, "name": RULES[code].name, "severity": RULES[code].severity, "findings": count}
         for code, count in _by_code(result).items()
     ]
-    files = [
+    files: list[FileCountJson] = [
         {
             "source": report.name,
             "findings": sum(_tally(report).values()),

@@ -6,25 +6,190 @@ Fields may be added; none is renamed, removed or given another meaning. docs/top
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal, NotRequired, TypedDict
 
-from bindings.diff.against import FileDiff
-from bindings.diff.comparison.meaning import Meaning
+from bindings.diff.against import FileDiff, State
+from bindings.diff.comparison.meaning import Meaning, Verdict
 from bindings.diff.diff import Diff
 from bindings.diff.forms.words import describe_term
+from bindings.diff.messages import MovedJson
 from bindings.diff.planning.plan import Plan
 from bindings.diff.planning.step import describe_part
+from exchange.entities.entities import Destination
 from exchange.field_json import message_to_json
+from exchange.json_types import MessageJson
 
-__all__ = ["files_to_json", "meaning_to_json", "plan_to_json", "to_json"]
+__all__ = [
+    "AgainstJson", "DiffJson", "MeaningJson", "PlanJson", "files_to_json", "meaning_to_json", "plan_to_json", "to_json",
+]  # fmt: skip
 
 
-def to_json(result: Diff, profile: str) -> dict[str, Any]:
+class StepJson(TypedDict):
+    """A step of a plan."""
+
+    verb: str
+    """`declare`, `bind` or `set`; `delete`, `unbind` or `clear`."""
+    part: str
+    danger: str | None
+    """Why the step may lose messages or lead them to wrong queues; null if it does not."""
+
+
+class RefusedStepJson(TypedDict):
+    """A step that the broker would refuse."""
+
+    step: str
+    error: str
+
+
+class PlanJson(TypedDict):
+    """Steps from one topology to another, in an order that loses no message on the way."""
+
+    steps: list[StepJson]
+    refused: list[RefusedStepJson]
+    left_alone: list[str]
+    """What differs but is not touched: the broker's own, and what belongs to exclusive queues."""
+
+
+class AccessJson(TypedDict):
+    """An exchange that can be published to now, or no longer."""
+
+    exchange: str
+    opened: bool
+    """Whether it can be published to now; else it no longer can."""
+    reason: Literal["declared", "deleted", "internal"]
+
+
+class EffectJson(TypedDict):
+    """Messages that a queue gains or loses."""
+
+    exchange: str
+    """The exchange that they are published to; "" is the default exchange."""
+    queue: str
+    change: Literal["gained", "lost"]
+    messages: list[str]
+    """Descriptions of the messages."""
+    exact: bool
+    """Whether the descriptions are exact; else the messages are among those that match."""
+    certain: bool
+    """Whether it happens to each of these messages; else a random choice decides."""
+    witness: MessageJson
+    """A shortest message that shows it."""
+
+
+class UnroutableJson(TypedDict):
+    """Messages that go nowhere now, or no longer do."""
+
+    exchange: str
+    now: bool
+    """Whether they go nowhere now; else they no longer do."""
+    witness: MessageJson
+
+
+class ChoiceJson(TypedDict):
+    """An exchange that chooses otherwise among its bindings."""
+
+    exchange: str
+    """The exchange that the messages are published to."""
+    at: str
+    """The exchange that chooses."""
+    by: str
+    """What it chooses by: `chance`, `hash`, `selector` or `unknown`."""
+    certain: bool
+    witness: MessageJson
+
+
+class PartitionChangeJson(TypedDict):
+    """A queue whose partitioning changes."""
+
+    queue: str
+    before: str | None
+    after: str | None
+    witness: MessageJson | None
+    """A message that goes to another partition."""
+    moved: tuple[str | None, str | None]
+    """The witness's partitions before and after; null where its key decides none."""
+
+
+class DestinationJson(TypedDict):
+    """A queue or exchange."""
+
+    kind: str
+    """`queue` or `exchange`."""
+    name: str
+
+
+class UndecidedJson(TypedDict):
+    """A question that could not be answered."""
+
+    exchange: str | None
+    destination: DestinationJson | None
+    reason: str
+
+
+class MeaningJson(TypedDict):
+    """Which messages go elsewhere."""
+
+    verdict: Verdict
+    """`changed`: something differs for sure; `same`: it is proved that nothing does; else `undecided`."""
+    access: list[AccessJson]
+    effects: list[EffectJson]
+    unroutable: list[UnroutableJson]
+    choices: list[ChoiceJson]
+    partitions: list[PartitionChangeJson]
+    undecided: list[UndecidedJson]
+
+
+class ResultJson(TypedDict):
+    """What it takes to get from one topology to another, and what that means to messages."""
+
+    profile: str
+    """The release of RabbitMQ whose rules were applied."""
+    plan: PlanJson
+    meaning: MeaningJson
+
+
+class DiffJson(ResultJson):
+    """What it takes to get from one topology to another, and what that means to messages: `hashstar diff --json`."""
+
+    messages: NotRequired[MovedJson]
+    """Only with `--messages`."""
+
+
+class VhostDiffJson(ResultJson):
+    """The difference of a virtual host."""
+
+    vhost: str
+
+
+class FileDiffJson(TypedDict):
+    """The difference of a file."""
+
+    file: str
+    before: str
+    """What it is compared with."""
+    old_name: str | None
+    """Its name at the revision, from the root of the repository; null for a new file."""
+    state: State
+    error: str | None
+    """Why it cannot be compared; null if it can."""
+    vhosts: list[VhostDiffJson]
+    """Virtual hosts whose topologies differ."""
+
+
+class AgainstJson(TypedDict):
+    """Files compared with a revision of their git repository: `hashstar diff --against REF --json`."""
+
+    against: str
+    """The revision."""
+    files: list[FileDiffJson]
+
+
+def to_json(result: Diff, profile: str) -> DiffJson:
     """Return a plan and its meaning, with the name of the profile that both follow."""
     return {"profile": profile, "plan": plan_to_json(result.plan), "meaning": meaning_to_json(result.meaning)}
 
 
-def files_to_json(files: Sequence[FileDiff], revision: str) -> dict[str, Any]:
+def files_to_json(files: Sequence[FileDiff], revision: str) -> AgainstJson:
     """Return the comparison of files with a revision; ``vhosts`` has the virtual hosts whose topologies differ."""
     return {
         "against": revision,
@@ -35,14 +200,22 @@ def files_to_json(files: Sequence[FileDiff], revision: str) -> dict[str, Any]:
                 "old_name": file.old_name,
                 "state": file.state,
                 "error": None if file.error is None else str(file.error),
-                "vhosts": [{"vhost": each.vhost, **to_json(each.diff, each.profile)} for each in file.vhosts],
+                "vhosts": [
+                    {
+                        "vhost": each.vhost,
+                        "profile": each.profile,
+                        "plan": plan_to_json(each.diff.plan),
+                        "meaning": meaning_to_json(each.diff.meaning),
+                    }
+                    for each in file.vhosts
+                ],
             }
             for file in files
         ],
     }
 
 
-def plan_to_json(todo: Plan) -> dict[str, Any]:
+def plan_to_json(todo: Plan) -> PlanJson:
     """Return the plan as JSON values."""
     return {
         "steps": [{"verb": step.verb, "part": describe_part(step.part), "danger": step.danger} for step in todo.steps],
@@ -51,11 +224,14 @@ def plan_to_json(todo: Plan) -> dict[str, Any]:
     }
 
 
-def meaning_to_json(difference: Meaning) -> dict[str, Any]:
+def meaning_to_json(difference: Meaning) -> MeaningJson:
     """Return the meaning as JSON values; messages as `hashstar route` takes them."""
     return {
         "verdict": difference.verdict,
-        "access": [access._asdict() for access in difference.access],
+        "access": [
+            {"exchange": access.exchange, "opened": access.opened, "reason": access.reason}
+            for access in difference.access
+        ],
         "effects": [
             {
                 "exchange": effect.exchange,
@@ -88,16 +264,20 @@ def meaning_to_json(difference: Meaning) -> dict[str, Any]:
                 "before": None if change.before is None else str(change.before),
                 "after": None if change.after is None else str(change.after),
                 "witness": None if change.witness is None else message_to_json(change.witness),
-                "moved": list(change.moved),
+                "moved": change.moved,
             }
             for change in difference.partitions
         ],
         "undecided": [
             {
                 "exchange": undecided.exchange,
-                "destination": None if undecided.destination is None else undecided.destination._asdict(),
+                "destination": _destination_json(undecided.destination),
                 "reason": undecided.reason,
             }
             for undecided in difference.undecided
         ],
     }
+
+
+def _destination_json(destination: Destination | None) -> DestinationJson | None:
+    return None if destination is None else {"kind": destination.kind, "name": destination.name}

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
+from bindings.archive.reading import Bias
 from bindings.check.report import finding_json
 from bindings.counts.coverage import AlternateUse
 from bindings.counts.sketch import ERROR
 from bindings.report.figures import format_time
+from bindings.report.forms import json_types as types
 from bindings.report.forms.json_compared import encode_comparison, encode_verification
-from bindings.report.forms.json_values import encode_binding, encode_share, encode_time
+from bindings.report.forms.json_values import DIGITS, encode_binding, encode_shapes, encode_share, encode_time
 from bindings.report.forms.reporter import BytesReporter
 from bindings.report.gates import Gate, IgnoreUse
 from bindings.report.model import (
@@ -22,14 +24,16 @@ from bindings.report.model import (
     Audited,
     BindingRow,
     Count,
+    Evidence,
     ExchangeRow,
     FindingRow,
     Flow,
-    LineRow,
     Nearest,
     QueueRow,
     Records,
     Report,
+    Skew,
+    State,
     Summary,
     Timeline,
     UnroutableRow,
@@ -38,6 +42,32 @@ from bindings.report.model import (
 __all__ = ["REPORTER", "VERSION", "encode_json", "to_json"]
 
 VERSION: Final = 1
+
+STATE_NAMES: Final[Mapping[State, types.StateJson]] = {
+    "dead": "dead",
+    "stale": "stale",
+    "possible": "possible",
+    "hit": "hit",
+    "ignored": "ignored",
+    "not eligible": "not_eligible",
+}
+"""State of a binding -> its name in JSON."""
+
+BIAS_NAMES: Final[Mapping[Bias, types.BiasName]] = {
+    Bias.EVERYTHING: "everything",
+    Bias.SURVIVORS: "survivors",
+    Bias.SAMPLE: "sample",
+    Bias.UNKNOWN: "unknown",
+}
+"""Bias of an archive -> its name in JSON."""
+
+EVIDENCE_NAMES: Final[Mapping[Evidence, types.EvidenceJson | None]] = {
+    "proved": "proved",
+    "belied": "belied",
+    "no traffic": "no_traffic",
+    "": None,
+}
+"""Evidence of a finding -> its name in JSON."""
 
 OTHERS: Final = 20
 """Maximum number of files that are not archives and are named."""
@@ -48,7 +78,7 @@ def encode_json(report: Report) -> bytes:
     return json.dumps(to_json(report), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
 
 
-def to_json(report: Report) -> dict[str, Any]:
+def to_json(report: Report) -> types.AuditJson:
     """Return a report as the values of one JSON object."""
     return {
         "version": VERSION,
@@ -71,11 +101,10 @@ def to_json(report: Report) -> dict[str, Any]:
         "ignored": [_encode_ignored(row) for row in report.ignored],
         "verification": None if report.verification is None else encode_verification(report.verification),
         "comparison": None if report.comparison is None else encode_comparison(report.comparison),
-        "lines": None if report.listing is None else [_encode_line(row) for row in report.listing.rows],
     }
 
 
-def _encode_audited(audited: Audited) -> dict[str, Any]:
+def _encode_audited(audited: Audited) -> types.AuditedJson:
     return {
         "topology": {
             "source": audited.topology,
@@ -98,18 +127,18 @@ def _encode_audited(audited: Audited) -> dict[str, Any]:
     }
 
 
-def _encode_archive(archive: Archived) -> dict[str, Any]:
+def _encode_archive(archive: Archived) -> types.ArchiveJson:
     return {
         "path": archive.path,
         "formats": list(archive.formats),
         "files": archive.files,
-        "bias": [{"name": bias.name.lower(), "says": bias.value} for bias in archive.biases],
+        "bias": [{"name": BIAS_NAMES[bias], "says": bias.value} for bias in archive.biases],
         "notes": list(archive.notes),
         "not_archives": {"files": len(archive.others), "some": list(archive.others[:OTHERS])},
     }
 
 
-def _encode_records(records: Records) -> dict[str, Any]:
+def _encode_records(records: Records) -> types.RecordsJson:
     return {
         "read": records.read,
         "counted": records.counted,
@@ -128,7 +157,7 @@ def _encode_records(records: Records) -> dict[str, Any]:
     }
 
 
-def _encode_summary(summary: Summary) -> dict[str, Any]:
+def _encode_summary(summary: Summary) -> types.TotalsJson:
     totals = summary.totals
     return {
         "bindings": {
@@ -136,7 +165,7 @@ def _encode_summary(summary: Summary) -> dict[str, Any]:
             "eligible": totals.eligible,
             "hit": totals.hit,
             "coverage": encode_share(totals.binding_coverage),
-            "states": {state.replace(" ", "_"): count for state, count in summary.states.items()},
+            "states": {STATE_NAMES[state]: count for state, count in summary.states.items()},
         },
         "messages": {
             "all": totals.messages,
@@ -152,13 +181,13 @@ def _encode_summary(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _encode_binding(row: BindingRow) -> dict[str, Any]:
+def _encode_binding(row: BindingRow) -> types.BindingRowJson:
     use = row.use
     entry = row.ignored.entry if row.ignored is not None else None
     return {
         "number": use.number,
         **encode_binding(use.binding),
-        "state": row.state.replace(" ", "_"),
+        "state": STATE_NAMES[row.state],
         "ignored": None if entry is None else {"reason": entry.reason, "until": entry.until.isoformat()},
         "messages": use.messages,
         "possible": use.possible,
@@ -170,16 +199,11 @@ def _encode_binding(row: BindingRow) -> dict[str, Any]:
         "exposure": use.exposure,
         "bound": encode_share(use.bound),
         "eligible": use.eligible,
-        "line": row.line,
     }
 
 
-def _encode_line(row: LineRow) -> dict[str, Any]:
-    return {**row._asdict(), "bindings": list(row.bindings), "state": row.state.replace(" ", "_")}
-
-
-def _encode_queue(row: QueueRow) -> dict[str, Any]:
-    use, skew = row.use, row.skew
+def _encode_queue(row: QueueRow) -> types.QueueRowJson:
+    use = row.use
     return {
         "queue": use.queue,
         "type": row.type,
@@ -192,13 +216,24 @@ def _encode_queue(row: QueueRow) -> dict[str, Any]:
         "first": encode_time(use.first),
         "last": encode_time(use.last),
         "partitioning": row.partitioning,
-        "partitions": [part._asdict() for part in row.partitions],
-        "skew": None if skew is None else {name: encode_share(value) for name, value in skew._asdict().items()},
-        "line": row.line,
+        "partitions": [
+            {"partition": part.partition, "name": part.name, "messages": part.messages} for part in row.partitions
+        ],
+        "skew": None if row.skew is None else _encode_skew(row.skew),
     }
 
 
-def _encode_exchange(row: ExchangeRow) -> dict[str, Any]:
+def _encode_skew(skew: Skew) -> types.SkewJson:
+    return {
+        "partitions": skew.partitions,
+        "max_to_mean": round(skew.max_to_mean, DIGITS),
+        "top_share": round(skew.top_share, DIGITS),
+        "gini": round(skew.gini, DIGITS),
+        "variation": round(skew.variation, DIGITS),
+    }
+
+
+def _encode_exchange(row: ExchangeRow) -> types.ExchangeRowJson:
     use = row.use
     return {
         "exchange": use.exchange,
@@ -217,32 +252,32 @@ def _encode_exchange(row: ExchangeRow) -> dict[str, Any]:
             "eligible": row.eligible,
             "hit": row.hit,
             "coverage": encode_share(row.binding_coverage),
-            "states": {state.replace(" ", "_"): count for state, count in row.states.items()},
+            "states": {STATE_NAMES[state]: count for state, count in row.states.items()},
         },
         "fan_out": [{"queues": queues, "messages": count} for queues, count in use.fan_out.items()],
         "distinct_keys": use.distinct_keys,
         "hot": _encode_counts(row.hot, row.hot_error),
-        "line": row.line,
     }
 
 
-def _encode_counts(counts: Iterable[Count], error: int) -> dict[str, Any]:
-    keys = [{"key": count.text, "messages": count.messages, "partition": count.partition} for count in counts]
-    return {"keys": keys, "error": error}
+def _encode_counts(counts: Iterable[Count], error: int) -> types.HotJson:
+    return {
+        "keys": [{"key": count.text, "messages": count.messages, "partition": count.partition} for count in counts],
+        "error": error,
+    }
 
 
-def _encode_alternate(row: AlternateUse) -> dict[str, Any]:
-    shapes = [{"shape": item.text, "messages": item.count, "example": item.example} for item in row.shapes.items]
+def _encode_alternate(row: AlternateUse) -> types.AlternateUseJson:
     return {
         "exchange": row.exchange,
         "alternate": row.alternate,
         "messages": row.messages,
-        "shapes": shapes,
+        "shapes": encode_shapes(row.shapes),
         "shapes_error": row.shapes.error,
     }
 
 
-def _encode_unroutable(row: UnroutableRow) -> dict[str, Any]:
+def _encode_unroutable(row: UnroutableRow) -> types.UnroutableRowJson:
     return {
         "exchange": row.exchange,
         "refused": row.refused or None,
@@ -263,7 +298,7 @@ def _encode_unroutable(row: UnroutableRow) -> dict[str, Any]:
     }
 
 
-def _encode_nearest(nearest: Nearest) -> dict[str, Any]:
+def _encode_nearest(nearest: Nearest) -> types.NearestJson:
     return {
         "number": nearest.number,
         "binding": None if nearest.binding is None else encode_binding(nearest.binding),
@@ -274,7 +309,7 @@ def _encode_nearest(nearest: Nearest) -> dict[str, Any]:
     }
 
 
-def _encode_timeline(timeline: Timeline) -> dict[str, Any]:
+def _encode_timeline(timeline: Timeline) -> types.TimelineJson:
     return {
         "slot_seconds": timeline.slot // 1_000_000,
         "start": format_time(timeline.start),
@@ -287,7 +322,7 @@ def _encode_timeline(timeline: Timeline) -> dict[str, Any]:
     }
 
 
-def _encode_flow(flow: Flow) -> dict[str, Any]:
+def _encode_flow(flow: Flow) -> types.FlowJson:
     return {
         "source": flow.source,
         "destination_type": None if flow.destination is None else flow.destination.kind,
@@ -298,17 +333,17 @@ def _encode_flow(flow: Flow) -> dict[str, Any]:
     }
 
 
-def _encode_finding(row: FindingRow) -> dict[str, Any]:
+def _encode_finding(row: FindingRow) -> types.FindingRowJson:
     return {
         **finding_json(row.finding),
         "bindings": list(row.bindings),
         "messages": row.messages,
-        "evidence": row.evidence.replace(" ", "_") or None,
+        "evidence": EVIDENCE_NAMES[row.evidence],
         "traffic": row.sentence or None,
     }
 
 
-def _encode_gate(gate: Gate) -> dict[str, Any]:
+def _encode_gate(gate: Gate) -> types.GateJson:
     return {
         "name": gate.name,
         "scope": gate.scope,
@@ -320,7 +355,7 @@ def _encode_gate(gate: Gate) -> dict[str, Any]:
     }
 
 
-def _encode_ignored(use: IgnoreUse) -> dict[str, Any]:
+def _encode_ignored(use: IgnoreUse) -> types.IgnoredJson:
     entry = use.entry
     return {
         "source": entry.source,

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
+from bindings.counts.sketch import Frequent
 from bindings.report.figures import format_time
+from bindings.report.forms.json_types import ShapeJson
 from exchange.entities.entities import Binding
 from exchange.field_json import encode_table
+from exchange.json_types import BindingJson
 
-__all__ = ["encode_binding", "encode_share", "encode_time"]
+__all__ = ["DIGITS", "encode_binding", "encode_shapes", "encode_share", "encode_time"]
 
 DIGITS: Final = 6
 """Number of decimals of a share."""
 
 
-def encode_binding(binding: Binding) -> dict[str, Any]:
+def encode_binding(binding: Binding) -> BindingJson:
     """Return the fields that identify a binding."""
     return {
         "source": binding.source,
@@ -23,6 +26,11 @@ def encode_binding(binding: Binding) -> dict[str, Any]:
         "routing_key": binding.routing_key,
         "arguments": encode_table(binding.arguments),
     }
+
+
+def encode_shapes(shapes: Frequent) -> list[ShapeJson]:
+    """Return the most frequent shapes of keys."""
+    return [{"shape": item.text, "messages": item.count, "example": item.example} for item in shapes.items]
 
 
 def encode_time(time: int | None) -> str | None:

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from bindings.archive.mapping import USUAL, FieldMapping
+from bridge.endpoints.archive import keys
 from bridge.endpoints.archive.columns import to_folder_name
 from bridge.endpoints.archive.reading import ArchiveSource
 from bridge.endpoints.archive.replay import CHUNK_BYTES, Window
 from bridge.endpoints.archive.writing import ArchiveTarget
+from bridge.pump.keys import EXCHANGE, ROUTING_KEY
 from bridge.pump.policy import Policy
 from bridge.table import Table
 
@@ -26,17 +28,16 @@ __all__ = ["ArchiveSource", "ArchiveTarget", "dead_letter_target", "source", "ta
 def source(name: str, url: str, table: Table, policy: Policy) -> ArchiveSource:
     """Build the source of a configuration; see `bridge.endpoints`."""
     path = _path(url, table)
-    kept = table.maybe_text("state")
+    kept = keys.STATE.read(table)
     beside = path.parent / f".{path.name}.{name}.replay.json"
-    speed = table.number_or("speed", "max", "max")
     return ArchiveSource(
         name,
         str(path),
         None if kept == "off" else beside if kept is None else table.resolve_path(kept),
-        speed=speed,
-        window=Window(table.moment("since"), table.moment("until")),
-        follow=table.flag("follow", default=False),
-        without_bodies=table.flag("without_bodies", default=False),
+        speed=keys.SPEED.read(table),
+        window=Window(keys.SINCE.read(table), keys.UNTIL.read(table)),
+        follow=keys.FOLLOW.read(table),
+        without_bodies=keys.WITHOUT_BODIES.read(table),
         mapping=_mapping(table),
         chunk_bytes=min(CHUNK_BYTES, policy.window_bytes),
     )
@@ -44,7 +45,7 @@ def source(name: str, url: str, table: Table, policy: Policy) -> ArchiveSource:
 
 def _mapping(table: Table) -> FieldMapping:
     """Return how records of Kafka and RocketMQ become messages: the source may set their exchange and key."""
-    exchange, routing_key = table.reread_text("exchange"), table.reread_text("routing_key")
+    exchange, routing_key = table.reread_text(EXCHANGE.name), table.reread_text(ROUTING_KEY.name)
     return FieldMapping(
         USUAL.exchange if exchange is None else f"={exchange}",
         USUAL.routing_key if routing_key is None else f"={routing_key}",
@@ -53,9 +54,9 @@ def _mapping(table: Table) -> FieldMapping:
 
 def target(name: str, url: str, table: Table) -> tuple[ArchiveTarget, list[str]]:
     """Build the target of a configuration, and return it with its queues; see `bridge.endpoints`."""
-    is_list = table.is_list("queues")
-    form = f"a folder below the archive, {HERE!r} for itself"
-    folders = table.mapping("queues", str if is_list else _parse_folder, form)
+    queues = keys.QUEUES.read(table)
+    is_list = queues.is_list
+    folders = queues.convert(str if is_list else _parse_folder)
     if is_list:
         folders = {queue: f"queue={to_folder_name(queue)}" for queue in folders}
     for queue, folder in folders.items():
@@ -73,13 +74,12 @@ def _target(name: str, url: str, table: Table, folders: MappingOf[str, str]) -> 
         name,
         _path(url, table),
         folders,
-        rotate_bytes=table.size("rotate_bytes", 128 << 20),
-        rotate_seconds=table.seconds("rotate", 300.0),
-        gather_seconds=table.seconds("gather", 0.01),
+        rotate_bytes=keys.ROTATE_BYTES.read(table),
+        rotate_seconds=keys.ROTATE.read(table),
+        gather_seconds=keys.GATHER.read(table),
     )
 
 
-HERE: Final = "."
 MOST_NAME: Final = 255
 """Maximum length of a file's name in common file systems, in bytes."""
 MOST_PATH: Final = 4_095
@@ -123,7 +123,7 @@ def _path(url: str, table: Table) -> Path:
 
 def _parse_folder(value: Any) -> str:
     """Return a folder below the archive from its form in a configuration. Raises ValueError."""
-    if value == HERE:
+    if value == keys.HERE:
         return ""
     if not isinstance(value, str) or not value or value.startswith("/") or "\0" in value:
         raise ValueError

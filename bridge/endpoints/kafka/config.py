@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.endpoint import Target
+from bridge.endpoints.kafka import keys
 from bridge.endpoints.kafka.cluster.addresses import check_settings, read_settings
 from bridge.endpoints.kafka.consumer.source import KafkaSource
 from bridge.endpoints.kafka.producer.plain import KafkaTarget
@@ -30,13 +31,12 @@ __all__ = ["Destination", "KafkaSource", "KafkaTarget", "TransactionalTarget", "
 
 def source(name: str, url: str, table: Table, policy: Policy) -> KafkaSource:
     """Build the source of a configuration; see `bridge.endpoints`."""
-    topic = table.maybe_text("topic")
-    topics = table.texts("topics") if topic is None else [topic]
+    topic = keys.TOPIC.read(table)
+    topics = keys.TOPICS.read(table) if topic is None else [topic]
     if not topics:
         raise table.error("topics", 'there is none; write topics = ["..."]')
-    until_end = table.flag("until_end", default=False)
-    transactional = table.flag("transactional", default=False)
-    settings, group = read_settings(url, table), table.text("group", f"hashstar-{name}")
+    until_end, transactional = keys.UNTIL_END.read(table), keys.TRANSACTIONAL.read(table)
+    settings, group = read_settings(url, table), keys.GROUP.read(table, f"hashstar-{name}")
     made = KafkaSource(
         name,
         lambda: {**settings(), "group.id": group},
@@ -52,16 +52,14 @@ def source(name: str, url: str, table: Table, policy: Policy) -> KafkaSource:
 
 def target(name: str, url: str, table: Table) -> tuple[Target, list[str]]:
     """Build the target of a configuration, and return it with its queues; see `bridge.endpoints`."""
-    destinations = table.mapping(
-        "queues", parse_destination, 'the name of a topic, or { topic = "...", key = "word 2" }'
-    )
+    destinations = keys.QUEUES.read(table).convert(parse_destination)
     settings = read_settings(url, table)
     made: KafkaTarget | TransactionalTarget
-    if not table.flag("transactional", default=False):
+    if not keys.TRANSACTIONAL.read(table):
         made = KafkaTarget(name, settings, destinations)
     else:
-        every, messages = table.seconds("transaction_time", 0.1), table.integer("transaction_messages", 1_000, least=1)
-        own_id = table.maybe_text("transactional_id")
+        every, messages = keys.TRANSACTION_TIME.read(table), keys.TRANSACTION_MESSAGES.read(table)
+        own_id = keys.TRANSACTIONAL_ID.read(table)
         made = TransactionalTarget(name, settings, destinations, messages, every, own_id)
     check_settings(table, made.make_offline)
     return made, list(destinations)
@@ -69,7 +67,7 @@ def target(name: str, url: str, table: Table) -> tuple[Target, list[str]]:
 
 def dead_letter_target(name: str, url: str, table: Table) -> KafkaTarget:
     """Build the target of dead letters of a configuration; see `bridge.endpoints`."""
-    made = KafkaTarget(name, read_settings(url, table), {"": Destination(table.text("topic"))})
+    made = KafkaTarget(name, read_settings(url, table), {"": Destination(keys.DEAD_LETTER_TOPIC.read(table))})
     check_settings(table, made.make_offline)
     return made
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import ssl
 from collections.abc import Iterator, Sequence
 from copy import copy
@@ -12,6 +11,7 @@ from urllib.parse import quote, unquote
 import pika
 
 from bindings.sources.address import parse_address
+from bridge.endpoints.rabbitmq import keys
 from bridge.table import Secret, Table, read_address
 from exchange.errors import InputError
 
@@ -90,16 +90,11 @@ class Brokers(Sequence[pika.URLParameters]):
         return len(self._hosts)
 
 
-HOST: Final = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::(?P<port>\d{1,5}))?")
-"""A host of ``hosts``, with its port or without."""
-
-
 def read_brokers(name: str, url: str, table: Table) -> Sequence[pika.URLParameters]:
     """Read the brokers of an endpoint's table, in the order in which they are tried. Raises InputError."""
-    user, password = table.maybe_text("user"), table.secret("password")
-    hosts = table.texts("hosts", ())
-    ca_file, cert_file, key_file = table.file("ca_file"), table.file("cert_file"), table.file("key_file")
-    server_name = table.maybe_text("server_name")
+    user, password, hosts = keys.USER.read(table), keys.PASSWORD.read(table), keys.HOSTS.read(table)
+    ca_file, cert_file, key_file = keys.CA_FILE.read(table), keys.CERT_FILE.read(table), keys.KEY_FILE.read(table)
+    server_name = keys.SERVER_NAME.read(table)
     try:
         first = parse_broker(url, f"hashstar {name}", user, password)
     except InputError as error:
@@ -116,7 +111,7 @@ def read_brokers(name: str, url: str, table: Table) -> Sequence[pika.URLParamete
         raise table.error("url", "files for TLS are given, but the URL does not begin with amqps:")
     parameters = [first]
     for host in hosts:
-        address = HOST.fullmatch(host)
+        address = keys.HOST.fullmatch(host)
         if address is None:
             raise table.error("hosts", f"must be HOST, HOST:PORT or [IPV6]:PORT, and is {host!r}")
         other = copy(first)
@@ -135,7 +130,7 @@ def cluster_name_of(parameters: pika.URLParameters) -> str:
 
 def read_management(table: Table) -> str | None:
     """Read the address of the management API; None if the table has none. Raises InputError."""
-    url = table.maybe_text("management")
+    url = keys.MANAGEMENT.read(table)
     if url is None:
         return None
     example = "http://HOST:PORT or https://HOST:PORT; user and password are AMQP's"

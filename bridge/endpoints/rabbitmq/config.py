@@ -17,9 +17,9 @@ For example::
 
 from __future__ import annotations
 
-import re
-from typing import Any, Final
+from typing import Any
 
+from bridge.endpoints.rabbitmq import keys
 from bridge.endpoints.rabbitmq.addresses import read_brokers, read_management
 from bridge.endpoints.rabbitmq.publishing import RabbitmqTarget
 from bridge.endpoints.rabbitmq.reading import RabbitmqSource
@@ -30,31 +30,24 @@ from bridge.table import Table
 __all__ = ["Address", "RabbitmqSource", "RabbitmqTarget", "dead_letter_target", "source", "target"]
 
 
-OFFSET: Final = re.compile(r"first|last|next|[0-9]+[YMDhms]?")
-"""Where reading a stream may begin: the values of RabbitMQ's ``x-stream-offset``."""
-
-MOST_PREFETCH: Final = 65_535
-"""Maximum number of unacknowledged deliveries that AMQP can ask for."""
-
-
 def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
     """Read the table of a source; see `bridge.endpoints`. Raises InputError."""
     brokers = read_brokers(name, url, table)
-    prefetch = table.integer("prefetch", min(policy.window, MOST_PREFETCH), least=1)
-    if prefetch > MOST_PREFETCH:
-        raise table.error("prefetch", f"{prefetch:,} is more than AMQP can ask for, {MOST_PREFETCH:,}")
-    begins = table.has("offset")
-    offsets, offset = table.maybe_text("offsets"), table.text("offset", "first")
-    if not OFFSET.fullmatch(offset):
+    prefetch = keys.PREFETCH.read(table, min(policy.window, keys.MOST_PREFETCH))
+    if prefetch > keys.MOST_PREFETCH:
+        raise table.error("prefetch", f"{prefetch:,} is more than AMQP can ask for, {keys.MOST_PREFETCH:,}")
+    begins = table.has(keys.OFFSET.name)
+    offsets, offset = keys.OFFSETS.read(table), keys.OFFSET.read(table)
+    if not keys.STREAM_OFFSET.fullmatch(offset):
         raise table.error("offset", f'must be "first", "last", "next", a number, or an age as "1h", and is {offset!r}')
     if begins and offsets is None:
         table.warn("offset", 'without offsets = "FILE" each start reads the stream from there again')
     return RabbitmqSource(
         name,
         brokers,
-        table.text("queue"),
+        keys.QUEUE.read(table),
         prefetch=prefetch,
-        exclusive=table.flag("exclusive", default=False),
+        exclusive=keys.EXCLUSIVE.read(table),
         offsets=None if offsets is None else table.resolve_path(offsets),
         offset=int(offset) if offset.isdigit() else offset,
         window_bytes=policy.window_bytes,
@@ -64,20 +57,19 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
 
 def target(name: str, url: str, table: Table) -> tuple[RabbitmqTarget, list[str]]:
     """Read the table of a target, and return it with its queues; see `bridge.endpoints`. Raises InputError."""
-    addresses = table.mapping(
-        "queues", read_address, 'the name of a queue, or { exchange = "...", routing_key = "..." }'
-    )
+    addresses = keys.QUEUES.read(table).convert(read_address)
     return RabbitmqTarget(name, read_brokers(name, url, table), addresses, read_management(table)), list(addresses)
 
 
 def dead_letter_target(name: str, url: str, table: Table) -> RabbitmqTarget:
     """Read the table of a target of dead letters; see `bridge.endpoints`. Raises InputError."""
-    queue, exchange = table.maybe_text("queue"), table.maybe_text("exchange")
+    queue, exchange = keys.DEAD_LETTER_QUEUE.read(table), keys.DEAD_LETTER_EXCHANGE.read(table)
     if queue is None and exchange is None:
         raise table.missing("queue", "say either the queue that takes dead letters, or an exchange")
     if queue is not None and exchange is not None:
         raise table.error("queue", "say either the queue that takes dead letters, or an exchange")
-    address = Address.queue(queue) if queue is not None else Address(exchange or "", table.maybe_text("routing_key"))
+    routing_key = None if queue is not None else keys.DEAD_LETTER_ROUTING_KEY.read(table)
+    address = Address.queue(queue) if queue is not None else Address(exchange or "", routing_key)
     if address.is_template:
         raise table.error("queue" if queue is not None else "routing_key", f"dead letters have no {PARTITION}")
     return RabbitmqTarget(name, read_brokers(name, url, table), {"": address}, read_management(table))

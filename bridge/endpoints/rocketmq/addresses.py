@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
+from bridge.endpoints.rocketmq import keys
 from bridge.rocketmq.remoting.acl import Credentials
 from bridge.rocketmq.remoting.channel import ChannelSettings
 from bridge.rocketmq.remoting.client import ClientSettings
@@ -30,9 +31,9 @@ def read_settings(url: str, table: Table) -> ClientSettings:
     if address.path not in ("", "/") or address.query or address.fragment:
         raise table.error("url", f"must be {EXAMPLE}; all else has keys of its own")
     servers = ";".join(_with_port(host) for host in address.hosts.split(","))
-    access_key = table.maybe_text("access_key") or address.user
-    secret_key = table.secret("secret_key") or address.password
-    token = table.secret("security_token")
+    access_key = keys.ACCESS_KEY.read(table) or address.user
+    secret_key = keys.SECRET_KEY.read(table) or address.password
+    token = keys.SECURITY_TOKEN.read(table)
     if access_key and not secret_key:
         raise table.error("secret_key", 'is missing, as there is an access_key; write { env = "NAME" }')
     tls = _tls(table)
@@ -63,14 +64,14 @@ def _current(secret: str) -> str:
 
 def _tls(table: Table) -> Callable[[], ssl.SSLContext | None]:
     """Return the function that reads the settings of TLS as they are when it is called; it returns None without TLS."""
-    is_on = table.flag("tls", default=False)
-    verify = table.flag("verify", default=True)
+    is_on, verify = keys.TLS.read(table), keys.VERIFY.read(table)
+    files = (keys.CA_FILE, keys.CERT_FILE, keys.KEY_FILE)
     if not is_on:
-        for key in ("ca_file", "cert_file", "key_file"):
-            if table.has(key):
-                raise table.error(key, "is for TLS, which is off; write tls = true")
+        for key in files:
+            if table.has(key.name):
+                raise table.error(key.name, "is for TLS, which is off; write tls = true")
         return lambda: None
-    ca_file, cert_file, key_file = (table.file(key) for key in ("ca_file", "cert_file", "key_file"))
+    ca_file, cert_file, key_file = (key.read(table) for key in files)
 
     def context_now() -> ssl.SSLContext:
         try:

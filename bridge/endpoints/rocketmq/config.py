@@ -13,8 +13,9 @@ Names that RocketMQ does not allow are topics by `bridge.interop.rocketmq_topics
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
+from bridge.endpoints.rocketmq import keys
 from bridge.endpoints.rocketmq.addresses import read_settings
 from bridge.endpoints.rocketmq.placing import Destination
 from bridge.endpoints.rocketmq.source import RocketmqSource
@@ -29,18 +30,15 @@ from exchange.selector import Selector
 
 __all__ = ["Destination", "RocketmqSource", "RocketmqTarget", "dead_letter_target", "source", "target"]
 
-DESTINATION: Final = 'the name of a topic, or { topic = "...", key = "word 2", tag = "word 1" }'
-CONFIRM: Final = "confirm"
-
 
 def source(name: str, url: str, table: Table, policy: Policy) -> RocketmqSource:
     """Return the source of a configuration; see `bridge.endpoints`."""
     settings = read_settings(url, table)
-    topic = table.maybe_text("topic")
-    topics = table.texts("topics") if topic is None else [topic]
+    topic = keys.TOPIC.read(table)
+    topics = keys.TOPICS.read(table) if topic is None else [topic]
     if not topics:
         raise table.error("topics", 'there is none; write topics = ["..."]')
-    tags, sql = table.text("subscription", SUB_ALL), table.maybe_text("sql")
+    tags, sql = keys.SUBSCRIPTION.read(table), keys.SQL.read(table)
     if sql is not None and tags != SUB_ALL:
         raise table.error("sql", "is instead of a subscription to tags, and there are both")
     subscriptions: list[Subscription] = []
@@ -54,7 +52,7 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RocketmqSource:
             raise table.error(key, f"names {each!r} twice")
         subscriptions.append(_subscription(encoded, tags, sql, table))
     try:
-        group = group_of(table.text("group", f"hashstar-{name}"))
+        group = group_of(keys.GROUP.read(table, f"hashstar-{name}"))
     except InputError as error:
         raise table.error("group", str(error)) from None
     return RocketmqSource(
@@ -62,9 +60,9 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RocketmqSource:
         settings,
         group,
         subscriptions,
-        orderly=table.flag("orderly", default=False),
-        until_end=table.flag("until_end", default=False),
-        from_last=table.choice("offset", ("first", "last"), "first") == "last",
+        orderly=keys.ORDERLY.read(table),
+        until_end=keys.UNTIL_END.read(table),
+        from_last=keys.OFFSET.read(table) == keys.LAST,
         window=policy.window,
         window_bytes=policy.window_bytes,
     )
@@ -83,14 +81,14 @@ def _subscription(topic: str, tags: str, sql: str | None, table: Table) -> Subsc
 
 def target(name: str, url: str, table: Table) -> tuple[RocketmqTarget, list[str]]:
     """Return the target of a configuration, and its queues; see `bridge.endpoints`."""
-    destinations = table.mapping("queues", destination_of, DESTINATION)
+    destinations = keys.QUEUES.read(table).convert(destination_of)
     return _target(name, url, table, destinations), list(destinations)
 
 
 def dead_letter_target(name: str, url: str, table: Table) -> RocketmqTarget:
     """Return the target of a configuration's dead letters; see `bridge.endpoints`."""
     try:
-        topic = topic_of(table.text("topic"))
+        topic = topic_of(keys.DEAD_LETTER_TOPIC.read(table))
     except InputError as error:
         raise table.error("topic", str(error)) from None
     return _target(name, url, table, {"": Destination(topic)})
@@ -98,7 +96,7 @@ def dead_letter_target(name: str, url: str, table: Table) -> RocketmqTarget:
 
 def _target(name: str, url: str, table: Table, destinations: dict[str, Destination]) -> RocketmqTarget:
     settings = read_settings(url, table)
-    confirms = table.choice("not_store_ok", ("again", CONFIRM), "again") == CONFIRM
+    confirms = keys.NOT_STORE_OK.read(table) == keys.CONFIRM
     return RocketmqTarget(name, settings, destinations, confirm_not_store_ok=confirms)
 
 

@@ -18,9 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bindings.report.forms import as_json
 from bindings.report.forms import html as subject
-from bindings.report.forms.as_json import to_json
 from bindings.report.forms.html import ROWS, build_page, report_in, to_html
+from bindings.report.model import Report
 from exchange import Binding, Exchange, Message, Queue, Topology
 from tests.bindings.report.test_forms import compared, odd
 from tests.support.bindings.reports import ORDERS, START, hand_made, report_of
@@ -34,6 +35,11 @@ HOSTILE = [
     "__proto__",
     "\udcff not UTF-8",
 ]
+
+
+def to_json(report: Report) -> Any:
+    """Return a report's JSON as the page gets it: any object."""
+    return as_json.to_json(report)
 
 
 def hostile() -> dict[str, Any]:
@@ -53,7 +59,7 @@ def hostile() -> dict[str, Any]:
 
 def large(rows: int) -> dict[str, Any]:
     """Return a report with many bindings, of which every second is dead."""
-    report = deepcopy(to_json(hand_made()))
+    report: dict[str, Any] = deepcopy(to_json(hand_made()))
     first = report["bindings"][0]
     report["bindings"] = [
         {

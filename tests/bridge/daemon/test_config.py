@@ -120,9 +120,9 @@ def edit(old: str, new: str) -> str:
 MIXED = edit("[targets.out]", '[sources.rabbit]\nurl = "amqp://127.0.0.1"\nqueue = "q"\n[targets.out]')
 
 
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [
+def mistakes() -> list[tuple[str, str]]:
+    """Return configurations with a mistake each, and what its error matches."""
+    return [
         ("topology = ", "bridge.toml: not TOML"),
         ("", "topology: is missing; write topology = ..."),
         (edit('"t.bindings"', '"none.bindings"'), "topology: .*none.bindings"),
@@ -192,8 +192,10 @@ MIXED = edit("[targets.out]", '[sources.rabbit]\nurl = "amqp://127.0.0.1"\nqueue
         (RIGHT + '[dead_letters]\nurl = "amqp://h"\nqueu = "d"', r"queu: is not known here \(did you mean queue\?\)"),
         ("dead_letters = 1" + RIGHT, r"dead_letters: must be a table, and is 1: \[dead_letters\]"),
         ("sources = 1", r"topology: is missing"),
-    ],
-)
+    ]
+
+
+@pytest.mark.parametrize(("text", "error"), mistakes())
 def test_a_mistake_is_reported_with_its_key_and_a_way_out(tmp_path: Path, text: str, error: str) -> None:
     with pytest.raises(InputError, match=error) as caught:
         read(tmp_path, text)

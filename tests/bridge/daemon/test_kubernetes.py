@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from bridge.daemon.config import DEFAULT_HTTP, Http, read_config
+from bridge.daemon.config import Http, read_config
+from bridge.daemon.keys import HTTP
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 CHART = EXAMPLES / "helm/hashstar-bridge"
@@ -33,7 +34,7 @@ def test_the_bridge_of_the_chart_is_a_valid_configuration(tmp_path: Path, monkey
 def test_probes_and_grace_period_fit_the_bridge() -> None:
     pod = manifests()["Deployment"]["spec"]["template"]["spec"]
     container = pod["containers"][0]
-    port = int(DEFAULT_HTTP.rpartition(":")[2])
+    port = int(HTTP.default.rpartition(":")[2])
     assert [port["containerPort"] for port in container["ports"]] == [port]
     assert container["livenessProbe"]["httpGet"]["path"] == "/live"
     assert container["readinessProbe"]["httpGet"]["path"] == "/ready"

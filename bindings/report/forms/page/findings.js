@@ -44,7 +44,6 @@ function findingsSection(report) {
       {
         id: 'code',
         label: 'Code',
-        low: 2,
         value: (at) => rows[at].code,
         cell: (at) => [rows[at].code, el('div', { class: 'soft short' }, rows[at].name)],
       },
@@ -54,7 +53,7 @@ function findingsSection(report) {
         class: 'text',
         value: (at) => rows[at].message,
         cell: (at) => [
-          rows[at].message.split('\n').map((line) => el('div', {}, visible(line.trim()))),
+          visible(rows[at].message),
           rows[at].witness !== null
             ? [' ', el('span', { class: 'soft' }, 'Shown by the key '), keyed(rows[at].witness)]
             : null,
@@ -67,14 +66,12 @@ function findingsSection(report) {
         value: (at) => rows[at].evidence || '',
         cell: (at) => evidenceOf(rows[at]),
       },
-      column.figure('messages', 'Messages', { title: 'That its part got', low: 2 }),
+      column.figure('messages', 'Messages', { title: 'That its part got' }),
     ],
     detail: (at) => [
       el('p', {}, visible(rows[at].says)),
       el('p', {}, el('b', {}, 'Way out: '), visible(rows[at].way_out), '.'),
-      rows[at].line
-        ? el('p', {}, 'In ', el('a', { href: sourceText ? '#L' + rows[at].line : null }, 'line ' + count(rows[at].line)), '.')
-        : null,
+      rows[at].line ? el('p', { class: 'note' }, 'In line ' + count(rows[at].line) + ' of the topology’s file.') : null,
     ],
   });
 }

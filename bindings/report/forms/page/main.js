@@ -3,20 +3,9 @@
 let leftOut = {}; // table -> number of its rows that this page lacks
 
 const SECTIONS = [
-  {
-    id: 'gates',
-    title: 'Gates',
-    fill: gatesSection,
-    tally: (report) => report.gates.filter((gate) => !gate.passed).length,
-    word: 'failed',
-  },
   { id: 'exchanges', title: 'Coverage by exchange', fill: exchangesSection },
   { id: 'traffic', title: 'Traffic over time', fill: trafficSection },
-  {
-    id: 'source',
-    title: () => (sourceText ? 'The topology, line by line' : 'Bindings by exchange'),
-    fill: listingSection,
-  },
+  { id: 'flow', title: 'Flow', fill: (report) => flowPicture(report) },
   {
     id: 'bindings',
     title: 'Bindings',
@@ -63,8 +52,6 @@ const SECTIONS = [
   },
 ];
 
-const FLOW = { id: 'flow', title: 'Flow', fill: (report) => flowPicture(report) };
-
 function trafficSection(report) {
   const line = report.timeline;
   if (!line || !line.exchanges.length) return el('p', { class: 'none' }, 'No message has a time.');
@@ -109,13 +96,6 @@ function remember(id, state) {
 
 function go() {
   const asked = addressed();
-  const place = /^([Lgb])(\d+)$/.exec(asked.id);
-  if (place) {
-    const [, kind, number] = place;
-    const table = document.getElementById(kind === 'b' ? 'table-bindings' : 'table-source');
-    if (table) (kind === 'L' ? table.toLine : table.toBinding)(Number(number));
-    return;
-  }
   const table = document.getElementById('table-' + asked.id);
   if (table && table.show && location.hash.includes('?')) table.show(asked.show, asked.find);
   const section = document.getElementById(asked.id);
@@ -140,17 +120,13 @@ function sectionOf(report, part, begin) {
       el(
         'h2',
         { id: part.id + '-title' },
-        titleOf(part),
+        part.title,
         ' ',
-        el('a', { class: 'anchor', href: '#' + part.id, 'aria-label': 'Link to ' + titleOf(part) }, '#'),
+        el('a', { class: 'anchor', href: '#' + part.id, 'aria-label': 'Link to ' + part.title }, '#'),
       ),
     ),
     content,
   );
-}
-
-function titleOf(part) {
-  return typeof part.title === 'function' ? part.title() : part.title;
 }
 
 function failed(error) {
@@ -166,7 +142,7 @@ function contents(report, shown) {
   return el(
     'ol',
     {},
-    el('li', {}, el('a', { href: '#main' }, 'Summary and flow')),
+    el('li', {}, el('a', { href: '#main' }, 'Summary')),
     shown.map((part) => {
       const number = part.tally ? part.tally(report) : 0;
       return el(
@@ -175,7 +151,7 @@ function contents(report, shown) {
         el(
           'a',
           { href: '#' + part.id },
-          titleOf(part),
+          part.title,
           number ? el('span', { class: 'tally bad', title: count(number) + ' ' + part.word }, brief(number)) : null,
         ),
       );
@@ -188,10 +164,10 @@ function watch(nav) {
   const links = new Map([...nav.querySelectorAll('a')].map((link) => [link.hash.slice(1), link]));
   const look = () => {
     let here = 'main';
-    for (const section of document.querySelectorAll('main > section'))
+    for (const section of document.querySelectorAll('section'))
       if (section.getBoundingClientRect().top < 140) here = section.id;
     if (innerHeight + scrollY >= document.documentElement.scrollHeight - 4 && scrollY > 0)
-      here = [...document.querySelectorAll('main > section')].pop().id;
+      here = [...document.querySelectorAll('section')].pop().id;
     links.forEach((link, id) => {
       if (id === here) link.setAttribute('aria-current', 'true');
       else link.removeAttribute('aria-current');
@@ -208,16 +184,12 @@ function main() {
     if (event.key === 'Escape') hideTip();
   });
   try {
-    const { report, left_out: cut, conditions, text } = readReport();
+    const { report, left_out: cut, conditions } = readReport();
     leftOut = cut || {};
     written = conditions || {};
-    sourceText = text || null;
     const asked = addressed();
     const page = document.getElementById('main');
-    page.replaceChildren(
-      summary(report),
-      el('div', { class: 'first' }, headline(report), sectionOf(report, FLOW, {})),
-    );
+    page.replaceChildren(el('header', {}, summary(report)));
     const shown = SECTIONS.filter((part) => {
       const section = sectionOf(report, part, asked.id === part.id ? { show: asked.show, find: asked.find } : {});
       if (section) page.append(section);

@@ -9,17 +9,19 @@ from typing import Any, Final, TypeAlias
 from confluent_kafka import KafkaException, Producer
 
 from bridge.endpoint import Place
+from bridge.endpoints.kafka import keys
 from bridge.table import Secret, Table, read_address
 
 __all__ = ["QUIET", "Settings", "check_settings", "current_settings", "offline", "place_of", "read_settings"]
 
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-"""Mechanisms of SASL that a table may name."""
-
 Settings: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 """Settings of librdkafka, or a function that returns them anew for each connection, as secrets change."""
 
-FILES: Final = {"ca_file": "ssl.ca.location", "cert_file": "ssl.certificate.location", "key_file": "ssl.key.location"}
+FILES: Final = {
+    keys.CA_FILE: "ssl.ca.location",
+    keys.CERT_FILE: "ssl.certificate.location",
+    keys.KEY_FILE: "ssl.key.location",
+}
 """Key of a table -> setting of librdkafka."""
 
 EXAMPLE: Final = "kafka://HOST:PORT, several hosts with commas between"
@@ -40,10 +42,10 @@ def read_settings(url: str, table: Table) -> Callable[[], dict[str, Any]]:
     if address.path not in ("", "/") or address.query or address.fragment:
         raise table.error("url", f"must be {EXAMPLE}; all else has keys of its own, topics too")
     hosts = address.hosts
-    user = table.maybe_text("user") or address.user
-    password = table.secret("password") or address.password or None
-    tls = table.flag("tls", default=False)
-    mechanism = table.choice("mechanism", MECHANISMS, "PLAIN")
+    user = keys.USER.read(table) or address.user
+    password = keys.PASSWORD.read(table) or address.password or None
+    tls = keys.TLS.read(table)
+    mechanism = keys.MECHANISM.read(table)
     settings: dict[str, Any] = {"bootstrap.servers": hosts, "client.id": "hashstar"}
     settings["security.protocol"] = f"{'SASL_' if user else ''}{'SSL' if tls else 'PLAINTEXT'}"
     login: dict[str, Any] = {}
@@ -52,12 +54,12 @@ def read_settings(url: str, table: Table) -> Callable[[], dict[str, Any]]:
             raise table.error("password", 'is missing, as there is a user; write password = { env = "NAME" }')
         login = {"sasl.mechanism": mechanism, "sasl.username": user}
     for key, name in FILES.items():
-        if table.has(key) and not tls:
-            raise table.error(key, "is for TLS, which is off; write tls = true")
-        file = table.file(key)
+        if table.has(key.name) and not tls:
+            raise table.error(key.name, "is for TLS, which is off; write tls = true")
+        file = key.read(table)
         if file is not None:
             settings[name] = file
-    own = table.mapping("librdkafka", _setting, "a text, a number, true or false")
+    own = keys.LIBRDKAFKA.read(table).convert(_setting)
 
     def current() -> dict[str, Any]:
         now = password.current() if isinstance(password, Secret) else password
@@ -80,7 +82,7 @@ def check_settings(table: Table, make: Callable[[], object]) -> None:
         make()
     except KafkaException as error:
         text = error.args[0].str()
-        key = next((key for key, name in FILES.items() if name in text), "librdkafka")
+        key = next((key.name for key, name in FILES.items() if name in text), keys.LIBRDKAFKA.name)
         raise table.error(key, text) from None
 
 

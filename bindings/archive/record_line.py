@@ -1,0 +1,37 @@
+"""The type of a line of JSON that `bindings.archive.formats.json_lines` writes; see there for what it reads."""
+
+from __future__ import annotations
+
+from typing import NotRequired, TypedDict
+
+from exchange.json_types import MessageJson
+
+__all__ = ["RecordLine", "Recorded"]
+
+
+class OriginJson(TypedDict):
+    """Where a record was read first."""
+
+    source: str
+    """The file."""
+    offset: int
+
+
+class Recorded(MessageJson):
+    """A message, and what an archive has recorded of it."""
+
+    timestamp: NotRequired[int | float | str]
+    """When it was published: seconds since 1970, or ISO 8601; absent if unknown."""
+    vhost: NotRequired[str]
+    size: NotRequired[int | None]
+    """Bytes of the body, where it is missing; null if unknown."""
+    body_truncated: NotRequired[bool]
+    """True where the body is missing."""
+    routed_queues: NotRequired[list[str]]
+    """Queues that the broker routed it to; absent if the archive has not recorded them."""
+
+
+class RecordLine(Recorded):
+    """A message of an archive: a line of `hashstar archive convert IN OUT.jsonl`."""
+
+    origin: OriginJson

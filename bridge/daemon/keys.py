@@ -1,0 +1,60 @@
+"""Keys at the top level of ``bridge.toml``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bridge.daemon.journal import LEVELS
+from bridge.keys import FLAG, MAYBE_TEXT, TABLE, TEXT, TEXTS, Key, Keys, choice, matching, whole
+from exchange.entities.profile import VERSION
+
+__all__ = [
+    "COVERAGE", "DEAD_LETTERS", "FILE", "HTTP", "HTTP_HOSTS", "IGNORE", "LOG_FORMAT", "LOG_LEVEL", "POLICY", "PROFILE",
+    "SOURCES", "TARGETS", "TOPOLOGY", "VHOST", "WORKERS",
+]  # fmt: skip
+
+TOPOLOGY: Final = Key(
+    "topology", TEXT, "a `.bindings` file, RabbitMQ's `definitions.json`, or the address of a management API"
+)
+VHOST: Final = Key("vhost", MAYBE_TEXT, "which of its virtual hosts", otherwise="the only one")
+PROFILE: Final = Key(
+    "profile",
+    matching(MAYBE_TEXT, VERSION),
+    "the RabbitMQ to be exact to: any version from 3.10 on, as `4.1.3` or `rabbitmq-4.1`",
+    otherwise="the file's, or that of the release which exported it, or the newest",
+)
+SOURCES: Final = Key("sources", TABLE, "`[sources.NAME]`: where messages are read")
+TARGETS: Final = Key("targets", TABLE, "`[targets.NAME]`: where the messages of queues go", otherwise="none")
+DEAD_LETTERS: Final = Key(
+    "dead_letters",
+    TABLE,
+    "`[dead_letters]`: where messages go that cannot be delivered",
+    otherwise="none: such messages are held",
+)
+IGNORE: Final = Key(
+    "ignore", TEXTS, "queues of the topology whose messages go nowhere; every other queue needs a target", []
+)
+POLICY: Final = Key("policy", TABLE, "`[policy]`, below", otherwise="its defaults")
+HTTP: Final = Key(
+    "http",
+    matching(TEXT, r"off", r".+:[0-9]{1,5}"),
+    'where health, metrics and the status page are served; `"off"`',
+    "127.0.0.1:9410",
+)
+HTTP_HOSTS: Final = Key(
+    "http_hosts",
+    TEXTS,
+    'host names that requests may have, besides addresses, `localhost` and the host of `http`; `["*"]`: any',
+    [],
+)
+COVERAGE: Final = Key(
+    "coverage", FLAG, "whether to count what each binding matched, as the audit does (needs `hashstar[audit]`)", False
+)
+WORKERS: Final = Key("workers", whole(least=1), "processes that share the work", 1)
+LOG_FORMAT: Final = Key("log_format", choice("text", "json"), 'or `"json"`, an object a line', "text")
+LOG_LEVEL: Final = Key("log_level", choice(*LEVELS), '`"debug"`, `"info"`, `"warning"`, `"error"`', "info")
+
+FILE: Final = Keys((
+    TOPOLOGY, VHOST, PROFILE, SOURCES, TARGETS, DEAD_LETTERS, IGNORE, POLICY, HTTP, HTTP_HOSTS, COVERAGE, WORKERS,
+    LOG_FORMAT, LOG_LEVEL,
+))  # fmt: skip

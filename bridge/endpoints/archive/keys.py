@@ -1,0 +1,50 @@
+"""Keys of archives as sources and targets."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bridge.keys import FLAG, MAYBE_TEXT, MOMENT, SECONDS, SIZE, Key, Keys, number_or, queues
+from bridge.pump.keys import URL
+
+__all__ = [
+    "DEAD_LETTERS", "FOLLOW", "GATHER", "HERE", "QUEUES", "ROTATE", "ROTATE_BYTES", "SINCE", "SOURCE", "SPEED", "STATE",
+    "TARGET", "UNTIL", "WITHOUT_BODIES",
+]  # fmt: skip
+
+HERE: Final = "."
+"""The archive itself, as a folder below it."""
+
+SPEED: Final = Key("speed", number_or("max"), "1.0: in the time that it took; 10.0: ten times as fast", "max")
+SINCE: Final = Key(
+    "since", MOMENT, "a date of TOML: records from then on; those without a time are left out", otherwise="none"
+)
+UNTIL: Final = Key("until", MOMENT, "a date of TOML: records before then", otherwise="none")
+FOLLOW: Final = Key("follow", FLAG, "whether to wait for more instead of ending", False)
+STATE: Final = Key(
+    "state",
+    MAYBE_TEXT,
+    'the file that keeps how far the replay is; `"off"`: each run begins at the beginning',
+    otherwise="beside the archive",
+)
+WITHOUT_BODIES: Final = Key(
+    "without_bodies", FLAG, "whether to read records whose body the archive does not have, with an empty one", False
+)
+
+QUEUES: Final = Key(
+    "queues",
+    queues(
+        f"a folder below the archive, {HERE!r} for itself",
+        # No part of the path is empty or hidden from readers of archives, and it holds no NUL.
+        {"type": "string", "pattern": r"^(\.|[^/._\u0000][^/\u0000]*(/[^/._\u0000][^/\u0000]*)*)$|\$\{"},
+    ),
+    "a list, or queue of the topology = folder",
+)
+ROTATE: Final = Key("rotate", SECONDS, "time after which a spool becomes Parquet", "5 m")
+ROTATE_BYTES: Final = Key("rotate_bytes", SIZE, "size at which a spool becomes Parquet", "128 MiB")
+GATHER: Final = Key("gather", SECONDS, "time that a few messages wait for others to be synced with them", "10 ms")
+
+SPOOL: Final = Keys((ROTATE, ROTATE_BYTES, GATHER))
+SOURCE: Final = Keys((SPEED, SINCE, UNTIL, FOLLOW, STATE, WITHOUT_BODIES))
+TARGET: Final = Keys((URL, QUEUES)) | SPOOL
+DEAD_LETTERS: Final = Keys((URL,)) | SPOOL

@@ -1,0 +1,112 @@
+"""Keys of Kafka's sources and targets."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bridge.keys import (
+    FILE,
+    FLAG,
+    MAYBE_TEXT,
+    SECONDS,
+    SECRET,
+    TEXT,
+    TEXTS,
+    Key,
+    Keys,
+    choice,
+    destination,
+    entries,
+    queues,
+    whole,
+)
+from bridge.pump.keys import URL
+
+__all__ = [
+    "CA_FILE", "CERT_FILE", "DEAD_LETTERS", "DEAD_LETTER_TOPIC", "GROUP", "KEY_FILE", "LIBRDKAFKA", "MECHANISM",
+    "PASSWORD", "QUEUES", "SOURCE", "TARGET", "TLS", "TOPIC", "TOPICS", "TRANSACTIONAL", "TRANSACTIONAL_ID",
+    "TRANSACTION_MESSAGES", "TRANSACTION_TIME", "UNTIL_END", "USER",
+]  # fmt: skip
+
+TOPICS: Final = Key("topics", TEXTS, 'a list of topics; `"^..."` is a regular expression', otherwise="`topic`")
+TOPIC: Final = Key("topic", MAYBE_TEXT, "a single topic", otherwise="`topics`")
+GROUP: Final = Key(
+    "group",
+    TEXT,
+    "the consumer group; several bridges of one group share the partitions",
+    otherwise='`"hashstar-NAME"`',
+)
+UNTIL_END: Final = Key(
+    "until_end",
+    FLAG,
+    'whether to end when all partitions were read to their end; not while a message is held (`unroutable = "hold"`)',
+    False,
+)
+TRANSACTIONAL: Final = Key(
+    "transactional",
+    FLAG,
+    "with it in all sources and in the target: [exactly once](#kafka-to-kafka-exactly-once)",
+    False,
+)
+USER: Final = Key("user", MAYBE_TEXT, "the user of SASL", otherwise="the URL's")
+PASSWORD: Final = Key("password", SECRET, "a secret", otherwise="the URL's")
+MECHANISM: Final = Key(
+    "mechanism",
+    choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+    'or `"SCRAM-SHA-256"`, `"SCRAM-SHA-512"`',
+    "PLAIN",
+)
+TLS: Final = Key("tls", FLAG, "whether to use TLS", False)
+CA_FILE: Final = Key("ca_file", FILE, "authorities of the brokers' certificates, PEM", otherwise="the system's")
+CERT_FILE: Final = Key("cert_file", FILE, "the client's certificate, PEM", otherwise="none")
+KEY_FILE: Final = Key("key_file", FILE, "its key", otherwise="none")
+LIBRDKAFKA: Final = Key(
+    "librdkafka",
+    entries("a text, a number, true or false", {"type": ["string", "number", "boolean"]}),
+    "settings of librdkafka; those that the promises depend on cannot be changed",
+    {},
+)
+
+QUEUES: Final = Key(
+    "queues",
+    queues('the name of a topic, or { topic = "...", key = "word 2" }', destination("topic", "key", required="topic")),
+    "queue of the topology = topic, or topic and key",
+)
+TRANSACTION_TIME: Final = Key("transaction_time", SECONDS, "seconds that a transaction is open", 0.1)
+TRANSACTION_MESSAGES: Final = Key("transaction_messages", whole(least=1), "maximum number of messages in one", 1_000)
+TRANSACTIONAL_ID: Final = Key(
+    "transactional_id",
+    MAYBE_TEXT,
+    "an id of your own, for one process: a restart then waits for nothing",
+    otherwise="a new one for each process",
+)
+DEAD_LETTER_TOPIC: Final = Key("topic", TEXT, "the topic that takes dead letters")
+
+FILES_NEED_TLS: Final = {
+    "if": {"anyOf": [{"required": [key.name]} for key in (CA_FILE, CERT_FILE, KEY_FILE)]},
+    "then": {"properties": {"tls": {"const": True}}, "required": ["tls"]},
+}
+USER_NEEDS_PASSWORD: Final = {
+    "if": {"required": ["user"], "properties": {"url": {"not": {"pattern": r"@|\$\{"}}}},
+    "then": {"required": ["password"]},
+}
+TRANSACTIONS_ARE_ON: Final = {
+    "if": {"anyOf": [{"required": [key.name]} for key in (TRANSACTION_TIME, TRANSACTION_MESSAGES, TRANSACTIONAL_ID)]},
+    "then": {"properties": {"transactional": {"const": True}}, "required": ["transactional"]},
+}
+
+CLUSTER: Final = Keys(
+    (USER, PASSWORD, MECHANISM, TLS, CA_FILE, CERT_FILE, KEY_FILE, LIBRDKAFKA), (FILES_NEED_TLS, USER_NEEDS_PASSWORD)
+)
+SOURCE: Final = (
+    Keys(
+        (TOPICS, TOPIC, GROUP, UNTIL_END, TRANSACTIONAL),
+        ({"oneOf": [{"required": ["topics"]}, {"required": ["topic"]}]},),
+    )
+    | CLUSTER
+)
+TARGET: Final = (
+    Keys((URL, QUEUES, TRANSACTIONAL, TRANSACTION_TIME, TRANSACTION_MESSAGES, TRANSACTIONAL_ID), (TRANSACTIONS_ARE_ON,))
+    | CLUSTER
+)
+DEAD_LETTERS: Final = Keys((URL, DEAD_LETTER_TOPIC)) | CLUSTER

@@ -1,0 +1,106 @@
+"""Keys of RabbitMQ's sources and targets."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from bridge.keys import (
+    FILE,
+    FLAG,
+    MAYBE_TEXT,
+    SECRET,
+    TEXT,
+    TEXTS,
+    Key,
+    Keys,
+    destination,
+    matching,
+    queues,
+    whole,
+)
+from bridge.pump.keys import URL
+
+__all__ = [
+    "CA_FILE", "CERT_FILE", "DEAD_LETTERS", "DEAD_LETTER_EXCHANGE", "DEAD_LETTER_QUEUE", "DEAD_LETTER_ROUTING_KEY",
+    "EXCLUSIVE", "HOST", "HOSTS", "KEY_FILE", "MANAGEMENT", "MOST_PREFETCH", "OFFSET", "OFFSETS", "PASSWORD",
+    "PREFETCH", "QUEUE", "QUEUES", "SERVER_NAME", "SOURCE", "STREAM_OFFSET", "TARGET", "USER",
+]  # fmt: skip
+
+HOST: Final = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::(?P<port>\d{1,5}))?")
+"""A host of ``hosts``, with its port or without."""
+
+STREAM_OFFSET: Final = re.compile(r"first|last|next|[0-9]+[YMDhms]?")
+"""Where reading a stream may begin: the values of RabbitMQ's ``x-stream-offset``."""
+
+MOST_PREFETCH: Final = 65_535
+"""Maximum number of unacknowledged deliveries that AMQP can ask for."""
+
+QUEUE: Final = Key("queue", TEXT, "a classic queue, quorum queue or stream")
+PREFETCH: Final = Key(
+    "prefetch",
+    whole(1, MOST_PREFETCH),
+    "maximum number of unacknowledged deliveries, up to 65,535",
+    otherwise="the window",
+)
+EXCLUSIVE: Final = Key("exclusive", FLAG, "whether to be the only consumer; for classic queues", False)
+OFFSET: Final = Key(
+    "offset", matching(TEXT, STREAM_OFFSET), "where to begin in a stream that was not read yet", "first"
+)
+OFFSETS: Final = Key(
+    "offsets",
+    MAYBE_TEXT,
+    "a file that keeps how far a stream is settled: the offset, and a fingerprint of the message there",
+    otherwise="none",
+)
+USER: Final = Key("user", MAYBE_TEXT, "the user who logs in", otherwise="the URL's")
+PASSWORD: Final = Key("password", SECRET, "a secret", otherwise="the URL's")
+HOSTS: Final = Key(
+    "hosts",
+    matching(TEXTS, HOST),
+    'other nodes of the cluster, `"HOST"`, `"HOST:PORT"` or `"[IPV6]:PORT"`, tried in turn; with TLS, the certificate '
+    "of each must have its name, or `server_name`",
+    [],
+)
+CA_FILE: Final = Key(
+    "ca_file", FILE, "authorities of the brokers' certificates, for `amqps:`", otherwise="the system's"
+)
+CERT_FILE: Final = Key("cert_file", FILE, "the client's certificate", otherwise="none")
+KEY_FILE: Final = Key("key_file", FILE, "its key", otherwise="none")
+SERVER_NAME: Final = Key("server_name", MAYBE_TEXT, "the name in the broker's certificate", otherwise="the host")
+MANAGEMENT: Final = Key(
+    "management",
+    matching(MAYBE_TEXT, r"https?://[^@,]+"),
+    "the address of the management API, which `hashstar bridge check` asks",
+    otherwise="port 15672 of the host",
+)
+
+QUEUES: Final = Key(
+    "queues",
+    queues(
+        'the name of a queue, or { exchange = "...", routing_key = "..." }',
+        destination("exchange", "routing_key", required="exchange"),
+    ),
+    "queue of the topology = queue, or exchange and routing key",
+)
+DEAD_LETTER_QUEUE: Final = Key("queue", MAYBE_TEXT, "the queue that takes dead letters", otherwise="`exchange`")
+DEAD_LETTER_EXCHANGE: Final = Key("exchange", MAYBE_TEXT, "the exchange that takes dead letters", otherwise="`queue`")
+DEAD_LETTER_ROUTING_KEY: Final = Key(
+    "routing_key", MAYBE_TEXT, "their routing key there", otherwise="each message's own"
+)
+
+FILES_NEED_TLS: Final = {
+    "if": {"anyOf": [{"required": [key.name]} for key in (CA_FILE, CERT_FILE, KEY_FILE, SERVER_NAME)]},
+    "then": {"properties": {"url": {"pattern": r"^amqps:|\$\{"}}},
+}
+
+BROKERS: Final = Keys((USER, PASSWORD, HOSTS, CA_FILE, CERT_FILE, KEY_FILE, SERVER_NAME, MANAGEMENT), (FILES_NEED_TLS,))
+SOURCE: Final = Keys((QUEUE, PREFETCH, EXCLUSIVE, OFFSET, OFFSETS)) | BROKERS
+TARGET: Final = Keys((URL, QUEUES)) | BROKERS
+DEAD_LETTERS: Final = (
+    Keys(
+        (URL, DEAD_LETTER_QUEUE, DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY),
+        ({"oneOf": [{"required": ["queue"]}, {"required": ["exchange"]}]},),
+    )
+    | BROKERS
+)

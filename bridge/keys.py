@@ -1,0 +1,209 @@
+"""The keys of a configuration's tables: name, form, default and meaning, each in one place.
+
+The reader of a table, its JSON Schema and its rows in ``docs/bridge-configuration.md`` all follow from the same `Key`.
+A `Form` reads a value from a `Table`, and has the schema that accepts what it reads. Where a text may hold ``${NAME}``,
+the schema accepts any text with such a variable, as its value is not in the file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from bridge.table import SIZES, UNITS, Secret, Table
+
+__all__ = [
+    "FILE", "FLAG", "HAS_VARIABLE", "MAYBE_NUMBER", "MAYBE_TEXT", "MOMENT", "SECONDS", "SECRET", "SIZE", "TABLE",
+    "TEXT", "TEXTS", "Entries", "Form", "Key", "Keys", "choice", "destination", "entries", "matching", "number_or",
+    "queues", "whole",
+]  # fmt: skip
+
+T = TypeVar("T")
+
+HAS_VARIABLE: Final[Mapping[str, Any]] = {"type": "string", "pattern": r"\$\{[^}]*\}"}
+"""Schema of a text with a variable of the environment."""
+
+LINK: Final = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Form(Generic[T]):
+    """The form of a value: how it is read, and the JSON Schema of what is accepted."""
+
+    read: Callable[[Table, str, Any], T]
+    """Function of a table, the name of a key, and the default as the file would have it. Raises InputError."""
+    schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Key(Generic[T]):
+    """A key of a table.
+
+    >>> KEY = Key("tries", whole(least=1), "number of refusals", 5)
+    >>> KEY.read(Table({}, "bridge.toml")), KEY.row, KEY.schema["default"]
+    (5, '| `tries` | `5` | number of refusals |', 5)
+    """
+
+    name: str
+    form: Form[T]
+    about: str
+    """Its meaning, in Markdown."""
+    default: Any = None
+    """Its default, as the file would have it; None: there is none, or it depends on something else."""
+    otherwise: str = ""
+    """What holds without the key, in Markdown, where that is no value. "" as well as no default: it is required."""
+
+    @property
+    def required(self) -> bool:
+        """Whether a table must have the key."""
+        return self.default is None and not self.otherwise
+
+    def read(self, table: Table, default: object = None) -> T:
+        """Read the key; ``default`` replaces its default. Raises InputError for a wrong value, or if it is missing."""
+        return self.form.read(table, self.name, self.default if default is None else default)
+
+    @property
+    def row(self) -> str:
+        """Its row in the table of the documentation."""
+        shown = f"`{json.dumps(self.default)}`" if self.default is not None else self.otherwise
+        return f"| `{self.name}` | {shown}{' ' if shown else ''}| {self.about}{' ' if self.about else ''}|"
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of its value, with its meaning and default."""
+        without = f"without it: {self.otherwise}" if self.otherwise else ""
+        words = LINK.sub(r"\1", "; ".join(filter(None, [self.about, without]))).replace("\\|", "|")
+        described = {"description": words} if words else {}
+        return {**described, **self.form.schema, **({} if self.default is None else {"default": self.default})}
+
+
+class Keys(NamedTuple):
+    """The keys of a table, and rules between them."""
+
+    keys: tuple[Key[Any], ...]
+    rules: tuple[Mapping[str, Any], ...] = ()
+    """Further JSON Schemas that the whole table must match. The reader checks the same, with a way out."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the keys."""
+        return tuple([key.name for key in self.keys])
+
+    def __or__(self, other: Keys) -> Keys:
+        return Keys((*self.keys, *other.keys), (*self.rules, *other.rules))
+
+
+def _or_variable(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"anyOf": [schema, HAS_VARIABLE]}
+
+
+TEXT: Final[Form[str]] = Form(lambda table, key, default: table.text(key, default), {"type": "string", "minLength": 1})
+MAYBE_TEXT: Final[Form[str | None]] = Form(lambda table, key, _: table.maybe_text(key), TEXT.schema)
+FILE: Final[Form[str | None]] = Form(lambda table, key, _: table.file(key), TEXT.schema)
+FLAG: Final[Form[bool]] = Form(lambda table, key, default: table.flag(key, default), {"type": "boolean"})
+TEXTS: Final[Form[list[str]]] = Form(
+    lambda table, key, default: table.texts(key, default),
+    {"anyOf": [TEXT.schema, {"type": "array", "items": TEXT.schema}]},
+)
+MAYBE_NUMBER: Final[Form[float | None]] = Form(
+    lambda table, key, _: table.maybe_number(key), {"type": "number", "exclusiveMinimum": 0}
+)
+MOMENT: Final[Form[int | None]] = Form(
+    lambda table, key, _: table.moment(key),
+    # A date of TOML, which is a text where TOML is read as JSON.
+    {"type": "string", "pattern": r"^\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?)?$"},
+)
+TABLE: Final[Form[Table | None]] = Form(lambda table, key, _: table.maybe_table(key), {"type": "object"})
+
+
+def _measure(units: Collection[str]) -> Mapping[str, Any]:
+    text = {"type": "string", "pattern": rf"^\s*[0-9]+(\.[0-9]+)?\s*({'|'.join(units)})\s*$"}
+    return {"anyOf": [{"type": "number", "minimum": 0}, text]}
+
+
+SECONDS: Final[Form[float]] = Form(lambda table, key, default: table.seconds(key, default), _measure(UNITS))
+SIZE: Final[Form[int]] = Form(lambda table, key, default: table.size(key, default), _measure(SIZES))
+SECRET: Final[Form[Secret | None]] = Form(
+    lambda table, key, _: table.secret(key),
+    {
+        "anyOf": [
+            {"type": "string"},
+            *[
+                {
+                    "type": "object",
+                    "properties": {how: {"type": "string"}},
+                    "required": [how],
+                    "additionalProperties": False,
+                }
+                for how in ("env", "file")
+            ],
+        ]
+    },
+)
+
+
+def whole(least: int = 0, most: int | None = None) -> Form[int]:
+    """Return the form of a whole number, at least ``least``. The reader of the key checks ``most``."""
+    schema = {"type": "integer", "minimum": least} | ({} if most is None else {"maximum": most})
+    return Form(lambda table, key, default: table.integer(key, default, least=least), schema)
+
+
+def choice(*words: str) -> Form[str]:
+    """Return the form of one of several words."""
+    return Form(lambda table, key, default: table.choice(key, words, default), _or_variable({"enum": [*words]}))
+
+
+def number_or(word: str) -> Form[float | None]:
+    """Return the form of a number above zero, or a word that stands for no number."""
+    schema = {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": word}]}
+    return Form(lambda table, key, default: table.number_or(key, word, default), schema)
+
+
+def matching(form: Form[T], *patterns: str | re.Pattern[str]) -> Form[T]:
+    """Return the form of a text that matches one of the patterns as a whole; the reader of the key checks that."""
+    texts = [pattern if isinstance(pattern, str) else pattern.pattern for pattern in patterns]
+    each = [re.sub(r"\?P<\w+>", "", text) for text in texts]  # schemas have no names of groups
+    text = _or_variable({"type": "string", "pattern": f"^(?:{'|'.join(each)})$"})
+    if form.schema is TEXTS.schema:
+        return Form(form.read, {"anyOf": [text, {"type": "array", "items": text}]})
+    return Form(form.read, text)
+
+
+class Entries(NamedTuple):
+    """A value that is a table of entries of one kind, or a list; what an entry means, only its endpoint knows."""
+
+    table: Table
+    key: str
+    what: str
+    """Description of a valid entry, for errors."""
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it is a list, which stands for a table of each text to itself."""
+        return self.table.is_list(self.key)
+
+    def convert(self, read: Callable[[Any], T]) -> dict[str, T]:
+        """Return the entries, each converted by ``read``. Raises InputError where that raises ValueError."""
+        return self.table.mapping(self.key, read, self.what)
+
+
+def entries(what: str, each: Mapping[str, Any]) -> Form[Entries]:
+    """Return the form of a table whose values match ``each``; ``what`` describes a value for errors."""
+    return Form(lambda table, key, _: Entries(table, key, what), {"type": "object", "additionalProperties": each})
+
+
+def queues(what: str, destination: Mapping[str, Any]) -> Form[Entries]:
+    """Return the form of ``queues``: a list of queues, or queue -> destination, and at least one."""
+    listed = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+    form = entries(what, destination)
+    return Form(form.read, {"anyOf": [listed, {**form.schema, "minProperties": 1}]})
+
+
+def destination(*names: str, required: str) -> Mapping[str, Any]:
+    """Return the schema of a destination: a text, or a table of texts with these names, one of which is required."""
+    properties = {name: {"type": "string"} for name in names}
+    table = {"type": "object", "properties": properties, "required": [required], "additionalProperties": False}
+    return {"anyOf": [{"type": "string"}, table]}

@@ -1,0 +1,1 @@
+"""JSON Schemas of what hashstar reads and writes, printed by ``hashstar schema``."""

@@ -1,0 +1,37 @@
+"""``hashstar schema``: the JSON Schemas of files, messages and outputs."""
+
+from __future__ import annotations
+
+import json
+from difflib import get_close_matches
+
+import click
+
+from exchange.commands.console import echo_line, fail
+from exchange.errors import InputError
+
+__all__ = ["schema_command"]
+
+
+@click.command("schema")
+@click.argument("name", required=False)
+def schema_command(name: str | None) -> None:
+    """Print the JSON Schema of a file or an output.
+
+    NAME is "bridge" for bridge.toml, "hashstar" for hashstar.toml, "audit" for the JSON of audits, and so on. Without
+    NAME, all schemas are listed.
+
+    Exit codes: 0 printed; 2 there is no schema of that name.
+    """
+    from bridge.schema.names import SCHEMAS
+
+    if name is None:
+        width = max(map(len, SCHEMAS))
+        for each, schema in SCHEMAS.items():
+            echo_line(f"{each:{width}}  {schema.about}")
+        return
+    if name not in SCHEMAS:
+        near = get_close_matches(name, SCHEMAS, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(SCHEMAS)}"
+        fail(InputError(f"there is no schema {name!r}; {hint}"))
+    click.echo(json.dumps(SCHEMAS[name].build(name), indent=2, ensure_ascii=False))

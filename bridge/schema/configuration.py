@@ -1,0 +1,81 @@
+"""The JSON Schema of ``bridge.toml``, made of the keys that its readers read.
+
+It is draft-07, which every editor with schemas for TOML has. The keys of an endpoint depend on the scheme of its URL: a
+table has the keys of all systems, so that editors complete them, and for each scheme a condition with its own ones, so
+that a mistake is reported at its key. A URL that begins with a variable may be of any system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bridge.daemon import keys
+from bridge.endpoints import SCHEMES, keys_of
+from bridge.keys import Key, Keys
+from bridge.pump.keys import OWN_POLICY, POLICY
+from exchange.json_schema import DRAFT_07, identify
+
+__all__ = ["bridge_schema"]
+
+ROLES: Final = {"source": "SOURCE", "target": "TARGET", "dead-letters": "DEAD_LETTERS"}
+"""Name of a definition -> name of the keys in the modules ``keys`` of the endpoints."""
+
+
+def bridge_schema() -> dict[str, Any]:
+    """Return the schema."""
+    definitions: dict[str, Any] = {"policy": _table(POLICY)}
+    for name, role in ROLES.items():
+        by_system = {folder: keys_of(folder, role) for folder in dict.fromkeys(SCHEMES.values())}
+        for folder, own in by_system.items():
+            definitions[f"{folder}-{name}"] = _table(own)
+        definitions[name] = _endpoint(name, by_system)
+    root = _table(keys.FILE)
+    properties = root["properties"]
+    for key, definition in ((keys.SOURCES, "source"), (keys.TARGETS, "target")):
+        properties[key.name]["additionalProperties"] = {"$ref": f"#/definitions/{definition}"}
+    properties[keys.SOURCES.name]["minProperties"] = 1
+    properties[keys.POLICY.name] = {"$ref": "#/definitions/policy"}
+    properties[keys.DEAD_LETTERS.name] = {"$ref": "#/definitions/dead-letters"}
+    title = "The configuration of a bridge, bridge.toml"
+    return {"$schema": DRAFT_07, "$id": identify("bridge"), "title": title, **root, "definitions": definitions}
+
+
+def _table(table: Keys) -> dict[str, Any]:
+    """Return the schema of a table with these keys, and no others."""
+    required = {"required": [key.name for key in table.keys if key.required]}
+    return {
+        "type": "object",
+        "properties": {key.name: _value(key) for key in table.keys},
+        **(required if required["required"] else {}),
+        "additionalProperties": False,
+        **({"allOf": list(table.rules)} if table.rules else {}),
+    }
+
+
+def _value(key: Key[Any]) -> dict[str, Any]:
+    return {"$ref": "#/definitions/policy"} if key is OWN_POLICY else key.schema
+
+
+def _any_of(schemas: list[dict[str, Any]]) -> dict[str, Any]:
+    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+
+
+def _endpoint(name: str, by_system: Mapping[str, Keys]) -> dict[str, Any]:
+    """Return the schema of an endpoint of any system: one condition for each."""
+    forms: dict[str, dict[int, dict[str, Any]]] = {}
+    conditions = []
+    for folder, own in by_system.items():
+        definition = f"#/definitions/{folder}-{name}"
+        for key in own.keys:  # a key that several systems share is one object
+            forms.setdefault(key.name, {}).setdefault(id(key), {"$ref": f"{definition}/properties/{key.name}"})
+        schemes = "|".join([scheme for scheme, each in SCHEMES.items() if each == folder])
+        is_of_system = {"properties": {"url": {"pattern": f"^({schemes}):"}}, "required": ["url"]}
+        conditions.append({"if": is_of_system, "then": {"$ref": definition}})
+    return {
+        "type": "object",
+        "properties": {key: _any_of([*each.values()]) for key, each in forms.items()},
+        "required": ["url"],
+        "additionalProperties": False,
+        "allOf": conditions,
+    }

@@ -1,0 +1,98 @@
+"""All schemas, by name: files that hashstar reads, messages that it takes, and every JSON output of a command.
+
+SARIF is left out, as its schema is not ours, and so are logs, whose events have fields of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Final
+
+from exchange.json_schema import schema_of
+
+__all__ = ["SCHEMAS", "Schema"]
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A schema that can be built."""
+
+    about: str
+    """What it describes."""
+    build: Callable[[str], dict[str, Any]]
+    """Builds it, given its name. What it is made of is imported only then."""
+
+
+def _of_types(about: str, *types: str) -> Schema:
+    """Describe an output of one of several types, each as ``module:name``."""
+
+    def build(name: str) -> dict[str, Any]:
+        kinds = [getattr(import_module(module), kind) for module, _, kind in (each.partition(":") for each in types)]
+        return schema_of(kinds, name, about)
+
+    return Schema(about, build)
+
+
+def _build_bridge(_: str) -> dict[str, Any]:
+    from bridge.schema.configuration import bridge_schema
+
+    return bridge_schema()
+
+
+def _build_settings(_: str) -> dict[str, Any]:
+    from bindings.report.settings import settings_schema
+
+    return settings_schema()
+
+
+SELECTOR: Final = "exchange.commands.selector"
+INSPECTION: Final = "bindings.report.inspection_types"
+
+SCHEMAS: Final[Mapping[str, Schema]] = MappingProxyType({
+    "bridge": Schema("The configuration of a bridge, bridge.toml", _build_bridge),
+    "hashstar": Schema("The settings of audits, hashstar.toml", _build_settings),
+    "message": _of_types(
+        "A message: a line that route, explain, partition --by and diff --messages read",
+        "exchange.json_types:MessageInput",
+    ),
+    "route": _of_types(
+        "A line of hashstar route", "exchange.commands.route:RouteLine", "exchange.commands.route:ErrorLine"
+    ),
+    "explain": _of_types("hashstar explain --json", "exchange.commands.route:ExplanationJson"),
+    "partition": _of_types("A line of hashstar partition", "exchange.commands.partition:PartitionLine"),
+    "partition-moves": _of_types("hashstar partition --to ... --json", "exchange.partition.picture:MovesJson"),
+    "selector-check": _of_types(
+        "hashstar selector check --json", f"{SELECTOR}:SelectorCheckJson", f"{SELECTOR}:TagsCheckJson"
+    ),
+    "selector-match": _of_types(
+        "hashstar selector match --json", f"{SELECTOR}:SelectorMatchJson", f"{SELECTOR}:TagsMatchJson"
+    ),
+    "check": _of_types(
+        "hashstar check --format json, of one file or of several",
+        "bindings.check.forms.as_json:CheckJson",
+        "bindings.check.forms.as_json:CheckedFilesJson",
+    ),
+    "diff": _of_types(
+        "hashstar diff --json, of two topologies or with --against",
+        "bindings.diff.forms.as_json:DiffJson",
+        "bindings.diff.forms.as_json:AgainstJson",
+    ),
+    "archive-inspect": _of_types(
+        "hashstar archive inspect --json, of an archive or of the store of a RocketMQ broker",
+        f"{INSPECTION}:InspectionJson",
+        f"{INSPECTION}:StoreJson",
+        f"{INSPECTION}:MatchesJson",
+    ),
+    "archive-line": _of_types(
+        "A line of hashstar archive convert IN OUT.jsonl", "bindings.archive.record_line:RecordLine"
+    ),
+    "audit": _of_types(
+        "hashstar audit --format json, and /coverage of a bridge", "bindings.report.forms.json_types:AuditJson"
+    ),
+    "bridge-check": _of_types("hashstar bridge check --json", "bridge.daemon.probe:CheckJson"),
+    "bridge-status": _of_types("/status of a bridge", "bridge.daemon.web:StatusJson"),
+})  # fmt: skip
+"""Name -> schema, files first."""

@@ -1,0 +1,79 @@
+"""Write ``docs/schemas/*.json``, and the tables of keys in ``docs/bridge-configuration.md``, as the code has them.
+
+::
+
+    $ python -m docs.scripts.schemas
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from bridge.daemon.keys import FILE
+from bridge.endpoints.archive import keys as archive
+from bridge.endpoints.kafka import keys as kafka
+from bridge.endpoints.rabbitmq import keys as rabbitmq
+from bridge.endpoints.rocketmq import keys as rocketmq
+from bridge.keys import Keys
+from bridge.pump.keys import POLICY, SOURCE
+from bridge.schema.names import SCHEMAS
+
+__all__ = ["FOLDER", "PAGE", "TABLES", "schema_files", "with_tables"]
+
+DOCS: Final = Path(__file__).parents[1]
+FOLDER: Final = DOCS / "schemas"
+PAGE: Final = DOCS / "bridge-configuration.md"
+
+TABLES: Final[Mapping[str, Keys]] = {
+    "The file": FILE,
+    "`[policy]`": POLICY,
+    "A source: every kind": SOURCE,
+    "RabbitMQ as a source": rabbitmq.SOURCE,
+    "RabbitMQ as a target": rabbitmq.TARGET,
+    "Kafka as a source": kafka.SOURCE,
+    "Kafka as a target": kafka.TARGET,
+    "RocketMQ as a source": rocketmq.SOURCE,
+    "RocketMQ as a target": rocketmq.TARGET,
+    "An archive as a source": archive.SOURCE,
+    "An archive as a target": archive.TARGET,
+}
+"""Heading of the page -> the keys in the table below it."""
+
+HEAD: Final = "| key | default | |\n|---|---|---|\n"
+
+
+def schema_files() -> Iterator[tuple[Path, str]]:
+    """Yield the path and the content of each file of a schema."""
+    for name, schema in SCHEMAS.items():
+        yield FOLDER / f"{name}.json", json.dumps(schema.build(name), indent=2, ensure_ascii=False) + "\n"
+
+
+def with_tables(page: str) -> str:
+    """Return the page with the tables of keys made anew. Raises ValueError where it has no place for one."""
+    for heading, table in TABLES.items():
+        rows = re.compile(rf"^## {re.escape(heading)}\n(?:(?!## ).*\n)*?{re.escape(HEAD)}((?:\|.*\n)*)", re.MULTILINE)
+        found = rows.search(page)
+        if found is None:
+            raise ValueError(f"{PAGE.name} has no table of keys below {heading!r}")
+        page = page[: found.start(1)] + "".join([f"{key.row}\n" for key in table.keys]) + page[found.end(1) :]
+    return page
+
+
+def main() -> None:
+    """Write the files, and remove those of schemas that are gone."""
+    files = dict(schema_files())
+    FOLDER.mkdir(exist_ok=True)
+    for path in FOLDER.glob("*.json"):
+        if path not in files:
+            path.unlink()
+    for path, text in files.items():
+        path.write_text(text, "utf-8")
+    PAGE.write_text(with_tables(PAGE.read_text("utf-8")), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
