@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Processes that share the tests of `make test`: auto is one per processor; 0 runs them all in one process.
 WORKERS ?= auto
 
-.PHONY: help demo test lint live chaos soak damage mutants fuzz bench dist clean
+.PHONY: help demo test lint docs live chaos soak damage mutants fuzz bench dist clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,10 @@ fuzz: $(VENV)/.fuzz  ## inputs guided by coverage for all that is read from outs
 bench: $(VENV)/.bench  ## how fast, side by side with a floor and the peers
 	$(BIN)/python -m benchmarks $(ARGS)
 
+docs: $(VENV)/.docs  ## the documentation as a website in build/site, tried in Chromium if there is one
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
+	$(BIN)/python -m docs.scripts.try_site build/site
+
 dist: $(VENV)/.dist  ## build what is released twice, compare, install it into empty environments and try it
 	$(BIN)/python -m tests.dist $(ARGS)
 
@@ -59,6 +63,6 @@ $(VENV)/.demo: $(VENV)/.pip pyproject.toml
 	touch $@
 
 # The groups of pyproject.toml.
-$(VENV)/.test $(VENV)/.lint $(VENV)/.bench $(VENV)/.fuzz $(VENV)/.dist: $(VENV)/.%: $(VENV)/.demo pyproject.toml
+$(VENV)/.test $(VENV)/.lint $(VENV)/.docs $(VENV)/.bench $(VENV)/.fuzz $(VENV)/.dist: $(VENV)/.%: $(VENV)/.demo pyproject.toml
 	$(BIN)/python -m pip install --quiet --group $*
 	touch $@

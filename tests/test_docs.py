@@ -4,48 +4,118 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import click
 import pytest
+import yaml
 
 from bridge.cli import hashstar
+from docs.site.links import external_links, find_links, links_of
 from tests.support.pages import PAGES, ROOT
 
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
-LINK = re.compile(r"(?<!\\)\]\(([^)\s]+)\)")
-LARGEST_PICTURE = 150_000
+MARKDOWN = (*PAGES, ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*/**/*.md")), *sorted(ROOT.glob("examples/**/README.md")))
+"""All pages: those with tested snippets, and those whose links and form are looked at only."""
+
+FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+LARGEST_PICTURE = 300_000
+MADE_BY_THE_SITE = {"api/exchange.md", "api/bindings.md", "api/bridge.md", "changelog.md", "contributing.md"}
+
+
+def name_of(page: Path) -> str:
+    """Return the path of a page from the root of the repository."""
+    return page.relative_to(ROOT).as_posix()
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors of a page's headings, as GitHub makes them."""
-    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
-    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    """Return the anchors of a page's headings, as GitHub makes them, and the website."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text("utf-8")), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", MARKDOWN, ids=name_of)
 def test_links_lead_to_files_and_headings_that_are_there(page: Path) -> None:
-    links = [link for link in LINK.findall(page.read_text("utf-8")) if "://" not in link]
-    for link in links:
-        name, _, anchor = link.partition("#")
-        target = (page.parent / name).resolve() if name else page
-        assert target.exists(), link
-        assert not anchor or anchor in anchors(target), link
+    text = page.read_text("utf-8")
+    for path, anchor in links_of(text, name_of(page)):
+        assert (ROOT / path).exists(), path
+        assert not anchor or anchor in anchors(ROOT / path), f"{path}#{anchor}"
+    for link in find_links(text):
+        assert not link[1].startswith("#") or link[1][1:] in anchors(page), link[1]
+
+
+@pytest.mark.parametrize("page", MARKDOWN, ids=name_of)
+def test_external_links_are_addresses(page: Path) -> None:
+    """Nothing is fetched: their form only. ``python -m docs.scripts.external_links`` lists them."""
+    for address in external_links(page.read_text("utf-8")):
+        parts = urlsplit(address)
+        assert parts.scheme == "https", address
+        assert re.fullmatch(r"([a-z0-9-]+\.)+[a-z]{2,}", parts.netloc), address
+        assert not re.search(r"[\s<>\"\\^`{|}]|[.,;:]$", address), address
+
+
+@pytest.mark.parametrize("page", MARKDOWN, ids=name_of)
+def test_a_page_has_one_title_and_headings_that_skip_no_level(page: Path) -> None:
+    levels = [len(marks) for marks in re.findall(r"^(#+) ", FENCE.sub("", page.read_text("utf-8")), re.MULTILINE)]
+    assert levels[:1] == [1]
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+@pytest.mark.parametrize("page", MARKDOWN, ids=name_of)
+def test_every_block_of_code_names_its_language(page: Path) -> None:
+    fences = re.findall(r"^ *```(.*)$", page.read_text("utf-8"), flags=re.MULTILINE)
+    assert all(fences[::2])
+    assert not any(fences[1::2])
 
 
 def test_the_readme_is_a_front_page() -> None:
     assert len(README.read_text("utf-8").splitlines()) <= 140
-    assert (DOCS / "audit-page.png").stat().st_size <= LARGEST_PICTURE
 
 
-def test_the_index_has_every_page_and_every_decision() -> None:
-    linked = {
-        (DOCS / link.partition("#")[0]).resolve() for link in LINK.findall((DOCS / "index.md").read_text("utf-8"))
-    }
-    missing = {*PAGES, *DOCS.glob("decisions/*.md")} - linked - {DOCS / "index.md"}
-    assert {page.name for page in missing} == set()
+def test_pictures_are_small_and_shown() -> None:
+    """A picture for the dark palette is shown by the website, beside the one that a page names."""
+    shown = {ROOT / path for page in MARKDOWN for path, _ in links_of(page.read_text("utf-8"), name_of(page))}
+    for picture in DOCS.glob("pictures/*"):
+        assert picture.stat().st_size <= LARGEST_PICTURE, picture.name
+        assert picture in shown or picture.with_stem(picture.stem.removesuffix("-dark")) in shown, picture.name
+
+
+def test_the_index_has_every_page() -> None:
+    linked = {path for path, _ in links_of((DOCS / "index.md").read_text("utf-8"), "docs/index.md")}
+    assert {name_of(page) for page in PAGES} - linked == {"README.md", "docs/index.md"}
+
+
+def test_every_page_can_be_reached_from_the_index() -> None:
+    waiting, reached = ["docs/index.md"], set()
+    while waiting:
+        path = waiting.pop()
+        page = ROOT / path / "README.md" if (ROOT / path).is_dir() else ROOT / path
+        if page.suffix == ".md" and page.is_file() and page not in reached:
+            reached.add(page)
+            waiting += [link for link, _ in links_of(page.read_text("utf-8"), name_of(page))]
+    assert {name_of(page) for page in DOCS.rglob("*.md") if page not in reached} == set()
+
+
+def test_the_navigation_names_pages_that_are_there() -> None:
+    """A page that it does not name stands where a pattern of it is; MkDocs warns of one that stands nowhere."""
+
+    def named(items: list[Any]) -> Iterator[str]:
+        for item in items:
+            if isinstance(item, str):
+                yield item
+            elif "glob" not in item:
+                (value,) = item.values()
+                yield from [value] if isinstance(value, str) else named(value)
+
+    pages = list(named(yaml.safe_load((DOCS / ".nav.yml").read_text("utf-8"))["nav"]))
+    assert len(pages) == len(set(pages)) > 20
+    assert [page for page in pages if page not in MADE_BY_THE_SITE and not (DOCS / page).exists()] == []
 
 
 def names_of(command: click.Command, path: tuple[str, ...] = ()) -> list[str]:

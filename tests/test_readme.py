@@ -19,8 +19,9 @@ from bridge.cli import hashstar
 from tests.recorders.golden import GOLDEN
 from tests.support.pages import PAGES, ROOT, Block, blocks, commands
 
-# docs/bindings.md has stricter tests of its own: tests/bindings/sources/test_language_docs.py.
-BLOCKS = [block for page in PAGES if page.name != "bindings.md" for block in blocks(page)]
+# docs/bindings.md has stricter tests of its own: tests/bindings/sources/test_language_docs.py. The steps of
+# docs/first-steps.md are taken one after the other.
+BLOCKS = [block for page in PAGES if page.name not in {"bindings.md", "first-steps.md"} for block in blocks(page)]
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 PYTEST = [block for block in PYTHON if "def test_" in block.text]
 ROCKETMQ = [block for block in PYTHON if "await " in block.text]
@@ -46,6 +47,31 @@ def run(*command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     outer = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     environment = {**outer, "PATH": path, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+def is_shown(printed: str, output: str) -> bool:
+    """Return whether a command printed what a page shows, in which a line ``...`` stands for any lines."""
+    pattern = ".*\n".join(re.escape(part) for part in re.split(r"^\.\.\.\n", output, flags=re.MULTILINE))
+    return re.fullmatch(pattern, printed, flags=re.DOTALL) is not None
+
+
+def test_the_first_steps_can_be_taken(tmp_path: Path) -> None:
+    """One after the other, in an empty folder: the file is saved, each command and snippet prints what is shown."""
+    page = ROOT / "docs" / "first-steps.md"
+    steps = blocks(page)
+    assert [block.language for block in steps].count("bindings") == 1
+    for block in steps:
+        if block.language == "bindings":
+            (tmp_path / "shop.bindings").write_text(block.text)
+        elif block.language == "python":
+            result = run(sys.executable, "-W", "error", "-c", block.text, cwd=tmp_path)
+            assert (result.stdout, result.stderr) == (block.output, "")
+        else:
+            for command, output in commands(block):
+                result = run("bash", "-c", command, cwd=tmp_path)
+                assert is_shown(result.stdout, output or ""), f"{command}\n{result.stdout}"
+                assert result.stderr == "", command
+                assert result.returncode in ((1,) if re.match(r"hashstar diff[^|]*$", command) else (0,)), command
 
 
 @pytest.mark.parametrize("block", WHOLE, ids=str)
@@ -79,8 +105,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_command_prints_what_is_shown(block: Block, command: str, output: str, store: Path) -> None:
     """Its output is the one shown, where ``...`` stands for any lines; it ends with 0, or 1 for an answer "no"."""
     result = run("bash", "-c", command, cwd=store if block.page == "docs/rocketmq.md" else ROOT)
-    pattern = ".*\n".join(re.escape(part) for part in output.split("...\n"))
-    assert re.fullmatch(pattern, result.stdout, flags=re.DOTALL), result.stdout
+    assert is_shown(result.stdout, output), result.stdout
     assert result.stderr == ""
     assert result.returncode in ((0, 1) if command.startswith("hashstar selector") else (0,))
 
@@ -117,7 +142,7 @@ def test_a_command_to_adapt_has_the_options_that_it_shows(command: str) -> None:
             current, context = found, click.Context(found, parent=context)
         current.make_parser(context).parse_args(arguments)  # raises for an option that is not there
     else:
-        assert program in {"pip", "spark-submit", "python", "export", "ruff"}, command
+        assert program in {"bash", "pip", "spark-submit", "python", ".venv/bin/python", "export", "ruff"}, command
         assert [name for name in arguments if name.startswith("examples/") and not (ROOT / name).exists()] == []
 
 

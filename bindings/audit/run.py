@@ -21,6 +21,7 @@ from bindings.audit.local.selection import Selection
 from bindings.audit.local.studies import CompareStudy, CoverageStudy, VerifyStudy
 from bindings.audit.local.study import Study
 from bindings.check.check import check
+from bindings.check.rules.finding import Finding
 from bindings.counts.changes import changes
 from bindings.counts.tally import Tally, fingerprint
 from bindings.counts.tally_file import load_tally
@@ -29,6 +30,7 @@ from bindings.report.build import Sources, build_report
 from bindings.report.gates import Settings
 from bindings.report.model import Archived, Compared, Report
 from bindings.sources.language.expectations import Expectation
+from bindings.sources.listing import Listing
 from bindings.sources.open import Source, open_source
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
@@ -51,6 +53,8 @@ class Subject:
     name: str = "topology"
     """Name of the topology in the report."""
     expectations: tuple[Expectation, ...] = ()
+    listing: Listing | None = None
+    """Text of the topology, if it is a .bindings file."""
     other: Topology | None = None
     """Topology to compare with, over the same messages; None to compare nothing."""
     other_name: str = "other"
@@ -61,7 +65,19 @@ class Subject:
     def from_source(cls, source: Source, vhost: str | None = None, profile: str | None = None) -> Subject:
         """Return the topology of a virtual host and its expectations. Raises InputError as `Source.topology` does."""
         topology = source.topology(vhost, profile)
-        return cls(topology, source.name, source.expectations(topology.vhost))
+        vhost = topology.vhost
+        return cls(topology, source.name, source.expectations(vhost), source.listing(vhost))
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Findings of the check of the topology, with their lines where these are known."""
+        listing, findings = self.listing, check(self.topology, self.expectations)
+        if listing is None:
+            return findings
+        return [
+            each if each.part is None or each.line is not None else replace(each, line=listing.line_of(each.part))
+            for each in findings
+        ]
 
     @property
     def studies(self) -> list[Study[Any]]:
@@ -210,6 +226,7 @@ def report_on(
         tuple(archives),
         since=selection.since,
         until=selection.until,
+        listing=subject.listing,
     )
     tally, *more = passed.values
     verification = more.pop(0) if subject.verify else None
@@ -218,8 +235,8 @@ def report_on(
         compared = more.pop(0)
         comparison = Compared(subject.other_name, compared.after, changes(compared, subject.topology, subject.other))
     return build_report(
-        subject.topology, tally, sources, _now(), settings=settings,
-        findings=check(subject.topology, subject.expectations), verification=verification, comparison=comparison,
+        subject.topology, tally, sources, _now(), settings=settings, findings=subject.findings,
+        verification=verification, comparison=comparison,
     )  # fmt: skip
 
 
@@ -237,9 +254,8 @@ def merge(subject: Subject, paths: Sequence[Path], settings: Settings = NO_THRES
                 "that archive again, or give the topology that it was made with"
             )
         total += tally
-    sources = Sources(subject.name, tallies=tuple([os.fspath(path) for path in paths]))
-    findings = check(subject.topology, subject.expectations)
-    return total, build_report(subject.topology, total, sources, _now(), settings=settings, findings=findings)
+    sources = Sources(subject.name, tallies=tuple([os.fspath(path) for path in paths]), listing=subject.listing)
+    return total, build_report(subject.topology, total, sources, _now(), settings=settings, findings=subject.findings)
 
 
 def describe_archive(path: str, mapping: FieldMapping) -> Archived:

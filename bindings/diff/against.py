@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -18,6 +19,7 @@ from bindings.sources.files import read_content
 from bindings.sources.git import Commit, find_repository
 from bindings.sources.management import is_address
 from bindings.sources.open import STDIN, Source, read_source
+from bindings.sources.tree import expand_patterns, find_reason_to_skip, may_be_topology
 from exchange.entities.profile import LATEST, Profile
 from exchange.errors import HashstarError, InputError
 from exchange.topology.topology import Topology
@@ -93,7 +95,7 @@ def diff_against(
     """
     commits: dict[Path, Commit] = {}
     pairs: list[_Pair] = []
-    for name in names or ["."]:
+    for name in expand_patterns(names or ["."]):
         if name == STDIN or is_address(name):
             raise InputError("only files in a git repository can be compared with a revision")
         repository = find_repository(Path(name))
@@ -111,9 +113,23 @@ def _below(folder: str, commit: Commit) -> Iterator[str]:
     """Yield the topology files below a folder that differ, but not the old name of one that was renamed."""
     renamed = frozenset(commit.renamed.values())
     for path in commit.differing(Path(folder)):
-        is_renamed = commit.repository.name_of(path) in renamed and not path.exists()
-        if path.name.endswith((".bindings", ".bindings.gz")) and not path.is_symlink() and not is_renamed:
-            yield os.path.relpath(path)
+        name = commit.repository.name_of(path)
+        is_renamed = name in renamed and not path.exists()
+        if may_be_topology(os.path.relpath(path, folder)) and not path.is_symlink() and not is_renamed:
+            relative = os.path.relpath(path)
+            if any(find_reason_to_skip(relative, content) is None for content in _contents(relative, name, commit)):
+                yield relative
+
+
+def _contents(name: str, old_name: str, commit: Commit) -> Iterator[bytes]:
+    """Yield what a file is now and what it was, if it can be read."""
+    with suppress(InputError):
+        if os.path.lexists(name):
+            yield read_content(name)
+    with suppress(InputError):
+        content = commit.read(commit.renamed.get(old_name, old_name))
+        if content is not None:
+            yield content
 
 
 def _read(name: str, commit: Commit, vhost: str | None, profile: Profile | str | None) -> _Pair:

@@ -15,6 +15,7 @@ from bindings.counts.tally import Tally
 from bindings.report.caveats import list_caveats
 from bindings.report.evidence import Traffic, add_evidence
 from bindings.report.gates import IgnoreUse, Settings, check_gates, match_ignores
+from bindings.report.lines import sum_lines
 from bindings.report.model import (
     STATES,
     Archived,
@@ -25,6 +26,7 @@ from bindings.report.model import (
     ExchangeRow,
     Flow,
     FlowKind,
+    Listed,
     PartitionRow,
     QueueRow,
     Records,
@@ -44,6 +46,8 @@ from exchange.topology.topology import Topology
 if TYPE_CHECKING:
     from bindings.check.rules.finding import Finding
     from bindings.counts.verification import Verification
+    from bindings.sources.definition_entries import Part
+    from bindings.sources.listing import Listing
 
 __all__ = ["HOT", "SLOTS", "Sources", "build_report"]
 
@@ -67,6 +71,12 @@ class Sources(NamedTuple):
     since: int | None = None
     """Start of the window that the user asked for, in microseconds since 1970; ``until`` is its end, exclusive."""
     until: int | None = None
+    listing: Listing | None = None
+    """Text and lines of the topology, if it is from a .bindings file."""
+
+    def line_of(self, part: Part | None) -> int | None:
+        """Return the line that declares a part; None if there is no such line."""
+        return None if self.listing is None or part is None else self.listing.line_of(part)
 
 
 def build_report(
@@ -91,14 +101,23 @@ def build_report(
     ignored, by_entry = match_ignores(settings.ignore, hits, now)
     window = tally.window
     before = (min(now, window[1]) if window is not None else now) - settings.stale_days * DAY
-    rows = tuple([_binding_row(use, by_entry.get(use.binding), before) for use in uses.bindings])
+    rows = tuple(
+        [_binding_row(use, by_entry.get(use.binding), before, sources.line_of(use.binding)) for use in uses.bindings]
+    )
     states = Counter(row.state for row in rows)
     eligible = [row for row in rows if row.state not in ("ignored", "not eligible")]
     totals = uses.totals._replace(eligible=len(eligible), hit=len(eligible) - states["dead"])
     without_messages = sum([not (use.messages or use.possible) for use in uses.queues])
     summary = Summary(totals, {state: states[state] for state in STATES}, without_messages)
-    exchanges = tuple(_exchange_rows(uses.exchanges, rows, topology))
-    queues = tuple([_queue_row(use, topology.queues[use.queue], totals.messages) for use in uses.queues])
+    exchanges = tuple(_exchange_rows(uses.exchanges, rows, topology, sources))
+    queues = tuple(
+        [
+            _queue_row(use, topology.queues[use.queue], totals.messages)._replace(
+                line=sources.line_of(topology.queues[use.queue])
+            )
+            for use in uses.queues
+        ]
+    )
     nearest, outcomes = NearestSearch(topology, bindings), outcomes_by_shape(tally)
     records = Records(tally.messages, tally.unread)
     timeline = _build_timeline(tally)
@@ -139,11 +158,12 @@ def build_report(
         precision=settings.precision,
         verification=verification,
         comparison=comparison,
+        listing=None if sources.listing is None else Listed(sources.listing.text, sum_lines(rows)),
     )  # fmt: skip
     return replace(report, caveats=tuple(list_caveats(report)))
 
 
-def _binding_row(use: BindingUse, entry: IgnoreUse | None, before: int) -> BindingRow:
+def _binding_row(use: BindingUse, entry: IgnoreUse | None, before: int, line: int | None) -> BindingRow:
     # The order decides: an ignored binding is never dead. Stale are those last hit before ``before``.
     state: State = "hit"
     if entry is not None:
@@ -156,11 +176,11 @@ def _binding_row(use: BindingUse, entry: IgnoreUse | None, before: int) -> Bindi
         state = "possible"
     elif use.last is not None and use.last < before:
         state = "stale"
-    return BindingRow(use, state, entry)
+    return BindingRow(use, state, entry, line)
 
 
 def _exchange_rows(
-    uses: Iterable[ExchangeUse], rows: Iterable[BindingRow], topology: Topology
+    uses: Iterable[ExchangeUse], rows: Iterable[BindingRow], topology: Topology, sources: Sources
 ) -> Iterator[ExchangeRow]:
     states: dict[str, Counter[State]] = {}
     for row in rows:
@@ -180,6 +200,7 @@ def _exchange_rows(
             eligible - counts["dead"],
             tuple([Count(item.text, item.count) for item in use.hot.items[:HOT]]),
             use.hot.error,
+            sources.line_of(exchange),
         )
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "STATES", "Archived", "Audited", "BindingRow", "Compared", "Count", "Evidence", "ExchangeRow", "FindingRow", "Flow",
-    "FlowKind", "Nearest", "PartitionRow", "QueueRow", "Records", "Report", "Shape", "Skew", "State", "Summary",
-    "Timeline", "UnroutableRow",
+    "FlowKind", "LineRow", "LineState", "Listed", "Nearest", "PartitionRow", "QueueRow", "Records", "Report", "Shape",
+    "Skew", "State", "Summary", "Timeline", "UnroutableRow",
 ]  # fmt: skip
 
 State = Literal["dead", "stale", "hit", "possible", "ignored", "not eligible"]
@@ -36,6 +36,10 @@ STATES: Final[tuple[State, ...]] = ("dead", "stale", "possible", "hit", "ignored
 """The states in the order in which they are shown."""
 
 FlowKind = Literal["binding", "alternate", "default", "nowhere"]
+
+LineState = Literal["hit", "partial", "never", "unreached", "ignored", "not eligible"]
+"""State of a line that makes bindings. ``partial``: some were hit, others never. ``never``: none was, though messages
+passed its exchange. ``unreached``: no message passed its exchange."""
 
 
 class Archived(NamedTuple):
@@ -114,6 +118,32 @@ class BindingRow(NamedTuple):
     state: State
     ignored: IgnoreUse | None = None
     """The entry of the ignore list that matches it."""
+    line: int | None = None
+    """Line of the .bindings file that makes it, from 1; None if there is no such file."""
+
+
+class LineRow(NamedTuple):
+    """A line of a .bindings file that makes bindings, with the sums of their counts."""
+
+    line: int
+    """From 1."""
+    bindings: tuple[int, ...]
+    """Numbers of the bindings; more than one for several destinations, or where a ``for`` repeats the line."""
+    messages: int
+    """Messages that matched, summed over the bindings: one that matched two of them counts twice."""
+    possible: int
+    """Messages that may have matched, depending on a random choice, summed likewise."""
+    hit: int
+    """Number of the bindings that are hit, possible or stale."""
+    state: LineState
+
+
+class Listed(NamedTuple):
+    """The text of the .bindings file that was audited, and its lines that make bindings."""
+
+    text: str
+    rows: tuple[LineRow, ...]
+    """In the order of the lines."""
 
 
 class Count(NamedTuple):
@@ -161,6 +191,8 @@ class QueueRow(NamedTuple):
     partitions: tuple[PartitionRow, ...]
     skew: Skew | None
     """None for a queue that is not partitioned, or got no message whose key decides its partition."""
+    line: int | None = None
+    """Line of the .bindings file that declares it."""
 
 
 class ExchangeRow(NamedTuple):
@@ -176,6 +208,8 @@ class ExchangeRow(NamedTuple):
     hit: int
     hot: tuple[Count, ...]
     hot_error: int
+    line: int | None = None
+    """Line of the .bindings file that declares it."""
 
     @property
     def routed(self) -> int:
@@ -318,6 +352,8 @@ class Report:
     verification: Verification | None = None
     """What the broker did; None unless the user asked for it and the archive has recorded it."""
     comparison: Compared | None = None
+    listing: Listed | None = None
+    """None if the topology is not from a .bindings file."""
 
     @property
     def passed(self) -> bool:

@@ -31,6 +31,7 @@ class Section(NamedTuple):
     expectations: tuple[Expectation, ...] = ()
     lines: Mapping[tuple[str, str], int] = {}
     binding_lines: Mapping[Binding, int] = {}
+    """Binding -> the line of its key, or of its destination if it has none: a statement may have many of both."""
 
     def line_of(self, part: Part) -> int | None:
         """Return the line that declares the part, from 1, if it was read from a file."""

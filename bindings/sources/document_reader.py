@@ -153,12 +153,13 @@ class _Reader:
         rule, line = node.rule, terms.tokens[0].line
         if rule == "binding":
             known = self._here.bindings
-            for number, binding in enumerate(statements.read_bindings(node, terms, self._destinations)):
+            read = statements.read_bindings(node, terms, self._destinations)
+            for number, (binding, own_line) in enumerate(read):
                 if number:
                     self._budget.repeat(terms.tokens[0])
-                first = known.setdefault(binding, line)
-                if first != line:
-                    self._again.append((line, f"this binding exists already, from line {first}"))
+                first = known.setdefault(binding, own_line)
+                if first != own_line:
+                    self._again.append((own_line, f"this binding exists already, from line {first}"))
         elif rule == "expect":
             self._here.expectations.extend(statements.read_expectations(node, terms))
         elif rule == "vhost":

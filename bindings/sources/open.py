@@ -16,6 +16,7 @@ from bindings.sources.document import Document
 from bindings.sources.files import decode_text, gunzip, read_content, read_whole
 from bindings.sources.import_warnings import SourceWarning
 from bindings.sources.language.expectations import Expectation
+from bindings.sources.listing import Listing
 from bindings.sources.management import Management, is_address
 from exchange.entities.profile import Profile, closest_profile
 from exchange.errors import InputError
@@ -40,6 +41,8 @@ class Source:
     """The profile of the source: that of a live broker's version, else the one that the file names."""
     path: str | None = None
     """The file it was read from; None for standard input and brokers."""
+    text: str | None = None
+    """The text of a .bindings file; None for definitions."""
 
     @property
     def vhosts(self) -> tuple[str, ...]:
@@ -79,6 +82,12 @@ class Source:
     def line_of(self, vhost: str, part: Part) -> int | None:
         """Return the line that declares a part, from 1, in a .bindings file; None in definitions."""
         return self.content.section(vhost).line_of(part) if isinstance(self.content, Document) else None
+
+    def listing(self, vhost: str) -> Listing | None:
+        """Return the text of a .bindings file with the lines of a virtual host; None for definitions."""
+        if self.text is None or not isinstance(self.content, Document):
+            return None
+        return Listing(self.text, self.content.section(vhost))
 
     @property
     def warnings(self) -> list[SourceWarning]:
@@ -151,7 +160,7 @@ def read_source(data: bytes, name: str, vhost: str | None = None, *, path: str |
         definitions = Definitions.loads(text, name, vhost)
         return Source(name, definitions, definitions.profile, path)
     document = Document.loads(text, name)
-    return Source(name, document, document.profile, path)
+    return Source(name, document, document.profile, path, text)
 
 
 def load(

@@ -19,7 +19,15 @@ from bindings.sources.files import decode_text, read_content
 from exchange.errors import InputError
 from exchange.limits import FOLDER_FILES
 
-__all__ = ["SkippedFile", "TopologyFile", "asks_for_several", "find_files", "find_reason_to_skip"]
+__all__ = [
+    "SkippedFile",
+    "TopologyFile",
+    "asks_for_several",
+    "expand_patterns",
+    "find_files",
+    "find_reason_to_skip",
+    "may_be_topology",
+]
 
 LANGUAGE: Final = (".bindings", ".bindings.gz")
 JSON: Final = (".json", ".json.gz")
@@ -68,23 +76,36 @@ def find_files(names: Iterable[str]) -> Iterator[TopologyFile | SkippedFile]:
     nothing, or if a folder has more than `FOLDER_FILES` files that may be topologies.
     """
     seen: set[str] = set()
+    for name in expand_patterns(names):
+        # A folder that is not found is an error of its reader, which names it.
+        for found in _walk(name) if os.path.isdir(name) else [TopologyFile(name)]:  # noqa: PTH112
+            identity = os.path.abspath(found.name) if os.path.exists(found.name) else found.name  # noqa: PTH100, PTH110
+            if identity not in seen:
+                seen.add(identity)
+                yield found
+
+
+def expand_patterns(names: Iterable[str]) -> Iterator[str]:
+    """Yield the names, with each pattern replaced by what it matches, sorted. Raises InputError if that is nothing."""
     for name in names:
-        matches = _match(name) if _is_pattern(name) else [name]
-        for match in matches:
-            # A folder that is not found is an error of its reader, which names it.
-            for found in _walk(match) if os.path.isdir(match) else [TopologyFile(match)]:  # noqa: PTH112
-                identity = os.path.abspath(found.name) if os.path.exists(found.name) else found.name  # noqa: PTH100, PTH110
-                if identity not in seen:
-                    seen.add(identity)
-                    yield found
+        yield from _match(name) if _is_pattern(name) else [name]
 
 
-def find_reason_to_skip(name: str) -> str | None:
-    """Return why a file below a folder is no topology; None if it is one, even with a mistake in it."""
+def may_be_topology(name: str) -> bool:
+    """Return whether a file may be a topology, judged by its path below a folder."""
+    *folders, _ = PurePath(name).parts
+    return name.endswith(LANGUAGE + JSON) and not any(map(_is_not_entered, folders))
+
+
+def find_reason_to_skip(name: str, content: bytes | None = None) -> str | None:
+    """Return why a file below a folder is no topology; None if it is one, even with a mistake in it.
+
+    ``content`` is that of the file, unpacked; without it the file is read.
+    """
     if name.endswith(LANGUAGE):
         return None
     try:
-        text = decode_text(read_content(name), name)
+        text = decode_text(read_content(name) if content is None else content, name)
     except InputError as error:
         return str(error).removeprefix(f"{name}: ")
     if MENTIONED.search(text) is None:
@@ -120,12 +141,16 @@ def _match(pattern: str) -> list[str]:
     return matches
 
 
+def _is_not_entered(folder: str) -> bool:
+    return folder.startswith(".") or folder == NOT_ENTERED
+
+
 def _walk(folder: str) -> Iterator[TopologyFile | SkippedFile]:
     """Yield the files below a folder that may be topologies, and the folders that cannot be read."""
     unread: list[OSError] = []
     count = 0
     for place, folders, files in os.walk(folder, onerror=unread.append):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != NOT_ENTERED)
+        folders[:] = sorted(name for name in folders if not _is_not_entered(name))
         for file in sorted(files):
             if file.endswith(LANGUAGE + JSON):
                 count += 1

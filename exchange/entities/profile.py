@@ -102,6 +102,7 @@ PROFILES: Final = {
 """Name -> profile, the oldest first. A server between two of them behaves as the older one."""
 
 LATEST: Final = _4_3
+"""The profile of the newest release, for whatever names none."""
 OLDEST: Final = _3_10
 RELEASES: Final = f"{', '.join(PROFILES)}, or a release from 3.10 on, as 4.1.3"
 """Names that `profile_by_name` accepts, for errors."""

@@ -50,7 +50,7 @@ def _lines_of_one(report: Report) -> Iterator[str]:
         yield from _groups(placed)
     if report.chosen_by is not None:
         yield f"{report.name}: by the rules of {report.profile}, {report.chosen_by}"
-    yield f"{report.name}: {_counts(report.counts)}{_known(report.known)}"
+    yield f"{report.name}: {_counts(report.counts, report.known)}"
 
 
 def _lines_of_several(result: CheckResult) -> Iterator[str]:
@@ -64,7 +64,7 @@ def _lines_of_several(result: CheckResult) -> Iterator[str]:
     yield from _groups(sorted(placed, key=lambda each: each.finding.code))
     for report in result.reports:
         rules = "" if report.chosen_by is None else f" (by the rules of {report.profile}, {report.chosen_by})"
-        yield f"{report.name}: {_counts(report.counts)}{_known(report.known)}{rules}"
+        yield f"{report.name}: {_counts(report.counts, report.known)}{rules}"
     yield from _outcome_lines(result)
 
 
@@ -76,8 +76,8 @@ def _outcome_lines(result: CheckResult) -> Iterator[str]:
         yield f"{name}: skipped: {reason}"
     if len(result.skipped) > NAMED:
         yield f"and {len(result.skipped) - NAMED:,} more skipped"
-    known = _known(sum(report.known for report in result.reports))
-    yield f"{', '.join(_outcomes(result))}: {_counts(count_severities(result.reports))}{known}"
+    counts = _counts(count_severities(result.reports), sum(report.known for report in result.reports))
+    yield f"{', '.join(_outcomes(result))}: {counts}"
 
 
 def _outcomes(result: CheckResult) -> Iterator[str]:
@@ -88,12 +88,12 @@ def _outcomes(result: CheckResult) -> Iterator[str]:
         yield f"{len(result.skipped):,} skipped"
 
 
-def _known(number: int) -> str:
-    return f" beside {number:,} of the baseline" if number else ""
-
-
-def _counts(counts: Mapping[Severity, int]) -> str:
-    return ", ".join(count_noun(count, severity) for severity, count in counts.items() if count) or "nothing found"
+def _counts(counts: Mapping[Severity, int], known: int) -> str:
+    """Return ``2 warnings, 1 note, 3 in the baseline``."""
+    found = [count_noun(count, severity) for severity, count in counts.items() if count]
+    if known:
+        return ", ".join([*(found or ["nothing new"]), f"{known:,} in the baseline"])
+    return ", ".join(found) or "nothing found"
 
 
 def _position(name: str, finding: Finding, otherwise: str) -> str:

@@ -47,15 +47,14 @@ def _conditions(binding: Binding, profile: Profile) -> Iterator[Finding]:
         if argument == "x-match":
             continue
         if _reads_as_x_match(argument):
-            yield Finding("HS504", binding, f"{quote_binding(binding)} has '{argument}', which is not 'x-match'")
+            message = f"{quote_binding(binding)} has '{argument}', which is not 'x-match'"
+            yield Finding("HS504", binding, message, detail=argument)
         elif argument.startswith("x-") and not mode.endswith("-with-x"):
-            yield Finding("HS503", binding, f"{quote_binding(binding)} ignores the header '{argument}'")
+            message = f"{quote_binding(binding)} ignores the header '{argument}'"
+            yield Finding("HS503", binding, message, detail=argument)
         elif type_and_value(value)[0] == "timestamp" and profile.timestamps_in_milliseconds:
-            yield Finding(
-                "HS506",
-                binding,
-                f"{quote_binding(binding)} matches no message with an equal timestamp in '{argument}'",
-            )
+            message = f"{quote_binding(binding)} matches no message with an equal timestamp in '{argument}'"
+            yield Finding("HS506", binding, message, detail=argument)
 
 
 def _reads_as_x_match(argument: str) -> bool:
@@ -80,7 +79,7 @@ def _types(exchange: str, bindings: Collection[Binding], profile: Profile) -> It
                     f"{quote_exchange(exchange)} is asked for header '{header}' as {one} and as {another}, "
                     f"which differ: {quote_binding(where)}; {quote_binding(binding)}"
                 )
-                yield Finding("HS505", binding, message, related=(where,))
+                yield Finding("HS505", binding, message, related=(where,), detail=header)
 
 
 def _appearance(value: object) -> str:

@@ -42,7 +42,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
     for policy in policies.values():
         pattern = f"'{clip_line(policy.pattern, PATTERN_SHOWN)}'"
         for wrong in wrong_settings(policy.definition, view.topology.profile):
-            yield Finding("HS707", policy, f"RabbitMQ refuses policy '{policy.name}': {wrong}")
+            yield Finding("HS707", policy, f"RabbitMQ refuses policy '{policy.name}': {wrong}", detail=wrong)
         if policy.apply_to not in (*EXCHANGES, *QUEUES):
             yield Finding("HS705", policy, f"policy '{policy.name}' applies to '{policy.apply_to}', which is nothing")
         elif (error := expression(policy.pattern).error) != "":

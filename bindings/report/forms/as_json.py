@@ -28,6 +28,8 @@ from bindings.report.model import (
     ExchangeRow,
     FindingRow,
     Flow,
+    LineRow,
+    LineState,
     Nearest,
     QueueRow,
     Records,
@@ -52,6 +54,16 @@ STATE_NAMES: Final[Mapping[State, types.StateJson]] = {
     "not eligible": "not_eligible",
 }
 """State of a binding -> its name in JSON."""
+
+LINE_STATE_NAMES: Final[Mapping[LineState, types.LineStateJson]] = {
+    "hit": "hit",
+    "partial": "partial",
+    "never": "never",
+    "unreached": "unreached",
+    "ignored": "ignored",
+    "not eligible": "not_eligible",
+}
+"""State of a line -> its name in JSON."""
 
 BIAS_NAMES: Final[Mapping[Bias, types.BiasName]] = {
     Bias.EVERYTHING: "everything",
@@ -101,6 +113,7 @@ def to_json(report: Report) -> types.AuditJson:
         "ignored": [_encode_ignored(row) for row in report.ignored],
         "verification": None if report.verification is None else encode_verification(report.verification),
         "comparison": None if report.comparison is None else encode_comparison(report.comparison),
+        "lines": None if report.listing is None else [_encode_line(row) for row in report.listing.rows],
     }
 
 
@@ -199,6 +212,18 @@ def _encode_binding(row: BindingRow) -> types.BindingRowJson:
         "exposure": use.exposure,
         "bound": encode_share(use.bound),
         "eligible": use.eligible,
+        "line": row.line,
+    }
+
+
+def _encode_line(row: LineRow) -> types.LineRowJson:
+    return {
+        "line": row.line,
+        "bindings": list(row.bindings),
+        "messages": row.messages,
+        "possible": row.possible,
+        "hit": row.hit,
+        "state": LINE_STATE_NAMES[row.state],
     }
 
 
@@ -220,6 +245,7 @@ def _encode_queue(row: QueueRow) -> types.QueueRowJson:
             {"partition": part.partition, "name": part.name, "messages": part.messages} for part in row.partitions
         ],
         "skew": None if row.skew is None else _encode_skew(row.skew),
+        "line": row.line,
     }
 
 
@@ -257,6 +283,7 @@ def _encode_exchange(row: ExchangeRow) -> types.ExchangeRowJson:
         "fan_out": [{"queues": queues, "messages": count} for queues, count in use.fan_out.items()],
         "distinct_keys": use.distinct_keys,
         "hot": _encode_counts(row.hot, row.hot_error),
+        "line": row.line,
     }
 
 

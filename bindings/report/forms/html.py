@@ -27,8 +27,8 @@ from exchange.notation import write_encoded_arguments
 __all__ = ["REPORTER", "build_page", "report_in", "to_html"]
 
 SCRIPTS: Final = (
-    "dom", "data", "bars", "table", "columns", "slots", "timeline", "flow_layout", "flow_layers", "flow", "summary",
-    "coverage", "queues", "unroutable", "findings", "verification", "comparison", "trust", "main",
+    "dom", "data", "bars", "table", "columns", "slots", "timeline", "flow_layout", "flow_layers", "flow_model", "flow",
+    "summary", "coverage", "listing", "queues", "unroutable", "findings", "verification", "comparison", "trust", "main",
 )  # fmt: skip
 """The modules of the page's script, in the order in which they are joined."""
 
@@ -38,17 +38,24 @@ TABLES: Final = {"bindings": 32_000_000, "queues": 16_000_000, "exchanges": 16_0
 ROWS: Final = 100_000
 """Maximum number of rows of each of these lists."""
 
+TEXT: Final = 4_000_000
+"""Maximum size in characters of a topology's text in a page."""
+
+TEXT_LINES: Final = 50_000
+"""Maximum number of lines of it."""
+
 
 def to_html(report: Report) -> bytes:
     """Return the page of a report, in UTF-8."""
-    return build_page(to_json(report)).encode()
+    return build_page(to_json(report), None if report.listing is None else report.listing.text).encode()
 
 
-def build_page(report: Mapping[str, Any]) -> str:
+def build_page(report: Mapping[str, Any], text: str | None = None) -> str:
     """Return the page of a report that `bindings.report.forms.as_json.to_json` returned; UTF-8 can always encode it.
 
-    Where a table exceeds its limit in `TABLES`, or `ROWS`, the rows that matter least are left out, and the page shows
-    how many.
+    ``text`` is that of the topology's ``.bindings`` file; the page shows it with the counts of its lines. Where a table
+    exceeds its limit in `TABLES`, or `ROWS`, the rows that matter least are left out, and of a text that exceeds `TEXT`
+    or `TEXT_LINES` its end; the page shows how many.
     """
     shown, left_out = _cut(report)
     script = "'use strict';\n(() => {\n" + "\n".join(_read_part(f"{name}.js") for name in SCRIPTS) + "})();\n"
@@ -63,7 +70,14 @@ def build_page(report: Mapping[str, Any]) -> str:
         "STYLE": _read_part("page.css"),
         "SCRIPT": script,
         "HASH": f"sha256-{digest}",
-        "REPORT": _embed({"report": shown, "left_out": left_out, "conditions": conditions}),
+        "REPORT": _embed(
+            {
+                "report": shown,
+                "left_out": left_out,
+                "conditions": conditions,
+                "text": None if text is None else _cut_text(text),
+            }
+        ),
     }
     return re.sub("@@([A-Z]+)@@", lambda match: parts[match[1]], _read_part("page.html"))
 
@@ -134,6 +148,18 @@ def _cut(report: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
             shown[table] = _keep_foremost(table, rows, fit)
             left_out[table] = len(rows) - fit
     return shown, left_out
+
+
+def _cut_text(text: str) -> dict[str, Any]:
+    """Return the beginning of a text that is within both limits, in whole lines, and the number of lines left out."""
+    lines = text.removeprefix("\ufeff").removesuffix("\n").split("\n")
+    shown, size = 0, 0
+    for line in lines[:TEXT_LINES]:
+        size += len(line) + 1
+        if size > TEXT:
+            break
+        shown += 1
+    return {"text": "\n".join(lines[:shown]), "left_out": len(lines) - shown}
 
 
 def _count_fitting(rows: list[dict[str, Any]], most: int) -> int:

@@ -15,13 +15,15 @@ from exchange.json_types import BindingJson, MessageJson
 __all__ = [
     "AlternateUseJson", "ArchiveJson", "AuditJson", "AuditedJson", "BadJson", "BiasName", "BindingRowJson",
     "ComparisonJson", "DifferenceJson", "EvidenceJson", "ExchangeRowJson", "FindingRowJson", "FlowJson", "GateJson",
-    "HotJson", "IgnoredJson", "NearestJson", "QueueRowJson", "RecordsJson", "RepartitionedJson", "ReroutedJson",
+    "HotJson", "IgnoredJson", "LineRowJson", "LineStateJson", "NearestJson",
+    "QueueRowJson", "RecordsJson", "RepartitionedJson", "ReroutedJson",
     "ShapeJson", "SkewJson", "StateJson", "TimelineJson", "TotalsJson", "UnroutableRowJson", "VerificationJson",
     "WitnessJson",
 ]  # fmt: skip
 
 BiasName = Literal["everything", "survivors", "sample", "unknown"]
 StateJson = Literal["dead", "stale", "hit", "possible", "ignored", "not_eligible"]
+LineStateJson = Literal["hit", "partial", "never", "unreached", "ignored", "not_eligible"]
 EvidenceJson = Literal["proved", "belied", "no_traffic"]
 
 
@@ -221,6 +223,8 @@ class BindingRowJson(BindingJson):
     """Of a binding without messages: at most this share of its source's messages matches, with 95 % confidence."""
     eligible: bool
     """Whether it can be hit, ignored or not."""
+    line: int | None
+    """Line of the .bindings file that declares it, from 1; null for other topologies."""
 
 
 class HotKeyJson(TypedDict):
@@ -280,6 +284,23 @@ class QueueRowJson(TypedDict):
     """Null for a queue without partitions."""
     partitions: list[PartitionJson]
     skew: SkewJson | None
+    line: int | None
+    """Line of the .bindings file that declares it, from 1; null for other topologies."""
+
+
+class LineRowJson(TypedDict):
+    """A line of a .bindings file that makes bindings."""
+
+    line: int
+    """From 1."""
+    bindings: list[int]
+    """Numbers of the bindings that it makes."""
+    messages: int
+    """Messages that matched, summed over the bindings."""
+    possible: int
+    hit: int
+    """Number of the bindings that are hit, possible or stale."""
+    state: LineStateJson
 
 
 class FanOutJson(TypedDict):
@@ -311,6 +332,8 @@ class ExchangeRowJson(TypedDict):
     fan_out: list[FanOutJson]
     distinct_keys: int
     hot: HotJson
+    line: int | None
+    """Line of the .bindings file that declares it, from 1; null for other topologies."""
 
 
 class ShapeJson(TypedDict):
@@ -648,3 +671,5 @@ class AuditJson(TypedDict):
     """Null without --verify."""
     comparison: ComparisonJson | None
     """Null without --compare."""
+    lines: list[LineRowJson] | None
+    """Lines of the .bindings file that make bindings; null for other topologies."""

@@ -200,17 +200,22 @@ def _number(terms: Terms, position: int) -> int:
     raise Mistake("a priority is a number: priority 5", token)
 
 
-def read_bindings(node: Node, terms: Terms, shared: dict[tuple[str, str], Destination]) -> Iterator[Binding]:
-    """Read ``SOURCE -> DESTINATIONS: KEYS``: yield a binding for each destination and key.
+def read_bindings(
+    node: Node, terms: Terms, shared: dict[tuple[str, str], Destination]
+) -> Iterator[tuple[Binding, int]]:
+    """Read ``SOURCE -> DESTINATIONS: KEYS``: yield a binding for each destination and key, with its line.
 
-    ``shared`` keeps one `Destination` of each kind and name, since a million bindings may have the same one.
+    The line is that of the key or condition; of a binding without any, that of the destination. ``shared`` keeps one
+    `Destination` of each kind and name, since a million bindings may have the same one.
     """
     children = node.children
     source = terms.text(children[0])
     if not source:
         message = "the default exchange has no bindings but those to each queue by its name, which are always there"
         raise Mistake(message, terms.tokens[children[0]])
-    matchers = [_matcher(matcher, terms) for matcher in children[3].children] if len(children) > 3 else [("", EMPTY)]
+    matchers: list[tuple[str, FieldTable, int | None]] = [("", EMPTY, None)]
+    if len(children) > 3:
+        matchers = [_matcher(matcher, terms) for matcher in children[3].children]
     for destination in children[2].children:
         *kinds, position = destination.children
         kind: Literal["exchange", "queue"] = (
@@ -220,12 +225,14 @@ def read_bindings(node: Node, terms: Terms, shared: dict[tuple[str, str], Destin
         target = shared.get((kind, name))
         if target is None:
             target = shared[kind, name] = Destination(kind, name)
-        for key, arguments in matchers:
-            yield Binding(source, target, key, arguments)
+        for key, arguments, line in matchers:
+            yield Binding(source, target, key, arguments), terms.tokens[position].line if line is None else line
 
 
-def _matcher(node: Node, terms: Terms) -> tuple[str, FieldTable]:
+def _matcher(node: Node, terms: Terms) -> tuple[str, FieldTable, int | None]:
     key, arguments = "", EMPTY
+    first = node.children[0]
+    line = terms.tokens[first.children[0]].line
     for child in node.children:
         if child.rule == "condition":
             arguments = _condition(child, terms)
@@ -233,7 +240,7 @@ def _matcher(node: Node, terms: Terms) -> tuple[str, FieldTable]:
             key = terms.text(child.children[0])
         else:
             key = _translate(child, terms)
-    return key, arguments
+    return key, arguments, line
 
 
 def _translate(node: Node, terms: Terms) -> str:

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bindings.report.forms.html import report_in
+from bindings.sources.document import Document
 from bridge.cli import hashstar
 
 TOPOLOGY = """\
@@ -46,9 +47,9 @@ def write(path: Path, keys: list[str], vhost: str | None = None, first: int = 0)
     path.write_text("\n".join(lines) + "\n")
 
 
-def audit(*arguments: object) -> Result:
-    """Run the command."""
-    return CliRunner().invoke(hashstar, ["audit", *map(str, arguments)])
+def audit(*arguments: object, text: str | None = None) -> Result:
+    """Run the command, with a text at standard input."""
+    return CliRunner().invoke(hashstar, ["audit", *map(str, arguments)], input=text)
 
 
 def report(*arguments: object) -> dict[str, Any]:
@@ -96,6 +97,24 @@ def test_all_forms_are_written_at_once(folder: Path) -> None:
     assert sum(pq.read_metadata(path).num_rows for path in tables) > 0
 
 
+def test_the_page_has_the_text_of_the_topology_whose_lines_it_counts(folder: Path) -> None:
+    """From an archive, and from saved tallies; definitions have none, standard input has."""
+    assert audit(*RUN, "archive.jsonl", "--html", "run.html", "--save-tally", "a.tally").exit_code == 0
+    assert audit("merge", "-t", "orders.bindings", "a.tally", "--html", "merged.html").exit_code == 0
+    for name in ("run.html", "merged.html"):
+        page = (folder / name).read_text()
+        (line,) = [each for each in report_in(page)["lines"] if 3 in each["bindings"]]
+        assert TOPOLOGY.split("\n")[line["line"] - 1].startswith("orders -> ")
+        assert json.dumps(TOPOLOGY.rstrip("\n")).replace("<", r"\u003c") in page
+    assert audit("run", "-t", "-", *RUN[2:], "archive.jsonl", "--html", "in.html", text=TOPOLOGY).exit_code == 0
+    assert report_in((folder / "in.html").read_text())["lines"] == report_in(page)["lines"]
+    Document.loads(TOPOLOGY).definitions().save(folder / "orders.json")
+    assert audit("run", "-t", "orders.json", *RUN[2:], "archive.jsonl", "--html", "json.html").exit_code == 0
+    page = (folder / "json.html").read_text()
+    assert report_in(page)["lines"] is None
+    assert '"text":null' in page
+
+
 def test_a_missed_threshold_ends_with_1_and_is_named(folder: Path) -> None:
     assert audit(*RUN, "archive.jsonl", "--fail-under", "50").exit_code == 0
     result = audit(*RUN, "archive.jsonl", "--fail-under", "51")
@@ -123,7 +142,7 @@ def test_a_month_is_the_sum_of_its_days(folder: Path) -> None:
         assert audit(*RUN, f"{day}.jsonl", "--save-tally", f"{day}.tally").exit_code == 0
     merged = report("merge", "-t", "orders.bindings", "day1.tally", "day2.tally")
     whole = report(*RUN, "archive.jsonl")
-    for part in ("totals", "bindings", "queues", "exchanges", "timeline", "flows"):
+    for part in ("totals", "bindings", "queues", "exchanges", "timeline", "flows", "lines"):
         assert merged.get(part) == whole.get(part), part
 
 

@@ -53,13 +53,13 @@ def test_what_is_recorded_is_not_reported_and_what_is_new_is(folder: Path) -> No
     assert result.stderr == "known.json: 1 finding recorded\n"
     result = check("t.bindings")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout.splitlines()[-1] == "t.bindings: nothing found beside 1 of the baseline"
+    assert result.stdout.splitlines()[-1] == "t.bindings: nothing new, 1 in the baseline"
     (folder / "t.bindings").write_text(TWO)
     result = check("t.bindings")
     assert result.exit_code == 1
     assert "'a.c' is covered" in result.stdout
     assert "'a.b' is covered" not in result.stdout
-    assert result.stdout.splitlines()[-1] == "t.bindings: 1 warning beside 1 of the baseline"
+    assert result.stdout.splitlines()[-1] == "t.bindings: 1 warning, 1 in the baseline"
 
 
 def test_moved_lines_bring_no_finding_back(folder: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_baseline_holds_all_findings_of_a_kind(folder: Path) -> None:
     (folder / "t.bindings").write_text(f'exchange t: topic\nqueue q\nt -> q: "a.*", "a.new", {", ".join(keys)}\n')
     result = check("t.bindings")
     assert [line for line in result.stdout.splitlines() if "covered by" in line and "a.new" not in line] == []
-    assert result.stdout.endswith("t.bindings: 1 warning beside 150 of the baseline\n")
+    assert result.stdout.endswith("t.bindings: 1 warning, 150 in the baseline\n")
 
 
 def test_a_baseline_works_for_standard_input(folder: Path) -> None:

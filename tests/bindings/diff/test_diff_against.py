@@ -173,6 +173,22 @@ def test_definitions_are_compared(root: Path) -> None:
     assert "delete queue 'q'" in run("--against", "HEAD", "d.json").stdout
 
 
+def test_definitions_below_a_folder_are_known_by_their_content(root: Path) -> None:
+    """Of now, or of then if the file is gone; other JSON, and hidden folders, are left out."""
+    definitions = {"rabbitmq_version": "4.1.0", "queues": [], "exchanges": [], "bindings": []}
+    for name in ("gone.json", "stays.json", ".hidden/d.json", "node_modules/d.json"):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(json.dumps(definitions))
+    (root / "package.json").write_text('{"name": "x"}')
+    commit(root)
+    (root / "gone.json").unlink()
+    for name in ("stays.json", ".hidden/d.json", "node_modules/d.json", "package.json"):
+        (root / name).write_text((root / name).read_text() + "\n")
+    assert [file["file"] for file in files_of("--against", "HEAD")] == ["gone.json", "stays.json"]
+    assert [file["file"] for file in files_of("--against", "HEAD", "s*.json")] == ["stays.json"]
+    assert run("--against", "HEAD", "no*.json").exit_code == 2
+
+
 def test_the_merge_base_leaves_out_what_others_changed(root: Path) -> None:
     """As a pull request does."""
     git(root, "switch", "--quiet", "--create", "feature")

@@ -242,6 +242,13 @@ def test_warnings_have_lines() -> None:
     assert str(document.warnings[0]) == "line 4: this binding exists already, from line 3"
 
 
+def test_a_binding_that_is_twice_in_one_statement_is_warned_of_where_it_stands() -> None:
+    document = Document.loads(
+        'exchange e: topic\ne -> q:\n    "a",\n    "b",\n    "a"\nfor n in 1..2:\n    e -> all: "#"'
+    )
+    assert [str(each) for each in document.warnings] == ["line 5: this binding exists already, from line 3"]
+
+
 MISTAKES = [
     ("exchnage orders: topic", 1, 1, "no statement begins with exchnage; did you mean exchange?"),
     ("Queue orders", 1, 1, "did you mean queue?"),

@@ -19,6 +19,8 @@ from bindings.report.build import Sources, build_report
 from bindings.report.gates import Ignore, Limits, Settings, parse_quota
 from bindings.report.model import Archived, Report
 from bindings.report.settings import read_settings
+from bindings.sources.document import Document
+from bindings.sources.listing import Listing
 from exchange import Binding, Exchange, Message, Queue, Topology
 from exchange.partition.partitioning.specification import Partitioning
 
@@ -41,6 +43,24 @@ ORDERS = Topology(
     ],
 )
 """Of the five bindings, numbered as they stand, one is dead and one is ignored in `HAND_MADE`."""
+
+ORDERS_TEXT = """\
+# The same as a file.
+exchange orders: topic, alternate lost
+exchange lost: fanout
+
+queue audit: partitioned kafka.murmur2 over 4 by routing_key
+orders -> audit:
+    "order.#",
+    "order.eu.*"  # covered
+
+queue billing
+orders -> billing: "order.*.paid"
+queue dlq
+orders -> dlq: "order.*.failed"
+queue yearly
+orders -> yearly: "order.year.#"
+"""
 
 PAID = Outcome("orders", ("audit", "billing"), (0, 1, 2), ("orders",), routed=True)
 OTHER = Outcome("orders", ("audit",), (0,), ("orders",), routed=True)
@@ -86,6 +106,7 @@ SETTINGS = Settings(
 SOURCES = Sources(
     "orders.bindings",
     (Archived("archive", ("JSON lines",), 2, (Bias.EVERYTHING,), ("a note",), ("archive/README",)),),
+    listing=Listing(ORDERS_TEXT, Document.loads(ORDERS_TEXT).section()),
 )
 
 

@@ -1,17 +1,45 @@
-/* Bars of shares and legends: the same colours for the same states everywhere. */
+/* Bars of shares and legends: the same colours and signs for the same states everywhere. */
+
+const UNABLE = 'cannot be hit: an end of it does not exist, or its exchange is of an unknown type';
 
 const STATES = [
-  ['hit', 'hit', 'messages matched it'],
-  ['possible', 'possible', 'hit or not depending on a random choice; counts as hit'],
-  ['stale', 'stale', 'hit, but not lately'],
-  ['dead', 'dead', 'nothing matched it that could have'],
-  ['ignored', 'ignored', 'on the ignore list, with a reason and an end'],
-  ['not_eligible', 'not eligible', 'cannot be hit: an end of it does not exist, or its exchange is of an unknown type'],
+  ['hit', 'hit', 'messages matched it', '✓'],
+  ['possible', 'possible', 'hit or not depending on a random choice; counts as hit', '~'],
+  ['stale', 'stale', 'hit, but not lately', '◷'],
+  ['dead', 'dead', 'nothing matched it that could have', '✗'],
+  ['ignored', 'ignored', 'on the ignore list, with a reason and an end', '–'],
+  ['not_eligible', 'not eligible', UNABLE, '⊘'],
 ];
 
+/* Of lines of a topology: the same signs, and those of bindings that a message did not even come near. */
+const LINE_STATES = [
+  ['hit', 'hit', 'messages matched each of its bindings', '✓'],
+  ['partial', 'partly', 'some of its bindings were matched, others never', '◐'],
+  ['never', 'never', 'messages passed its exchange, and none matched', '✗'],
+  ['unreached', 'not reached', 'no message passed its exchange', '○'],
+  ['ignored', 'ignored', 'on the ignore list, with a reason and an end', '–'],
+  ['not_eligible', 'not eligible', UNABLE, '⊘'],
+];
+
+/** The sign of a state, and its word for those who hear the page. */
+function signOf(states, state) {
+  const [id, word, meaning, sign] = states.find(([id]) => id === state) || [state, state, '', ''];
+  return el(
+    'span',
+    { class: 'sign is-' + id, title: word + ': ' + meaning },
+    el('span', { 'aria-hidden': 'true' }, sign),
+    el('span', { class: 'unseen' }, word),
+  );
+}
+
 function stateTag(state) {
-  const [, word, meaning] = STATES.find(([id]) => id === state) || [state, state, ''];
-  return el('span', { class: 'tag', title: meaning }, el('span', { class: 'swatch ' + state }), word);
+  const [id, word, meaning, sign] = STATES.find(([id]) => id === state) || [state, state, '', ''];
+  return el(
+    'span',
+    { class: 'tag', title: word + ': ' + meaning },
+    el('span', { class: 'sign is-' + id, 'aria-hidden': 'true' }, sign),
+    el('span', { class: 'word' }, word),
+  );
 }
 
 /** parts: [class, figure, word]; `limit` is the minimum of the first part, as a share. */

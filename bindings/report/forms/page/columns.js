@@ -1,6 +1,6 @@
 /*
- * The columns that several tables have, and tables that are small enough to be shown whole. A column takes its values from the field that its id names, unless an option
- * names another one; `cell` shows a value.
+ * The columns that several tables have, and tables that are small enough to be shown whole. A column takes its values
+ * from the field that its id names, unless an option names another one; `cell` shows a value.
  */
 
 function columnsOf(rows) {
@@ -11,23 +11,27 @@ function columnsOf(rows) {
       value: (at) => rows[at][id],
       cell: (at) => named(rows[at][id], longest),
     }),
-    figure: (id, label, { title, field = id, cell = count } = {}) => ({
+    figure: (id, label, { title, field = id, cell = count, low } = {}) => ({
       id,
       label,
       title,
+      low,
       figure: true,
       value: (at) => rows[at][field],
       cell: (at) => cell(rows[at][field]),
     }),
-    time: (id, label) => ({
+    time: (id, label, low) => ({
       id,
       label,
+      low,
+      class: 'time',
       first: id === 'last' ? 'down' : null,
       value: (at) => instant(rows[at][id]),
       cell: (at) => when(rows[at][id]),
     }),
-    keys: (error) => ({
+    keys: (error, low) => ({
       id: 'keys',
+      low,
       label: 'Keys',
       title: 'Different routing keys, ' + (error === undefined ? 'approximately' : '± ' + percent(error)),
       figure: true,
@@ -62,13 +66,13 @@ function possibly(messages) {
 }
 
 /*
- * A table that is not sorted or searched. `heads` are its columns' labels: `>` begins one of figures, null leaves the
- * column out of all rows.
+ * A table that is not sorted or searched. `heads` are its columns' labels: `>` begins one of figures, `-` one that a
+ * narrow window has no room for; null leaves the column out of all rows.
  */
 function smallTable(heads, rows) {
   const columns = [...heads.keys()].filter((at) => heads[at] !== null);
-  const kind = (at) => (heads[at].startsWith('>') ? 'figure' : null);
-  const label = (at) => heads[at].replace('>', '');
+  const kind = (at) => [heads[at].startsWith('>') ? 'figure' : '', /^>?-/.test(heads[at]) ? 'low2' : ''].join(' ').trim() || null;
+  const label = (at) => heads[at].replace(/^>?-?/, '');
   const head = columns.map((at) => el('th', { scope: 'col', class: kind(at) }, label(at)));
   return el(
     'table',

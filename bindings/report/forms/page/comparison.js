@@ -6,8 +6,8 @@ function comparisonSection(report) {
   const totals = comparison.totals;
   const parts = [
     ['hit', totals.messages - totals.elsewhere, 'go where they went'],
-    ['lost', totals.lose, 'lose a queue'],
-    ['possible', totals.elsewhere - totals.lose - totals.unsure, 'only gain one'],
+    ['lost', totals.lose, '− lose a queue'],
+    ['gained', totals.elsewhere - totals.lose - totals.unsure, '+ only gain one'],
     ['undecided', totals.unsure, 'may go elsewhere'],
   ];
   return [
@@ -30,10 +30,64 @@ function comparisonSection(report) {
     ),
     meter(parts, 'Messages'),
     legend(parts),
+    changedWays(comparison.rerouted),
     changedQueues(comparison.queues),
     reroutedKeys(comparison.rerouted),
     changedBindings(comparison.bindings),
     movedPartitions(comparison.partitions),
+  ];
+}
+
+const MOST_WAYS = 40;
+
+/* The ways from exchanges to queues that messages lose, red, and gain, green. */
+function changedWays(rerouted) {
+  const links = new Map();
+  const add = (row, to, kind) => {
+    const id = [row.exchange, to, kind].join('\n');
+    if (!links.has(id)) links.set(id, { from: 'x' + row.exchange, to, kind, messages: 0 });
+    links.get(id).messages += row.messages;
+  };
+  for (const row of rerouted) {
+    for (const queue of row.lost) add(row, 'q' + queue, 'way-lost');
+    for (const queue of row.gained) add(row, 'q' + queue, 'way-gained');
+    if (row.becomes_unroutable) add(row, NOWHERE, 'way-none');
+  }
+  if (!links.size) return null;
+  const all = [...links.values()].sort((a, b) => b.messages - a.messages);
+  const shown = all.slice(0, MOST_WAYS);
+  const nodes = new Map();
+  for (const link of shown) {
+    for (const id of [link.from, link.to]) {
+      const kind = id === NOWHERE ? 'lost' : id[0] === 'q' ? 'queue' : 'exchange';
+      if (!nodes.has(id)) nodes.set(id, { id, kind, ...namesOf(id, kind, [id]), last: kind !== 'exchange', low: kind === 'lost' });
+    }
+  }
+  // A queue may lose some messages and gain others, so its figures stand beside it, with signs.
+  for (const node of nodes.values()) {
+    const sum = (kind) => shown.reduce((all, link) => (link.to === node.id && link.kind === kind ? all + link.messages : all), 0);
+    const [lost, gained, none] = ['way-lost', 'way-gained', 'way-none'].map(sum);
+    node.messages = lost + gained + none;
+    node.figure = [lost ? '−' + brief(lost) : '', gained ? '+' + brief(gained) : '', none ? '+' + brief(none) : ''].filter(Boolean).join(' ');
+  }
+  const holder = el('div', { class: 'chart' });
+  whenSized(holder, (width) =>
+    holder.replaceChildren(
+      drawFlow({ nodes: [...nodes.values()], links: shown }, width, Math.min(420, 60 + 24 * nodes.size)),
+    ),
+  );
+  return [
+    el('h3', {}, 'Ways that change'),
+    el(
+      'ul',
+      { class: 'legend' },
+      el('li', {}, el('span', { class: 'swatch lost' }), '− no more by this way'),
+      el('li', {}, el('span', { class: 'swatch gained' }), '+ new by this way'),
+    ),
+    holder,
+    all.length > shown.length
+      ? el('p', { class: 'note' }, 'and ' + plural(all.length - shown.length, 'way') + ' of fewer messages.')
+      : null,
   ];
 }
 
@@ -59,7 +113,7 @@ function changedQueues(all) {
             rows[at].status === 'kept' ? null : [' ', el('span', { class: 'soft' }, rows[at].status)],
           ],
         },
-        column.figure('before', 'Gets now'),
+        column.figure('before', 'Gets now', { low: 2 }),
         {
           id: 'lost',
           label: 'Loses',
@@ -79,6 +133,7 @@ function changedQueues(all) {
           label: 'Unsure',
           title: 'May get before or after, and not as before',
           figure: true,
+          low: 2,
           value: (at) => rows[at].unsure,
           cell: (at) => (rows[at].unsure ? count(rows[at].unsure) : ''),
         },
@@ -116,6 +171,7 @@ function reroutedKeys(changes) {
         {
           id: 'exchange',
           label: 'Exchange',
+          low: 2,
           value: (at) => rows[at].change.exchange,
           cell: (at) => named(rows[at].change.exchange, 50),
         },
@@ -142,7 +198,8 @@ function reroutedKeys(changes) {
         },
         {
           id: 'example',
-          label: 'Example',
+          label: 'Witness',
+          title: 'A message that shows it; the details have more, and where they were read',
           value: (at) => exampleOf(rows[at]),
           cell: (at) => (exampleOf(rows[at]) === null ? '' : keyed(exampleOf(rows[at]), 70)),
         },
@@ -167,10 +224,10 @@ function exampleOf(row) {
 
 function changeOf(change) {
   return [
-    change.lost.length ? el('div', {}, el('span', { class: 'fail' }, 'no more to '), listed(change.lost)) : null,
-    change.gained.length ? el('div', {}, el('span', { class: 'pass' }, 'now to '), listed(change.gained)) : null,
+    change.lost.length ? el('div', {}, el('span', { class: 'fail' }, '− no more to '), listed(change.lost)) : null,
+    change.gained.length ? el('div', {}, el('span', { class: 'pass' }, '+ now to '), listed(change.gained)) : null,
     names(change.unsure).length
-      ? el('div', {}, el('span', { class: 'soft' }, 'perhaps elsewhere to '), listed(change.unsure))
+      ? el('div', {}, el('span', { class: 'soft' }, '~ perhaps elsewhere to '), listed(change.unsure))
       : null,
     change.before === change.after || !change.after
       ? null
@@ -195,9 +252,14 @@ function changedBindings(rows) {
           id: 'change',
           label: 'Change',
           value: (at) => rows[at].change,
-          cell: (at) => el('span', { class: rows[at].change === 'added' ? 'pass' : 'fail' }, rows[at].change),
+          cell: (at) =>
+            el(
+              'span',
+              { class: rows[at].change === 'added' ? 'pass' : 'fail' },
+              (rows[at].change === 'added' ? '+ ' : '− ') + rows[at].change,
+            ),
         },
-        column.name('source', 'Source', 60),
+        { ...column.name('source', 'Source', 90), low: 2 },
         {
           id: 'key',
           label: 'Binding key',

@@ -19,7 +19,7 @@ function exchangesSection(report) {
         label: 'Exchange',
         value: (at) => rows[at].exchange,
         cell: (at) => [
-          named(rows[at].exchange),
+          named(rows[at].exchange, 120),
           ' ',
           el('span', { class: rows[at].exists ? 'soft' : 'fail' }, rows[at].exists ? rows[at].type : 'does not exist'),
         ],
@@ -28,6 +28,7 @@ function exchangesSection(report) {
         id: 'covered',
         label: 'Binding coverage',
         class: 'wide',
+        low: 2,
         first: 'down',
         value: (at) => rows[at].bindings.coverage,
         cell: (at) =>
@@ -48,6 +49,7 @@ function exchangesSection(report) {
         id: 'fates',
         label: 'Message coverage',
         class: 'wide',
+        low: 2,
         first: 'down',
         value: (at) => rows[at].message_coverage,
         cell: (at) =>
@@ -60,9 +62,9 @@ function exchangesSection(report) {
         field: 'message_coverage',
         cell: percent,
       }),
-      column.figure('published', 'Published'),
+      column.figure('published', 'Published', { low: 2 }),
       column.figure('through', 'Through', { title: 'Published here, or come from other exchanges' }),
-      column.keys(),
+      column.keys(undefined, 1),
     ],
     detail: (at) => exchangeDetail(report, rows[at]),
   });
@@ -77,6 +79,11 @@ function exchangeDetail(report, row) {
     el(
       'div',
       {},
+      pairs([
+        ['published', count(row.published)],
+        ['different keys', about(row.distinct_keys)],
+        row.line && sourceText ? ['line', el('a', { href: '#L' + row.line }, count(row.line))] : null,
+      ]),
       el('h3', {}, 'Fan-out: queues that one message reaches'),
       fanOut(row),
       alternates.map((each) =>
@@ -133,7 +140,7 @@ function bindingsSection(report, begin) {
       all: leftOut.bindings ? report.totals.bindings.states[id] : 0,
     }))
     .filter((filter) => (report.totals.bindings.states[filter.id] || 0) > 0);
-  return makeTable({
+  const table = makeTable({
     id: 'bindings',
     caption: 'bindings',
     length: rows.length,
@@ -145,17 +152,30 @@ function bindingsSection(report, begin) {
     text: (at) =>
       rows[at].source + ' ' + rows[at].routing_key + ' ' + rows[at].destination + ' ' + argumentsText(rows[at]),
     columns: [
-      column.name('source', 'Source', 60),
+      { ...column.name('source', 'Source', 90), low: 2 },
       {
         id: 'key',
         label: 'Binding key',
+        class: 'keys',
         value: (at) => rows[at].routing_key,
         cell: (at) => [
-          pattern(rows[at].routing_key, 90),
-          argumentsText(rows[at]) ? el('div', { class: 'soft name' }, shortened(argumentsText(rows[at]), 80)) : null,
+          pattern(rows[at].routing_key, 120),
+          argumentsText(rows[at]) ? el('div', { class: 'soft name' }, shortened(argumentsText(rows[at]), 120)) : null,
         ],
       },
       column.destination(),
+      sourceText
+        ? {
+            id: 'line',
+            label: 'Line',
+            title: 'Of ' + fileName(report.audited.topology.source),
+            figure: true,
+            low: 2,
+            first: 'up',
+            value: (at) => rows[at].line,
+            cell: (at) => (rows[at].line ? el('a', { href: '#L' + rows[at].line }, count(rows[at].line)) : ''),
+          }
+        : null,
       {
         id: 'state',
         label: 'State',
@@ -163,25 +183,22 @@ function bindingsSection(report, begin) {
         cell: (at) => stateTag(rows[at].state),
       },
       column.messages('That matched it'),
-      column.figure('only', 'Only by it', { title: 'Messages that would not have reached its destination without it' }),
-      column.figure('share', 'Share', { title: 'Of all that its destination got', cell: shareBar }),
-      column.keys(error),
+      column.figure('only', 'Only by it', {
+        title: 'Messages that would not have reached its destination without it',
+        low: 2,
+      }),
+      column.figure('share', 'Share', { title: 'Of all that its destination got', cell: shareBar, low: 1 }),
       column.figure('exposure', 'Exposure', {
         title: 'Messages that went through its source, and so could have matched it',
+        low: 2,
       }),
-      {
-        id: 'bound',
-        label: 'At most',
-        title:
-          'Of a binding that nothing matched: the share of its source’s messages that may match, with 95 % confidence (3 in N)',
-        figure: true,
-        value: (at) => rows[at].bound,
-        cell: (at) => (rows[at].bound === null ? '' : bounded(rows[at].bound)),
-      },
-      column.time('last', 'Last seen'),
-    ],
+      column.time('last', 'Last seen', 1),
+    ].filter(Boolean),
     detail: (at) => bindingDetail(rows[at], findings.get(rows[at].number) || [], error),
   });
+  const places = new Map(rows.map((row, at) => [row.number, at]));
+  table.toBinding = (number) => places.has(number) && table.reveal(places.get(number), true);
+  return table;
 }
 
 /* Bounds are small: percent() would round them away. */
@@ -199,7 +216,21 @@ function bindingDetail(row, findings, error) {
   return [
     sentence ? el('p', {}, sentence) : null,
     pairs([
-      ['number', count(row.number)],
+      [
+        'declared',
+        row.line && sourceText
+          ? el('a', { href: placeOf(row) }, 'line ' + count(row.line))
+          : el('a', { href: placeOf(row) }, 'among its exchange’s bindings'),
+      ],
+      ['source', named(row.source, 255)],
+      [
+        'share',
+        percent(row.share),
+        ' of what its destination got; ',
+        plural(row.exposure, 'message'),
+        ' went through its source',
+        row.bound === null ? null : [', at most ', bounded(row.bound), ' of such match it'],
+      ],
       ['first seen', when(row.first, 19)],
       ['last seen', when(row.last, 19)],
       [

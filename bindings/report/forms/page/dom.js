@@ -43,10 +43,21 @@ function visible(text) {
 const LONGEST = 160;
 const SHORT = 18; // characters that a column of a table has room for in one line
 
+/* A text of limited length. Names often differ at their ends, so the middle is left out. */
 function shortened(text, longest) {
   const shown = visible(text);
-  const most = longest || LONGEST;
-  return shown.length <= most ? shown : shown.slice(0, most - 1) + '…';
+  const most = Math.max(3, longest || LONGEST);
+  if (shown.length <= most) return shown;
+  const all = Array.from(shown); // characters, so that none is cut in two
+  if (all.length <= most) return shown;
+  const tail = Math.floor((most - 1) * 0.45);
+  return all.slice(0, most - 1 - tail).join('') + '…' + all.slice(all.length - tail).join('');
+}
+
+/** The whole of a text that is shown shortened, for its title; null for one that is not. */
+function whole(text, shown) {
+  const all = visible(text);
+  return all === shown ? null : all;
 }
 
 /* Names and keys break at their dots first; short ones do not. */
@@ -60,7 +71,7 @@ function named(name, longest) {
   const shown = shortened(name, longest);
   return el(
     'bdi',
-    { class: shown.length <= SHORT ? 'name short' : 'name', title: shown.endsWith('…') ? visible(name) : null },
+    { class: shown.length <= SHORT ? 'name short' : 'name', title: whole(name, shown) },
     breaking(shown),
   );
 }
@@ -80,7 +91,7 @@ function keyed(key, longest) {
   const shown = shortened(key, longest);
   return el(
     'bdi',
-    { class: shown.length <= SHORT ? 'key short' : 'key', title: shown.endsWith('…') ? visible(key) : null },
+    { class: shown.length <= SHORT ? 'key short' : 'key', title: whole(key, shown) },
     breaking(shown),
   );
 }
@@ -88,12 +99,13 @@ function keyed(key, longest) {
 /** A binding key or a shape of keys, its wildcards set apart. */
 function pattern(key, longest) {
   if (key === '') return keyed(key);
-  const words = shortened(key, longest).split('.');
+  const shown = shortened(key, longest);
+  const words = shown.split('.');
   const parts = words.map((word, at) => [
     at ? ['.', key.length <= SHORT ? null : el('wbr')] : null,
     word === '*' || word === '#' ? el('span', { class: 'wild' }, word) : word,
   ]);
-  return el('bdi', { class: key.length <= SHORT ? 'key short' : 'key' }, parts);
+  return el('bdi', { class: key.length <= SHORT ? 'key short' : 'key', title: whole(key, shown) }, parts);
 }
 
 const WHOLE = new Intl.NumberFormat('en-GB', { maximumFractionDigits: 0 });
@@ -154,8 +166,16 @@ function utc(ms, length) {
 function when(time, length) {
   const ms = instant(time);
   if (ms === null) return el('span', { class: 'none', title: 'unknown' }, '–');
-  const local = new Date(ms).toLocaleString([], { dateStyle: 'full', timeStyle: 'long' });
-  return el('time', { datetime: new Date(ms).toISOString(), title: utc(ms) + ' UTC\n' + local }, utc(ms, length || 16));
+  return el(
+    'time',
+    { datetime: new Date(ms).toISOString(), title: utc(ms) + ' UTC\n' + local(ms) },
+    utc(ms, length || 16),
+  );
+}
+
+/** The same time where the reader is. */
+function local(ms) {
+  return new Date(ms).toLocaleString([], { dateStyle: 'full', timeStyle: 'long' });
 }
 
 const SPANS = [

@@ -44,6 +44,7 @@ function findingsSection(report) {
       {
         id: 'code',
         label: 'Code',
+        low: 2,
         value: (at) => rows[at].code,
         cell: (at) => [rows[at].code, el('div', { class: 'soft short' }, rows[at].name)],
       },
@@ -53,7 +54,7 @@ function findingsSection(report) {
         class: 'text',
         value: (at) => rows[at].message,
         cell: (at) => [
-          visible(rows[at].message),
+          rows[at].message.split('\n').map((line) => el('div', {}, visible(line.trim()))),
           rows[at].witness !== null
             ? [' ', el('span', { class: 'soft' }, 'Shown by the key '), keyed(rows[at].witness)]
             : null,
@@ -66,12 +67,14 @@ function findingsSection(report) {
         value: (at) => rows[at].evidence || '',
         cell: (at) => evidenceOf(rows[at]),
       },
-      column.figure('messages', 'Messages', { title: 'That its part got' }),
+      column.figure('messages', 'Messages', { title: 'That its part got', low: 2 }),
     ],
     detail: (at) => [
       el('p', {}, visible(rows[at].says)),
       el('p', {}, el('b', {}, 'Way out: '), visible(rows[at].way_out), '.'),
-      rows[at].line ? el('p', { class: 'note' }, 'In line ' + count(rows[at].line) + ' of the topology’s file.') : null,
+      rows[at].line
+        ? el('p', {}, 'In ', el('a', { href: sourceText ? '#L' + rows[at].line : null }, 'line ' + count(rows[at].line)), '.')
+        : null,
     ],
   });
 }

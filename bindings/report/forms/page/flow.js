@@ -1,188 +1,100 @@
 /*
- * The flow picture: exchange -> exchange -> queue, bands as wide as their messages. Large topologies are bounded: the
- * exchanges and queues with the most messages stand for themselves, the others stand together, exchanges layer by layer.
+ * The flow picture: exchange -> binding -> queue, bands as wide as their messages; red what no queue got, grey and
+ * dashed the bindings that no message took. It fits the first screen; a button draws it larger.
  */
 
-const MOST_EXCHANGES = 16;
-const MOST_QUEUES = 24;
-const MOST_IDLE = 40;
-const NOWHERE = 'nowhere';
-
-/** What to draw of the report: nodes and links with the others gathered, and what was left out. */
-function flowOf(report) {
-  const published = new Map(report.exchanges.map((row) => [row.exchange, row.published]));
-  const weight = new Map();
-  const add = (id, messages) => weight.set(id, (weight.get(id) || 0) + messages);
-  const flows = report.flow.map((flow) => ({
-    from: 'x' + flow.source,
-    to: flow.destination === null ? NOWHERE : (flow.destination_type === 'queue' ? 'q' : 'x') + flow.destination,
-    kind: flow.kind,
-    messages: flow.messages + flow.possible,
-  }));
-  const known = new Set(flows.map((flow) => flow.from + '\n' + flow.to));
-  const idle = new Map();
-  for (const binding of report.bindings) {
-    const flow = {
-      from: 'x' + binding.source,
-      to: (binding.destination_type === 'queue' ? 'q' : 'x') + binding.destination,
-      kind: 'binding',
-      messages: 0,
-    };
-    const id = flow.from + '\n' + flow.to;
-    if (!known.has(id)) idle.set(id, flow);
-  }
-  const drawsIdle = idle.size > 0 && idle.size <= MOST_IDLE && flows.length + idle.size <= 2 * MOST_IDLE;
-  if (drawsIdle) flows.push(...idle.values());
-  for (const flow of flows) {
-    add(flow.from, flow.messages);
-    add(flow.to, flow.messages);
-  }
-  for (const [name, messages] of published) if (messages) add('x' + name, messages);
-
-  const kept = new Set([NOWHERE]);
-  for (const [kind, most] of [
-    ['x', MOST_EXCHANGES],
-    ['q', MOST_QUEUES],
-  ]) {
-    const ids = [...weight.keys()]
-      .filter((id) => id[0] === kind && id !== NOWHERE)
-      .sort((a, b) => weight.get(b) - weight.get(a) || (a < b ? -1 : 1));
-    ids.slice(0, ids.length > most + 1 ? most : ids.length).forEach((id) => kept.add(id));
-  }
-  const layers = layersOf(flows);
-  const layerOf = (id) => layers.get(id) || 0; // 0 too for what is published to and leads nowhere
-  const lump = lumpsOf([...kept].filter((id) => id[0] === 'x').map(layerOf));
-  const others = new Map();
-  const groupOf = (id) => {
-    if (kept.has(id)) return id;
-    const all = 'others ' + id[0] + (id[0] === 'x' ? lump(layerOf(id)) : '');
-    if (!others.has(all)) others.set(all, new Set());
-    others.get(all).add(id);
-    return all;
-  };
-  const links = new Map();
-  for (const flow of flows) {
-    const [from, to] = [groupOf(flow.from), groupOf(flow.to)];
-    if (from === to && others.has(from)) continue; // what the others pass among themselves
-    const id = from + '\n' + to + '\n' + flow.kind;
-    const link = links.get(id) || { from, to, kind: flow.kind, messages: 0 };
-    link.messages += flow.messages;
-    links.set(id, link);
-  }
-  const nodes = new Map();
-  const node = (id) => {
-    if (nodes.has(id)) return;
-    const kind = id === NOWHERE ? 'lost' : others.has(id) ? 'others' : id[0] === 'q' ? 'queue' : 'exchange';
-    const all = others.has(id) ? [...others.get(id)] : [id];
-    nodes.set(id, {
-      id,
-      kind,
-      label:
-        id === NOWHERE
-          ? 'no queue'
-          : kind === 'others'
-            ? plural(all.length, id[7] === 'q' ? 'other queue' : 'other exchange')
-            : nameText(id.slice(1), 34),
-      full:
-        id === NOWHERE
-          ? 'Messages that no queue got'
-          : kind === 'others'
-            ? null
-            : (kind === 'queue' ? 'queue ' : 'exchange ') + (visible(id.slice(1)) || '(default)'),
-      published: all.reduce((sum, each) => sum + (each[0] === 'x' ? published.get(each.slice(1)) || 0 : 0), 0),
-      last: id === NOWHERE || id[0] === 'q' || id === 'others q',
-      low: id === NOWHERE || kind === 'others',
-    });
-  };
-  for (const link of links.values()) {
-    node(link.from);
-    node(link.to);
-  }
-  for (const [name, messages] of published) if (messages) node(groupOf('x' + name));
-  return { nodes: [...nodes.values()], links: [...links.values()], idle: drawsIdle ? 0 : idle.size, drawsIdle };
-}
+const CHARACTER = 7.25; // width of a character of a label, in pixels
+const PILL_CHARACTER = 6.65;
+const NARROW = 560; // below it labels stand above what they name, and bindings are links alone
 
 function flowPicture(report) {
-  const flow = flowOf(report);
-  if (!flow.nodes.length) return el('p', { class: 'none' }, 'No message took any way here.');
-  const holder = el('div', { class: 'chart wide', tabindex: '-1' });
-  whenSized(holder, (width) => holder.replaceChildren(drawFlow(flow, Math.max(width, 640))));
+  const holder = el('div', { class: 'chart', tabindex: '-1' });
+  const below = el('div', { class: 'flow-below' });
+  let large = false;
+  const button = el('button', { type: 'button', class: 'plain', 'aria-pressed': 'false' }, 'All of it, larger');
+  const paint = (width) => {
+    const size = large ? { high: 6_000, rows: 300 } : firstScreen(holder);
+    const flow = flowFor(report, width, size.rows);
+    if (!flow.nodes.length) {
+      holder.replaceChildren(el('p', { class: 'none' }, 'No message took any way here.'));
+      return;
+    }
+    holder.replaceChildren(drawFlow(flow, width, size.high));
+    const gathered = flow.gathered && (width >= NARROW || flow.nodes.some((node) => node.kind === 'others'));
+    button.hidden = !large && !gathered && !flow.left;
+    button.setAttribute('aria-pressed', String(large));
+    below.replaceChildren(flowLegend(flow), button);
+  };
+  let width = 0;
+  button.addEventListener('click', () => {
+    large = !large;
+    paint(width);
+  });
+  whenSized(holder, (now) => {
+    width = now;
+    paint(now);
+  });
+  return [holder, below];
+}
+
+/* How high the picture may be, so that it ends where the window does; rows are the bindings that this has room for. */
+function firstScreen(holder) {
+  const top = holder.getBoundingClientRect().top + scrollY;
+  const high = Math.min(700, Math.max(300, innerHeight - top - 86));
+  return { high, rows: Math.floor(high / 21) };
+}
+
+/** The flow with the bindings drawn as far as there is room for their names, in both directions. */
+function flowFor(report, width, rows) {
+  const queues = Math.max(6, Math.floor(rows * 0.85));
+  const room = { pills: width < NARROW ? 0 : rows, queues, exchanges: Math.min(queues, 40), idle: 2 * rows };
+  const flow = flowOf(report, room);
+  if (!flow.nodes.some((node) => node.pill)) return flow;
+  const columns = intoColumns(connect(flow).nodes).length;
+  return width / columns >= 128 ? flow : flowOf(report, { ...room, pills: 0 });
+}
+
+function flowLegend(flow) {
+  const part = (shown, swatch, text) => (shown ? el('li', {}, el('span', { class: 'swatch ' + swatch }), text) : null);
+  const has = (test) => flow.nodes.some(test);
   return el(
-    'div',
-    {},
-    el(
-      'ul',
-      { class: 'legend' },
-      el('li', {}, el('span', { class: 'swatch flow-exchange' }), 'exchange'),
-      el('li', {}, el('span', { class: 'swatch flow-queue' }), 'queue'),
-      flow.nodes.some((node) => node.kind === 'others')
-        ? el('li', {}, el('span', { class: 'swatch flow-others' }), 'several, drawn as one')
-        : null,
-      flow.links.some((link) => link.kind === 'alternate')
-        ? el('li', {}, el('span', { class: 'swatch flow-alternate' }), 'by an alternate exchange')
-        : null,
-      flow.links.some((link) => link.to === NOWHERE)
-        ? el('li', {}, el('span', { class: 'swatch lost' }), 'no queue')
-        : null,
-      leadsBack(flow)
-        ? el('li', {}, el('span', { class: 'swatch flow-back' }), 'leads back: a cycle')
-        : null,
-      flow.drawsIdle
-        ? el('li', {}, el('span', { class: 'swatch flow-idle' }), 'bound, no message came this way')
-        : null,
-    ),
-    holder,
-    el(
-      'p',
-      { class: 'note' },
-      'Bands are as wide as the messages they carry; one message may leave an exchange by several. Point at a part, or move to it with the Tab key, to follow its ways.',
-      flow.idle
-        ? (leftOut.bindings ? ' At least ' : ' ') +
-            plural(flow.idle, 'connection') +
-            ' without a message ' +
-            (flow.idle === 1 ? 'is' : 'are') +
-            ' not drawn.'
-        : null,
-    ),
+    'ul',
+    { class: 'legend', title: 'One message may leave an exchange by several bindings.' },
+    part(true, 'flow-exchange', 'exchange'),
+    part(has((node) => node.pill && !node.idle), 'flow-binding', 'binding'),
+    part(true, 'flow-queue', 'queue'),
+    part(flow.links.some((link) => link.to === NOWHERE), 'lost', 'unroutable'),
+    part(has((node) => node.kind === 'others'), 'flow-others', 'several, drawn as one'),
+    part(flow.links.some((link) => link.kind === 'alternate'), 'flow-alternate', 'by an alternate exchange'),
+    part(leadsBack(flow), 'flow-back', 'leads back: a cycle'),
+    part(flow.links.some((link) => !link.messages), 'flow-idle', '✗ bound, no message came this way'),
+    flow.left
+      ? el('li', {}, (leftOut.bindings ? 'at least ' : '') + plural(flow.left, 'way') + ' without a message not drawn')
+      : null,
   );
 }
 
-function drawFlow(flow, width) {
+/** Draws nodes and links; they may be of other kinds than those of `flowOf`. */
+function drawFlow(flow, width, high) {
   const { nodes, links } = connect(flow);
-  const longest = (nodes) => Math.min(width * 0.28, Math.max(40, ...nodes.map((node) => node.label.length * 7 + 12)));
-  const starts = nodes.filter((node) => !node.last);
-  const size = {
-    width,
-    left: longest(starts),
-    right: longest(nodes.filter((node) => node.last)) + 46,
-    top: 20,
-    least: 160,
-    most: 1100,
-    gap: 16,
-  };
+  const narrow = width < NARROW;
+  const size = { width, high, narrow, top: narrow ? 22 : 20, ...margins(nodes, width, narrow) };
   const { columns, height } = layOutFlow(nodes, links, size);
-  const step = columns.length > 1 ? columns[1][0].x - columns[0][0].x : width;
   const picture = draw('svg', {
     class: 'flow',
     width,
     height,
     viewBox: `0 0 ${width} ${height}`,
     role: 'group',
-    'aria-label': 'Flow of messages from exchanges to queues',
+    'aria-label': 'Flow of messages from exchanges through bindings to queues',
   });
   const shown = new Map();
   for (const link of [...links].sort((a, b) => b.messages - a.messages)) {
+    const kinds = ['link', link.kind, link.to === NOWHERE ? 'lost' : '', link.messages ? '' : 'idle', link.back ? 'back' : ''];
     const band = draw('path', {
-      class: [
-        'link',
-        link.kind,
-        link.to === NOWHERE ? 'lost' : '',
-        link.messages ? '' : 'idle',
-        link.back ? 'back' : '',
-      ].join(' '),
+      class: kinds.filter(Boolean).join(' '),
       d: link.path,
-      'stroke-width': link.width,
-      fill: 'none',
+      'stroke-width': link.back || !link.messages ? link.width : null,
     });
     shown.set(link, band);
     picture.append(band);
@@ -191,68 +103,96 @@ function drawFlow(flow, width) {
     picture.classList.toggle('marking', Boolean(parts));
     for (const [part, shape] of shown) shape.classList.toggle('on', Boolean(parts && parts.has(part)));
   };
+  const attend = (shape, parts, tip) =>
+    follow(
+      shape,
+      (x, y) => {
+        mark(parts());
+        showTip(tip(), x, y);
+      },
+      () => {
+        mark(null);
+        hideTip();
+      },
+    );
   for (const node of nodes) {
-    const group = draw('g', {
-      class: 'node ' + node.kind,
-      tabindex: 0,
-      role: 'img',
-      'aria-label': `${node.full || node.label}: ${plural(Math.round(node.value), 'message')}`,
-    });
-    const first = columns[0].includes(node) && !node.last;
-    const at = node.last
-      ? [node.x + NODE_WIDTH + 6, node.y + node.height / 2 + 4, 'start']
-      : first
-        ? [node.x - 6, node.y + node.height / 2 + 4, 'end']
-        : [node.x + NODE_WIDTH / 2, node.y - 4, 'middle'];
-    group.append(
-      node.published && !first
-        ? draw('path', { class: 'published', d: `M${node.x - 14} ${node.y + node.height / 2 - 5} l10 5 l-10 5z` })
-        : '',
-      draw('rect', {
-        x: node.x,
-        y: node.y,
-        width: NODE_WIDTH,
-        height: node.height,
-        rx: node.kind === 'exchange' ? 3 : 0,
-      }),
-      draw(
-        'text',
-        { x: at[0], y: at[1], 'text-anchor': at[2] },
-        first || node.last ? node.label : fitted(node, Math.max(6, Math.floor(step / 7.4) - 1)),
-        node.last ? draw('tspan', { class: 'figure', dx: 6 }, brief(node.value)) : null,
-      ),
+    const group = draw(
+      node.href ? 'a' : 'g',
+      {
+        class: 'node ' + node.kind + (node.idle ? ' idle' : '') + (node.pill ? ' pill' : ''),
+        href: node.href,
+        tabindex: 0,
+        'aria-label': `${node.full || node.label}: ${plural(Math.round(node.messages), 'message')}`,
+      },
+      node.pill ? drawPill(node) : drawBarOf(node, columns, size),
     );
     shown.set(node, group);
     picture.append(group);
-    const tell = (x, y) => {
-      mark(waysOf(node));
-      showTip(nodeTip(node), x, y);
-    };
-    follow(group, tell, () => {
-      mark(null);
-      hideTip();
-    });
+    attend(group, () => waysOf(node), () => nodeTip(node));
   }
-  for (const link of links) {
-    const tell = (x, y) => {
-      mark(waysOfLink(link));
-      showTip(linkTip(link), x, y);
-    };
-    follow(shown.get(link), tell, () => {
-      mark(null);
-      hideTip();
-    });
-  }
+  for (const link of links) attend(shown.get(link), () => waysOfLink(link), () => linkTip(link));
   return picture;
 }
 
-/* A label of limited length. Names often differ at their ends, so the middle is left out. */
-function fitted(node, most) {
-  const label = node.label;
-  if (label.length <= most) return label;
-  if (node.kind === 'others') return label.replace(/other .*/, 'others');
-  const head = Math.floor((most - 1) / 3);
-  return label.slice(0, head) + '…' + label.slice(label.length - (most - 1 - head));
+/* Room at the sides for the names of the first and the last column. */
+function margins(nodes, width, narrow) {
+  if (narrow) return { left: 0, right: 0 };
+  const long = (node) => (node.label.length + (node.last ? figureOf(node).length + 1 : 0)) * CHARACTER + 14;
+  const room = (some, most) => Math.min(most, Math.max(40, ...some.map(long)));
+  const first = nodes.filter((node) => !node.last && !node.into.some((link) => !link.back));
+  return {
+    left: room(first, width * 0.2),
+    right: room(nodes.filter((node) => node.last), width * 0.28),
+  };
+}
+
+/* The figure beside a name: its messages, or, in a comparison, those that it loses and gains. */
+function figureOf(node) {
+  return node.figure || brief(node.messages);
+}
+
+/* A binding: its key, and how many messages it took. */
+function drawPill(node) {
+  const middle = node.y + node.height / 2 + 4;
+  const figure = brief(node.messages);
+  const room = Math.floor((node.width - 20) / PILL_CHARACTER) - figure.length;
+  return [
+    draw('rect', { x: node.x, y: node.y, width: node.width, height: node.height, rx: 3 }),
+    draw('text', { x: node.x + 6, y: middle }, node.sign ? node.sign + ' ' : '', shortened(node.label, room - (node.sign ? 2 : 0))),
+    draw('text', { class: 'figure', x: node.x + node.width - 6, y: middle, 'text-anchor': 'end' }, figure),
+  ];
+}
+
+/* An exchange or a queue: a bar, and its name beside it; above it where there is no room beside. */
+function drawBarOf(node, columns, size) {
+  const first = columns[0].includes(node) && !node.last;
+  const middle = node.y + node.height / 2 + 4;
+  const beside = !size.narrow && (first || node.last);
+  const [x, y, anchor, room] = !beside
+    ? node.last
+      ? [size.width, node.y - 5, 'end', size.width * 0.38]
+      : first
+        ? [0, node.y - 5, 'start', size.width * 0.38]
+        : [node.x + node.width / 2, node.y - 5, 'middle', Math.min(190, size.width / columns.length + (size.narrow ? -30 : 20))]
+    : first
+      ? [node.x - 6, middle, 'end', size.left - 8]
+      : [node.x + node.width + 6, middle, 'start', size.right - 8];
+  const figure = node.last || (first && size.narrow) ? figureOf(node) : '';
+  const characters = Math.floor(room / CHARACTER) - (figure ? figure.length + 1 : 0);
+  return [
+    node.published && !first
+      ? draw('path', { class: 'published', d: `M${node.x - 14} ${node.y + node.height / 2 - 5} l10 5 l-10 5z` })
+      : '',
+    draw('rect', { x: node.x, y: node.y, width: node.width, height: node.height, rx: node.kind === 'exchange' ? 3 : 0 }),
+    draw(
+      'text',
+      { x, y, 'text-anchor': anchor },
+      node.kind === 'others' && node.label.length > characters
+        ? node.label.replace(/other .*/, 'others')
+        : shortened(node.label, characters),
+      figure ? draw('tspan', { class: 'figure', dx: 6 }, figure) : null,
+    ),
+  ];
 }
 
 function follow(shape, tell, leave) {
@@ -296,17 +236,31 @@ function reach(from, side, end) {
   return seen;
 }
 
+const MOST_ROWS = 8; // of a tooltip
+
 function nodeTip(node) {
+  if (node.pill && node.bindings.length) return [el('p', { class: 'tip-head' }, node.full), bindingRows(node.bindings)];
   const rows = [];
   if (node.published) rows.push([null, 'published here', count(node.published)]);
   const list = (links, end, word) =>
     [...links]
       .sort((a, b) => b.messages - a.messages)
-      .slice(0, 8)
-      .forEach((link) => rows.push([null, word + ' ' + link[end].label, count(link.messages)]));
-  list(node.into, 'source', 'from');
-  list(node.out, 'target', 'to');
-  return [el('p', { class: 'tip-head' }, node.full || node.label), tipRows(rows)];
+      .slice(0, MOST_ROWS)
+      .forEach((link) => rows.push([null, word + ' ' + shortened(link[end].label, 50), count(link.messages)]));
+  list(node.into, 'source', node.into.some((link) => link.source.pill) ? 'by' : 'from');
+  list(node.out, 'target', node.out.some((link) => link.target.pill) ? 'by' : 'to');
+  return [el('p', { class: 'tip-head' }, `${node.full || node.label}: ${count(node.messages)}`), tipRows(rows)];
+}
+
+function bindingRows(bindings) {
+  const shown = [...bindings].sort((a, b) => b.messages - a.messages).slice(0, MOST_ROWS);
+  const rows = shown.map((row) => [
+    null,
+    shortened(row.routing_key || argumentsText(row) || '""', 70),
+    row.messages + row.possible ? count(row.messages + row.possible) : row.state === 'dead' ? '✗ never' : '0',
+  ]);
+  if (bindings.length > MOST_ROWS) rows.push([null, 'and ' + count(bindings.length - MOST_ROWS) + ' more', '']);
+  return tipRows(rows);
 }
 
 const KINDS = {
@@ -314,11 +268,15 @@ const KINDS = {
   alternate: 'by the alternate exchange',
   default: 'by the queue’s own name',
   nowhere: 'nothing took them',
+  'way-lost': '− no more',
+  'way-gained': '+ new',
 };
 
 function linkTip(link) {
   return [
-    el('p', { class: 'tip-head' }, link.source.label + ' → ' + link.target.label),
-    tipRows([[null, KINDS[link.kind] || link.kind, count(link.messages)]]),
+    el('p', { class: 'tip-head' }, shortened(link.source.label, 60) + ' → ' + shortened(link.target.label, 60)),
+    link.bindings && link.bindings.length
+      ? bindingRows(link.bindings)
+      : tipRows([[null, KINDS[link.kind] || link.kind, count(link.messages)]]),
   ];
 }

@@ -6,6 +6,8 @@
  */
 
 const NODE_WIDTH = 10;
+const PILL_HEIGHT = 16;
+const MOST_SCALE = 60; // pixels for a message: of a few, none is a wall
 
 /** Copies of nodes and links that know each other, and which links would close a cycle. */
 function connect(flow) {
@@ -26,40 +28,74 @@ function leadsBack(flow) {
   return connect(flow).links.some((link) => link.back);
 }
 
+/** size: { width, high, narrow, left, right, top } in pixels. Gives nodes and links their places. */
 function layOutFlow(nodes, links, size) {
   const columns = intoColumns(nodes);
-  const value = (node) => Math.max(sumOf(node.out), sumOf(node.into), node.published || 0);
   nodes.forEach((node) => {
-    node.value = value(node);
+    node.value = Math.max(sumOf(node.out), sumOf(node.into), node.published || 0);
+    node.least = node.pill ? PILL_HEIGHT : 2;
+    node.gap = node.pill ? 5 : size.narrow ? 22 : 15;
   });
   order(columns);
-
-  const most = Math.max(...columns.map((column) => column.length));
-  const gap = size.gap;
-  const high = Math.min(size.most, Math.max(size.least, most * (gap + 8)));
-  const k = Math.min(
-    ...columns.map((column) => {
-      const sum = column.reduce((all, node) => all + node.value, 0);
-      return sum ? Math.max(1, high - gap * column.length) / sum : Infinity;
-    }),
-  );
-  const scale = Number.isFinite(k) ? k : 0;
-  const step = columns.length > 1 ? (size.width - size.left - size.right - NODE_WIDTH) / (columns.length - 1) : 0;
-  columns.forEach((column, at) =>
-    column.forEach((node) => {
-      node.x = size.left + at * step;
-      node.height = Math.max(2, node.value * scale);
-    }),
-  );
-  stack(columns, gap, high);
-  closeUp(nodes, 2 * gap);
+  const scale = Math.min(...columns.map((column) => scaleOf(column, size.high - size.top - 8)));
+  nodes.forEach((node) => {
+    node.height = Math.max(node.least, node.value * scale);
+  });
+  across(columns, size);
+  stack(columns, Math.min(size.high, Math.max(...columns.map(heightOf))));
+  closeUp(nodes, 30);
   const top = Math.min(...nodes.map((node) => node.y));
   nodes.forEach((node) => {
     node.y += size.top - top;
   });
   const bottom = Math.max(...nodes.map((node) => node.y + node.height));
   const lanes = ports(nodes, links, scale, bottom);
-  return { columns, height: bottom + lanes + 14 };
+  return { columns, height: Math.ceil(bottom + lanes + 8) };
+}
+
+function heightOf(column) {
+  return column.reduce((all, node) => all + node.height + node.gap, 0);
+}
+
+/* Pixels for a message, so that a column is not higher than this; small nodes have their least height all the same. */
+function scaleOf(column, high) {
+  const all = column.reduce((sum, node) => sum + node.value, 0);
+  if (!all) return MOST_SCALE;
+  const height = (scale) => column.reduce((sum, node) => sum + Math.max(node.least, node.value * scale) + node.gap, 0);
+  let [low, top] = [0, Math.max(high, 40) / all];
+  for (let step = 0; step < 30; step += 1) {
+    const middle = (low + top) / 2;
+    if (height(middle) <= high) low = middle;
+    else top = middle;
+  }
+  // Where the names alone are higher than the window, the picture is: the messages of a column get half of it.
+  return Math.min(MOST_SCALE, Math.max(low, (0.5 * high) / all / 4));
+}
+
+/* Where columns stand. Bindings are as wide as their names need, as far as the bands keep room to bend. */
+function across(columns, size) {
+  const room = size.width - size.left - size.right;
+  const gaps = Math.max(1, columns.length - 1);
+  const pills = columns.filter((column) => column.some((node) => node.pill));
+  const bars = (columns.length - pills.length) * NODE_WIDTH;
+  const most = pills.length ? Math.max(40, (room - bars - gaps * 34) / pills.length) : 0;
+  for (const column of columns) {
+    const wanted = Math.max(...column.map((node) => (node.pill ? node.label.length * PILL_CHARACTER + 56 : 0)));
+    const wide = wanted ? Math.min(most, wanted) : NODE_WIDTH;
+    column.forEach((node) => {
+      node.width = node.pill ? wide : NODE_WIDTH;
+    });
+  }
+  const used = columns.reduce((sum, column) => sum + Math.max(...column.map((node) => node.width)), 0);
+  const step = columns.length > 1 ? (room - used) / gaps : 0;
+  let x = size.left;
+  for (const column of columns) {
+    const wide = Math.max(...column.map((node) => node.width));
+    column.forEach((node) => {
+      node.x = x + (wide - node.width) / 2;
+    });
+    x += wide + step;
+  }
 }
 
 function sumOf(links) {
@@ -153,13 +189,12 @@ function centre(links, place, otherwise) {
 }
 
 /* Each node near the middle of its neighbours, in order and apart. */
-function stack(columns, gap, high) {
+function stack(columns, high) {
   for (const column of columns) {
-    const all = column.reduce((sum, node) => sum + node.height + gap, -gap);
-    let y = (high - all) / 2;
+    let y = (high - heightOf(column)) / 2;
     for (const node of column) {
       node.y = y;
-      y += node.height + gap;
+      y += node.height + node.gap;
     }
   }
   for (let sweep = 0; sweep < 6; sweep += 1) {
@@ -171,18 +206,19 @@ function stack(columns, gap, high) {
           centre(node[side], (link) => link[other].y + link[other].height / 2, node.y + node.height / 2) -
           node.height / 2,
       );
-      apart(column, wanted, gap);
+      apart(column, wanted);
+      within(column, high);
     }
   }
 }
 
 /* The places nearest to those wanted that keep the order: runs that would overlap are moved together. */
-function apart(column, wanted, gap) {
+function apart(column, wanted) {
   const pools = [];
   let offset = 0;
   column.forEach((node, at) => {
     pools.push({ sum: wanted[at] - offset, length: 1 });
-    offset += node.height + gap;
+    offset += node.height + node.gap;
     while (pools.length > 1) {
       const [one, two] = pools.slice(-2);
       if (one.sum / one.length <= two.sum / two.length) break;
@@ -196,9 +232,23 @@ function apart(column, wanted, gap) {
   for (const pool of pools) {
     for (let left = pool.length; left > 0; left -= 1) {
       column[at].y = pool.sum / pool.length + offset;
-      offset += column[at].height + gap;
+      offset += column[at].height + column[at].gap;
       at += 1;
     }
+  }
+}
+
+/* Moves what stands above or below the picture into it, and what is in its way along. */
+function within(column, high) {
+  let least = 0;
+  for (const node of column) {
+    node.y = Math.max(node.y, least);
+    least = node.y + node.height + node.gap;
+  }
+  let most = high;
+  for (const node of [...column].reverse()) {
+    node.y = Math.min(node.y, most - node.height);
+    most = node.y - node.gap;
   }
 }
 
@@ -216,16 +266,17 @@ function closeUp(nodes, most) {
 
 /* Where each link leaves and enters, and its path. Returns how much room the links that go back take below. */
 function ports(nodes, links, scale, bottom) {
-  const width = (link) => Math.max(link.messages * scale, link.messages ? 1 : 0.75);
+  const width = (link) => Math.max(link.messages * scale, link.messages ? 1 : 1.25);
   for (const node of nodes) {
     for (const [side, end, other] of [
       ['out', 'y0', 'target'],
       ['into', 'y1', 'source'],
     ]) {
       node[side].sort((a, b) => Boolean(a.back) - Boolean(b.back) || a[other].y - b[other].y);
-      let y = node.y;
+      // A band enters a binding in its middle, since the name may make it higher than its messages.
+      let y = node.pill ? node.y + (node.height - sumOf(node[side]) * scale) / 2 : node.y;
       for (const link of node[side]) {
-        link[end] = y + width(link) / 2;
+        link[end] = link.messages || !node.pill ? y + width(link) / 2 : node.y + node.height / 2;
         y += link.messages * scale;
       }
     }
@@ -233,16 +284,21 @@ function ports(nodes, links, scale, bottom) {
   let lane = 0;
   for (const link of links) {
     link.width = width(link);
-    const x0 = link.source.x + NODE_WIDTH;
+    const x0 = link.source.x + link.source.width;
     const x1 = link.target.x;
     if (link.back) {
       link.width = Math.min(link.width, 6);
       lane += link.width + 5;
       const y = bottom + 6 + lane - link.width / 2;
       link.path = `M${x0} ${link.y0} C${x0 + 30} ${link.y0} ${x0 + 30} ${y} ${x0} ${y} L${x1} ${y} C${x1 - 30} ${y} ${x1 - 30} ${link.y1} ${x1} ${link.y1}`;
+    } else if (link.messages) {
+      // An area, since a wide line that bends in little room has spikes.
+      const [bend, half] = [(x0 + x1) / 2, link.width / 2];
+      const curve = (fromX, fromY, toX, toY) => `${fromX} ${fromY} C${bend} ${fromY} ${bend} ${toY} ${toX} ${toY}`;
+      link.path = `M${curve(x0, link.y0 - half, x1, link.y1 - half)} L${curve(x1, link.y1 + half, x0, link.y0 + half)}Z`;
     } else {
-      const bend = (x1 - x0) / 2;
-      link.path = `M${x0} ${link.y0} C${x0 + bend} ${link.y0} ${x1 - bend} ${link.y1} ${x1} ${link.y1}`;
+      const bend = (x0 + x1) / 2;
+      link.path = `M${x0} ${link.y0} C${bend} ${link.y0} ${bend} ${link.y1} ${x1} ${link.y1}`;
     }
   }
   return lane ? lane + 8 : 0;

@@ -3,9 +3,20 @@
 let leftOut = {}; // table -> number of its rows that this page lacks
 
 const SECTIONS = [
+  {
+    id: 'gates',
+    title: 'Gates',
+    fill: gatesSection,
+    tally: (report) => report.gates.filter((gate) => !gate.passed).length,
+    word: 'failed',
+  },
   { id: 'exchanges', title: 'Coverage by exchange', fill: exchangesSection },
   { id: 'traffic', title: 'Traffic over time', fill: trafficSection },
-  { id: 'flow', title: 'Flow', fill: (report) => flowPicture(report) },
+  {
+    id: 'source',
+    title: () => (sourceText ? 'The topology, line by line' : 'Bindings by exchange'),
+    fill: listingSection,
+  },
   {
     id: 'bindings',
     title: 'Bindings',
@@ -52,6 +63,8 @@ const SECTIONS = [
   },
 ];
 
+const FLOW = { id: 'flow', title: 'Flow', fill: (report) => flowPicture(report) };
+
 function trafficSection(report) {
   const line = report.timeline;
   if (!line || !line.exchanges.length) return el('p', { class: 'none' }, 'No message has a time.');
@@ -96,6 +109,13 @@ function remember(id, state) {
 
 function go() {
   const asked = addressed();
+  const place = /^([Lgb])(\d+)$/.exec(asked.id);
+  if (place) {
+    const [, kind, number] = place;
+    const table = document.getElementById(kind === 'b' ? 'table-bindings' : 'table-source');
+    if (table) (kind === 'L' ? table.toLine : table.toBinding)(Number(number));
+    return;
+  }
   const table = document.getElementById('table-' + asked.id);
   if (table && table.show && location.hash.includes('?')) table.show(asked.show, asked.find);
   const section = document.getElementById(asked.id);
@@ -120,13 +140,17 @@ function sectionOf(report, part, begin) {
       el(
         'h2',
         { id: part.id + '-title' },
-        part.title,
+        titleOf(part),
         ' ',
-        el('a', { class: 'anchor', href: '#' + part.id, 'aria-label': 'Link to ' + part.title }, '#'),
+        el('a', { class: 'anchor', href: '#' + part.id, 'aria-label': 'Link to ' + titleOf(part) }, '#'),
       ),
     ),
     content,
   );
+}
+
+function titleOf(part) {
+  return typeof part.title === 'function' ? part.title() : part.title;
 }
 
 function failed(error) {
@@ -142,7 +166,7 @@ function contents(report, shown) {
   return el(
     'ol',
     {},
-    el('li', {}, el('a', { href: '#main' }, 'Summary')),
+    el('li', {}, el('a', { href: '#main' }, 'Summary and flow')),
     shown.map((part) => {
       const number = part.tally ? part.tally(report) : 0;
       return el(
@@ -151,7 +175,7 @@ function contents(report, shown) {
         el(
           'a',
           { href: '#' + part.id },
-          part.title,
+          titleOf(part),
           number ? el('span', { class: 'tally bad', title: count(number) + ' ' + part.word }, brief(number)) : null,
         ),
       );
@@ -164,10 +188,10 @@ function watch(nav) {
   const links = new Map([...nav.querySelectorAll('a')].map((link) => [link.hash.slice(1), link]));
   const look = () => {
     let here = 'main';
-    for (const section of document.querySelectorAll('section'))
+    for (const section of document.querySelectorAll('main > section'))
       if (section.getBoundingClientRect().top < 140) here = section.id;
     if (innerHeight + scrollY >= document.documentElement.scrollHeight - 4 && scrollY > 0)
-      here = [...document.querySelectorAll('section')].pop().id;
+      here = [...document.querySelectorAll('main > section')].pop().id;
     links.forEach((link, id) => {
       if (id === here) link.setAttribute('aria-current', 'true');
       else link.removeAttribute('aria-current');
@@ -184,12 +208,16 @@ function main() {
     if (event.key === 'Escape') hideTip();
   });
   try {
-    const { report, left_out: cut, conditions } = readReport();
+    const { report, left_out: cut, conditions, text } = readReport();
     leftOut = cut || {};
     written = conditions || {};
+    sourceText = text || null;
     const asked = addressed();
     const page = document.getElementById('main');
-    page.replaceChildren(el('header', {}, summary(report)));
+    page.replaceChildren(
+      summary(report),
+      el('div', { class: 'first' }, headline(report), sectionOf(report, FLOW, {})),
+    );
     const shown = SECTIONS.filter((part) => {
       const section = sectionOf(report, part, asked.id === part.id ? { show: asked.show, find: asked.find } : {});
       if (section) page.append(section);

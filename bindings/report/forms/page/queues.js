@@ -20,25 +20,27 @@ function queuesSection(report) {
         id: 'queue',
         label: 'Queue',
         value: (at) => rows[at].queue,
-        cell: (at) => [named(rows[at].queue), ' ', el('span', { class: 'soft' }, rows[at].type)],
+        cell: (at) => [named(rows[at].queue, 120), ' ', el('span', { class: 'soft' }, rows[at].type)],
       },
       column.messages(),
-      column.figure('share', 'Share of all', { title: 'Of all messages, those it got', cell: shareBar }),
-      column.keys(),
-      column.figure('avoided', 'Duplicates avoided', {
+      column.figure('share', 'Share of all', { title: 'Of all messages, those it got', cell: shareBar, low: 2 }),
+      column.keys(undefined, 1),
+      column.figure('avoided', 'Duplicates', {
+        low: 1,
         title: 'Copies it did not get, because the message was there already by another binding',
         field: 'duplicates_avoided',
       }),
       {
         id: 'skew',
         label: 'Max / mean',
+        low: 2,
         title: 'Of its partitions: 1 is even',
         figure: true,
         value: (at) => (rows[at].skew ? rows[at].skew.max_to_mean : null),
         cell: (at) => (rows[at].skew ? THREE.format(rows[at].skew.max_to_mean) : ''),
       },
-      column.time('first', 'First seen'),
-      column.time('last', 'Last seen'),
+      column.time('first', 'First seen', 1),
+      column.time('last', 'Last seen', 2),
     ],
     detail: (at) => queueDetail(report, rows[at]),
   });
@@ -54,9 +56,15 @@ function queueDetail(report, row) {
     el(
       'div',
       {},
+      pairs([
+        ['different keys', about(row.distinct_keys)],
+        ['duplicates', count(row.duplicates_avoided) + ' avoided'],
+        ['seen', when(row.first), ' to ', when(row.last)],
+        row.line && sourceText ? ['line', el('a', { href: '#L' + row.line }, count(row.line))] : null,
+      ]),
       into.length
         ? smallTable(
-            ['by', 'binding key', '>messages', ''],
+            ['by', 'binding key', '>messages', '', ''],
             into
               .slice(0, 12)
               .map((binding) => [
@@ -64,6 +72,7 @@ function queueDetail(report, row) {
                 pattern(binding.routing_key, 60),
                 count(binding.messages),
                 stateTag(binding.state),
+                el('a', { href: '#b' + binding.number, 'aria-label': 'This binding in the table' }, '→'),
               ]),
           )
         : el('p', { class: 'none' }, 'No binding leads here.'),

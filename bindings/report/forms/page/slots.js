@@ -1,29 +1,30 @@
 /*
- * Time as slots: those of the report are gathered into minutes, hours, days, months or whatever keeps the picture to
- * some hundred bars, and long times without a message are cut out.
+ * Time as slots: those of the report are gathered into minutes, hours, days, months or whatever gives the window 40 to
+ * 120 bars, as far as the report counts so finely, and long times without a message are cut out.
  */
 
+const SECOND = 1_000;
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
-const MOST_SLOTS = 150;
+const DAY = 24 * HOUR;
+const MOST_SLOTS = 120;
 
+/* Each at most three times the one before, so that one of them gives at least a third of the most slots. */
 const UNITS = [
-  { name: 'second', step: 1_000, length: 19, tail: '' },
-  { name: '5 seconds', step: 5_000, length: 19, tail: '' },
-  { name: '15 seconds', step: 15_000, length: 19, tail: '' },
-  { name: 'minute', step: MINUTE, length: 16, tail: '' },
-  { name: '5 minutes', step: 5 * MINUTE, length: 16, tail: '' },
-  { name: '15 minutes', step: 15 * MINUTE, length: 16, tail: '' },
-  { name: 'hour', step: HOUR, length: 13, tail: ':00' },
-  { name: '3 hours', step: 3 * HOUR, length: 13, tail: ':00' },
-  { name: '6 hours', step: 6 * HOUR, length: 13, tail: ':00' },
-  { name: '12 hours', step: 12 * HOUR, length: 13, tail: ':00' },
-  { name: 'day', step: 24 * HOUR, length: 10, tail: '' },
-  { name: 'week', step: 168 * HOUR, origin: 4 * 24 * HOUR, length: 10, tail: '' }, // 1970 began on a Thursday
-  { name: 'month', months: 1, length: 7, tail: '' },
-  { name: 'quarter', months: 3, length: 7, tail: '' },
-  { name: 'year', months: 12, length: 4, tail: '' },
+  ...[1, 2, 5, 10, 15, 30].map((number) => unitOf(number, 'second', SECOND)),
+  ...[1, 2, 5, 10, 15, 30].map((number) => unitOf(number, 'minute', MINUTE)),
+  ...[1, 2, 3, 6, 12].map((number) => unitOf(number, 'hour', HOUR)),
+  ...[1, 2, 3].map((number) => unitOf(number, 'day', DAY)),
+  { name: 'week', step: 7 * DAY, origin: 4 * DAY }, // 1970 began on a Thursday
+  { name: '2 weeks', step: 14 * DAY, origin: 4 * DAY },
+  { name: 'month', months: 1 },
+  { name: 'quarter', months: 3 },
+  { name: 'year', months: 12 },
 ];
+
+function unitOf(number, name, length) {
+  return { name: number === 1 ? name : `${number} ${name}s`, step: number * length };
+}
 
 function slotOf(unit, ms) {
   if (unit.step) return Math.floor((ms - (unit.origin || 0)) / unit.step);
@@ -37,19 +38,32 @@ function slotStart(unit, slot) {
   return Date.UTC(Math.floor((slot * unit.months) / 12), (slot * unit.months) % 12);
 }
 
+/** Where a unit begins and ends, in UTC: as short as it can be written. */
 function slotLabel(unit, slot) {
-  return utc(slotStart(unit, slot), unit.length) + unit.tail;
+  const [from, to] = [slotStart(unit, slot), slotStart(unit, slot + 1)];
+  if (unit.months === 12) return utc(from, 4);
+  if (unit.months) return unit.months === 1 ? utc(from, 7) : utc(from, 7) + ' to ' + utc(slotStart(unit, slot + 1) - 1, 7);
+  if (unit.step === DAY) return utc(from, 10);
+  if (unit.step % DAY === 0) return utc(from, 10) + ' to ' + utc(to - 1, 10);
+  const length = unit.step % MINUTE ? 19 : 16;
+  const end = utc(to, length);
+  return utc(from, length) + ' to ' + (utc(from, 10) === utc(to, 10) ? end.slice(11) : end);
 }
 
 /*
  * Units that counts by slots of this size can be gathered into: the slots themselves, and longer ones that they divide;
- * of slots that are no unit here, much longer ones, where it shows little that a slot can begin before its unit.
+ * of slots that are no unit here, multiples of them, and much longer units, where it shows little that a slot can begin
+ * before its unit.
  */
 function unitsFor(size, start) {
-  const at = UNITS.findIndex((unit) => unit.step === size && !unit.origin);
-  if (at >= 0) return UNITS.slice(at);
-  const own = { name: lasting(size), step: size, origin: start % size, length: size % (24 * HOUR) ? 16 : 10, tail: '' };
-  return [own, ...UNITS.filter((unit) => (unit.step || unit.months * 28 * 24 * HOUR) >= 4 * size)];
+  if (UNITS.some((unit) => unit.step === size && !unit.origin))
+    return UNITS.filter((unit) => !unit.step || (unit.step >= size && unit.step % size === 0));
+  const own = (size < 28 * DAY ? [1, 2] : [1, 2, 3, 6]).map((times) => ({
+    name: size % DAY ? lasting(times * size) : plural((times * size) / DAY, 'day'),
+    step: times * size,
+    origin: start % (times * size),
+  }));
+  return [...own, ...UNITS.filter((unit) => (unit.step || unit.months * 28 * DAY) >= 4 * size)];
 }
 
 /**
@@ -81,4 +95,54 @@ function slotsOf(times, size, start) {
 function roundUp(value) {
   const power = 10 ** Math.floor(Math.log10(Math.max(value, 1)));
   return [1, 2, 5, 10].map((times) => times * power).find((round) => round >= value);
+}
+
+/*
+ * Ticks of an axis of time: at round times, as many as there is room for. A tick has a time of the day or a day, and,
+ * where that begins or changes, the day or the year below it.
+ */
+const TICKS = [
+  ...[1, 2, 5, 10, 15, 30].map((number) => ({ step: number * SECOND, length: 19, from: 11, rest: 10 })),
+  ...[1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720].map((number) => ({
+    step: number * MINUTE,
+    length: 16,
+    from: 11,
+    rest: 10,
+  })),
+  ...[1, 2, 7, 14].map((number) => ({
+    step: number * DAY,
+    origin: number % 7 ? 0 : 4 * DAY,
+    length: 10,
+    from: 5,
+    rest: 4,
+  })),
+  ...[1, 3, 6].map((months) => ({ months, length: 7, from: 0, rest: 0 })),
+  ...[12, 24, 60, 120, 600].map((months) => ({ months, length: 4, from: 0, rest: 0 })),
+];
+
+const TICK_ROOM = 74; // pixels from one tick to the next, at least
+
+/** Ticks for slots: { at: index of the slot, label, rest: what the label leaves out, where that changes }, in order. */
+function ticksOf(slots, unit, pitch) {
+  const times = slots.map((slot) => (typeof slot === 'number' ? slotStart(unit, slot) : null));
+  for (const tick of TICKS) {
+    if (unit.step && tick.step % unit.step) continue; // no slot begins at each of its times
+    const places = [];
+    let before = null;
+    times.forEach((ms, at) => {
+      if (ms === null) return;
+      const number = slotOf(tick, ms);
+      if (number !== before && (before !== null || slotStart(tick, number) === ms)) places.push(at);
+      before = number;
+    });
+    if (!places.length || places[0] * pitch >= TICK_ROOM) places.unshift(0); // the beginning, round or not
+    if (places.some((at, n) => n && (at - places[n - 1]) * pitch < TICK_ROOM)) continue;
+    let rest = '';
+    return places.map((at) => {
+      const changed = utc(times[at], tick.rest || 4) !== rest;
+      rest = utc(times[at], tick.rest || 4);
+      return { at, label: utc(times[at], tick.length).slice(tick.from), rest: tick.rest && changed ? rest : '' };
+    });
+  }
+  return [];
 }

@@ -1,58 +1,119 @@
-/* The head: what was audited, the two totals side by side, and what the gates say. */
+/* The head: what was audited and the figures of it, beside the flow; below, what the gates say. */
 
 function summary(report) {
-  const { audited, totals } = report;
+  const { audited } = report;
   const topology = audited.topology;
-  return [
+  return el(
+    'header',
+    { class: 'head' },
     el(
       'h1',
       {},
       'Audit of ',
-      el('bdi', { title: topology.source || null }, shortened(fileName(topology.source) || '(unnamed)', 90)),
-      topology.vhost && topology.vhost !== '/' ? [', vhost ', el('bdi', {}, shortened(topology.vhost))] : null,
+      el('bdi', { title: topology.source || null }, shortened(fileName(topology.source) || '(unnamed)', 70)),
+      topology.vhost && topology.vhost !== '/' ? [', vhost ', el('bdi', {}, shortened(topology.vhost, 40))] : null,
     ),
     facts(report),
-    verdict(report),
-    el(
-      'div',
-      { class: 'totals' },
-      bigFigure(
-        'Binding coverage',
-        totals.bindings.coverage,
-        'No binding can be hit.',
-        [
-          el('b', {}, count(totals.bindings.hit)),
-          ' of ',
-          plural(totals.bindings.eligible, 'binding'),
-          ' that can be hit were hit',
-        ],
-        stateParts(totals.bindings.states),
-        'Bindings',
-        limitOf(report, 'fail_under'),
-      ),
-      bigFigure(
-        'Message coverage',
-        totals.messages.coverage,
-        'No message was counted.',
-        [
-          el('b', {}, count(totals.messages.routed)),
-          ' of ',
-          plural(totals.messages.all, 'message'),
-          ' reached a queue',
-        ],
-        fateParts(totals.messages),
-        'Messages',
-        limitOf(report, 'fail_under_messages'),
-      ),
-    ),
-    report.caveats.length
+    caveatsOf(report.caveats),
+  );
+}
+
+const CAVEATS = 1; // shown at once
+
+function caveatsOf(caveats) {
+  if (!caveats.length) return null;
+  const list = (some) => some.map((caveat) => el('li', {}, visible(caveat)));
+  const words = { class: 'caveats', 'aria-label': 'Before you read the figures' };
+  return [
+    el('ul', words, list(caveats.slice(0, CAVEATS))),
+    caveats.length > CAVEATS
       ? el(
-          'ul',
-          { class: 'caveats', 'aria-label': 'Before you read the figures' },
-          report.caveats.map((caveat) => el('li', {}, visible(caveat))),
+          'details',
+          { class: 'more-caveats' },
+          el('summary', {}, 'and ' + plural(caveats.length - CAVEATS, 'more caveat')),
+          el('ul', words, list(caveats.slice(CAVEATS))),
         )
       : null,
   ];
+}
+
+/* The figures that a reader looks for first. */
+function headline(report) {
+  const { messages, bindings } = report.totals;
+  const { records } = report.audited;
+  const bad = sumBy(records.bad, 'records');
+  const line = (id, number, words, href, alarming) =>
+    el(
+      'li',
+      { 'data-figure': id, class: alarming && number ? 'alarming' : null },
+      el('b', {}, count(number)),
+      ' ',
+      number && href ? el('a', { href }, words) : words,
+    );
+  const failed = report.gates.filter((gate) => !gate.passed).length;
+  return el(
+    'div',
+    { class: 'headline' },
+    report.gates.length
+      ? el(
+          'p',
+          { class: 'verdict' + (failed ? ' failed' : '') },
+          el(
+            'a',
+            { href: '#gates' },
+            failed
+              ? '✗ ' + count(failed) + ' of ' + plural(report.gates.length, 'gate') + ' failed'
+              : '✓ ' + plural(report.gates.length, 'gate') + ' passed',
+          ),
+        )
+      : null,
+    bigFigure(
+      'Message coverage',
+      messages.coverage,
+      'No message was counted.',
+      [
+        line('messages', messages.all, messages.all === 1 ? 'message' : 'messages', '#traffic'),
+        line('routed', messages.routed, 'routed', '#queues'),
+        line('unroutable', messages.unroutable, 'unroutable', '#unroutable', true),
+        messages.refused ? line('refused', messages.refused, 'refused by the broker', '#unroutable', true) : null,
+        messages.undecided ? line('undecided', messages.undecided, 'undecided') : null,
+      ],
+      fateParts(messages),
+      'Messages',
+      limitOf(report, 'fail_under_messages'),
+    ),
+    bigFigure(
+      'Binding coverage',
+      bindings.coverage,
+      'No binding can be hit.',
+      [
+        el(
+          'li',
+          { 'data-figure': 'covered' },
+          el('b', {}, count(bindings.hit)),
+          ' of ',
+          el('a', { href: '#source' }, plural(bindings.eligible, 'binding') + ' covered'),
+        ),
+        stateParts(bindings.states)
+          .filter(([, number]) => number)
+          .map(([id, number, word]) =>
+            el(
+              'li',
+              {},
+              el('b', {}, count(number)),
+              ' ',
+              el('span', { class: 'sign is-' + id, 'aria-hidden': 'true' }, STATES.find(([each]) => each === id)[3]),
+              ' ',
+              el('a', { href: '#bindings?show=' + id }, word),
+            ),
+          ),
+      ],
+      stateParts(bindings.states),
+      'Bindings',
+      limitOf(report, 'fail_under'),
+    ),
+    el('ul', { class: 'figures' }, line('bad', bad, bad === 1 ? 'bad record' : 'bad records', '#trust', true)),
+  );
 }
 
 function facts(report) {
@@ -134,31 +195,24 @@ function limitOf(report, name) {
   return Number.isFinite(limit) ? limit : null;
 }
 
-function bigFigure(title, share, none, words, parts, label, limit) {
+function bigFigure(title, share, none, lines, parts, label, limit) {
   return el(
     'div',
     { class: 'total' },
-    el('h3', {}, title),
+    el('h2', {}, title),
     el('div', { class: 'big' }, percent(share)),
-    el('p', {}, share === null ? none : words),
     meter(
       parts.filter(([id]) => id !== 'ignored' && id !== 'not_eligible'),
       label,
       limit,
     ),
-    legend(parts),
+    share === null ? el('p', {}, none) : null,
+    el('ul', { class: 'figures' }, lines),
   );
 }
 
-function verdict(report) {
-  if (!report.gates.length)
-    return el(
-      'p',
-      { class: 'note' },
-      'No gate was set: nothing here can fail. ',
-      el('code', {}, '--fail-under'),
-      ' sets one.',
-    );
+function gatesSection(report) {
+  if (!report.gates.length) return null;
   const failed = report.gates.filter((gate) => !gate.passed);
   const shown = [...failed, ...report.gates.filter((gate) => gate.passed)];
   const list = (gates) =>
@@ -172,7 +226,7 @@ function verdict(report) {
           el(
             'tr',
             {},
-            el('td', { class: gate.passed ? 'pass' : 'fail' }, gate.passed ? 'passed' : 'failed'),
+            el('td', { class: gate.passed ? 'pass' : 'fail' }, gate.passed ? '✓ passed' : '✗ failed'),
             el('td', {}, gate.scope ? [gate.of ? gate.of + ' ' : '', named(gate.scope)] : 'everything'),
             el('td', {}, visible(gate.message)),
           ),
@@ -180,13 +234,6 @@ function verdict(report) {
       ),
     );
   return [
-    el(
-      'p',
-      { class: 'verdict' + (failed.length ? ' failed' : '') },
-      failed.length
-        ? count(failed.length) + ' of ' + plural(report.gates.length, 'gate') + ' failed'
-        : plural(report.gates.length, 'gate') + ' passed',
-    ),
     list(shown.slice(0, 8)),
     shown.length > 8
       ? el('details', {}, el('summary', {}, 'and ' + count(shown.length - 8) + ' more'), list(shown.slice(8, 500)))

@@ -2,11 +2,13 @@
  * A table that stays quick however long it is: only one page of its rows is in the document. Rows are numbers, 0 to
  * `length`, and columns say what a row has; an order is an array of numbers, so sorting and searching touch no element.
  *
- * column: { id, label, title?, value(row) for sorting, cell(row) -> what is shown, figure?: right aligned, first?: 'up' }
- * filter: { id, label, test(row), all?: with the rows that the page lacks }     detail(row) -> what a row unfolds to, or null
+ * column: { id, label, title?, value(row) for sorting, cell(row) -> what is shown, figure?: right aligned, first?: 'up',
+ *   low?: 1 or 2, left out where the window is narrow, 1 first: the details have it too }
+ * filter: { id, label, test(row), all?: with the rows that the page lacks }     detail(row) -> what a row unfolds to
+ * opens(row): whether a row unfolds; all do without it     look(row): class of a row     unsorted: rows keep their order
  */
 
-const SIZES = [25, 50, 100, 500];
+const SIZES = [25, 50, 100, 500, 2_000];
 
 function makeTable(options) {
   const { id, length, columns, caption } = options;
@@ -15,13 +17,16 @@ function makeTable(options) {
     options.begin,
   );
   const open = new Set();
+  let target = null; // the row that an address leads to
   let order = [];
   let haystack = null;
 
   const body = el('tbody');
   const heads = columns.map((column) => {
+    const kind = { scope: 'col', class: kindOf(column) };
+    if (options.unsorted) return el('th', { ...kind, title: column.title }, column.label);
     const button = el('button', { type: 'button', title: column.title, onclick: () => sortBy(column) }, column.label);
-    return el('th', { scope: 'col', class: column.figure ? 'figure' : column.class || null }, button);
+    return el('th', kind, button);
   });
   const head = el(
     'tr',
@@ -32,7 +37,7 @@ function makeTable(options) {
   const status = el('p', { class: 'status', role: 'status' });
   const table = el(
     'table',
-    { class: 'rows' },
+    { class: options.unsorted ? 'rows unsorted' : 'rows' },
     el('caption', { class: 'unseen' }, caption),
     el('thead', {}, head),
     body,
@@ -70,9 +75,7 @@ function makeTable(options) {
   );
   const pages = el('div', { class: 'pages' });
   const missing = leftOut[id] || 0;
-  const scroll = el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': caption }, table);
-  const beyond = columnsBeyond(scroll, table);
-  const bar = el('div', { class: 'bar' }, length > 8 ? search : null, chips, status);
+  const bar = el('div', { class: 'bar' }, length > 8 ? search : null, chips, options.tools, status);
   const all = el(
     'div',
     { class: 'table', id: 'table-' + id },
@@ -88,12 +91,17 @@ function makeTable(options) {
           '.',
         )
       : null,
-    beyond,
-    scroll,
+    table,
     pages,
   );
 
+  function kindOf(column) {
+    const kind = [column.figure ? 'figure' : null, column.class, column.low ? 'low' + column.low : null];
+    return kind.filter(Boolean).join(' ') || null;
+  }
+
   function tallyOf(filter) {
+    if (filter.tally) return count(filter.tally());
     let matches = 0;
     for (let row = 0; row < length; row += 1) if (filter.test(row)) matches += 1;
     return filter.all > matches ? count(matches) + ' of ' + count(filter.all) : count(matches);
@@ -182,17 +190,24 @@ function makeTable(options) {
   }
 
   function rowOf(row) {
-    const cells = columns.map((column) =>
-      el('td', { class: column.figure ? 'figure' : column.class || null }, column.cell(row)),
-    );
-    if (!options.detail) return [el('tr', {}, cells)];
+    const cells = columns.map((column) => el('td', { class: kindOf(column) }, column.cell(row)));
+    const look = options.look ? options.look(row) : '';
+    const marked = row === target ? ' target' : '';
+    if (!options.detail) return [el('tr', { class: look + marked || null, 'data-row': row }, cells)];
+    if (options.opens && !options.opens(row))
+      return [el('tr', { class: look + marked || null, 'data-row': row }, el('td', { class: 'opens' }), cells)];
     const button = el('button', {
       type: 'button',
       class: 'opener',
       'aria-expanded': String(open.has(row)),
       'aria-label': 'Details',
     });
-    const line = el('tr', { class: 'can-open' }, el('td', { class: 'opens' }, button), cells);
+    const line = el(
+      'tr',
+      { class: 'can-open ' + look + marked, 'data-row': row },
+      el('td', { class: 'opens' }, button),
+      cells,
+    );
     const lines = [line];
     let unfolded = null;
     const toggle = () => {
@@ -223,7 +238,7 @@ function makeTable(options) {
   }
 
   function turn(last) {
-    if (order.length <= SIZES[0] && state.size >= order.length) {
+    if (length <= Math.max(SIZES[0], options.size || 0) && state.size >= order.length) {
       pages.replaceChildren();
       return;
     }
@@ -278,33 +293,24 @@ function makeTable(options) {
     state.page = 0;
     select();
   };
+  /* Turn to a row, mark it, and unfold it if asked to. What hides it is taken back. */
+  all.reveal = (row, unfold) => {
+    if (!order.includes(row)) {
+      state.show = 'all';
+      state.find = search.value = '';
+      order = sort(Array.from({ length }, (_, at) => at));
+    }
+    target = row;
+    if (unfold && options.detail) open.add(row);
+    state.page = Math.floor(order.indexOf(row) / state.size);
+    fill();
+    const line = body.querySelector(`tr[data-row="${row}"]`);
+    if (!line) return;
+    line.scrollIntoView({ block: 'center' });
+    line.tabIndex = -1;
+    line.focus({ preventScroll: true });
+  };
   search.value = state.find;
   select();
   return all;
-}
-
-/** A button that shows where a table goes on beyond the edge, and leads there; hidden while all columns are seen. */
-function columnsBeyond(scroll, table) {
-  const rest = () => scroll.scrollWidth - scroll.clientWidth - scroll.scrollLeft;
-  const button = el(
-    'button',
-    {
-      type: 'button',
-      class: 'plain',
-      onclick: () => scroll.scrollBy({ left: rest() > 1 ? scroll.clientWidth * 0.8 : -scroll.scrollWidth }),
-    },
-    'more columns →',
-  );
-  const line = el('div', { class: 'beyond', hidden: true }, button);
-  const look = () => {
-    line.hidden = scroll.scrollWidth <= scroll.clientWidth + 1;
-    scroll.classList.toggle('goes-on', rest() > 1);
-    button.textContent = rest() > 1 ? 'more columns →' : '← first columns';
-  };
-  const sizes = new ResizeObserver(look);
-  sizes.observe(scroll);
-  sizes.observe(table);
-  scroll.addEventListener('scroll', look, { passive: true });
-  setTimeout(look); // observers are called when the page is painted, which one in the background is not
-  return line;
 }

@@ -50,7 +50,7 @@ function timeline(cells, size, start) {
   const note = el(
     'p',
     { class: 'note' },
-    'Each bar is ' + (/^\d/.test(unit.name) ? '' : 'one ') + unit.name + ', UTC.',
+    'Each bar is ' + (/^\d/.test(unit.name) ? '' : 'one ') + unit.name + ', UTC. Point at one, or use the arrow keys, for its counts and your local time.',
     gaps
       ? ' ' + plural(gaps, 'long time') + ' without any message ' + (gaps === 1 ? 'is' : 'are') + ' cut out (//).'
       : null,
@@ -94,12 +94,12 @@ function drawTimeline(width, slots, bars, unit, names, apart) {
   const left = 16 + 7 * brief(Math.max(above, below)).length;
   const k = high / (above + below || 1);
   const zero = 8 + above * k;
-  const pitch = Math.min(26, (width - left - 10) / Math.max(1, slots.length));
+  const pitch = Math.min(40, (width - left - 10) / Math.max(1, slots.length));
   const picture = draw('svg', {
     class: 'timeline',
     width,
-    height: high + 40,
-    viewBox: `0 0 ${width} ${high + 40}`,
+    height: high + 46,
+    viewBox: `0 0 ${width} ${high + 46}`,
     tabindex: 0,
     role: 'img',
     'aria-label': `Messages by ${unit.name}: at most ${count(up)} routed and ${count(down)} that no queue got. Arrow keys read the values.`,
@@ -113,8 +113,6 @@ function drawTimeline(width, slots, bars, unit, names, apart) {
   }
   const band = draw('rect', { class: 'band', y: 4, height: high + 8, width: pitch, visibility: 'hidden' });
   picture.append(band);
-  const room = Math.max(1, Math.ceil(((unit.length + unit.tail.length + 3) * 6.4) / pitch));
-  let free = 0;
   slots.forEach((slot, at) => {
     const x = left + at * pitch;
     if (typeof slot !== 'number') {
@@ -122,14 +120,16 @@ function drawTimeline(width, slots, bars, unit, names, apart) {
       return;
     }
     drawBar(picture, bars.get(slot), x, Math.max(1, pitch - (pitch > 4 ? 1 : 0)), zero, k, apart);
-    if (at >= free && x + room * pitch - 8 <= width) {
-      picture.append(
-        draw('line', { class: 'axis', x1: x, x2: x, y1: high + 12, y2: high + 16 }),
-        draw('text', { class: 'tick', x, y: high + 30 }, slotLabel(unit, slot)),
-      );
-      free = at + room;
-    }
   });
+  for (const { at, label, rest } of ticksOf(slots, unit, pitch)) {
+    const x = left + at * pitch;
+    if (x + 7 * Math.max(label.length, rest.length) > width) continue;
+    picture.append(
+      draw('line', { class: 'axis', x1: x, x2: x, y1: high + 12, y2: high + 18 }),
+      draw('text', { class: 'tick', x, y: high + 30 }, label),
+      rest ? draw('text', { class: 'tick', x, y: high + 43 }, rest) : '',
+    );
+  }
   let here = -1;
   const read = (at, x, y) => {
     here = Math.min(slots.length - 1, Math.max(0, at));
@@ -193,10 +193,9 @@ function slotTip(slot, bars, unit, names, apart) {
     if (bar.lost[at]) rows.push(['lost', name + ', no queue', count(bar.lost[at])]);
   });
   if (total(bar.undecided)) rows.push(['undecided', 'undecided', count(total(bar.undecided))]);
-  const title =
-    slotLabel(unit, slot) + (unit.step && unit.step !== 24 * HOUR ? ' to ' + slotLabel(unit, slot + 1) : '') + ' UTC';
   return [
-    el('p', { class: 'tip-head' }, title),
+    el('p', { class: 'tip-head' }, slotLabel(unit, slot) + ' UTC'),
+    el('p', { class: 'tip-local' }, 'from ' + local(slotStart(unit, slot))),
     rows.length ? tipRows([...rows, [null, 'all', count(bar.all)]]) : el('p', {}, 'no messages'),
   ];
 }

@@ -121,7 +121,7 @@ function trustSection(report) {
       ? [
           el('h3', {}, 'Ignore list'),
           smallTable(
-            ['source', 'key', 'destination', 'reason', 'until', '>bindings', '>hit'],
+            ['source', 'key', 'destination', 'reason', 'until', '>-bindings', '>-hit'],
             ignored
               .slice(0, 500)
               .map((each) => [

@@ -10,7 +10,7 @@ function unroutableSection(report) {
   const types = new Map(report.exchanges.map((row) => [row.exchange, row.type]));
   const all = sumBy(report.unroutable, 'messages');
   const groups = smallTable(
-    ['published to', 'what becomes of them', '>messages', '>share', 'first', 'last', 'some keys'],
+    ['published to', '-what becomes of them', '>messages', '>share', '-first', '-last', '-some keys'],
     report.unroutable
       .slice(0, 50)
       .map((group) => [
@@ -34,6 +34,7 @@ function unroutableSection(report) {
       {
         id: 'exchange',
         label: 'Exchange',
+        low: 2,
         value: (at) => rows[at].group.exchange,
         cell: (at) => named(rows[at].group.exchange, 50),
       },
@@ -62,11 +63,7 @@ function unroutableSection(report) {
   });
   const error = Math.max(0, ...report.unroutable.map((group) => group.shapes_error));
   return [
-    el(
-      'div',
-      { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'What no queue got, by exchange' },
-      groups,
-    ),
+    groups,
     el('h3', {}, 'By the shape of the key'),
     table,
     error
@@ -95,31 +92,32 @@ function nearMiss(shape, types) {
   ];
 }
 
+/* Two keys word by word, one above the other; long ones go on in the next line, both. */
 function compareKeys(key, wanted, words, label) {
   const line = words
     ? aligned(key === '' ? [] : key.split('.'), wanted === '' ? [] : wanted.split('.'))
     : [[key, wanted, key === wanted]];
-  const row = (head, side) =>
-    el(
-      'tr',
-      {},
-      el('th', { scope: 'row' }, head),
-      line.map((pair, at) => [
-        at ? el('td', { class: 'dot' }, pair[side] === null ? '' : '.') : null,
-        el(
-          'td',
-          { class: pair[2] ? null : 'off' },
-          pair[side] === null
-            ? el('span', { class: 'nothing' }, '∅')
-            : pair[side] === ''
-              ? '""'
-              : pair[side] === '*' || pair[side] === '#'
-                ? el('span', { class: 'wild' }, pair[side])
-                : el('bdi', {}, shortened(pair[side], 40)),
-        ),
-      ]),
-    );
-  return el('table', { class: 'near' }, el('tbody', {}, row('key', 0), row(label, 1)));
+  const word = (text) =>
+    text === null
+      ? el('span', { class: 'nothing' }, '∅')
+      : text === ''
+        ? '""'
+        : text === '*' || text === '#'
+          ? el('span', { class: 'wild' }, text)
+          : el('bdi', { title: whole(text, shortened(text, 40)) }, shortened(text, 40));
+  const dot = (pair, side, at) => (at && pair[side] !== null ? el('span', { class: 'dot' }, '.') : null);
+  return el(
+    'div',
+    { class: 'near', role: 'group', 'aria-label': `key ${visible(key)}, ${label} ${visible(wanted)}` },
+    el('span', { class: 'pair heads' }, el('span', {}, 'key'), el('span', {}, label)),
+    line.map((pair, at) =>
+      el(
+        'span',
+        { class: 'pair' },
+        [0, 1].map((side) => el('span', { class: pair[2] ? null : 'off' }, dot(pair, side, at), word(pair[side]))),
+      ),
+    ),
+  );
 }
 
 /*

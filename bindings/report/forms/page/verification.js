@@ -45,11 +45,12 @@ function verificationSection(report) {
               cell: (at) => difference(rows[at]),
             },
             column.figure('messages', 'Messages'),
-            column.time('first', 'First'),
-            column.time('last', 'Last'),
+            column.time('first', 'First', 1),
+            column.time('last', 'Last', 2),
             {
               id: 'witness',
               label: 'Witness',
+              title: 'A message that shows it; the details have more, and where they were read',
               value: (at) => firstKey(rows[at].witnesses),
               cell: (at) => (names(rows[at].witnesses).length ? keyed(firstKey(rows[at].witnesses)) : ''),
             },
@@ -86,9 +87,9 @@ function listed(list, most) {
 
 function difference(row) {
   return [
-    names(row.missing).length ? el('div', {}, el('span', { class: 'fail' }, 'not in '), listed(row.missing)) : null,
-    names(row.extra).length ? el('div', {}, el('span', { class: 'fail' }, 'but in '), listed(row.extra)) : null,
-    names(row.none_of).length ? el('div', {}, el('span', { class: 'fail' }, 'in none of '), listed(row.none_of)) : null,
+    names(row.missing).length ? el('div', {}, el('span', { class: 'fail' }, '− not in '), listed(row.missing)) : null,
+    names(row.extra).length ? el('div', {}, el('span', { class: 'pass' }, '+ but in '), listed(row.extra)) : null,
+    names(row.none_of).length ? el('div', {}, el('span', { class: 'fail' }, '− in none of '), listed(row.none_of)) : null,
     names(row.unknown).length ? el('div', {}, 'in queues the topology does not have: ', listed(row.unknown)) : null,
     row.refused
       ? el('div', {}, 'took what the topology says it refuses: ', el('code', {}, visible(row.refused)))
@@ -98,7 +99,7 @@ function difference(row) {
 
 function witnesses(list) {
   return smallTable(
-    ['routing key', 'headers', 'the broker put it in', 'position'],
+    ['routing key', '-headers', 'the broker put it in', '-position'],
     names(list).map((each) => [
       keyed(each.message.routing_key),
       el('code', {}, each.message.headers ? shortened(JSON.stringify(each.message.headers), 200) : ''),

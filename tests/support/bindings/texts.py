@@ -1,0 +1,30 @@
+"""A topology as text whose lines have every state that a line can have; each says its own in a comment."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Final
+
+from bindings.report.gates import Ignore
+
+__all__ = ["ALL_STATES", "ALL_STATES_IGNORED", "ALL_STATES_KEYS"]
+
+ALL_STATES: Final = """\
+exchange orders: topic
+exchange silent: fanout
+exchange odd: x-of-our-own
+queue billing
+for region in eu, us:
+    queue stock-{region}
+    orders -> stock-{region}: "order.{region}.paid"  # partial
+orders -> billing:
+    "order.*.created",  # hit
+    "order.*.refunded",  # never
+    "invoice.#"  # ignored
+silent -> billing  # unreached
+odd -> billing: "k"  # not eligible
+"""
+
+ALL_STATES_KEYS: Final = ("order.eu.paid", "order.eu.created", "order.us.created", "order.us.lost")
+
+ALL_STATES_IGNORED: Final = Ignore("*", "*", "invoice.#", "once a year", date(2030, 1, 1))
