@@ -44,7 +44,7 @@ bench: $(VENV)/.bench  ## how fast, side by side with a floor and the peers
 	$(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(VENV)/.docs  ## the documentation as a website in build/site, tried in Chromium if there is one
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --config-file docs/site/mkdocs.yml
 	$(BIN)/python -m docs.scripts.try_site build/site
 
 dist: $(VENV)/.dist  ## build what is released twice, compare, install it into empty environments and try it

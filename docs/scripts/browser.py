@@ -26,7 +26,10 @@ def find_chromium() -> str | None:
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Start the machine's Chromium without a window; end the process with exit code 2 if there is none."""
+    """Start the machine's Chromium without a window; end the process with exit code 2 if there is none.
+
+    It finds no other machine: a page that requests something from elsewhere does without.
+    """
     program = find_chromium()
     if program is None:
         print(f"there is none of {', '.join(PROGRAMS)} on the path", file=sys.stderr)
@@ -34,6 +37,7 @@ def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         # Root, as in a container, may not use the sandbox; the pages are our own.
         arguments = ["--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-color-profile=srgb"]
+        arguments.append("--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1")
         browser = playwright.chromium.launch(executable_path=program, args=arguments)
         try:
             yield browser

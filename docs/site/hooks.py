@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,9 @@ from docs.site.links import PAGES, ROOT, rewrite_links, show_palettes
 from docs.site.llms import Entry, write_texts
 from docs.site.reference import PACKAGES, describe_plainly, reference_pages
 from docs.site.repository import linked_pages
+
+log: Final = logging.getLogger("mkdocs.hooks")
+"""A warning here ends a strict build."""
 
 SEARCHED_LESS: Final = ("changelog", "decisions", "contributing")
 """Pages that a search finds after the others."""
@@ -64,9 +68,13 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     return rewrite_links(show_palettes(markdown, _origins[where]), _origins[where], where)
 
 
-def on_nav(nav: Navigation, **_: Any) -> Navigation:
-    """Keep the navigation: its pages have titles when they are read."""
+def on_nav(nav: Navigation, files: Files, **_: Any) -> Navigation:
+    """Keep the navigation, whose pages get titles when they are read; warn of a page that is not in it."""
     _nav[:] = nav.items
+    shown = {page.file.src_uri for page in nav.pages}
+    for file in files.documentation_pages():
+        if file.src_uri not in shown and not file.src_uri.startswith("repository/"):
+            log.warning("%s is not in the navigation: name it, or its folder, in docs/.nav.yml", file.src_uri)
     return nav
 
 
