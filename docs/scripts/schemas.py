@@ -1,4 +1,4 @@
-"""Write ``docs/schemas/*.json``, and the tables of keys in ``docs/bridge-configuration.md``, as the code has them.
+"""Write ``docs/schemas``, and the tables of keys in ``docs/bridge-configuration.md``, as the code has them.
 
 ::
 
@@ -46,8 +46,21 @@ TABLES: Final[Mapping[str, Keys]] = {
 HEAD: Final = "| key | default | |\n|---|---|---|\n"
 
 
+LIST: Final = """# JSON Schemas
+
+Files that hashstar reads and outputs that it writes, each as a [JSON Schema](https://json-schema.org/). `hashstar
+schema NAME` prints one. Those of files are for editors ([how](../bridge-configuration.md#in-an-editor)) and refuse
+unknown keys; those of outputs accept the fields that a later release adds.
+
+| schema | what it describes |
+|---|---|
+"""
+
+
 def schema_files() -> Iterator[tuple[Path, str]]:
-    """Yield the path and the content of each file of a schema."""
+    """Yield the path and the content of the page that lists the schemas, and of the file of each."""
+    rows = [f"| [{name}]({name}.json) | {schema.about} |\n" for name, schema in SCHEMAS.items()]
+    yield FOLDER / "README.md", "".join([LIST, *rows])
     for name, schema in SCHEMAS.items():
         yield FOLDER / f"{name}.json", json.dumps(schema.build(name), indent=2, ensure_ascii=False) + "\n"
 
@@ -67,7 +80,7 @@ def main() -> None:
     """Write the files, and remove those of schemas that are gone."""
     files = dict(schema_files())
     FOLDER.mkdir(exist_ok=True)
-    for path in FOLDER.glob("*.json"):
+    for path in FOLDER.iterdir():
         if path not in files:
             path.unlink()
     for path, text in files.items():
