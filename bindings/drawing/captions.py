@@ -57,6 +57,8 @@ def describe_node(node: Node) -> list[str]:
     if node.kind == "cut":
         way = "before" if node.id.part == "source" else "behind"
         return [f"{node.detail} {way} {node.id.of} '{escape_line(node.id.name)}', not drawn here"]
+    if node.kind == "reference" and node.id.part == "source":
+        return [f"edges {node.detail} to '{escape_line(node.id.name)}' end at signs with its name"]
     if node.kind == "reference":
         return [f"{node.detail} '{escape_line(node.id.name)}', which is drawn elsewhere, as many lead to it"]
     if node.kind == "bundle":

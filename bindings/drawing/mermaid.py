@@ -41,6 +41,10 @@ ARROWS: Final = {"alternate": "-.->", "partitions": "==>", "cut": "-.->", "excha
 SPECIAL: Final = re.compile(r"[^\w .:/-]|_|[.-](?= |$)")
 """Characters that may mean something to Mermaid, to the Markdown in its labels, or to HTML; written as entities. A full
 stop or a hyphen before a blank makes a list in Markdown."""
+JOINED: Final = re.compile(r"\\(?=n)|\$(?=\$)|:(?=fa-)")
+"""First characters of what Mermaid replaces even behind entities: ``\\n``, ``$$`` for formulas, ``:fa-`` for icons."""
+SEPARATOR: Final = "\u200c"
+"""A character without width, which keeps these apart."""
 
 CLASSES: Final = (
     "classDef missing stroke-dasharray: 4 3",
@@ -85,4 +89,5 @@ def _mark(part: Node | Edge, lines: Sequence[str]) -> list[str]:
 
 
 def _quote(lines: Sequence[str]) -> str:
-    return '"' + "<br/>".join(SPECIAL.sub(lambda match: f"#{ord(match[0])};", line) for line in lines) + '"'
+    apart = [JOINED.sub(lambda match: match[0] + SEPARATOR, line) for line in lines]
+    return '"' + "<br/>".join(SPECIAL.sub(lambda match: f"#{ord(match[0])};", line) for line in apart) + '"'

@@ -54,5 +54,5 @@ def _describe(partitioning: Partitioning) -> str:
         return number
     brokers = Counter(partition.leader.name for partition in partitioning.partitions if partition.leader is not None)
     if any(brokers):
-        return f"{number} at {list_some([f'{name} ({n})' for name, n in brokers.items()], NAMES)}"
+        return f"{number}: {list_some([f'{name} {n}' for name, n in brokers.items()], NAMES)}"
     return f"{number}: {list_some([partition.name for partition in partitioning.partitions], NAMES)}"

@@ -30,7 +30,7 @@ def draw_edge(
     """Yield the group of an edge; ``ends`` are the numbers of its nodes, and the curve touches their outlines."""
     style = " ".join(filter(None, ["edge", edge.kind, "back" if is_back else "", edge.severity]))
     yield f'<g class="{style}" data-from="{ends[0]}" data-to="{ends[1]}">'
-    yield f"<title>{escape(chr(10).join(describe_edge(edge)))}</title>"
+    yield f"<title>{escape(chr(10).join(describe_edge(edge)), quote=False)}</title>"
     yield f'<path d="{write_path(curve)}" marker-end="url(#head-{head_of(edge, is_back=is_back)})"/>'
     if label is not None:
         size = measure_label(edge)

@@ -28,4 +28,4 @@ def write_text(text: str, x: float, y: float, style: str = "") -> str:
     """
     fitted = "" if text.isascii() else f' textLength="{measure(text):.1f}" lengthAdjust="spacingAndGlyphs"'
     class_ = f' class="{style}"' if style else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}"{class_}{fitted}>{escape(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}"{class_}{fitted}>{escape(text, quote=False)}</text>'

@@ -51,7 +51,7 @@ def draw_node(node: Node, corner: Point, number: int) -> Iterator[str]:
     members = escape("\n".join(node.members)) if node.kind == "bundle" else ""
     data = f' data-members="{members}"' if members else ""
     yield f'<g id="n{number}" class="{style}" transform="translate({corner.x:.1f} {corner.y:.1f})"{data}>'
-    yield f"<title>{escape(chr(10).join(describe_node(node)))}</title>"
+    yield f"<title>{escape(chr(10).join(describe_node(node)), quote=False)}</title>"
     yield from draw_shape(node, size)
     x = _insets(node)[0]
     first, *rest = caption_node(node)

@@ -61,14 +61,24 @@
     }
   };
 
-  const textOf = (element) =>
-    `${element.querySelector("title").textContent}\n${element.dataset.members || ""}`.toLowerCase();
-  const texts = [...nodes, ...edges].map((element) => ({ element, text: textOf(element) }));
+  const texts = [...nodes, ...edges].map((element) => {
+    const [name, ...rest] = element.querySelector("title").textContent.toLowerCase().split("\n");
+    return { element, name, rest: `${rest.join("\n")}\n${element.dataset.members || ""}`.toLowerCase() };
+  });
   let found = [], at = 0;
+
+  /** The smaller the better: a whole name, a part of a name, a key or a name in a bundle; -1 for no match. */
+  const rank = ({ element, name, rest }, wanted) => {
+    const isReference = element.classList.contains("reference");
+    if (name.includes(`'${wanted}'`)) return isReference ? 2 : element.classList.contains("node") ? 0 : 3;
+    if (name.includes(wanted)) return isReference ? 5 : element.classList.contains("node") ? 1 : 4;
+    return rest.includes(wanted) ? 6 : -1;
+  };
 
   const search = (wanted) => {
     for (const element of found) element.classList.remove("found");
-    found = wanted ? texts.filter(({ text }) => text.includes(wanted.toLowerCase())).map(({ element }) => element) : [];
+    const ranked = wanted ? texts.map((text) => ({ element: text.element, rank: rank(text, wanted.toLowerCase()) })) : [];
+    found = ranked.filter((each) => each.rank >= 0).sort((a, b) => a.rank - b.rank).map((each) => each.element);
     for (const element of found) element.classList.add("found");
     at = 0;
     if (found.length) centre(found[0]);
@@ -179,7 +189,12 @@
   addEventListener("resize", resize);
   resize();
   open();
-  const wanted = decodeURIComponent(location.hash.slice(1));
+  let wanted = location.hash.slice(1);
+  try {
+    wanted = decodeURIComponent(wanted);
+  } catch {
+    // not encoded: it is what the user wrote
+  }
   if (wanted) {
     field.value = wanted;
     search(wanted);

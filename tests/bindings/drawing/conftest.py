@@ -1,0 +1,13 @@
+"""One browser for all tests of pictures."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.browser import Browser, open_browser
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with open_browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
