@@ -43,14 +43,21 @@ class Browser:
         """Open a page and wait until it is drawn. ``media`` are features: ``prefers_color_scheme="dark"``."""
         features = [{"name": name.replace("_", "-"), "value": value} for name, value in media.items()]
         self._ask("Emulation.setEmulatedMedia", media="", features=features)
-        self._ask(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
-        )
+        self._resize(width, height)
         self._ask("Page.navigate", url="about:blank")  # so that another address in the same file is opened anew
         self._events.clear()
         self._ask("Page.navigate", url=f"{file.as_uri()}{address}")
         self.wait("document.readyState === 'complete'")
         self.settle()
+
+    def resize(self, width: int, height: int = 800) -> None:
+        """Give the window another size; below 600 pixels it is a phone's."""
+        self._resize(width, height)
+        self.settle()
+
+    def _resize(self, width: int, height: int) -> None:
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self._ask("Emulation.setDeviceMetricsOverride", **metrics)
 
     def evaluate(self, script: str) -> Any:
         """Return the value of an expression in the page, as JSON. Raises AssertionError if it throws."""

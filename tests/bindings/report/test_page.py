@@ -151,16 +151,45 @@ def test_the_first_screen_has_the_figures_and_the_flow(pages: Pages, name: str) 
     assert figures["bad"] == sum(row["records"] for row in report["audited"]["records"]["bad"])
 
 
-@pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("name", REPORTS)
-def test_nothing_is_wider_than_its_container(pages: Pages, name: str, width: int) -> None:
-    shown = pages.open(REPORTS[name](), TEXTS.get(name), width=width, height=800)
+def test_nothing_is_wider_than_its_container(pages: Pages, name: str) -> None:
+    shown = pages.open(REPORTS[name](), TEXTS.get(name), width=1280, height=800)
     assert shown.evaluate(OVERFLOWING) == []
     shown.evaluate("document.querySelectorAll('.opener').forEach((each) => each.click())")
     shown.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     shown.settle()
-    assert shown.evaluate(OVERFLOWING) == []
+    for width in (1280, 1180, 981, 800, 641, 390, 320):
+        shown.resize(width)
+        assert shown.evaluate(OVERFLOWING) == [], width
     assert shown.errors == []
+
+
+def test_columns_that_matter_less_make_room_for_the_others(pages: Pages) -> None:
+    """What they have is in the details of their rows."""
+    shown = pages.open(to_json(hand_made()), ORDERS_TEXT)
+    heads = "[...document.querySelectorAll('#table-bindings thead th')]"
+    seen = f"{heads}.filter((each) => each.offsetWidth).map((each) => each.innerText)"
+    wide = [each.split()[0] for each in shown.evaluate(seen)[1:]]
+    assert wide == [
+        "Source",
+        "Binding",
+        "Destination",
+        "Line",
+        "State",
+        "Messages",
+        "Only",
+        "Share",
+        "Exposure",
+        "Last",
+    ]
+    shown.resize(390)
+    assert [each.split()[0] for each in shown.evaluate(seen)[1:]] == ["Binding", "Destination", "State", "Messages"]
+    shown.evaluate("document.querySelector('#table-bindings .opener').click()")
+    detail = shown.evaluate("document.querySelector('#table-bindings tr.detail').innerText")
+    for word in ("source", "line 7", "share", "only by it", "last seen", "99 messages went through its source"):
+        assert word in detail
+    shown.resize(1280)
+    assert [each.split()[0] for each in shown.evaluate(seen)[1:]] == wide
 
 
 def test_lines_have_the_colour_sign_and_count_of_the_report(pages: Pages) -> None:
@@ -400,7 +429,7 @@ def test_the_flow_draws_bindings_as_wide_as_their_messages(pages: Pages) -> None
         "Object.fromEntries([...document.querySelectorAll('#flow .pill')].map((each) => "
         "[each.querySelector('text').textContent, [each.getBBox().height, each.getAttribute('class')]]))"
     )
-    assert set(pills) == {"a.#", "b", "✗ never", "✗ no binding"}
+    assert set(pills) == {"a.#", "b", "✗ never", "✗ no match"}
     assert pills["a.#"][0] == pytest.approx(3 * pills["b"][0], rel=0.05)
     assert "idle" in pills["✗ never"][1]
     dash = "getComputedStyle(document.querySelector('#flow {}')).{}"

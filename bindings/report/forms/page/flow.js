@@ -5,6 +5,8 @@
 
 const CHARACTER = 7.25; // width of a character of a label, in pixels
 const PILL_CHARACTER = 6.65;
+const MOST_HIGH = 6_000; // of the larger picture
+const LEAST_HIGH = 300;
 const NARROW = 560; // below it labels stand above what they name, and bindings are links alone
 
 function flowPicture(report) {
@@ -12,18 +14,20 @@ function flowPicture(report) {
   const below = el('div', { class: 'flow-below' });
   let large = false;
   const button = el('button', { type: 'button', class: 'plain', 'aria-pressed': 'false' }, 'All of it, larger');
-  const paint = (width) => {
-    const size = large ? { high: 6_000, rows: 300 } : firstScreen(holder);
-    const flow = flowFor(report, width, size.rows);
+  const paint = (width, high = large ? MOST_HIGH : firstScreen(holder)) => {
+    const flow = flowFor(report, width, high);
     if (!flow.nodes.length) {
       holder.replaceChildren(el('p', { class: 'none' }, 'No message took any way here.'));
       return;
     }
-    holder.replaceChildren(drawFlow(flow, width, size.high));
+    holder.replaceChildren(drawFlow(flow, width, high));
     const gathered = flow.gathered && (width >= NARROW || flow.nodes.some((node) => node.kind === 'others'));
     button.hidden = !large && !gathered && !flow.left;
     button.setAttribute('aria-pressed', String(large));
     below.replaceChildren(flowLegend(flow), button);
+    const excess = below.getBoundingClientRect().bottom + scrollY - innerHeight + 6;
+    // A long legend, or links that lead back, take room below.
+    if (!large && excess > 0 && high - excess >= LEAST_HIGH) paint(width, high - excess);
   };
   let width = 0;
   button.addEventListener('click', () => {
@@ -37,21 +41,32 @@ function flowPicture(report) {
   return [holder, below];
 }
 
-/* How high the picture may be, so that it ends where the window does; rows are the bindings that this has room for. */
+/* How high the picture may be, so that it ends where the window does. */
 function firstScreen(holder) {
   const top = holder.getBoundingClientRect().top + scrollY;
-  const high = Math.min(700, Math.max(300, innerHeight - top - 86));
-  return { high, rows: Math.floor(high / 21) };
+  return Math.min(700, Math.max(LEAST_HIGH, innerHeight - top - 70));
 }
 
-/** The flow with the bindings drawn as far as there is room for their names, in both directions. */
-function flowFor(report, width, rows) {
-  const queues = Math.max(6, Math.floor(rows * 0.85));
-  const room = { pills: width < NARROW ? 0 : rows, queues, exchanges: Math.min(queues, 40), idle: 2 * rows };
-  const flow = flowOf(report, room);
-  if (!flow.nodes.some((node) => node.pill)) return flow;
-  const columns = intoColumns(connect(flow).nodes).length;
-  return width / columns >= 128 ? flow : flowOf(report, { ...room, pills: 0 });
+/**
+ * The flow with each binding, else with those that join the same ends together, else without: the first that fits. Names
+ * of single bindings may take three quarters of the height, so that bands keep some width.
+ */
+function flowFor(report, width, high) {
+  const queues = Math.max(6, Math.floor(high / 23));
+  const room = { queues, exchanges: Math.min(queues, 40), idle: Math.floor(high / 12) };
+  const ways = width < NARROW ? ['none'] : ['each', 'ends', 'none'];
+  for (const bindings of ways) {
+    if (bindings !== 'none' && pillsOf(report, bindings) > high / 6) continue; // two columns of them, and more: too many
+    const flow = flowOf(report, { ...room, bindings });
+    if (bindings === 'none' || fits(flow, width, high * (bindings === 'each' ? 0.75 : 1))) return flow;
+  }
+  return null;
+}
+
+function fits(flow, width, high) {
+  const columns = intoColumns(connect(flow).nodes);
+  const least = (column) => column.reduce((sum, node) => sum + (node.pill ? PILL_HEIGHT + PILL_GAP : 17), 24);
+  return width / columns.length >= 125 && columns.every((column) => least(column) <= high);
 }
 
 function flowLegend(flow) {
@@ -96,12 +111,13 @@ function drawFlow(flow, width, high) {
       d: link.path,
       'stroke-width': link.back || !link.messages ? link.width : null,
     });
-    shown.set(link, band);
+    shown.set(link, [band]);
     picture.append(band);
   }
   const mark = (parts) => {
     picture.classList.toggle('marking', Boolean(parts));
-    for (const [part, shape] of shown) shape.classList.toggle('on', Boolean(parts && parts.has(part)));
+    for (const [part, shapes] of shown)
+      for (const shape of shapes) shape.classList.toggle('on', Boolean(parts && parts.has(part)));
   };
   const attend = (shape, parts, tip) =>
     follow(
@@ -115,6 +131,7 @@ function drawFlow(flow, width, high) {
         hideTip();
       },
     );
+  const names = draw('g', { 'aria-hidden': 'true' }); // of exchanges between bindings, above all of these
   for (const node of nodes) {
     const group = draw(
       node.href ? 'a' : 'g',
@@ -126,11 +143,17 @@ function drawFlow(flow, width, high) {
       },
       node.pill ? drawPill(node) : drawBarOf(node, columns, size),
     );
-    shown.set(node, group);
+    shown.set(node, [group]);
     picture.append(group);
     attend(group, () => waysOf(node), () => nodeTip(node));
+    if (!node.pill && !node.last) {
+      const name = draw('g', { class: 'node name-of' }, group.querySelector('text'));
+      shown.get(node).push(name);
+      names.append(name);
+    }
   }
-  for (const link of links) attend(shown.get(link), () => waysOfLink(link), () => linkTip(link));
+  picture.append(names);
+  for (const link of links) attend(shown.get(link)[0], () => waysOfLink(link), () => linkTip(link));
   return picture;
 }
 
@@ -144,6 +167,14 @@ function margins(nodes, width, narrow) {
     left: room(first, width * 0.2),
     right: room(nodes.filter((node) => node.last), width * 0.28),
   };
+}
+
+/* How much room there is between the columns on both sides of a node. */
+function gapAround(node, columns) {
+  const at = columns.findIndex((column) => column.includes(node));
+  const before = columns[at - 1] ? Math.max(...columns[at - 1].map((each) => each.x + each.width)) : 0;
+  const after = columns[at + 1] ? Math.min(...columns[at + 1].map((each) => each.x)) : Infinity;
+  return Math.min(190, after - before + 8);
 }
 
 /* The figure beside a name: its messages, or, in a comparison, those that it loses and gains. */
@@ -173,7 +204,7 @@ function drawBarOf(node, columns, size) {
       ? [size.width, node.y - 5, 'end', size.width * 0.38]
       : first
         ? [0, node.y - 5, 'start', size.width * 0.38]
-        : [node.x + node.width / 2, node.y - 5, 'middle', Math.min(190, size.width / columns.length + (size.narrow ? -30 : 20))]
+        : [node.x + node.width / 2, node.y - 5, 'middle', size.narrow ? size.width / columns.length - 30 : gapAround(node, columns)]
     : first
       ? [node.x - 6, middle, 'end', size.left - 8]
       : [node.x + node.width + 6, middle, 'start', size.right - 8];

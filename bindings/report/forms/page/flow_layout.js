@@ -6,7 +6,11 @@
  */
 
 const NODE_WIDTH = 10;
-const PILL_HEIGHT = 16;
+const PILL_HEIGHT = 15;
+const PILL_GAP = 3;
+const GOOD_PILL = 136; // a key and a figure are legible
+const BEND = 42; // pixels that bands have to bend between columns
+const LEAST_BEND = 26; // where keys would not be legible otherwise
 const MOST_SCALE = 60; // pixels for a message: of a few, none is a wall
 
 /** Copies of nodes and links that know each other, and which links would close a cycle. */
@@ -34,7 +38,7 @@ function layOutFlow(nodes, links, size) {
   nodes.forEach((node) => {
     node.value = Math.max(sumOf(node.out), sumOf(node.into), node.published || 0);
     node.least = node.pill ? PILL_HEIGHT : 2;
-    node.gap = node.pill ? 5 : size.narrow ? 22 : 15;
+    node.gap = node.pill ? PILL_GAP : size.narrow ? 22 : 15;
   });
   order(columns);
   const scale = Math.min(...columns.map((column) => scaleOf(column, size.high - size.top - 8)));
@@ -78,7 +82,8 @@ function across(columns, size) {
   const gaps = Math.max(1, columns.length - 1);
   const pills = columns.filter((column) => column.some((node) => node.pill));
   const bars = (columns.length - pills.length) * NODE_WIDTH;
-  const most = pills.length ? Math.max(40, (room - bars - gaps * 34) / pills.length) : 0;
+  const widest = (bend) => (room - bars - gaps * bend) / Math.max(1, pills.length);
+  const most = Math.max(40, widest(BEND), Math.min(GOOD_PILL, widest(LEAST_BEND)));
   for (const column of columns) {
     const wanted = Math.max(...column.map((node) => (node.pill ? node.label.length * PILL_CHARACTER + 56 : 0)));
     const wide = wanted ? Math.min(most, wanted) : NODE_WIDTH;

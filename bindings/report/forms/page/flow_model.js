@@ -9,10 +9,13 @@ const NOWHERE = 'nowhere';
 
 const nodeOf = (row) => (row.destination_type === 'queue' ? 'q' : 'x') + row.destination;
 
-/** room: { pills: number of bindings, queues, exchanges, idle: number of links without messages } that are drawn at most. */
+/**
+ * room: numbers of { queues, exchanges, idle: links without messages } that are drawn at most, and how bindings are drawn:
+ * `each`, those with the same `ends` together, or `none`.
+ */
 function flowOf(report, room) {
   const published = new Map(report.exchanges.map((row) => [row.exchange, row.published]));
-  const { pills, links: flows } = linksOf(report, room);
+  const { pills, links: flows } = linksOf(report, room.bindings);
   const weight = new Map();
   const add = (id, messages) => weight.set(id, (weight.get(id) || 0) + messages);
   const idle = flows.filter((flow) => !flow.messages && !flow.pill);
@@ -103,15 +106,15 @@ function namesOf(id, kind, all) {
 }
 
 /* The links from end to end: through a node for each binding, or for those that join the same ends, or none. */
-function linksOf(report, room) {
-  const groups = groupedBindings(report.bindings, room.pills);
+function linksOf(report, drawn) {
+  const groups = groupedBindings(report.bindings, drawn);
   const pills = new Map();
   const links = [];
-  for (const group of groups.list) {
+  for (const group of groups) {
     const [first] = group;
     const messages = group.reduce((sum, row) => sum + row.messages + row.possible, 0);
     const ends = { from: 'x' + first.source, to: nodeOf(first), kind: 'binding', messages, bindings: group };
-    if (!groups.pills) {
+    if (drawn === 'none') {
       links.push(ends);
       continue;
     }
@@ -124,7 +127,7 @@ function linksOf(report, room) {
     const to = flow.destination === null ? NOWHERE : nodeOf(flow);
     const messages = flow.messages + flow.possible;
     const link = { from: 'x' + flow.source, to, kind: flow.kind, messages, bindings: [] };
-    if (!groups.pills) {
+    if (drawn === 'none') {
       links.push(link);
       continue;
     }
@@ -139,20 +142,29 @@ function linksOf(report, room) {
 const WAYS = {
   alternate: { kind: 'alternate', sign: '', label: 'alternate', full: 'by the alternate exchange' },
   default: { kind: 'binding', sign: '', label: 'by its name', full: 'from the default exchange, by the queue’s own name' },
-  nowhere: { kind: 'lost', sign: '✗', label: 'no binding', full: 'no binding took them', href: '#unroutable' },
+  nowhere: { kind: 'lost', sign: '✗', label: 'no match', full: 'no binding took them', href: '#unroutable' },
 };
 
-function groupedBindings(rows, most) {
-  if (rows.length <= most && !leftOut.bindings) return { pills: true, list: rows.map((row) => [row]) };
+function groupedBindings(rows, drawn) {
+  if (drawn === 'each') return rows.map((row) => [row]);
   const byEnds = new Map();
   for (const row of rows) {
-    const taken = row.messages + row.possible > 0;
-    const id = [row.source, nodeOf(row), taken].join('\n');
+    const id = endsOf(row);
     if (!byEnds.has(id)) byEnds.set(id, []);
     byEnds.get(id).push(row);
   }
-  const list = [...byEnds.values()];
-  return { pills: list.length <= most && !leftOut.bindings, list };
+  return [...byEnds.values()];
+}
+
+/* What bindings have in common that are drawn together: both ends, and whether any message took them. */
+function endsOf(row) {
+  return [row.source, nodeOf(row), row.messages + row.possible > 0].join('\n');
+}
+
+/** Number of nodes for bindings, if they are drawn so. Where the page lacks some of them, none are drawn. */
+function pillsOf(report, drawn) {
+  if (leftOut.bindings) return Infinity;
+  return drawn === 'each' ? report.bindings.length : new Set(report.bindings.map(endsOf)).size;
 }
 
 function pillOf(id, group, messages) {

@@ -74,6 +74,11 @@ function headline(report) {
       [
         line('messages', messages.all, messages.all === 1 ? 'message' : 'messages', '#traffic'),
         line('routed', messages.routed, 'routed', '#queues'),
+        el(
+          'li',
+          { class: 'soft', title: plural(report.totals.duplicates_avoided, 'duplicate') + ' avoided' },
+          plural(report.totals.copies, 'copy', 'copies') + ' in queues',
+        ),
         line('unroutable', messages.unroutable, 'unroutable', '#unroutable', true),
         messages.refused ? line('refused', messages.refused, 'refused by the broker', '#unroutable', true) : null,
         messages.undecided ? line('undecided', messages.undecided, 'undecided') : null,
@@ -117,7 +122,7 @@ function headline(report) {
 }
 
 function facts(report) {
-  const { audited, totals } = report;
+  const { audited } = report;
   const { window: span, records, selection } = audited;
   const [from, to] = [instant(span.first), instant(span.last)];
   const bad = sumBy(records.bad, 'records');
@@ -169,13 +174,6 @@ function facts(report) {
       ],
     ],
     ['profile', audited.topology.profile],
-    [
-      'copies',
-      [
-        count(totals.copies),
-        totals.duplicates_avoided ? ', ' + plural(totals.duplicates_avoided, 'duplicate') + ' avoided' : null,
-      ],
-    ],
     ['made', [when(report.made), ' UTC']],
   ];
   return el(

@@ -3,7 +3,7 @@
  * `length`, and columns say what a row has; an order is an array of numbers, so sorting and searching touch no element.
  *
  * column: { id, label, title?, value(row) for sorting, cell(row) -> what is shown, figure?: right aligned, first?: 'up',
- *   low?: 1 or 2, left out where the window is narrow, 1 first: the details have it too }
+ *   low?: 1 or 2, left out where there is no room for it, 1 first: the details have it too }
  * filter: { id, label, test(row), all?: with the rows that the page lacks }     detail(row) -> what a row unfolds to
  * opens(row): whether a row unfolds; all do without it     look(row): class of a row     unsorted: rows keep their order
  */
@@ -187,6 +187,7 @@ function makeTable(options) {
     });
     chips.forEach((chip) => chip.setAttribute('aria-pressed', String(chip.dataset.filter === state.show)));
     turn(last);
+    fit();
   }
 
   function rowOf(row) {
@@ -221,6 +222,7 @@ function makeTable(options) {
         open.add(row);
       }
       button.setAttribute('aria-expanded', String(Boolean(unfolded)));
+      fit();
     };
     line.addEventListener('click', (event) => {
       if (event.target.closest('a') || String(getSelection())) return; // a click that selected text is no click
@@ -310,7 +312,19 @@ function makeTable(options) {
     line.tabIndex = -1;
     line.focus({ preventScroll: true });
   };
+  /* Nothing is cut: columns that matter less go first, then figures and short names may break. */
+  function fit() {
+    table.classList.remove(...FITS);
+    for (const each of FITS) {
+      if (table.offsetWidth <= all.clientWidth) break;
+      table.classList.add(each);
+    }
+  }
+
+  whenSized(all, fit);
   search.value = state.find;
   select();
   return all;
 }
+
+const FITS = ['without-low1', 'without-low2', 'breaking'];

@@ -78,7 +78,7 @@ function whenSized(holder, paint) {
       paint(now);
     }
   };
-  new ResizeObserver(look).observe(holder);
+  new ResizeObserver(() => requestAnimationFrame(look)).observe(holder); // what it draws may change its size
   addEventListener('beforeprint', look);
   queueMicrotask(look);
 }
