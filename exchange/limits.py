@@ -31,6 +31,13 @@ DOCUMENT_BYTES: Final = 512 << 20
 """Maximum size in bytes of a topology file after decompression."""
 FOLDER_FILES: Final = 100_000
 """Maximum number of files below a folder that `check` looks into."""
+YAML_BYTES: Final = 64 << 20
+"""Maximum size in characters of a YAML file: reading takes a hundred times this in memory."""
+DOCUMENT_ITEMS: Final = 2_000_000
+"""Maximum number of keys and values of one YAML document, those that its aliases repeat included; and of the values
+that a Terraform configuration evaluates to."""
+TERRAFORM_INSTANCES: Final = 250_000
+"""Maximum number of resources that the ``count`` and ``for_each`` of a Terraform configuration make."""
 CONFIG_BYTES: Final = 1 << 20
 """Maximum size in bytes of a configuration file: hashstar.toml, pyproject.toml, bridge.toml."""
 CONFIG_KEY_PARTS: Final = 32

@@ -85,7 +85,7 @@ def _with_lines(source: Source, checked: Sequence[VhostFindings]) -> list[VhostF
     """Return the findings, each with its line where that is known."""
     wanted = {(of.vhost, finding.part) for of in checked for finding in of.findings if finding.part is not None}
     known: dict[tuple[str, Part], int | None] = {}
-    if not isinstance(source.content, Definitions):
+    if source.imported is not None or not isinstance(source.content, Definitions):
         known |= {(vhost, part): source.line_of(vhost, part) for vhost, part in wanted}
     elif wanted and source.path is not None:
         text = decode_text(read_content(source.path), source.name)

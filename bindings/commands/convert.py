@@ -1,30 +1,43 @@
-"""``hashstar convert``: ``.bindings`` to RabbitMQ's definitions, and back."""
+"""``hashstar convert``: between ``.bindings``, RabbitMQ's definitions and the formats of other systems."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Final
 
 import click
 
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
+from bindings.sources.files import save_lines
+from bindings.sources.formats import FORMATS, NAMED_YAML, Format
+from bindings.sources.formats.format import Target
 from bindings.sources.open import Source, open_source
 from exchange.commands.console import echo_line, exit_on_error, seconds_to_answer, show_warnings, timeout_option
 from exchange.errors import InputError
 
 __all__ = ["convert_command"]
 
-FORMATS: Final = ("bindings", "definitions")
 STDOUT: Final = "-"
+TEXTS: Final = ("bindings", "definitions")
+SUFFIXES: Final[Mapping[str, str]] = {
+    ".bindings": "bindings",
+    ".tf": "terraform",
+    "asyncapi.yaml": "asyncapi",
+    "asyncapi.yml": "asyncapi",
+    "asyncapi.json": "asyncapi",
+    ".json": "definitions",
+}
+"""Ending of a file's name -> format that is written to it."""
 
 
 @click.command("convert")
 @click.option(
     "--to",
     "form",
-    type=click.Choice(FORMATS),
-    help="Output format.  [default: by OUT's extension, else the one that IN is not]",
+    type=click.Choice([*TEXTS, *FORMATS]),
+    help="Output format.  [default: by OUT's extension, else bindings, or definitions if IN is a .bindings file]",
 )
 @click.option("--vhost", help="Convert this virtual host only.")
 @click.option(
@@ -33,14 +46,26 @@ STDOUT: Final = "-"
     metavar="FILE",
     help="Definitions to put the topologies into; users, permissions, operator policies and the rest of them are kept.",
 )
+@click.option(
+    "--cluster",
+    metavar="NAME[/NAMESPACE]",
+    help="RabbitmqCluster that the objects of --to operator refer to.",
+)
 @timeout_option
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT", default=STDOUT)
-def convert_command(form: str | None, vhost: str | None, base: str | None, source: str, target: str) -> None:
-    """Convert between .bindings files and definitions.json.
+def convert_command(
+    form: str | None, vhost: str | None, base: str | None, cluster: str | None, source: str, target: str
+) -> None:
+    """Convert between .bindings files, definitions.json and the formats of other systems.
 
     IN is a .bindings file, definitions.json (also gzipped), - for standard input, or a live broker's management API,
-    http://HOST:15672[/VHOST]. OUT is a file, gzipped if its name ends with .gz; standard output if it is not given.
+    http://HOST:15672[/VHOST]; or a file or folder of one of the formats below. OUT is a file, gzipped if its name ends
+    with .gz; standard output if it is not given.
+
+    operator: objects of RabbitMQ's messaging topology operator for Kubernetes. terraform: resources of the provider
+    cyrilgdn/rabbitmq (.tf; as IN also .tf.json, a plan or a state as terraform show -json prints it). asyncapi:
+    AsyncAPI 3, YAML or JSON (as IN also 2). What a format cannot express is a warning.
 
     What a .bindings file can express and RabbitMQ cannot store (expectations, partitionings of queues, the profile) is
     in the definitions under the key "hashstar", which RabbitMQ's import ignores.
@@ -49,8 +74,13 @@ def convert_command(form: str | None, vhost: str | None, base: str | None, sourc
         opened = open_source(source, vhost, seconds=seconds_to_answer())
         show_warnings(opened.name, opened.warnings)
         form = form or _form_of(target) or ("definitions" if isinstance(opened.content, Document) else "bindings")
-        if base is not None and form == "bindings":
-            raise InputError("--into is for definitions only; a .bindings file has no users or permissions")
+        if base is not None and form != "definitions":
+            raise InputError(f"--into is for definitions only; {_name_of(form)} has no users or permissions")
+        if cluster is not None and form != "operator":
+            raise InputError("--cluster is for --to operator only")
+        if form in FORMATS:
+            _write_format(FORMATS[form], opened, vhost, Target(target.removesuffix(".gz"), cluster), target)
+            return
         result = _definitions(opened, vhost, base) if form == "definitions" else _document(opened, vhost)
         if target == STDOUT:
             sys.stdout.buffer.write(result.dump().encode())
@@ -59,13 +89,36 @@ def convert_command(form: str | None, vhost: str | None, base: str | None, sourc
         if isinstance(result, Definitions) and isinstance(opened.content, Document):
             refused = [f"{item}; hashstar apply declares it as it is meant" for item in result.not_imported]
             show_warnings(target, refused)
+        _show_unread(opened)
         if form == "bindings" and isinstance(opened.content, Definitions):
-            _show_left_out(opened.content, opened.name)
+            _show_left_out(opened)
 
 
 def _form_of(target: str) -> str | None:
     name = target.removesuffix(".gz")
-    return "bindings" if name.endswith(".bindings") else "definitions" if name.endswith(".json") else None
+    form = next((form for suffix, form in SUFFIXES.items() if name.endswith(suffix)), None)
+    if form is None and name.endswith(NAMED_YAML):
+        raise InputError(f"{target}: which YAML is it to be? Choose with --to operator or --to asyncapi")
+    return form
+
+
+def _name_of(form: str) -> str:
+    return "a .bindings file" if form == "bindings" else FORMATS[form].title
+
+
+def _write_format(known: Format, opened: Source, vhost: str | None, target: Target, path: str) -> None:
+    content = opened.content
+    definitions = content.definitions() if isinstance(content, Document) else content
+    if vhost is not None:
+        definitions = definitions.only(opened.topology(vhost).vhost)
+    written = known.write(definitions, target)
+    if path == STDOUT:
+        sys.stdout.buffer.write("".join(written.chunks).encode())
+    else:
+        save_lines(path, written.chunks)
+    for warning in written.warnings:  # all of them: this is the only record of what was lost
+        echo_line(f"{'standard output' if path == STDOUT else path}: warning: {warning}", err=True)
+    _show_unread(opened)
 
 
 def _document(opened: Source, vhost: str | None) -> Document:
@@ -81,9 +134,17 @@ def _definitions(opened: Source, vhost: str | None, base: str | None) -> Definit
     return _document(opened, vhost).definitions(into)
 
 
-def _show_left_out(definitions: Definitions, name: str) -> None:
-    others = definitions.others
+def _show_unread(opened: Source) -> None:
+    others = {} if opened.imported is None else opened.imported.others
+    if others:
+        listed = ", ".join(f"{count:,} {kind}" for kind, count in sorted(others.items()))
+        echo_line(f"{opened.name}: not read, as it is no part of a topology: {listed}", err=True)
+
+
+def _show_left_out(opened: Source) -> None:
+    others = opened.content.others if isinstance(opened.content, Definitions) else {}
     if others:
         listed = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in others.items())
         echo_line(f"left out, as a .bindings file has no place for them: {listed}", err=True)
-        echo_line(f"to keep them when converting back: hashstar convert --into {name} ...", err=True)
+        if opened.imported is None:
+            echo_line(f"to keep them when converting back: hashstar convert --into {opened.name} ...", err=True)

@@ -123,6 +123,28 @@ class Definitions:
         }
         return {key: count for key, count in counts.items() if count and key not in {*SECTIONS, "vhosts", KEY}}
 
+    def other_entries(self, section: str) -> list[Object]:
+        """Return the objects of a section that is no part of a topology, such as "operator_policies"."""
+        entries = self._document.get(section)
+        return [item for item in entries if isinstance(item, dict)] if isinstance(entries, list) else []
+
+    def only(self, vhost: str) -> Definitions:
+        """Return the definitions without the entries of other virtual hosts. Raises InputError if there is none."""
+        self.topology(vhost)
+
+        def belongs(item: Any) -> bool:
+            if isinstance(item, Entry):
+                return item.vhost in self._names(vhost)
+            return not isinstance(item, dict) or item.get("vhost", vhost) == vhost
+
+        document = {
+            key: [item for item in section if belongs(item)] if isinstance(section, list) else section
+            for key, section in self._document.items()
+        }
+        if "vhosts" in document:
+            document["vhosts"] = [item for item in document["vhosts"] if item["name"] == vhost]
+        return Definitions(self.default_vhost, document)
+
     @property
     def vhosts(self) -> tuple[str, ...]:
         """The virtual hosts under "vhosts", then others that entries name; ``default_vhost`` if there are none."""

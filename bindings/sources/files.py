@@ -19,8 +19,8 @@ from exchange.errors import InputError
 from exchange.limits import DOCUMENT_BYTES
 
 __all__ = [
-    "PRIVATE", "PRIVATE_FOLDER", "create_exclusively", "decode_text", "gunzip", "make_folders", "open_file",
-    "read_content", "read_whole", "replacing", "save_lines",
+    "PRIVATE", "PRIVATE_FOLDER", "create_exclusively", "decode_text", "gunzip", "list_files", "make_folders",
+    "open_file", "read_content", "read_whole", "replacing", "save_lines",
 ]  # fmt: skip
 
 GZIP: Final = b"\x1f\x8b"
@@ -43,6 +43,15 @@ def read_content(name: str) -> bytes:
         raise InputError(f"{name}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:  # a NUL in the name
         raise InputError(f"{name!r}: cannot be read: {error}") from None
+
+
+def list_files(folder: str) -> list[str]:
+    """Return the paths of the regular files in a folder that are not hidden, sorted. Raises InputError."""
+    try:
+        found = [path for path in Path(folder).iterdir() if not path.name.startswith(".") and path.is_file()]
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be read: {error.strerror or error}") from None
+    return sorted(os.path.join(folder, path.name) for path in found)  # noqa: PTH118  as the user wrote it
 
 
 def open_file(name: str | Path) -> BinaryIO:

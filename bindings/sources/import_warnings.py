@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from bindings.sources.definition_entries import ENCODE, Entry, Part
 from exchange.display import clip_line
 from exchange.entities.entities import PREDECLARED, Binding, Exchange, Policy
+from exchange.field_json import encode_table
 from exchange.kinds import Unknown, kind_of
 from exchange.patterns.pcre import expression
 
@@ -20,8 +21,10 @@ __all__ = [
     "PATTERN_SHOWN",
     "RESERVED",
     "SourceWarning",
+    "argument_texts",
     "argument_warnings",
     "definitions_warnings",
+    "describe",
     "part_warnings",
     "undeclared_vhosts",
 ]
@@ -70,7 +73,7 @@ def definitions_warnings(sections: Mapping[str, Sequence[Entry]], default_vhost:
             vhost = default_vhost if entry.vhost is None else entry.vhost
             identity = (vhost, part if key == "bindings" else part.name)
             if identity in seen:
-                yield SourceWarning(f"{place}: {_describe(part)} is here again; {AGAIN[key]}")
+                yield SourceWarning(f"{place}: {describe(part)} is here again; {AGAIN[key]}")
             seen.add(identity)
             for text in _argument_texts_of(entry):
                 yield SourceWarning(f"{place}{text}")
@@ -99,7 +102,8 @@ def argument_warnings(sections: Mapping[str, Sequence[Entry]]) -> Iterator[Sourc
                 yield SourceWarning(f"{key}[{index}]{text}")
 
 
-def _describe(part: Part) -> str:
+def describe(part: Part) -> str:
+    """Return what a warning calls a part."""
     if isinstance(part, Binding):
         return f"the binding from {part.source!r} to {part.destination} with the key {part.routing_key!r}"
     return f"{type(part).__name__.lower()} {part.name!r}"
@@ -112,17 +116,17 @@ def part_warnings(part: Part) -> Iterator[tuple[str, str]]:
         return
     if isinstance(part, Binding):
         if not part.source and part != Binding.to_queue("", part.destination.name, part.destination.name):
-            yield FILE_ONLY, f": {_describe(part)} cannot exist in RabbitMQ and is left out"
+            yield FILE_ONLY, f": {describe(part)} cannot exist in RabbitMQ and is left out"
         return
     if isinstance(part, Exchange) and part.name in RESERVED:
         if part not in PREDECLARED:
-            text = f"{_describe(part)} is predeclared with other attributes"
+            text = f"{describe(part)} is predeclared with other attributes"
             yield FILE_ONLY, f": skipped by RabbitMQ's import and left out: {text}"
     elif part.name.startswith("amq."):
         code = "HS602" if isinstance(part, Exchange) else "HS605"
-        yield code, f": skipped by RabbitMQ's import, as all names with amq. are; {_describe(part)} counts here"
+        yield code, f": skipped by RabbitMQ's import, as all names with amq. are; {describe(part)} counts here"
     if isinstance(part, Exchange) and kind_of(part) is Unknown:
-        text = f": {_describe(part)} is of type {part.type!r}, which is unknown here: routes through it stay undecided"
+        text = f": {describe(part)} is of type {part.type!r}, which is unknown here: routes through it stay undecided"
         yield "HS601", text
 
 
@@ -138,8 +142,14 @@ def _policy_warnings(policy: Policy) -> Iterator[tuple[str, str]]:
         yield "HS706", f".pattern: {pattern} is not understood here, routes may stay undecided: {compiled.unknown}"
 
 
+def argument_texts(part: Part) -> Iterator[str]:
+    """Yield the texts, after the position, about arguments of a part that RabbitMQ's import cannot read."""
+    if not isinstance(part, Policy) and part.arguments:
+        yield from _argument_texts(encode_table(part.arguments), ".arguments")
+
+
 def _argument_texts_of(entry: Entry) -> Iterator[str]:
-    """Yield the texts, after the position, about arguments of an entry that RabbitMQ's import cannot read."""
+    """Yield the texts about the arguments of an entry as they are written."""
     if not isinstance(entry.part, Policy) and (entry.part.arguments or isinstance(entry.written, dict)):
         yield from _argument_texts(entry.object().get("arguments", {}), ".arguments")
 

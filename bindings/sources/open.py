@@ -1,6 +1,6 @@
-"""Open a source of topologies: a ``.bindings`` file, definitions of RabbitMQ, standard input or a live broker.
+"""Open a source of topologies: a file or folder of any format, standard input or a live broker.
 
-The content of a file decides what it is, not its name.
+The content of a file decides what it is; its name only where the content does not.
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from os import PathLike, fspath
+from os.path import isdir
 from typing import Final
 
 from bindings.sources.definition_entries import Part
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
-from bindings.sources.files import decode_text, gunzip, read_content, read_whole
+from bindings.sources.files import decode_text, gunzip, list_files, read_content, read_whole
+from bindings.sources.formats import NAMED_YAML, File, Format, Imported, format_of, read_folder
 from bindings.sources.import_warnings import SourceWarning
 from bindings.sources.language.expectations import Expectation
 from bindings.sources.listing import Listing
@@ -40,9 +42,13 @@ class Source:
     profile: Profile | None = None
     """The profile of the source: that of a live broker's version, else the one that the file names."""
     path: str | None = None
-    """The file it was read from; None for standard input and brokers."""
+    """The file or folder it was read from; None for standard input and brokers."""
     text: str | None = None
-    """The text of a .bindings file; None for definitions."""
+    """The text of a .bindings file; None for definitions and other formats."""
+    format: Format | None = None
+    """The format of another system that it was read from; None for .bindings files, definitions and brokers."""
+    imported: Imported | None = None
+    """What was read in that format: places, warnings and what was left out."""
 
     @property
     def vhosts(self) -> tuple[str, ...]:
@@ -80,7 +86,9 @@ class Source:
         return self.content.expectations(vhost)
 
     def line_of(self, vhost: str, part: Part) -> int | None:
-        """Return the line that declares a part, from 1, in a .bindings file; None in definitions."""
+        """Return the line that declares a part, from 1; None in JSON and in folders."""
+        if self.imported is not None:
+            return self.imported.line_of(vhost, part)
         return self.content.section(vhost).line_of(part) if isinstance(self.content, Document) else None
 
     def listing(self, vhost: str) -> Listing | None:
@@ -92,7 +100,7 @@ class Source:
     @property
     def warnings(self) -> list[SourceWarning]:
         """What RabbitMQ would refuse or interpret differently, and what routing cannot follow; with positions."""
-        return self.content.warnings
+        return self.content.warnings if self.imported is None else self.imported.warnings
 
     @property
     def chosen_by(self) -> str | None:
@@ -128,6 +136,8 @@ def _is_json(text: str) -> bool:
 def open_source(where: str | PathLike[str], vhost: str | None = None, *, seconds: float = ANSWER_SECONDS) -> Source:
     """Read a source: a path, ``-``, or a live broker's ``http(s)://[USER[:PASSWORD]@]HOST[:PORT][/VHOST]``.
 
+    A path is a .bindings file, definitions, a folder or file of a format of `bindings.sources.formats`.
+
     ``vhost`` also names the virtual host of an export that does not name its own; of a broker, only this one is read.
     Each answer of a broker must be complete within ``seconds``. Raises InputError, which names the source (without a
     password) and the position in it.
@@ -141,6 +151,8 @@ def open_source(where: str | PathLike[str], vhost: str | None = None, *, seconds
     if separator and scheme.isalpha():  # the rest is not printed: it may have a password
         raise InputError(f"{scheme}://... has no topology; a broker's management API has: http://HOST:15672[/VHOST]")
     if where != STDIN:
+        if isdir(where):
+            return _of_format(*read_folder(where, list_files(where)), where, where)
         return read_source(read_content(where), where, vhost, path=where)
     name = "standard input"
     data = gunzip(read_whole(sys.stdin.buffer, name), name)
@@ -156,11 +168,22 @@ def read_source(data: bytes, name: str, vhost: str | None = None, *, path: str |
     position.
     """
     text = decode_text(data, name)
+    file = File(name, text)
+    known = format_of(file)
+    if known is not None:
+        return _of_format(known, known.read([file], name), name, path)
+    if name.removesuffix(".gz").endswith(NAMED_YAML):
+        wanted = "neither objects of Kubernetes (apiVersion, kind) nor an AsyncAPI document (asyncapi)"
+        raise InputError(f"{name}: {wanted}")
     if data.lstrip(BLANK)[:1] in (b"{", b"[") or (name.endswith((".json", ".json.gz")) and _is_json(text)):
         definitions = Definitions.loads(text, name, vhost)
         return Source(name, definitions, definitions.profile, path)
     document = Document.loads(text, name)
     return Source(name, document, document.profile, path, text)
+
+
+def _of_format(known: Format, imported: Imported, name: str, path: str | None) -> Source:
+    return Source(name, imported.definitions, path=path, format=known, imported=imported)
 
 
 def load(

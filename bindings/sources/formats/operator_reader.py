@@ -1,0 +1,205 @@
+"""Read objects of RabbitMQ's messaging topology operator for Kubernetes, ``rabbitmq.com/v1beta1``.
+
+Fields and defaults are those of the operator's custom resource definitions and of its webhooks: exchanges are transient
+and queues durable unless they state something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Literal
+
+from bindings.sources.formats.go_numbers import as_go_sends
+from bindings.sources.formats.imported import Collector, Imported
+from bindings.sources.formats.nodes import Node
+from exchange.display import count_noun, list_some
+from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
+from exchange.errors import InputError
+from exchange.field_json import decode_table
+from exchange.field_values import FieldTable
+
+__all__ = ["GROUP", "VERSION", "is_operator_object", "read_objects"]
+
+GROUP: Final = "rabbitmq.com"
+VERSION: Final = f"{GROUP}/v1beta1"
+CLUSTER: Final = "rabbitmqClusterReference"
+KINDS_OF_BINDING: Final[Mapping[str, Literal["queue", "exchange"]]] = {"queue": "queue", "exchange": "exchange"}
+LISTED: Final = 5
+
+
+def is_operator_object(node: Node) -> bool:
+    """Return whether a document looks like an object of Kubernetes."""
+    return isinstance(node.value, dict) and {"apiVersion", "kind"} <= node.value.keys()
+
+
+def read_objects(documents: Iterable[Node], name: str, *, several: bool = False) -> Imported:
+    """Read the documents of one source. Raises InputError, which names file, line and field, for the first mistake.
+
+    Objects of other kinds are counted; those of the operator that stand for exchanges or queues and are not read, such
+    as super streams, are warnings.
+    """
+    collector = Collector(several=several)
+    clusters: dict[str, Node] = {}
+    found = 0
+    for node in _objects(documents):
+        kind, version = node.text("kind"), node.text("apiVersion")
+        if version.partition("/")[0] != GROUP:
+            collector.leave_out(kind)
+            continue
+        found += 1
+        if kind in UNREAD:
+            collector.warn(node, f"{kind} {_object_name(node)!r} is not read: its {UNREAD[kind]} are missing here")
+        elif kind not in READERS:
+            collector.leave_out(kind)
+        elif version != VERSION:
+            raise node.error(f"{kind} of {version} is unknown; only {VERSION} is")
+        else:
+            spec = node.get("spec")
+            if spec is None:
+                raise node.error(f"{kind} {_object_name(node)!r} has no spec")
+            for stranger, reason in spec.unknown(FIELDS[kind]):
+                collector.warn(stranger, f"{kind} {_object_name(node)!r}: {reason}; the operator ignores or refuses it")
+            READERS[kind](collector, spec)
+            clusters.setdefault(_cluster(spec), spec)
+    if not found:
+        raise InputError(f"{name}: there is no object of {VERSION}, such as a Queue or an Exchange")
+    if len(clusters) > 1:
+        last = list(clusters.values())[-1]
+        count = count_noun(len(clusters), "cluster")
+        listed = list_some(list(map(repr, clusters)), LISTED)
+        collector.warn(last, f"objects refer to {count} ({listed}) and are read as one topology; give them apart")
+    return collector.finish()
+
+
+def _objects(documents: Iterable[Node]) -> Iterable[Node]:
+    """Yield the documents, and in their place the items of lists, as ``kubectl get -o yaml`` prints them."""
+    for node in documents:
+        if not is_operator_object(node):
+            raise node.error("this is no object of Kubernetes: it has no apiVersion and kind")
+        if node.text("kind").endswith("List") and "items" in node.fields():
+            items = node.get("items")
+            yield from _objects(items.items() if items is not None else ())
+        else:
+            yield node
+
+
+def _object_name(node: Node) -> str:
+    metadata = node.get("metadata")
+    return "" if metadata is None else metadata.text("name", "")
+
+
+def _cluster(spec: Node) -> str:
+    reference = spec.get(CLUSTER)
+    if reference is None:
+        return ""
+    name, namespace = reference.text("name", ""), reference.text("namespace", "")
+    secret = reference.get("connectionSecret")
+    if not name and secret is not None:
+        name = f"connectionSecret {secret.text('name', '')}"
+    return f"{name}/{namespace}" if namespace else name
+
+
+def _table(spec: Node, field: str) -> FieldTable:
+    node = spec.get(field)
+    if node is None:
+        return FieldTable()
+    node.fields()
+    try:
+        return FieldTable(decode_table(as_go_sends(node.plain()), field))
+    except InputError as error:
+        raise InputError(f"{node.where}: {error}") from None
+
+
+def _vhost(spec: Node) -> str:
+    return spec.text("vhost", "/") or "/"
+
+
+def _read_vhost(collector: Collector, spec: Node) -> None:
+    settings: dict[str, Any] = {}
+    tags, queue_type, limits = spec.get("tags"), spec.text("defaultQueueType", ""), spec.get("limits")
+    if spec.flag("tracing", default=False):
+        settings["tracing"] = True
+    if tags is not None:
+        settings["tags"] = tags.plain()
+    if queue_type:
+        settings["default_queue_type"] = queue_type
+    numbers = {} if limits is None else {
+        name: limits.integer(field, 0) for field, name in LIMITS.items() if limits.get(field) is not None
+    }  # fmt: skip
+    collector.add_vhost(spec.text("name"), settings, numbers)
+
+
+def _read_exchange(collector: Collector, spec: Node) -> None:
+    exchange = Exchange(
+        spec.text("name"),
+        spec.text("type", "direct") or "direct",
+        spec.flag("durable", default=False),
+        spec.flag("autoDelete", default=False),
+        arguments=_table(spec, "arguments"),
+    )
+    collector.add(_vhost(spec), exchange, spec)
+
+
+def _read_queue(collector: Collector, spec: Node) -> None:
+    arguments, queue_type = _table(spec, "arguments"), spec.text("type", "")
+    if queue_type:  # it takes precedence over the argument
+        arguments = FieldTable({**arguments, "x-queue-type": queue_type})
+    durable, auto_delete = spec.flag("durable", default=True), spec.flag("autoDelete", default=False)
+    collector.add(_vhost(spec), Queue(spec.text("name"), durable, auto_delete, arguments), spec)
+
+
+def _read_binding(collector: Collector, spec: Node) -> None:
+    kind = spec.text("destinationType")
+    if kind not in KINDS_OF_BINDING:
+        raise spec.fields()["destinationType"].error(f'{kind!r} is neither "queue" nor "exchange"')
+    destination = Destination(KINDS_OF_BINDING[kind], spec.text("destination"))
+    key, arguments = spec.text("routingKey", ""), _table(spec, "arguments")
+    collector.add(_vhost(spec), Binding(spec.text("source", ""), destination, key, arguments), spec)
+
+
+def _policy(spec: Node, apply_to: str) -> Policy:
+    definition = spec.get("definition")
+    if definition is None:
+        raise spec.error("it has no definition")
+    definition.fields()
+    values = as_go_sends(definition.plain())
+    priority = spec.integer("priority", 0)
+    return Policy(spec.text("name"), spec.text("pattern"), values, spec.text("applyTo", apply_to), priority)
+
+
+def _read_policy(collector: Collector, spec: Node) -> None:
+    collector.add(_vhost(spec), _policy(spec, "all"), spec)
+
+
+def _read_operator_policy(collector: Collector, spec: Node) -> None:
+    collector.add_operator_policy(_vhost(spec), _policy(spec, "queues"))
+
+
+READERS: Final[Mapping[str, Callable[[Collector, Node], None]]] = {
+    "Vhost": _read_vhost,
+    "Exchange": _read_exchange,
+    "Queue": _read_queue,
+    "Binding": _read_binding,
+    "Policy": _read_policy,
+    "OperatorPolicy": _read_operator_policy,
+}
+"""Kind -> the function that reads its ``spec``. All other kinds are counted."""
+
+_POLICY: Final = ("name", "vhost", "pattern", "applyTo", "priority", "definition", CLUSTER)
+FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Vhost": ("name", "tracing", "tags", "defaultQueueType", "limits", "deletionPolicy", CLUSTER),
+    "Exchange": ("name", "vhost", "type", "durable", "autoDelete", "arguments", CLUSTER),
+    "Queue": (
+        "name", "vhost", "type", "durable", "autoDelete", "deleteIfEmpty", "deleteIfUnused", "arguments",
+        "deletionPolicy", CLUSTER,
+    ),
+    "Binding": ("vhost", "source", "destination", "destinationType", "routingKey", "arguments", CLUSTER),
+    "Policy": _POLICY,
+    "OperatorPolicy": _POLICY,
+}  # fmt: skip
+"""Kind -> the fields of its ``spec``."""
+LIMITS: Final = {"connections": "max-connections", "queues": "max-queues"}
+UNREAD: Final[Mapping[str, str]] = {
+    "SuperStream": "exchange, queues and bindings",
+}
+"""Kind that is not read and has parts of a topology -> these parts."""

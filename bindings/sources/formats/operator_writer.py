@@ -1,0 +1,167 @@
+"""Write a topology as objects of RabbitMQ's messaging topology operator for Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from bindings.sources.definition_entries import Part
+from bindings.sources.definitions import Definitions
+from bindings.sources.formats.beside import kept_sections, limits_of, operator_policies_of, settings_of
+from bindings.sources.formats.format import Omissions, Target, Written, find_half
+from bindings.sources.formats.go_numbers import altered_numbers
+from bindings.sources.formats.operator_names import ALLOWED, Names
+from bindings.sources.formats.operator_reader import CLUSTER, LIMITS, VERSION
+from bindings.sources.formats.yaml_text import write_documents
+from bindings.sources.import_warnings import RESERVED, argument_texts
+from exchange.entities.entities import Binding, Exchange, Policy, Queue
+from exchange.errors import InputError
+from exchange.field_json import encode_table
+from exchange.field_values import thaw
+
+__all__ = ["write_objects"]
+
+Object = dict[str, Any]
+
+APPLY_TO: Final = ("queues", "classic_queues", "quorum_queues", "streams", "exchanges", "all")
+OPERATOR_APPLY_TO: Final = APPLY_TO[:4]
+SETTINGS: Final = {"tracing": "tracing", "tags": "tags", "default_queue_type": "defaultQueueType"}
+"""Setting of a virtual host in definitions -> field of a Vhost."""
+KEEP: Final[Mapping[str, Object]] = {"/": {"deletionPolicy": "retain"}}
+"""Virtual host -> fields of its object, so that the broker's own virtual host stays when the object goes."""
+QUEUE_TYPES: Final = ("classic", "quorum", "stream")
+
+
+def write_objects(definitions: Definitions, target: Target) -> Written:
+    """Return the objects, one YAML document each. Raises InputError without a cluster that Kubernetes can name."""
+    cluster = target.cluster
+    if cluster is None:
+        raise InputError("which RabbitmqCluster are the objects for? Give it with --cluster NAME[/NAMESPACE]")
+    name, slash, namespace = cluster.partition("/")
+    if not ALLOWED.fullmatch(name) or (slash and not ALLOWED.fullmatch(namespace)):
+        raise InputError(f"--cluster {cluster!r} is no NAME[/NAMESPACE] of Kubernetes: lower-case letters, digits, -")
+    writer = _Writer({"name": name, **({"namespace": namespace} if slash else {})})
+    objects = list(writer.objects(definitions))
+    writer.omissions.rest(definitions, kept=kept_sections(definitions, SETTINGS))
+    return Written(list(write_documents(objects)), writer.omissions.warnings)
+
+
+class _Writer:
+    def __init__(self, reference: Object) -> None:
+        self.omissions = Omissions("the operator")
+        self._reference = reference
+        self._names = Names()
+
+    def objects(self, definitions: Definitions) -> Iterator[Object]:
+        """Yield all objects, in an order in which a broker takes them."""
+        yield from self._vhosts(definitions)
+        topologies = [(vhost, definitions.topology(vhost)) for vhost in definitions.vhosts]
+        for vhost, topology in topologies:
+            for exchange in topology.exchanges.values():
+                if exchange.name not in RESERVED:
+                    yield from self._exchange(vhost, exchange)
+            for queue in topology.queues.values():
+                yield from self._queue(vhost, queue)
+        for vhost, topology in topologies:
+            for binding in topology.bindings:
+                yield from self._binding(vhost, binding)
+            for policy in topology.policies.values():
+                yield from self._policy("Policy", vhost, policy, APPLY_TO)
+        for vhost, policy in operator_policies_of(definitions):
+            yield from self._policy("OperatorPolicy", vhost, policy, OPERATOR_APPLY_TO)
+
+    def _vhosts(self, definitions: Definitions) -> Iterator[Object]:
+        settings, limits = settings_of(definitions), limits_of(definitions)
+        for vhost in definitions.vhosts:
+            given = settings.get(vhost, {})
+            spec: Object = {field: given[name] for name, field in SETTINGS.items() if name in given}
+            if vhost in limits:
+                numbers = limits[vhost]
+                spec["limits"] = {field: numbers[name] for field, name in LIMITS.items() if name in numbers}
+            # Every broker has the virtual host "/": an object for it would delete it with all queues when it goes.
+            if vhost != "/" or spec:
+                name = self._names.of("Vhost", "/", vhost)
+                yield self._object("Vhost", name, {"name": vhost, **spec, **KEEP.get(vhost, {})})
+
+    def _exchange(self, vhost: str, part: Exchange) -> Iterator[Object]:
+        arguments = encode_table(part.arguments)
+        if not self._is_text(vhost, part, [part.name, part.type, arguments]):
+            return
+        if part.internal:
+            self.omissions.detail(
+                vhost, part, "is internal, which the operator cannot declare: clients may publish to it"
+            )
+        spec = {"name": part.name, **_of_vhost(vhost), "type": part.type, "durable": part.durable}
+        spec |= {"autoDelete": True} if part.auto_delete else {}
+        name = self._names.of("Exchange", vhost, part.name)
+        yield self._object("Exchange", name, spec | self._arguments(vhost, part, arguments))
+
+    def _queue(self, vhost: str, part: Queue) -> Iterator[Object]:
+        arguments = encode_table(part.arguments)
+        if not self._is_text(vhost, part, [part.name, arguments]):
+            return
+        spec = {"name": part.name, **_of_vhost(vhost)}
+        if arguments.get("x-queue-type") in QUEUE_TYPES:
+            spec["type"] = arguments.pop("x-queue-type")
+        spec["durable"] = part.durable
+        spec |= {"autoDelete": True} if part.auto_delete else {}
+        name = self._names.of("Queue", vhost, part.name)
+        yield self._object("Queue", name, spec | self._arguments(vhost, part, arguments))
+
+    def _binding(self, vhost: str, part: Binding) -> Iterator[Object]:
+        if not part.source:
+            return  # the broker makes the bindings of the default exchange
+        kind, destination = part.destination
+        arguments = encode_table(part.arguments)
+        identity = (part.source, kind, destination, part.routing_key, arguments)
+        if not self._is_text(vhost, part, list(identity)):
+            return
+        spec = {**_of_vhost(vhost), "source": part.source, "destination": destination, "destinationType": kind}
+        spec |= {"routingKey": part.routing_key} if part.routing_key else {}
+        name = self._names.of_identity("Binding", vhost, f"{part.source}-{destination}", *identity)
+        yield self._object("Binding", name, spec | self._arguments(vhost, part, arguments))
+
+    def _policy(self, kind: str, vhost: str, part: Policy, apply_to: tuple[str, ...]) -> Iterator[Object]:
+        definition = thaw(part.definition)
+        if not self._is_text(vhost, part, [part.name, part.pattern, definition]):
+            return
+        if part.apply_to not in apply_to:
+            self.omissions.part(vhost, part, f"{kind} of the operator has no applyTo {part.apply_to!r}")
+            return
+        if type(part.priority) is not int:
+            self.omissions.part(vhost, part, f"its priority {part.priority!r} is no integer")
+            return
+        spec = {"name": part.name, **_of_vhost(vhost), "pattern": part.pattern, "applyTo": part.apply_to}
+        spec |= {"priority": part.priority} if part.priority else {}
+        self._warn_of_numbers(vhost, part, definition, "definition")
+        name = self._names.of(kind, vhost, part.name)
+        yield self._object(kind, name, {**spec, "definition": definition})
+
+    def _arguments(self, vhost: str, part: Exchange | Queue | Binding, arguments: Object) -> Object:
+        self._warn_of_numbers(vhost, part, arguments, "arguments")
+        for text in argument_texts(part):
+            self.omissions.detail(vhost, part, f"may not arrive: {text.removeprefix('.')}")
+        return {"arguments": arguments} if arguments else {}
+
+    def _warn_of_numbers(self, vhost: str, part: Part, values: Object, place: str) -> None:
+        for text in altered_numbers(values, place):
+            self.omissions.detail(vhost, part, f"changes on the way: {text}, as the operator reads floats")
+
+    def _is_text(self, vhost: str, part: Part, values: list[Any]) -> bool:
+        """Return whether all texts can be written in UTF-8, with a warning if not."""
+        if find_half([vhost, *values]):
+            self.omissions.part(vhost, part, "half of a surrogate pair in it is no text in UTF-8")
+            return False
+        return True
+
+    def _object(self, kind: str, name: str, spec: Object) -> Object:
+        return {
+            "apiVersion": VERSION,
+            "kind": kind,
+            "metadata": {"name": name},
+            "spec": {**spec, CLUSTER: self._reference},
+        }
+
+
+def _of_vhost(vhost: str) -> Object:
+    return {} if vhost == "/" else {"vhost": vhost}

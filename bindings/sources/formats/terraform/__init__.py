@@ -1,0 +1,1 @@
+"""Terraform with the provider cyrilgdn/rabbitmq: configurations, plans and states."""

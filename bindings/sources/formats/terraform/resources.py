@@ -1,0 +1,188 @@
+"""The resources of Terraform's provider cyrilgdn/rabbitmq: which part of a topology the attributes of each make.
+
+Attributes, defaults and conversions are the provider's: exchanges and queues are transient unless they state something
+else; ``arguments`` are texts, whatever is written; numbers of ``arguments_json`` are 64-bit floats on their way; a text
+in the definition of a policy that looks like an integer is sent as one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+from bindings.sources.formats.go_numbers import as_go_sends
+from bindings.sources.formats.imported import Collector
+from bindings.sources.formats.nodes import Node, json_node
+from exchange.display import clip_line
+from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
+from exchange.errors import InputError
+from exchange.field_json import decode_table
+from exchange.field_values import FieldTable
+
+__all__ = ["PROVIDER", "read_resource"]
+
+PROVIDER: Final = "rabbitmq_"
+"""What the types of the provider's resources begin with."""
+INTEGER: Final = re.compile(r"[-+]?[0-9]{1,19}")
+"""What Go's ``strconv.ParseInt`` reads, but for the limits of 64 bits."""
+KINDS_OF_BINDING: Final[Mapping[str, Literal["queue", "exchange"]]] = {"queue": "queue", "exchange": "exchange"}
+
+
+def read_resource(collector: Collector, kind: str, address: str, node: Node) -> None:
+    """Add what a resource of this type makes; ``node`` has its attributes. Raises InputError for a mistake in them."""
+    if kind not in READERS:
+        collector.leave_out(kind)
+        return
+    for stranger, reason in node.unknown(ATTRIBUTES[kind]):
+        collector.warn(stranger, f"{address}: {reason}; the provider refuses it")
+    READERS[kind](collector, node)
+
+
+def _text(node: Node, name: str, default: str | None = None) -> str:
+    """Return an attribute as a text, as Terraform converts numbers and bools."""
+    value = node.get(name)
+    if value is not None and isinstance(value.value, (bool, int, float)):
+        return _as_text(value.value)
+    return node.text(name, default)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _flag(node: Node, name: str) -> bool:
+    value = node.get(name)
+    if value is not None and value.value in ("true", "false"):
+        return bool(value.value == "true")
+    return node.flag(name, default=False)
+
+
+def _block(node: Node, name: str) -> Node:
+    """Return the only block of a type; a configuration in JSON may have an object in its place."""
+    value = node.get(name)
+    if value is None:
+        raise node.error(f"it has no block {name!r}")
+    if isinstance(value.value, dict):
+        return value
+    items = value.items()
+    if len(items) != 1:
+        raise value.error(f"there are {len(items)} blocks {name!r}; there must be one")
+    return items[0]
+
+
+def _arguments(node: Node) -> FieldTable:
+    plain, as_json = node.get("arguments"), node.get("arguments_json")
+    if plain is not None and plain.fields() and as_json is not None and as_json.value:
+        raise as_json.error("arguments and arguments_json are both given; the provider takes one of them")
+    if as_json is not None and as_json.value:
+        text = node.text("arguments_json")
+        try:
+            inner = json_node(text, "arguments_json")
+            inner.fields()
+            return FieldTable(decode_table(as_go_sends(inner.plain()), "arguments_json"))
+        except InputError as error:
+            raise as_json.error(str(error)) from None
+    if plain is None:
+        return FieldTable()
+    return FieldTable({name: _scalar_text(value) for name, value in plain.fields().items() if value.value is not None})
+
+
+def _scalar_text(node: Node) -> str:
+    if isinstance(node.value, (dict, list)):
+        raise node.error(f"{node.shown()} is not a text; the provider takes lists and objects in arguments_json only")
+    return node.value if isinstance(node.value, str) else _as_text(node.value)
+
+
+def _read_vhost(collector: Collector, node: Node) -> None:
+    settings: dict[str, Any] = {}
+    for name in ("description", "default_queue_type"):
+        if value := _text(node, name, ""):
+            settings[name] = value
+    if _flag(node, "tracing"):
+        settings["tracing"] = True
+    limits: dict[str, int] = {}
+    for name, limit in LIMITS.items():
+        text = _text(node, name, "")
+        if text and not INTEGER.fullmatch(text):
+            raise node.fields()[name].error(f"{clip_line(text, 40)!r} is not a number")
+        if text:
+            limits[limit] = int(text)
+    collector.add_vhost(_text(node, "name"), settings, limits)
+
+
+def _read_exchange(collector: Collector, node: Node) -> None:
+    block = _block(node, "settings")
+    durable, auto_delete = _flag(block, "durable"), _flag(block, "auto_delete")
+    exchange = Exchange(_text(node, "name"), _text(block, "type"), durable, auto_delete, arguments=_arguments(block))
+    collector.add(_text(node, "vhost", "/"), exchange, node)
+
+
+def _read_queue(collector: Collector, node: Node) -> None:
+    block = _block(node, "settings")
+    durable, auto_delete = _flag(block, "durable"), _flag(block, "auto_delete")
+    queue = Queue(_text(node, "name"), durable, auto_delete, _arguments(block))
+    collector.add(_text(node, "vhost", "/"), queue, node)
+
+
+def _read_binding(collector: Collector, node: Node) -> None:
+    kind = _text(node, "destination_type")
+    if kind not in KINDS_OF_BINDING:
+        raise node.fields()["destination_type"].error(f'{kind!r} is neither "queue" nor "exchange"')
+    destination = Destination(KINDS_OF_BINDING[kind], _text(node, "destination"))
+    key, arguments = _text(node, "routing_key", ""), _arguments(node)
+    collector.add(_text(node, "vhost"), Binding(_text(node, "source"), destination, key, arguments), node)
+
+
+def _policy(node: Node) -> Policy:
+    block = _block(node, "policy")
+    definition = block.get("definition")
+    if definition is None:
+        raise block.error("it has no definition")
+    fields: dict[str, Any] = {
+        name: _scalar_text(value) for name, value in definition.fields().items() if value.value is not None
+    }
+    if fields.get("ha-mode") == "nodes" and "ha-params" in fields:
+        fields["ha-params"] = fields["ha-params"].split(",")
+    for name, value in fields.items():
+        if isinstance(value, str) and INTEGER.fullmatch(value) and -(2**63) <= int(value) < 2**63:
+            fields[name] = int(value)
+    priority = _text(block, "priority")
+    if not INTEGER.fullmatch(priority):
+        raise block.fields()["priority"].error(f"{clip_line(priority, 40)!r} is not an integer")
+    return Policy(_text(node, "name"), _text(block, "pattern"), fields, _text(block, "apply_to"), int(priority))
+
+
+def _read_policy(collector: Collector, node: Node) -> None:
+    collector.add(_text(node, "vhost"), _policy(node), node)
+
+
+def _read_operator_policy(collector: Collector, node: Node) -> None:
+    collector.add_operator_policy(_text(node, "vhost"), _policy(node))
+
+
+READERS: Final[Mapping[str, Callable[[Collector, Node], None]]] = {
+    "rabbitmq_vhost": _read_vhost,
+    "rabbitmq_exchange": _read_exchange,
+    "rabbitmq_queue": _read_queue,
+    "rabbitmq_binding": _read_binding,
+    "rabbitmq_policy": _read_policy,
+    "rabbitmq_operator_policy": _read_operator_policy,
+}
+"""Type of a resource -> the function that reads it. All other types are counted."""
+ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
+    "rabbitmq_vhost": (
+        "id", "name", "description", "default_queue_type", "tracing", "max_connections", "max_queues",
+    ),
+    "rabbitmq_exchange": ("id", "name", "vhost", "settings"),
+    "rabbitmq_queue": ("id", "name", "vhost", "settings"),
+    "rabbitmq_binding": (
+        "id", "source", "vhost", "destination", "destination_type", "properties_key", "routing_key", "arguments",
+        "arguments_json",
+    ),
+    "rabbitmq_policy": ("id", "name", "vhost", "policy"),
+    "rabbitmq_operator_policy": ("id", "name", "vhost", "policy"),
+}  # fmt: skip
+LIMITS: Final = {"max_connections": "max-connections", "max_queues": "max-queues"}
