@@ -65,10 +65,14 @@ class _Writer:
         vhost = topology.vhost
         exchanges = {name: part for name, part in topology.exchanges.items() if self._has_exchange(topology, part)}
         queues = {name: part for name, part in topology.queues.items() if self._has_queue(vhost, part)}
-        keys: dict[str, dict[str, list[Binding]]] = {name: {} for name in exchanges if name}
+        keys: dict[str, dict[str, list[Binding]]] = {name: {} for name in exchanges}
         for binding in topology.bindings:
-            if binding.source not in keys or find_half(binding.routing_key):
-                self._leave_out(vhost, binding, exchanges)
+            if not binding.source:
+                continue  # the broker makes the bindings of the default exchange
+            if binding.source not in exchanges:
+                self.omissions.part(vhost, binding, f"there is no channel of exchange {binding.source!r}")
+            elif find_half(binding.routing_key):
+                self.omissions.part(vhost, binding, "half of a surrogate pair in its key is no text in UTF-8")
             elif {"{", "}"} & set(binding.routing_key):
                 self.omissions.part(vhost, binding, "an address with braces has parameters")
             else:
@@ -90,17 +94,22 @@ class _Writer:
             self.omissions.part(vhost, policy, "AsyncAPI has no policies")
 
     def _has_exchange(self, topology: Topology, part: Exchange) -> bool:
-        if find_half([topology.vhost, part.name]) or part.type not in TYPES:
-            count = len(topology.bindings_from(part.name))
-            reason = f"AsyncAPI has no exchange of type {part.type!r}" if part.type not in TYPES else "no text in UTF-8"
-            self.omissions.part(topology.vhost, part, reason + (f" ({count_noun(count, 'binding')})" if count else ""))
+        vhost = topology.vhost
+        if not part.name or part.type not in TYPES:
+            if part.name:
+                count = len(topology.bindings_from(part.name))
+                reason = f"AsyncAPI has no exchange of type {part.type!r}"
+                self.omissions.part(vhost, part, f"{reason} ({count_noun(count, 'binding')})" if count else reason)
             return False
-        self._warn_of_details(topology.vhost, part, ["internal"] if part.internal and part.name not in RESERVED else [])
+        if part.name in RESERVED:
+            return bool(vhost) and not find_half(vhost)
+        if self.omissions.refuses(vhost, part, None):
+            return False
+        self._warn_of_details(vhost, part, ["internal"] if part.internal else [])
         return True
 
     def _has_queue(self, vhost: str, part: Queue) -> bool:
-        if find_half([vhost, part.name]):
-            self.omissions.part(vhost, part, "no text in UTF-8")
+        if self.omissions.refuses(vhost, part, None):
             return False
         self._warn_of_details(vhost, part, [])
         return True
@@ -109,12 +118,6 @@ class _Writer:
         lost = [*more, *part.arguments]
         if lost:
             self.omissions.detail(vhost, part, f"is written without {list_some(lost, LISTED)}")
-
-    def _leave_out(self, vhost: str, binding: Binding, exchanges: Iterable[str]) -> None:
-        if binding.source in exchanges and binding.source:
-            self.omissions.part(vhost, binding, "no text in UTF-8")
-        elif binding.source:
-            self.omissions.part(vhost, binding, f"there is no channel of exchange {binding.source!r}")
 
     def _expressible(self, vhost: str, bindings: Iterable[Binding], queues: Iterable[str]) -> Iterator[Binding]:
         for binding in bindings:
@@ -143,7 +146,7 @@ class _Writer:
         settings = {"name": part.name, **_flags(part), "vhost": vhost}
         name = self._channel_name(part.name, ["queue", vhost, part.name])
         self.channels[name] = {
-            "address": part.name,
+            "address": None if {"{", "}"} & set(part.name) else part.name,
             "messages": messages or {"message": {}},
             "bindings": {"amqp": {"is": "queue", "queue": settings, "bindingVersion": BINDING_VERSION}},
         }

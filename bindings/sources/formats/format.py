@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 from bindings.sources.definition_entries import Part
 from bindings.sources.definitions import Definitions
+from bindings.sources.formats.go_json import overflows
 from bindings.sources.formats.imported import Imported
 from bindings.sources.import_warnings import describe
 from exchange.display import count_noun
+from exchange.entities.entities import Binding, Exchange
 
 __all__ = ["File", "Format", "Omissions", "Target", "Written", "find_half"]
 
@@ -72,9 +74,30 @@ class Omissions:
         """Warn about a detail of a part that is written without it or arrives otherwise."""
         self._add(vhost, part, reason)
 
+    def refuses(self, vhost: str, part: Part, values: object) -> bool:
+        """Return whether no format can hold a part with these texts, with a warning if so."""
+        name = part.destination.name if isinstance(part, Binding) else part.name
+        if not vhost or not name:
+            self.part(vhost, part, "the virtual host has no name" if not vhost else "it has no name")
+        elif find_half([vhost, name, values]):
+            self.part(vhost, part, "half of a surrogate pair in it is no text in UTF-8")
+        elif isinstance(part, Exchange) and not part.type:
+            self.part(vhost, part, "it has no type")
+        else:
+            return False
+        return True
+
+    def refuses_numbers(self, vhost: str, part: Part, arguments: object) -> bool:
+        """Return whether a program in Go makes of an argument what RabbitMQ refuses, with a warning if so."""
+        if overflows(arguments):
+            self.part(vhost, part, f"{self._title} rounds an integer in its arguments to one of more than 64 bits")
+            return True
+        return False
+
     def rest(self, definitions: Definitions, kept: Iterable[str] = ()) -> None:
         """Warn about everything in definitions that is no part of a topology, but for the sections ``kept``."""
-        others = {key: count for key, count in definitions.others.items() if key not in set(kept)}
+        written = set(kept)
+        others = {key: count for key, count in definitions.others.items() if key not in written}
         listed = [f"{count:,} {key.replace('_', ' ')}" for key, count in others.items()]
         listed += _additions(definitions)
         if listed:

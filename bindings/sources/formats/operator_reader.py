@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal
 
-from bindings.sources.formats.go_numbers import as_go_sends
+from bindings.sources.formats.go_json import as_go_sends
 from bindings.sources.formats.imported import Collector, Imported
 from bindings.sources.formats.nodes import Node
 from exchange.display import count_noun, list_some

@@ -9,7 +9,7 @@ from bindings.sources.definition_entries import Part
 from bindings.sources.definitions import Definitions
 from bindings.sources.formats.beside import kept_sections, limits_of, operator_policies_of, settings_of
 from bindings.sources.formats.format import Omissions, Target, Written, find_half
-from bindings.sources.formats.go_numbers import altered_numbers
+from bindings.sources.formats.go_json import alterations
 from bindings.sources.formats.operator_names import ALLOWED, Names
 from bindings.sources.formats.operator_reader import CLUSTER, LIMITS, VERSION
 from bindings.sources.formats.yaml_text import write_documents
@@ -79,13 +79,15 @@ class _Writer:
                 numbers = limits[vhost]
                 spec["limits"] = {field: numbers[name] for field, name in LIMITS.items() if name in numbers}
             # Every broker has the virtual host "/": an object for it would delete it with all queues when it goes.
-            if vhost != "/" or spec:
+            if vhost and not find_half(vhost) and (vhost != "/" or spec):
                 name = self._names.of("Vhost", "/", vhost)
                 yield self._object("Vhost", name, {"name": vhost, **spec, **KEEP.get(vhost, {})})
 
     def _exchange(self, vhost: str, part: Exchange) -> Iterator[Object]:
         arguments = encode_table(part.arguments)
-        if not self._is_text(vhost, part, [part.name, part.type, arguments]):
+        if self.omissions.refuses(vhost, part, [part.type, arguments]) or self.omissions.refuses_numbers(
+            vhost, part, arguments
+        ):
             return
         if part.internal:
             self.omissions.detail(
@@ -98,7 +100,7 @@ class _Writer:
 
     def _queue(self, vhost: str, part: Queue) -> Iterator[Object]:
         arguments = encode_table(part.arguments)
-        if not self._is_text(vhost, part, [part.name, arguments]):
+        if self.omissions.refuses(vhost, part, arguments) or self.omissions.refuses_numbers(vhost, part, arguments):
             return
         spec = {"name": part.name, **_of_vhost(vhost)}
         if arguments.get("x-queue-type") in QUEUE_TYPES:
@@ -114,7 +116,9 @@ class _Writer:
         kind, destination = part.destination
         arguments = encode_table(part.arguments)
         identity = (part.source, kind, destination, part.routing_key, arguments)
-        if not self._is_text(vhost, part, list(identity)):
+        if self.omissions.refuses(vhost, part, list(identity)) or self.omissions.refuses_numbers(
+            vhost, part, arguments
+        ):
             return
         spec = {**_of_vhost(vhost), "source": part.source, "destination": destination, "destinationType": kind}
         spec |= {"routingKey": part.routing_key} if part.routing_key else {}
@@ -123,7 +127,7 @@ class _Writer:
 
     def _policy(self, kind: str, vhost: str, part: Policy, apply_to: tuple[str, ...]) -> Iterator[Object]:
         definition = thaw(part.definition)
-        if not self._is_text(vhost, part, [part.name, part.pattern, definition]):
+        if self.omissions.refuses(vhost, part, [part.pattern, definition]):
             return
         if part.apply_to not in apply_to:
             self.omissions.part(vhost, part, f"{kind} of the operator has no applyTo {part.apply_to!r}")
@@ -133,26 +137,19 @@ class _Writer:
             return
         spec = {"name": part.name, **_of_vhost(vhost), "pattern": part.pattern, "applyTo": part.apply_to}
         spec |= {"priority": part.priority} if part.priority else {}
-        self._warn_of_numbers(vhost, part, definition, "definition")
+        self._warn_of_changes(vhost, part, definition, "definition")
         name = self._names.of(kind, vhost, part.name)
         yield self._object(kind, name, {**spec, "definition": definition})
 
     def _arguments(self, vhost: str, part: Exchange | Queue | Binding, arguments: Object) -> Object:
-        self._warn_of_numbers(vhost, part, arguments, "arguments")
+        self._warn_of_changes(vhost, part, arguments, "arguments")
         for text in argument_texts(part):
             self.omissions.detail(vhost, part, f"may not arrive: {text.removeprefix('.')}")
         return {"arguments": arguments} if arguments else {}
 
-    def _warn_of_numbers(self, vhost: str, part: Part, values: Object, place: str) -> None:
-        for text in altered_numbers(values, place):
-            self.omissions.detail(vhost, part, f"changes on the way: {text}, as the operator reads floats")
-
-    def _is_text(self, vhost: str, part: Part, values: list[Any]) -> bool:
-        """Return whether all texts can be written in UTF-8, with a warning if not."""
-        if find_half([vhost, *values]):
-            self.omissions.part(vhost, part, "half of a surrogate pair in it is no text in UTF-8")
-            return False
-        return True
+    def _warn_of_changes(self, vhost: str, part: Part, values: Object, place: str) -> None:
+        for text in alterations(values, place):
+            self.omissions.detail(vhost, part, f"changes on the way: {text}")
 
     def _object(self, kind: str, name: str, spec: Object) -> Object:
         return {

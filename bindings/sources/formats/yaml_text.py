@@ -147,6 +147,9 @@ class _Builder:
         if event.anchor not in self._anchors:
             raise self._error(line, f"the alias *{clip_line(event.anchor, 60)} has no anchor before it")
         node, size = self._anchors[event.anchor]
+        top = self._stack[-1] if self._stack else None
+        if top is not None and isinstance(top.container, dict) and top.key is None:
+            raise self._error(line, "an alias is a key here; keys are texts")
         self._add(node, size, None)
 
     def open(self, event: Any, container: dict[str, Node] | list[Node]) -> None:
@@ -173,7 +176,9 @@ class _Builder:
         if isinstance(top.container, list):
             return (top.path, len(top.container))
         if top.key is None:
-            raise self._error(top.line, "a list or mapping is a key here; keys are texts")
+            raise self._error(
+                top.line, "a list or mapping is a key here; keys are texts (render a template of Helm first)"
+            )
         return (top.path, top.key)
 
     def _add(self, node: Node, size: int, anchor: str | None, *, counted: bool = False) -> None:
@@ -185,12 +190,10 @@ class _Builder:
             self.root = node
         elif isinstance(top.container, list):
             top.container.append(node)
-        elif top.key is None:
-            raise self._error(node.line or 0, "an alias is a key here; keys are texts")
         elif top.key == MERGE:
             top.merged = node.items() if isinstance(node.value, list) else [node]
             top.key = None
-        else:
+        elif top.key is not None:  # `scalar` sets it, and `alias` and `_path` refuse all else in its place
             top.container[top.key] = node
             top.key = None
 

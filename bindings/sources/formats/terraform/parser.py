@@ -73,22 +73,23 @@ def parse_hcl(text: str, name: str) -> Body:
 
 def parse_template(text: str) -> Expression:
     """Parse a text of a configuration in JSON, whose texts are templates. Raises InputError with the reason."""
-    parser = _Parser(text)
+    parser = _Parser(text, has_lines=False)
     try:
-        return _joined(parser.template_parts(len(text), 0), 1)
+        return _joined(parser.template_parts(len(text), 0), 0)
     except _Wrong as wrong:
         raise InputError(wrong.reason) from None
 
 
 class _Parser:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, has_lines: bool = True) -> None:
         self._text = text
+        self._has_lines = has_lines
         self._at = 0
         self._breaks = [match.start() for match in re.finditer("\n", text)]
 
     def line(self, at: int) -> int:
-        """Return the line of a position, from 1."""
-        return bisect_right(self._breaks, at - 1) + 1
+        """Return the line of a position, from 1; 0 in a text of JSON, whose line is unknown."""
+        return bisect_right(self._breaks, at - 1) + 1 if self._has_lines else 0
 
     # Bodies
 

@@ -14,7 +14,7 @@ from bindings.sources.formats.imported import Collector, Imported
 from bindings.sources.formats.nodes import Node, json_node
 from bindings.sources.formats.terraform.evaluation import Configuration, Declaration, Unresolved
 from bindings.sources.formats.terraform.parser import parse_hcl, parse_template
-from bindings.sources.formats.terraform.resources import PROVIDER, read_resource
+from bindings.sources.formats.terraform.resources import PROVIDER, READERS, read_resource
 from bindings.sources.formats.terraform.syntax import Body, Expression, Items, Literal, Object
 from exchange.display import clip_line
 from exchange.errors import InputError
@@ -60,7 +60,7 @@ def _is_values(file: File) -> bool:
 def _read_declared(
     collector: Collector, configuration: Configuration, kind: str, label: str, declaration: Declaration
 ) -> None:
-    if not kind.startswith(PROVIDER):
+    if kind not in READERS:
         collector.leave_out(kind)
         return
     address = f"{kind}.{label}"
@@ -176,9 +176,9 @@ def _read_module(collector: Collector, module: Node) -> int:
     found = 0
     for resource in _each(module.get("resources")):
         if resource.text("mode", "managed") == "managed":
-            values = resource.get("values")
+            values = resource.get("values") or Node({}, resource.file)
             address = resource.text("address", "")
-            found += _read_known(collector, resource.text("type"), address, values or resource)
+            found += _read_known(collector, resource.text("type"), address, values)
     for child in _each(module.get("child_modules")):
         found += _read_module(collector, child)
     return found
@@ -195,12 +195,13 @@ def _read_state_resource(collector: Collector, resource: Node) -> int:
 
 
 def _read_known(collector: Collector, kind: str, address: str, node: Node) -> int:
-    if not kind.startswith(PROVIDER):
+    if kind not in READERS:
         collector.leave_out(kind)
-        return 0
-    if REQUIRED.get(kind, frozenset()) - node.fields().keys():
-        missing = ", ".join(sorted(REQUIRED[kind] - node.fields().keys()))
-        collector.warn(node, f"{clip_line(address, 80)} is left out: its {missing} will be known after terraform apply")
+        return int(kind.startswith(PROVIDER))
+    node = Node(node.value, node.file, None, (None, address))  # which tells more than the path in the plan
+    missing = ", ".join(sorted(REQUIRED[kind] - node.fields().keys()))
+    if missing:
+        collector.warn(node, f"left out: its {missing} will be known after terraform apply")
     else:
         read_resource(collector, kind, address, node)
     return 1

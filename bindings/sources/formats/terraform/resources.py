@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
-from bindings.sources.formats.go_numbers import as_go_sends
+from bindings.sources.formats.go_json import as_go_sends
 from bindings.sources.formats.imported import Collector
 from bindings.sources.formats.nodes import Node, json_node
 from exchange.display import clip_line
@@ -20,7 +20,7 @@ from exchange.errors import InputError
 from exchange.field_json import decode_table
 from exchange.field_values import FieldTable
 
-__all__ = ["PROVIDER", "read_resource"]
+__all__ = ["PROVIDER", "READERS", "read_resource"]
 
 PROVIDER: Final = "rabbitmq_"
 """What the types of the provider's resources begin with."""
@@ -30,10 +30,7 @@ KINDS_OF_BINDING: Final[Mapping[str, Literal["queue", "exchange"]]] = {"queue": 
 
 
 def read_resource(collector: Collector, kind: str, address: str, node: Node) -> None:
-    """Add what a resource of this type makes; ``node`` has its attributes. Raises InputError for a mistake in them."""
-    if kind not in READERS:
-        collector.leave_out(kind)
-        return
+    """Add what a resource of a type in `READERS` makes, by its attributes. Raises InputError for a mistake in them."""
     for stranger, reason in node.unknown(ATTRIBUTES[kind]):
         collector.warn(stranger, f"{address}: {reason}; the provider refuses it")
     READERS[kind](collector, node)
@@ -138,12 +135,11 @@ def _read_binding(collector: Collector, node: Node) -> None:
 
 def _policy(node: Node) -> Policy:
     block = _block(node, "policy")
-    definition = block.get("definition")
+    definition = block.fields().get("definition")
     if definition is None:
         raise block.error("it has no definition")
-    fields: dict[str, Any] = {
-        name: _scalar_text(value) for name, value in definition.fields().items() if value.value is not None
-    }
+    given = {} if definition.value is None else definition.fields()  # Terraform plans an empty map as null
+    fields: dict[str, Any] = {name: _scalar_text(value) for name, value in given.items() if value.value is not None}
     if fields.get("ha-mode") == "nodes" and "ha-params" in fields:
         fields["ha-params"] = fields["ha-params"].split(",")
     for name, value in fields.items():

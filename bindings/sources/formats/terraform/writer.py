@@ -11,11 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from bindings.sources.definition_entries import Part
 from bindings.sources.definitions import Definitions
 from bindings.sources.formats.beside import kept_sections, limits_of, operator_policies_of, settings_of
 from bindings.sources.formats.format import Omissions, Target, Written, find_half
-from bindings.sources.formats.go_numbers import altered_numbers
+from bindings.sources.formats.go_json import alterations
 from bindings.sources.formats.terraform.resources import INTEGER, LIMITS
 from bindings.sources.import_warnings import RESERVED, argument_texts
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
@@ -98,11 +97,11 @@ class _Writer:
             fields = {"name": vhost} | {name: given[name] for name in SETTINGS if name in given}
             fields |= {name: str(numbers[limit]) for name, limit in LIMITS.items() if limit in numbers}
             # Every broker has the virtual host "/", and terraform destroy would delete it with all that is in it.
-            if vhost != "/" and not find_half(vhost):
+            if vhost not in ("", "/") and not find_half(vhost):
                 yield self._resource("rabbitmq_vhost", vhost, "/", Fields(fields))
 
     def _exchange(self, vhost: str, part: Exchange) -> Iterator[str]:
-        if not self._is_text(vhost, part, [part.name, part.type]):
+        if self.omissions.refuses(vhost, part, part.type):
             return
         if part.internal:
             self.omissions.detail(
@@ -121,7 +120,7 @@ class _Writer:
 
     def _queue(self, vhost: str, part: Queue) -> Iterator[str]:
         arguments = encode_table(part.arguments)
-        if not self._is_text(vhost, part, [part.name, arguments]):
+        if self.omissions.refuses(vhost, part, arguments) or self.omissions.refuses_numbers(vhost, part, arguments):
             return
         settings = Fields(durable=part.durable, auto_delete=part.auto_delete)
         settings |= self._arguments(vhost, part, arguments)
@@ -134,7 +133,9 @@ class _Writer:
         kind, destination = part.destination
         arguments = encode_table(part.arguments)
         identity = (vhost, part.source, kind, destination, part.routing_key, arguments)
-        if not self._is_text(vhost, part, list(identity)):
+        if self.omissions.refuses(vhost, part, list(identity)) or self.omissions.refuses_numbers(
+            vhost, part, arguments
+        ):
             return
         fields = Fields(
             source=self._reference("rabbitmq_exchange", vhost, part.source),
@@ -149,7 +150,7 @@ class _Writer:
 
     def _policy(self, kind: str, vhost: str, part: Policy) -> Iterator[str]:
         definition = thaw(part.definition)
-        if not self._is_text(vhost, part, [part.name, part.pattern, part.apply_to, definition]):
+        if self.omissions.refuses(vhost, part, [part.pattern, part.apply_to, definition]):
             return
         if type(part.priority) is not int:
             self.omissions.part(vhost, part, f"its priority {part.priority!r} is no integer")
@@ -167,8 +168,8 @@ class _Writer:
 
     def _arguments(self, vhost: str, part: Queue | Binding, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return ``arguments`` if all of them are texts, else ``arguments_json``."""
-        for text in altered_numbers(arguments, "arguments"):
-            self.omissions.detail(vhost, part, f"changes on the way: {text}, as the provider reads floats")
+        for text in alterations(arguments, "arguments"):
+            self.omissions.detail(vhost, part, f"changes on the way: {text}")
         for text in argument_texts(part):
             self.omissions.detail(vhost, part, f"may not arrive: {text.removeprefix('.')}")
         if not arguments:
@@ -176,12 +177,6 @@ class _Writer:
         if all(isinstance(value, str) for value in arguments.values()):
             return {"arguments": arguments}
         return {"arguments_json": Raw(f"jsonencode({_value(arguments, 1 + isinstance(part, Queue))})")}
-
-    def _is_text(self, vhost: str, part: Part, values: list[Any]) -> bool:
-        if find_half([vhost, *values]):
-            self.omissions.part(vhost, part, "half of a surrogate pair in it is no text in UTF-8")
-            return False
-        return True
 
     def _vhost(self, vhost: str) -> str | Raw:
         label = self._given.get(("rabbitmq_vhost", "/", vhost))

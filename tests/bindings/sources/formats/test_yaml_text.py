@@ -1,0 +1,105 @@
+"""YAML is read as Kubernetes and AsyncAPI mean it, within limits, and each value knows its line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from bindings.sources.formats.yaml_text import read_documents, write_documents
+from exchange.errors import InputError
+
+
+def read(text: str) -> list[Any]:
+    return [node.plain() for node in read_documents(text, "f.yaml")]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("5", 5), ("-5", -5), ("+5", 5), ("0x1F", 31), ("0o17", 15), ("017", 15), ("0", 0), ("1.5", 1.5), ("1e3", 1000.0),
+        (".5", 0.5), ("1.", 1.0), ("true", True), ("No", False), ("ON", True), ("~", None), ("null", None), ('""', ""),
+        ("'5'", "5"), ('"a\\n\\u00e9"', "a\né"), ("a b", "a b"), ("1:30", "1:30"), ("2024-01-01", "2024-01-01"),
+        ("1_000", "1_000"), ("y", "y"), ("|\n  a\n  b\n", "a\nb\n"), ("08", 8.0),
+    ],
+)  # fmt: skip
+def test_values_are_those_of_json_and_none_of_yaml_1_1_alone(text: str, value: object) -> None:
+    """No base 60, no dates, no underscores in numbers; texts in quotes are texts."""
+    (found,) = read(f"a: {text}")
+    assert (found["a"], type(found["a"])) == (value, type(value))
+
+
+def test_documents_aliases_and_merge_keys() -> None:
+    """Empty documents are none; a key beside a merge key takes precedence."""
+    assert read("a: 1\n---\n---\nb: 2\n...\n") == [{"a": 1}, {"b": 2}]
+    assert read("x: &x {a: 1, b: [2]}\ny: *x\nz: {<<: *x, a: 3}") == [
+        {"x": {"a": 1, "b": [2]}, "y": {"a": 1, "b": [2]}, "z": {"a": 3, "b": [2]}}
+    ]
+    assert read("# nothing") == []
+
+
+def test_each_value_knows_its_line_and_its_path() -> None:
+    """For the error about it."""
+    (root,) = read_documents("a:\n- b\n- c: {d: 5}\n", "f.yaml")
+    inner = root.fields()["a"].items()[1].fields()["c"].fields()["d"]
+    assert str(inner.error("is wrong")) == "f.yaml:3: a[1].c.d: is wrong"
+
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (BOMB, "more than 2,000,000 items in one document, those of aliases included"),
+        ("[" * 200, "f.yaml:1: nested too deeply, beyond 100 lists and mappings"),
+        ("[" * 1_000_000, "f.yaml:1: nested too deeply"),
+        ("- " * 150 + "x", "f.yaml:1: nested too deeply"),
+        ("a: !!python/object/apply:os.system [x]", "f.yaml:1: the tag !!python/object/apply:os.system is not read"),
+        ("a: !secret x", "the tag !secret is not read; write the value without it"),
+        ("a: 1\nb: 2\na: 3", "f.yaml:3: 'a' is here twice; only one can be meant"),
+        ("a: *b", "f.yaml:1: the alias *b has no anchor before it"),
+        ("a: &a [*a]", "f.yaml:1: the alias *a has no anchor before it"),
+        ("? [a]\n: b", "f.yaml:1: a list or mapping is a key here; keys are texts"),
+        ("x: &x a\n*x : b", "f.yaml:2: an alias is a key here"),
+        ("a: .inf", "f.yaml:1: .inf is no finite number"),
+        ("a: 1e999", "f.yaml:1: 1e999 is no finite number"),
+        (f"a: {'9' * 5000}", "f.yaml:1: a number of more than 4300 digits"),
+        ("a: 'b", "f.yaml:1:6: not YAML: found unexpected end of stream"),
+        ("a: {{ .Values.name }}", "keys are texts (render a template of Helm first)"),
+        ("a: \x00", "f.yaml: not YAML"),
+        ("a: b\n{{- if .x }}\n", "render it first, if it is a template of Helm"),
+        ("a: b: c", "f.yaml:1:5: not YAML: mapping values are not allowed in this context"),
+    ],
+)  # fmt: skip
+def test_what_is_no_plain_yaml_is_an_error_with_its_line(text: str, words: str) -> None:
+    """Bombs, deep nesting, tags, repeated names, broken texts."""
+    with pytest.raises(InputError) as error:
+        read(text)
+    assert words in str(error.value)
+
+
+def test_a_line_of_a_megabyte_is_read_at_once() -> None:
+    """Scanning is linear."""
+    assert read(f"a: {'x' * 1_000_000}\nb: '{'y' * 1_000_000}'") == [{"a": "x" * 1_000_000, "b": "y" * 1_000_000}]
+
+
+ODD = ["y", "no", "1", "1e3", "0o7", "", " a", "a: b", "# x", "é", "\u2028", "\x00", "\U0001f407", "a\nb", '"', "'", "- x",
+       "null", "~", "2024-01-01", "1:30", "&a", "*a", "{x}", "%x", "@x", "a" * 200 + " " + "b" * 200]  # fmt: skip
+
+
+def test_texts_are_written_so_that_every_parser_reads_texts() -> None:
+    """Those that some version of YAML takes for something else stand in quotes."""
+    (text,) = write_documents([{key: [key] for key in ODD}])
+    assert read(text) == [{key: [key] for key in ODD}] == [yaml.safe_load(text)]
+    assert all(f'"{word}"' in text for word in ("y", "no", "1", "1e3", "0o7", "null", "1:30"))
+
+
+def test_without_pyyaml_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no part of the core."""
+    monkeypatch.setitem(__import__("sys").modules, "yaml", None)
+    with pytest.raises(InputError, match=r"YAML needs PyYAML: pip install 'hashstar\[yaml\]'"):
+        read("a: b")
