@@ -151,7 +151,7 @@ def open_source(where: str | PathLike[str], vhost: str | None = None, *, seconds
     if separator and scheme.isalpha():  # the rest is not printed: it may have a password
         raise InputError(f"{scheme}://... has no topology; a broker's management API has: http://HOST:15672[/VHOST]")
     if where != STDIN:
-        if isdir(where):
+        if isdir(where):  # noqa: PTH112  a text with a NUL is no folder
             return _of_format(*read_folder(where, list_files(where)), where, where)
         return read_source(read_content(where), where, vhost, path=where)
     name = "standard input"

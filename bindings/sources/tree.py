@@ -1,21 +1,23 @@
 """Find topology files: those that are named, those that a glob pattern matches, and those below folders.
 
 A file below a folder is a topology if it is named ``*.bindings``, or if it is named ``*.json`` and has the content of
-definitions; both may be gzipped, with ``.gz`` behind the name. Folders whose names begin with a dot, and
-``node_modules``, are not entered, and links to folders are not followed.
+definitions; both may be gzipped, with ``.gz`` behind the name. So is an AsyncAPI document in YAML. A folder with files
+of Terraform, or with objects of RabbitMQ's operator in YAML files, is one topology as a whole. Folders whose names begin
+with a dot, and ``node_modules``, are not entered, and links to folders are not followed.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from glob import glob, has_magic
 from json import loads
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
 from bindings.sources.files import decode_text, read_content
+from bindings.sources.formats import MODULE_NAMES, NAMED_YAML, OPERATOR, File, format_of
 from exchange.errors import InputError
 from exchange.limits import FOLDER_FILES
 
@@ -102,7 +104,7 @@ def find_reason_to_skip(name: str, content: bytes | None = None) -> str | None:
 
     ``content`` is that of the file, unpacked; without it the file is read.
     """
-    if name.endswith(LANGUAGE):
+    if name.endswith((*LANGUAGE, *NAMED_YAML)) or os.path.isdir(name):  # noqa: PTH112  found by its content
         return None
     try:
         text = decode_text(read_content(name) if content is None else content, name)
@@ -145,19 +147,40 @@ def _is_not_entered(folder: str) -> bool:
     return folder.startswith(".") or folder == NOT_ENTERED
 
 
+def _foreign(place: str, files: Sequence[str]) -> Iterator[str]:
+    """Yield the topologies of other systems among the files of a folder: the folder itself, and single files."""
+    if any(file.endswith(MODULE_NAMES) for file in files):
+        yield place
+        return
+    holds_objects = False
+    for file in files:
+        if file.endswith(NAMED_YAML):
+            name = str(PurePath(place, file))
+            try:
+                known = format_of(File(name, decode_text(read_content(name), name)))
+            except InputError:
+                continue  # a YAML file of something else
+            if known is OPERATOR:
+                holds_objects = True
+            elif known is not None:
+                yield name
+    if holds_objects:
+        yield place
+
+
 def _walk(folder: str) -> Iterator[TopologyFile | SkippedFile]:
     """Yield the files below a folder that may be topologies, and the folders that cannot be read."""
     unread: list[OSError] = []
     count = 0
     for place, folders, files in os.walk(folder, onerror=unread.append):
         folders[:] = sorted(name for name in folders if not _is_not_entered(name))
-        for file in sorted(files):
-            if file.endswith(LANGUAGE + JSON):
-                count += 1
-                if count > FOLDER_FILES:
-                    raise InputError(
-                        f"{folder}: more than {FOLDER_FILES:,} files may be topologies; name folders below it"
-                    )
+        candidates = sorted(file for file in files if file.endswith((*LANGUAGE, *JSON, *NAMED_YAML, *MODULE_NAMES)))
+        count += len(candidates)
+        if count > FOLDER_FILES:
+            raise InputError(f"{folder}: more than {FOLDER_FILES:,} files may be topologies; name folders below it")
+        for file in candidates:
+            if file.endswith(LANGUAGE + JSON) and not file.endswith(MODULE_NAMES):
                 yield TopologyFile(str(PurePath(place, file)), folder)
+        yield from (TopologyFile(name, folder) for name in _foreign(place, candidates))
     for error in unread:
         yield SkippedFile(str(error.filename), f"cannot be read: {error.strerror or error}")

@@ -21,7 +21,9 @@ from exchange.errors import InputError
 from exchange.json_text import parse
 from exchange.limits import DOCUMENT_BYTES
 
-__all__ = ["FORMATS", "NAMED_YAML", "File", "Format", "Imported", "format_of", "read_folder"]
+__all__ = [
+    "FORMATS", "MODULE_NAMES", "NAMED_YAML", "OPERATOR", "File", "Format", "Imported", "format_of", "read_folder",
+]  # fmt: skip
 
 NAMED_YAML: Final = (".yaml", ".yml")
 KUBERNETES: Final = re.compile(r"^(?:apiVersion|kind):[ \t]", re.MULTILINE)
@@ -31,7 +33,9 @@ HCL: Final = re.compile(
     r"[ \t]*\{",
     re.MULTILINE,
 )
-MODULE_NAMES: Final = (".tf", ".tf.json", ".auto.tfvars")
+MODULE_NAMES: Final = (".tf", ".tf.json")
+"""Endings of the files that make a folder a module of Terraform."""
+VALUES_NAMES: Final = (".auto.tfvars", "terraform.tfvars")
 TERRAFORM_NAMES: Final = (".tf", ".tf.json", ".tfvars", ".tfstate")
 
 
@@ -106,8 +110,8 @@ def format_of(file: File) -> Format | None:
 
 def read_folder(folder: str, paths: Sequence[str]) -> tuple[Format, Imported]:
     """Read the files of a folder: a module of Terraform, else objects of Kubernetes. Raises InputError."""
-    module = [path for path in paths if path.endswith(MODULE_NAMES) or path.rpartition("/")[2] == "terraform.tfvars"]
-    if any(path.endswith((".tf", ".tf.json")) for path in module):
+    if any(path.endswith(MODULE_NAMES) for path in paths):
+        module = [path for path in paths if path.endswith((*MODULE_NAMES, *VALUES_NAMES))]
         return TERRAFORM, TERRAFORM.read(_read_files(folder, module), folder)
     objects = [path for path in paths if path.endswith((*NAMED_YAML, ".json"))]
     files = [file for file in _read_files(folder, objects) if _is_operator(file)]
