@@ -57,7 +57,7 @@ SUFFIXES: Final[Mapping[str, str]] = {
 def convert_command(
     form: str | None, vhost: str | None, base: str | None, cluster: str | None, source: str, target: str
 ) -> None:
-    """Convert between .bindings files, definitions.json and the formats of other systems.
+    """Convert between .bindings, definitions and other formats.
 
     IN is a .bindings file, definitions.json (also gzipped), - for standard input, or a live broker's management API,
     http://HOST:15672[/VHOST]; or a file or folder of one of the formats below. OUT is a file, gzipped if its name ends
@@ -114,6 +114,7 @@ def _write_format(known: Format, opened: Source, vhost: str | None, target: Targ
     written = known.write(definitions, target)
     if path == STDOUT:
         sys.stdout.buffer.write("".join(written.chunks).encode())
+        sys.stdout.buffer.flush()
     else:
         save_lines(path, written.chunks)
     for warning in written.warnings:  # all of them: this is the only record of what was lost

@@ -201,11 +201,11 @@ def test_a_folder_is_read_without_what_is_no_object(tmp_path: Path) -> None:
     assert hashstar("explain", "-d", str(tmp_path), "e", "").stdout.endswith("routed to 1 queue: q\n")
     (tmp_path / "b.yml").write_text("apiVersion: rabbitmq.com/v1beta1\nkind: Queue\nspec: {name: 5}")
     result = hashstar("check", str(tmp_path))
-    assert (result.returncode, result.stdout) == (2, "")
+    assert (result.returncode, result.stdout) == (2, "0 files checked, 1 not checked: nothing found\n")
     assert result.stderr == f"hashstar: {tmp_path}/b.yml:3: spec.name: 5 is not a text; put it in quotes\n"
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "a folder without .tf files and without objects of Kubernetes" in hashstar("check", str(empty)).stderr
+    assert "a folder without .tf files and without objects of Kubernetes" in hashstar("graph", str(empty)).stderr
 
 
 def test_check_names_the_lines_of_objects(tmp_path: Path) -> None:
