@@ -9,7 +9,7 @@ from pathlib import Path
 from bindings.check.baseline import Baseline, BaselineRun
 from bindings.check.report import BaselineUse, CheckResult, Report, SourceError
 from bindings.check.rules.finding import RULES, Finding
-from bindings.check.selection import Selection
+from bindings.check.selection import CodeSelection
 from bindings.check.source import check_source
 from bindings.sources.open import open_source
 from bindings.sources.tree import SkippedFile, TopologyFile, asks_for_several, find_files, find_reason_to_skip
@@ -26,7 +26,7 @@ Show = Callable[[str], None]
 
 def check_sources(
     names: Sequence[str],
-    selection: Selection,
+    selection: CodeSelection,
     *,
     vhost: str | None = None,
     profile: Profile | str | None = None,
@@ -79,7 +79,7 @@ def check_sources(
 class _Check:
     """What is asked of each file."""
 
-    selection: Selection
+    selection: CodeSelection
     codes: Collection[str]
     vhost: str | None
     profile: Profile | str | None

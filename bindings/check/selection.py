@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from bindings.check.rules.finding import RULES, Rule
 from exchange.errors import InputError
 
-__all__ = ["Selection", "find_rules"]
+__all__ = ["CodeSelection", "find_rules"]
 
 
-class Selection:
+class CodeSelection:
     """The codes to report: those with a longer prefix in ``select`` than in ``ignore``.
 
     Both are lists of codes and prefixes, in any case, with commas between them or one a text. Without ``select``, all

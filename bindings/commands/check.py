@@ -15,7 +15,7 @@ from bindings.check.forms import FORMS
 from bindings.check.report import CheckResult
 from bindings.check.rules.finding import SEVERITIES, Rule, Severity
 from bindings.check.run import check_sources
-from bindings.check.selection import Selection, find_rules
+from bindings.check.selection import CodeSelection, find_rules
 from bindings.sources.files import save_lines
 from exchange.commands.console import (
     echo_error,
@@ -122,7 +122,7 @@ def check_command(
     with exit_on_error(), status("reading ...") as show:
         result = check_sources(
             sources,
-            Selection(select, ignore),
+            CodeSelection(select, ignore),
             vhost=vhost,
             profile=profile,
             baseline=None if baseline is None else _open_baseline(baseline, may_be_new=write_baseline),

@@ -17,7 +17,7 @@ from bindings.check.forms import FORMS
 from bindings.check.report import CheckResult
 from bindings.check.rules.finding import RULES, Rule
 from bindings.check.run import check_sources
-from bindings.check.selection import Selection
+from bindings.check.selection import CodeSelection
 
 __all__ = ["EXAMPLES", "PAGES", "RELEASES", "ROOT", "render_pages"]
 
@@ -93,7 +93,7 @@ def _page_lines(rule: Rule) -> Iterator[str]:
 
 def _check(example: str, code: str, release: str | None = None) -> CheckResult:
     with chdir(ROOT):
-        return check_sources([example], Selection([code]), profile=release)
+        return check_sources([example], CodeSelection([code]), profile=release)
 
 
 def _find_releases(example: str, code: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Targets: files of settings and of state, saved results, and addresses."""
+"""Targets: files of settings and of state, saved results, baselines, and addresses."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from bindings.apply.address import Addresses
 from bindings.audit.spark.growth import Growth
 from bindings.audit.spark.kafka import topic_at
 from bindings.audit.spark.ledger import Ledger
+from bindings.check.baseline import Baseline
 from bindings.counts import comparison_file, tally_file, verification_file
 from bindings.report.settings import load_settings
+from bindings.sources.definitions import Definitions
 from bindings.sources.management import Management
+from bindings.sources.tree import find_reason_to_skip
 from bridge.daemon.config import read_config
 from bridge.endpoints.archive.replay import Settled
 from bridge.endpoints.kafka.cluster.addresses import read_settings as kafka_settings
@@ -101,6 +104,24 @@ def state_files(data: bytes) -> None:
     for read in (lambda: Offsets(path).last, lambda: Settled.read(path), lambda: LocalOffsets(path).load()):
         with suppress(InputError):
             read()
+
+
+def baseline(data: bytes) -> None:
+    """Read a baseline; what is read is saved and read the same."""
+    known = Baseline.load(str(write("known.json", data)))
+    known.save()
+    again = Baseline.load(known.name)
+    assert {name: sorted(map(str, found)) for name, found in again.files.items()} == {
+        name: sorted(map(str, found)) for name, found in known.files.items() if found
+    }
+
+
+def recognised(data: bytes) -> None:
+    """Decide whether a file below a folder is definitions; those that can be read and have a version are."""
+    path = write("found.json", data)
+    reason = find_reason_to_skip(str(path))
+    with suppress(HashstarError):
+        assert Definitions.load(path).rabbitmq_version is None or reason is None
 
 
 def addresses(data: bytes) -> None:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from bindings.archive.formats.json_lines import encode_line
 from bindings.archive.formats.queue_dump import SUFFIX
 from bindings.archive.record import Record, build_batch
+from bindings.check.report import KnownFinding
 from bindings.counts import comparison_file, tally_file, verification_file
 from bindings.counts.columnar.comparing import Comparer
 from bindings.counts.columnar.verifying import Verifier
@@ -191,6 +192,7 @@ url = "archive:in"
 url = "archive:out"
 queues = ["billing"]
 """
+    known = KnownFinding("HS204", "/", {"kind": "queue", "name": "q"}, "no binding leads to queue 'q'", "ab")
     return {
         **saved,
         "tally-bytes": [stored.getvalue()],
@@ -207,6 +209,13 @@ queues = ["billing"]
             b"17 abc\n",
             b'{"version":1,"files":{"a":[3,100]}}',
             b'{"offsetTable":{{"brokerName":"b","queueId":1,"topic":"t"}:7}}',
+        ],
+        "baseline": [
+            json.dumps({"hashstar_baseline": 1, "files": {"a.bindings": [known._asdict()]}}).encode(),
+        ],
+        "recognised": [
+            b'{"rabbitmq_version": "4.1.0", "queues": []}',
+            b'{"bindings": [{"source": "x", "destination": "q", "destination_type": "queue"}]}',
         ],
         "addresses": [
             b"http://guest:guest@localhost:15672/%2F",

@@ -57,6 +57,8 @@ TARGETS: Final[Mapping[str, Target]] = {
         "ledger": Target(documents.ledger),
         "growth": Target(documents.growth),
         "state-files": Target(documents.state_files),
+        "baseline": Target(documents.baseline),
+        "recognised": Target(documents.recognised),
         "addresses": Target(documents.addresses),
     }.items()
 }

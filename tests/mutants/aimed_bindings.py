@@ -10,6 +10,80 @@ __all__ = ["BINDINGS"]
 
 BINDINGS: Final[list[Mutant]] = [
     *mutants_of(
+        "bindings/check/baseline.py",
+        "bindings/check/test_baseline.py",
+        ("a finding is known however often it occurs", "            left[identity] -= left[identity] > 0\n", ""),
+        (
+            "what another code or virtual host has is gone",
+            "for finding in filter(self._is_checked, findings):",
+            "for finding in findings:",
+        ),
+        (
+            "findings of codes that were not checked are forgotten",
+            "[finding for finding in findings if not self._is_checked(finding)]",
+            "[]",
+        ),
+        (
+            "files that were not checked are forgotten",
+            "                files[file] = findings\n",
+            "                pass\n",
+        ),
+        ("the order of the file is that of the check", "lines = sorted(", "lines = list("),
+    ),
+    *mutants_of(
+        "bindings/check/fingerprint.py",
+        "bindings/check/test_fingerprint.py bindings/check/test_baseline.py",
+        ("the first of several bindings is the object", '"HS101": _source,', '"HS101": _part,'),
+        ("of two equal bindings the second is the object", '("HS103", "HS206",', '("HS206",'),
+        ("details do not count", "        about.append(finding.detail)\n", "        pass\n"),
+        ("virtual hosts do not count", "[finding.code, vhost, OBJECTS", '[finding.code, "", OBJECTS'),
+    ),
+    *mutants_of(
+        "bindings/check/run.py",
+        "bindings/check/test_check_many.py bindings/check/test_baseline.py",
+        (
+            "a folder without a topology is fine",
+            "if Path(name).is_dir() and name not in productive",
+            "if False and name not in productive",
+        ),
+        ("a baseline is written in spite of errors", "written = record and not errors", "written = record"),
+    ),
+    *mutants_of(
+        "bindings/sources/tree.py",
+        "bindings/sources/test_tree.py bindings/check/test_check_many.py",
+        (
+            "damaged definitions are skipped",
+            'return None if DAMAGED.search(text) else "not JSON"',
+            'return "not JSON"',
+        ),
+        ("a file is checked twice", "if identity not in seen:", "if identity or identity not in seen:"),
+        ("the name of a file may be a pattern", " and not os.path.lexists(name)", ""),
+    ),
+    *mutants_of(
+        "bindings/check/forms/github.py",
+        "bindings/check/test_check_forms.py",
+        ("a comma ends a property", '":": "%3A", ",": "%2C"', '":": "%3A"'),
+        ("percent signs are not escaped", 'DATA: Final = str.maketrans({"%": "%25", ', "DATA: Final = str.maketrans({"),
+    ),
+    *mutants_of(
+        "bindings/check/forms/gitlab.py",
+        "bindings/check/test_check_forms.py",
+        (
+            "equal findings have one fingerprint",
+            "return identity if seen[identity] == 1 else",
+            "return identity if True else",
+        ),
+    ),
+    *mutants_of(
+        "bindings/check/check.py",
+        "bindings/check/test_check.py bindings/check/test_baseline.py",
+        (
+            "of very many expectations the first are listed",
+            'UNLIMITED: Final = frozenset({"HS801", "HS901"})',
+            'UNLIMITED: Final = frozenset({"HS901"})',
+        ),
+    ),
+    *mutants_of(
         "bindings/analysis/crawl.py",
         "bindings/analysis/test_crawl.py bindings/analysis/test_algebra.py",
         (
