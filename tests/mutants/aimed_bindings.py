@@ -76,7 +76,7 @@ BINDINGS: Final[list[Mutant]] = [
     ),
     *mutants_of(
         "bindings/check/check.py",
-        "bindings/check/test_check.py bindings/check/test_baseline.py",
+        "bindings/check/test_check_many.py",
         (
             "of very many expectations the first are listed",
             'UNLIMITED: Final = frozenset({"HS801", "HS901"})',

@@ -178,3 +178,12 @@ def test_names_of_files_cannot_forge_lines(folder: Path) -> None:
         lines = (result.stdout + result.stderr).splitlines()
         assert [line for line in lines if line.startswith(("::error::", "[2J"))] == []
         assert "\x1b" not in result.output
+
+
+def test_all_failed_expectations_are_listed(folder: Path) -> None:
+    """However many there are at one exchange: each is a line that someone wrote."""
+    expectations = "".join(f'expect t "b.{number}.c" -> q\n' for number in range(150))
+    (folder / "many.bindings").write_text(SOUND + expectations)
+    result = run("many.bindings")
+    assert "HS801 failed-expectation: 150 errors" in result.stdout
+    assert "more of this kind" not in result.stdout
