@@ -42,11 +42,12 @@ def check_sources(
     result, and so is a folder without any topology. Files below a folder that are no topologies, or that do not have
     the virtual host, are skipped.
 
-    Findings that ``baseline`` has are not reported. With ``record``, none is, and the baseline is written anew with all
+    Findings that ``baseline`` has are not reported, and its file is none of those that are checked. With ``record``, none is, and the baseline is written anew with all
     of them, unless there are errors. Raises InputError if a pattern matches no file, or the baseline cannot be written.
     """
     show("looking for files ...")
-    files = list(find_files(names))
+    own = None if baseline is None else Path(baseline.name).absolute()
+    files = [file for file in find_files(names) if Path(file.name).absolute() != own]
     applied = tuple(code for code in RULES if selection.applies(code))
     known = None if baseline is None else BaselineRun(baseline, applied, vhost, record=record)
     check = _Check(selection, applied, vhost, profile, known, seconds, show)

@@ -243,6 +243,13 @@ def test_a_baseline_holds_all_findings_of_a_kind(folder: Path) -> None:
     assert result.stdout.endswith("t.bindings: 1 warning, 150 in the baseline\n")
 
 
+def test_the_baseline_is_not_among_the_files_of_its_folder(folder: Path) -> None:
+    """It would be counted as JSON that is no topology, and be in the way of a pattern."""
+    for names in ([folder], ["*"], ["."]):
+        write(*names)
+        assert check(*names).stdout.endswith("1 file checked: nothing new, 1 in the baseline\n")
+
+
 def test_a_baseline_works_for_standard_input(folder: Path) -> None:
     for options, code in ((["--write-baseline"], 0), ([], 0)):
         result = CliRunner().invoke(
