@@ -42,11 +42,13 @@ def check_sources(
     result, and so is a folder without any topology. Files below a folder that are no topologies, or that do not have
     the virtual host, are skipped.
 
-    Findings that ``baseline`` has are not reported, and its file is none of those that are checked. With ``record``, none is, and the baseline is written anew with all
-    of them, unless there are errors. Raises InputError if a pattern matches no file, or the baseline cannot be written.
+    Findings that ``baseline`` has are not reported, and among several files its own is left out. With ``record``, no
+    finding is reported, and the baseline is written anew with all of them, unless there are errors. Raises InputError
+    if a pattern matches no file, or the baseline cannot be written.
     """
     show("looking for files ...")
-    own = None if baseline is None else Path(baseline.name).absolute()
+    several = asks_for_several(names)
+    own = Path(baseline.name).absolute() if baseline is not None and several else None
     files = [file for file in find_files(names) if Path(file.name).absolute() != own]
     applied = tuple(code for code in RULES if selection.applies(code))
     known = None if baseline is None else BaselineRun(baseline, applied, vhost, record=record)
@@ -73,7 +75,7 @@ def check_sources(
         if written:
             known.recorded().save()
         use = BaselineUse(baseline.name, sum(report.known for report in reports), [] if written else known.find_gone())
-    return CheckResult(reports, errors, skipped, asks_for_several(names), applied, baseline=use)
+    return CheckResult(reports, errors, skipped, several, applied, baseline=use)
 
 
 @dataclass(frozen=True, slots=True)
