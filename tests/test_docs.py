@@ -74,6 +74,19 @@ def test_every_block_of_code_names_its_language(page: Path) -> None:
     assert not any(fences[1::2])
 
 
+@pytest.mark.parametrize("page", MARKDOWN, ids=name_of)
+def test_lists_are_lists_to_every_reader_of_markdown(page: Path) -> None:
+    """The website's wants an empty line before a list, and four spaces before what is inside an item."""
+    lines = FENCE.sub("", page.read_text("utf-8")).splitlines()
+    for before, line in pairwise(lines):
+        if re.match(r" *- ", line):
+            assert before == "" or re.match(r" *(- |\d+\. )|  ", before), f"no empty line before {line!r}"
+        if before == "" and (indent := re.match(r" +(?=\S)", line)):
+            assert len(indent[0]) % 4 == 0, f"not four spaces before {line!r}"
+        if re.match(r" +(- |\d+\. )", line):
+            assert re.match(r"( {4})+\S", line), f"not four spaces before {line!r}"
+
+
 def test_the_readme_is_a_front_page() -> None:
     assert len(README.read_text("utf-8").splitlines()) <= 140
 
