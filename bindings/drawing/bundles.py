@@ -11,15 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from bindings.drawing.model import Drawing, Edge, Node, NodeId
+from bindings.drawing.model import OWN_NAME, Drawing, Edge, Node, NodeId
 from exchange.display import count_noun
 
-__all__ = ["FEWEST", "OWN_NAME", "bundle_queues"]
+__all__ = ["FEWEST", "bundle_queues"]
 
 FEWEST: Final = 6
 """Minimum number of queues of a bundle."""
-OWN_NAME: Final = "<its own name>"
-"""The key on an edge to a bundle whose queues are each bound by its own name."""
 FINDINGS: Final = 20
 """Maximum number of findings that a bundle keeps from its queues and their bindings."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from bindings.drawing.model import Drawing, Edge, Node
+from bindings.drawing.model import OWN_NAME, Drawing, Edge, Node
 from exchange.display import clip_line, count_noun, escape_line, list_some
 
 __all__ = [
@@ -130,7 +130,7 @@ def count_parts(drawing: Drawing) -> str:
 def _show_key(label: str) -> str:
     """Return a key, clipped, in quotes where its end would not be seen in a list."""
     text = clip_line(label, LONGEST)
-    if label.endswith("}"):
+    if label.endswith("}") or label == OWN_NAME:
         return text
     return f"'{text}'" if not text or " " in text or "," in text else text
 

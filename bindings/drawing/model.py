@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from bindings.check.rules.finding import Severity
 from exchange.kinds import Decider, KeyUse
 from exchange.partition.partitioning.specification import Partitioning
 
-__all__ = ["Drawing", "Edge", "EdgeKind", "Node", "NodeId", "NodeKind", "Routing"]
+__all__ = ["OWN_NAME", "Drawing", "Edge", "EdgeKind", "Node", "NodeId", "NodeKind", "Routing"]
+
+OWN_NAME: Final = "<its own name>"
+"""The key on an edge to a bundle whose queues are each bound by its own name."""
 
 NodeKind = Literal["exchange", "queue", "missing", "bundle", "partitions", "cut", "reference"]
 EdgeKind = Literal["queue", "exchange", "alternate", "partitions", "cut"]

@@ -48,6 +48,8 @@ def order_columns(
         futile += 1
         if crossings < fewest:
             best, fewest, futile = [list(column) for column in current], crossings, 0
+    _sort_twins(best, before, after)
+    _sort_twins(best, after, before)
     return best
 
 
@@ -125,6 +127,30 @@ def _transpose(
         pending = changed & set(range(len(columns)))
         if not pending:
             break
+
+
+def _sort_twins(columns: list[list[int]], near: Sequence[Sequence[int]], far: Sequence[Sequence[int]]) -> None:
+    """Sort chains of slots that hang from the same slot, and lead nowhere else, by the numbers of their last slots.
+
+    Such chains can change places without any change to the crossings. So the queues of an exchange are drawn in the
+    order of their names wherever nothing else decides. ``near`` are the neighbours on the side where the chains hang.
+    """
+    twins: dict[tuple[int, int], list[list[int]]] = {}
+    place = {slot: (at, row) for at, column in enumerate(columns) for row, slot in enumerate(column)}
+    for column in columns:
+        for slot in column:
+            chain = [slot]
+            while len(far[chain[-1]]) == 1 and len(near[far[chain[-1]][0]]) == 1:
+                chain.append(far[chain[-1]][0])
+            if len(near[slot]) == 1 and not far[chain[-1]]:
+                twins.setdefault((near[slot][0], len(chain)), []).append(chain)
+    for chains in twins.values():
+        if len(chains) == 1:
+            continue  # it may be the end of a longer chain, which has been moved
+        places = [[place[slot] for slot in chain] for chain in chains]
+        for chain, rows in zip(sorted(chains, key=lambda chain: chain[-1]), places, strict=True):
+            for slot, (at, row) in zip(chain, rows, strict=True):
+                columns[at][row] = slot
 
 
 def _gain(one: Sequence[int], two: Sequence[int]) -> int:

@@ -20,6 +20,8 @@ __all__ = ["Entry", "draw_legend", "list_entries", "measure_legend"]
 SAMPLE: Final = Size(26.0, 14.0)
 """Size of the sample of a shape or a line."""
 WIDE_SAMPLE: Final = Size(34.0, 14.0)
+"""Size of the sample of a queue, which has a sign at its end."""
+MARK_SAMPLE: Final = Size(8.0, 14.0)
 GAP: Final = 22.0
 TYPES: Final = 3
 """Maximum number of exchange types that one entry names."""
@@ -51,7 +53,14 @@ class Entry(NamedTuple):
     @property
     def width(self) -> float:
         """The width of sample and text, in px."""
-        return (10.0 if self.mark else WIDE_SAMPLE.width) + 6 + measure(self.text)
+        return self.sample.width + 6 + measure(self.text)
+
+    @property
+    def sample(self) -> Size:
+        """The size of the sample."""
+        if self.mark:
+            return MARK_SAMPLE
+        return WIDE_SAMPLE if self.node is not None and self.node.kind in ("queue", "bundle") else SAMPLE
 
 
 def list_entries(drawing: Drawing, back: Sequence[bool]) -> list[Entry]:
@@ -99,17 +108,14 @@ def draw_legend(entries: Sequence[Entry], width: float) -> Iterator[str]:
     """Yield the entries in rows of this width."""
     for x, y, entry in _place(entries, width):
         yield f'<g class="legend {escape(entry.style)}" transform="translate({x:.1f} {y:.1f})">'
-        left = WIDE_SAMPLE.width
         if entry.mark:
             yield write_text(entry.mark, 0, LINE - 3, "mark")
-            left = 10.0
         elif entry.node is not None:
-            size = WIDE_SAMPLE if entry.node.kind in ("queue", "bundle") else SAMPLE
-            yield from draw_shape(entry.node, size)
+            yield from draw_shape(entry.node, entry.sample)
         else:
             kind = "back" if entry.style.endswith("back") else entry.style.removeprefix("edge ")
             yield f'<path d="M0 {LINE / 2:g}H{SAMPLE.width:g}" marker-end="url(#head-{kind})"/>'
-        yield write_text(entry.text, left + 6, LINE - 3, "soft")
+        yield write_text(entry.text, entry.sample.width + 6, LINE - 3, "soft")
         yield "</g>"
 
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from bindings.check.check import check
 from bindings.commands.graph import graph_command
-from bindings.drawing.bundles import FEWEST, OWN_NAME, bundle_queues
+from bindings.drawing.bundles import FEWEST, bundle_queues
 from bindings.drawing.captions import caption_edge, caption_node, count_parts, describe_edge, describe_node
 from bindings.drawing.drawing import draw
 from bindings.drawing.forms import make_picture
-from bindings.drawing.model import Drawing, Edge, NodeId
+from bindings.drawing.model import OWN_NAME, Drawing, Edge, NodeId
 from bindings.drawing.references import LARGE, MANY, refer_to_hubs
 from bindings.drawing.svg import to_svg
 from exchange import Binding, Exchange, Queue, Topology
@@ -48,6 +48,7 @@ def test_queues_that_are_bound_by_their_own_names_are_alike() -> None:
     drawing = bundle_queues(draw(topology))
     assert [node.kind for node in drawing.nodes] == ["exchange", "bundle"]
     assert [edge.labels for edge in drawing.edges] == [(OWN_NAME,)]
+    assert caption_edge(drawing.edges[0]) == "<its own name>"
 
 
 @pytest.mark.parametrize(

@@ -203,6 +203,19 @@ def test_parts_are_what_edges_connect(graph: Graph) -> None:
     assert parts == [[node for node in range(count) if label[node] == each] for each in sorted(set(label))]
 
 
+def test_what_could_change_places_stands_in_the_order_of_its_numbers() -> None:
+    """Queues of one exchange, with labels and without, and exchanges of one queue."""
+    random = Random(5)
+    for turn in (False, True):
+        ends = list(range(1, 40))
+        random.shuffle(ends)
+        lines = [Line(*((end, 0) if turn else (0, end)), random.choice((NOTHING, Size(9, 9)))) for end in ends]
+        plain = [end for end, line in zip(ends, lines, strict=True) if not line.label.width]
+        nodes = lay_out([Size(10, 10)] * 40, lines).nodes
+        for kind in (plain, [end for end in ends if end not in plain]):
+            assert sorted(kind, key=lambda end: nodes[end].y) == sorted(kind)
+
+
 def test_equal_parts_stand_in_the_order_of_their_nodes() -> None:
     layout = lay_out([Size(10, 10)] * 8, [Line(at, at + 1) for at in range(0, 8, 2)])
     starts = [layout.nodes[at] for at in range(0, 8, 2)]
