@@ -11,7 +11,7 @@ from bindings.drawing.layout.cycles import find_back_edges
 from bindings.drawing.layout.order import order_columns
 from bindings.drawing.layout.packing import PART_GAP, PROPORTION, find_parts, pack
 from bindings.drawing.layout.ranks import rank_nodes
-from bindings.drawing.layout.routes import LANE_GAP, draw_loops, frame_columns, route_edges
+from bindings.drawing.layout.routes import DETOUR_GAP, draw_loops, frame_columns, route_edges
 from bindings.drawing.layout.slots import build_slots
 from bindings.drawing.layout.values import Layout, Line, Point, Size
 
@@ -83,8 +83,7 @@ def _lay_out_part(
     ranked = [forward[at] for at in straight]
     ranks = rank_nodes(len(sizes), [(line.source, line.target) for line in ranked])
     slots = build_slots(rooms, ranks, ranked)
-    slots.columns[:] = order_columns(slots.columns, slots.before, slots.after)
-    middles = place_slots(slots, slots.columns)
+    middles = place_slots(slots, order_columns(slots.columns, slots.before, slots.after))
     frame = frame_columns(slots, middles, sizes)
     nodes = [
         Point(frame.lefts[slots.column_of[node]], middles[node] - size.height / 2) for node, size in enumerate(sizes)
@@ -100,8 +99,8 @@ def _lay_out_part(
         curves, corners, _ = draw_loops(nodes[node], sizes[node], [lines[at].label for at in members])
         for at, curve, corner in zip(members, curves, corners, strict=True):
             edges[at], labels[at] = curve, corner
-    lanes = max((lane + 1 for lane in slots.around if lane is not None), default=0)
-    size = Size(frame.width, frame.bottom + lanes * LANE_GAP)
+    detours = max((detour + 1 for detour in slots.around if detour is not None), default=0)
+    size = Size(frame.width, frame.bottom + detours * DETOUR_GAP)
     return Layout(tuple(nodes), tuple(edges), tuple(labels), tuple(back), size)
 
 

@@ -19,8 +19,8 @@ PORT_GAP: Final = 7.0
 """Vertical distance of the ends of two edges at one side of a node, if there is room."""
 PORT_MARGIN: Final = 5.0
 """Distance of the ends of edges from the corners of a node."""
-LANE_GAP: Final = 8.0
-"""Vertical distance of the lanes in which edges are led around all columns."""
+DETOUR_GAP: Final = 8.0
+"""Vertical distance of the detours in which edges are led around all columns."""
 
 LOOP_HEIGHT: Final = 14.0
 """Minimum height of a loop."""
@@ -70,9 +70,9 @@ def route_edges(slots: Slots, lines: Sequence[Line], frame: Frame) -> list[tuple
         for slot in path[1:]:
             if slot != line.target:
                 points += _cross(frame, slots.column_of[slot], slots.column_of[slot], frame.middles[slot])
-        lane = slots.around[index]
-        if lane is not None:
-            y = frame.bottom + LANE_GAP * (lane + 1)
+        detour = slots.around[index]
+        if detour is not None:
+            y = frame.bottom + DETOUR_GAP * (detour + 1)
             points += _cross(frame, slots.column_of[path[-1]] + 1, target - 1, y)
         points.append(Point(frame.lefts[target], ends[index]))
         routes.append(join_points(points))
@@ -131,11 +131,11 @@ def _place_ports(slots: Slots, lines: Sequence[Line], frame: Frame) -> tuple[lis
     out: dict[int, dict[tuple[float, int], list[int]]] = {}
     into: dict[int, dict[tuple[float, int], list[int]]] = {}
     for index, (line, path) in enumerate(zip(lines, slots.paths, strict=True)):
-        lane = slots.around[index]
-        below = frame.bottom + LANE_GAP * (lane + 1) if lane is not None else 0.0
-        is_direct = len(path) == 2 and lane is None
+        detour = slots.around[index]
+        below = frame.bottom + DETOUR_GAP * (detour + 1) if detour is not None else 0.0
+        is_direct = len(path) == 2 and detour is None
         first = frame.middles[path[1]] if len(path) > 1 else below
-        last = frame.middles[path[-2]] if lane is None else below
+        last = frame.middles[path[-2]] if detour is None else below
         key = index + 1 if is_direct else 0
         out.setdefault(line.source, {}).setdefault((first, key), []).append(index)
         into.setdefault(line.target, {}).setdefault((last, key), []).append(index)

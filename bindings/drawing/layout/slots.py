@@ -32,6 +32,7 @@ class Slots:
     """The slots of a connected part of a drawing. The first slots are the nodes, in their order."""
 
     columns: list[list[int]]
+    """The slots of each column, in no meaningful order."""
     column_of: list[int]
     sizes: list[Size]
     is_line: list[bool]
@@ -44,7 +45,7 @@ class Slots:
     labels: list[int | None]
     """The slot with the label of each edge."""
     around: list[int | None]
-    """The number of the lane below all columns in which an edge is led around."""
+    """The number of the detour below all columns in which an edge is led around."""
 
 
 def build_slots(sizes: Sequence[Size], ranks: Sequence[int], lines: Sequence[Line]) -> Slots:
@@ -56,7 +57,7 @@ def build_slots(sizes: Sequence[Size], ranks: Sequence[int], lines: Sequence[Lin
     )  # fmt: skip
     for column, size in zip(column_of, sizes, strict=True):
         _add_slot(slots, column, size)
-    lanes = _choose_lanes(column_of, lines)
+    detours = _choose_detours(column_of, lines)
     shared: dict[tuple[int, int, int], int] = {}  # target, strand, column -> slot
     joined: set[tuple[int, int]] = set()
     for line in lines:
@@ -66,7 +67,7 @@ def build_slots(sizes: Sequence[Size], ranks: Sequence[int], lines: Sequence[Lin
         if line.label.width:
             path.append(len(slots.sizes) - 1)
             first += 1
-        slots.around.append(lanes.get((line.target, line.strand)) if first < last else None)
+        slots.around.append(detours.get((line.target, line.strand)) if first < last else None)
         if slots.around[-1] is None:
             for column in range(first, last):
                 key = (line.target, line.strand, column)
@@ -102,17 +103,17 @@ def _place_ranks(ranks: Sequence[int], lines: Sequence[Line]) -> list[int]:
     return [columns[rank] for rank in ranks]
 
 
-def _choose_lanes(column_of: Sequence[int], lines: Sequence[Line]) -> dict[tuple[int, int], int]:
-    """Return (target, strand) -> number of its lane, for the strands that are led around; mostly for none."""
+def _choose_detours(column_of: Sequence[int], lines: Sequence[Line]) -> dict[tuple[int, int], int]:
+    """Return (target, strand) -> number of its detour, for the strands that are led around; mostly for none."""
     spans: dict[tuple[int, int], int] = {}
     for line in lines:
         key = (line.target, line.strand)
         spans[key] = max(spans.get(key, 0), column_of[line.target] - column_of[line.source] - 1)
     needed = sum(spans.values())
-    lanes: dict[tuple[int, int], int] = {}
+    detours: dict[tuple[int, int], int] = {}
     for key in sorted(spans, key=lambda key: (-spans[key], key)):
         if needed <= MOST_SLOTS:
             break
         needed -= spans[key]
-        lanes[key] = len(lanes)
-    return lanes
+        detours[key] = len(detours)
+    return detours
