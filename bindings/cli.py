@@ -14,6 +14,7 @@ from bindings.commands.convert import convert_command
 from bindings.commands.diff import diff_command
 from bindings.commands.fmt import fmt_command
 from bindings.commands.graph import graph_command
+from bindings.commands.serve import serve_command
 from bindings.sources.open import open_source
 from exchange.commands import route as cli
 from exchange.commands.console import seconds_to_answer, show_warnings
@@ -35,6 +36,7 @@ COMMANDS: Final[list[click.Command]] = [
     check_command,
     diff_command,
     graph_command,
+    serve_command,
     apply_command,
     convert_command,
     fmt_command,

@@ -58,3 +58,5 @@ CHECK_SECONDS: Final = 3.0
 """Maximum duration in seconds of one answer of the management API to `bridge check`."""
 GIT_SECONDS: Final = 60.0
 """Maximum duration in seconds of one answer of git to `diff --against`; its size is bounded as a topology file is."""
+QUESTION_BYTES: Final = 8 << 20
+"""Maximum size in bytes of a question to `hashstar serve`: the text of a draft with its edits."""

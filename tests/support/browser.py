@@ -41,12 +41,16 @@ class Browser:
 
     def open(self, file: Path, *, width: int = 1280, height: int = 800, address: str = "", **media: str) -> None:
         """Open a page and wait until it is drawn. ``media`` are features: ``prefers_color_scheme="dark"``."""
+        self.visit(f"{file.as_uri()}{address}", width=width, height=height, **media)
+
+    def visit(self, url: str, *, width: int = 1280, height: int = 800, **media: str) -> None:
+        """Open the page of a server, as `open` does that of a file."""
         features = [{"name": name.replace("_", "-"), "value": value} for name, value in media.items()]
         self._ask("Emulation.setEmulatedMedia", media="", features=features)
         self._resize(width, height)
-        self._ask("Page.navigate", url="about:blank")  # so that another address in the same file is opened anew
+        self._ask("Page.navigate", url="about:blank")  # so that another fragment of the same page is opened anew
         self._events.clear()
-        self._ask("Page.navigate", url=f"{file.as_uri()}{address}")
+        self._ask("Page.navigate", url=url)
         self.wait("document.readyState === 'complete'")
         self.settle()
 
@@ -68,7 +72,7 @@ class Browser:
     def wait(self, condition: str) -> None:
         """Wait until an expression is true."""
         until = time.monotonic() + SECONDS
-        while not self.evaluate(condition):
+        while not self.evaluate(f"Boolean({condition})"):  # an element alone would be an empty object
             assert time.monotonic() < until, f"not in {SECONDS:.0f} s: {condition}"
             time.sleep(0.02)
 
@@ -76,10 +80,23 @@ class Browser:
         """Wait for two frames: observers of sizes have been called then."""
         self.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
 
+    def type_text(self, text: str) -> None:
+        """Type a text into the element that has the focus, character by character."""
+        for character in text:
+            self._ask("Input.insertText", text=character)
+
     def press(self, key: str) -> None:
         """Press and release a key: ``Enter``, ``Tab``, ``j``."""
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
-        code = {"Enter": 13, "Tab": 9, "ArrowRight": 39}.get(key, ord(key[0].upper()))
+        code = {
+            "Enter": 13,
+            "Tab": 9,
+            "Escape": 27,
+            "ArrowLeft": 37,
+            "ArrowUp": 38,
+            "ArrowRight": 39,
+            "ArrowDown": 40,
+        }.get(key, ord(key[0].upper()))
         self._ask("Input.dispatchKeyEvent", type="keyDown", key=key, text=text, windowsVirtualKeyCode=code)
         self._ask("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
         self.settle()

@@ -1,0 +1,131 @@
+"""``hashstar serve``: a page to explore a topology in a browser."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import webbrowser
+from collections.abc import Callable
+from ipaddress import ip_address
+from secrets import token_urlsafe
+from typing import Final
+
+import click
+
+from bindings.http.handler import Handler
+from bindings.http.hosts import HostCheck
+from bindings.http.listener import Server, make_server
+from bindings.serve.explorer import Explorer
+from bindings.serve.site import load_files, make_handler
+from bindings.serve.traffic import Traffic
+from bindings.serve.watching import Watched
+from bindings.sources.management import is_address
+from bindings.sources.open import Source, open_source
+from exchange.commands.console import (
+    echo_line,
+    exit_on_error,
+    seconds_to_answer,
+    show_warnings,
+    status,
+    timeout_option,
+)
+from exchange.commands.route import profile_option
+from exchange.errors import InputError
+
+__all__ = ["serve_command"]
+
+HOST: Final = "127.0.0.1"
+STDIN: Final = "-"
+
+
+@click.command("serve")
+@click.option("--vhost", help="Virtual host that is shown first; the page can show the others.")
+@click.option(
+    "--audit", "report", metavar="REPORT.json", help="Show the counts of this report of hashstar audit --json."
+)
+@click.option("--host", default=HOST, show_default=True, help="Address to serve at.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to serve at.  [default: a free one]")
+@click.option(
+    "--allow-host",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Name by which browsers may ask for the page, beside addresses and localhost; repeatable.",
+)
+@click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
+@profile_option()
+@timeout_option
+@click.argument("source", metavar="TOPOLOGY")
+def serve_command(
+    vhost: str | None,
+    report: str | None,
+    host: str,
+    port: int,
+    names: tuple[str, ...],
+    opens: bool,
+    profile: str | None,
+    source: str,
+) -> None:
+    """Explore a topology in a browser.
+
+    Type a message and see its way; ask why a queue does not get it; try what a change would mean. The page reads the
+    file again whenever it changes. It never writes: neither the file nor a broker is changed.
+
+    TOPOLOGY is a .bindings file, definitions.json (or .gz), - or http://HOST:15672[/VHOST].
+
+    The address has a token, without which nothing is shown. Ctrl-C ends the server.
+    """
+    with exit_on_error():
+        path = None if source == STDIN or is_address(source) else source
+        with status("reading ..."):
+            watched = Watched(_make_reader(source, vhost, seconds_to_answer()), path, vhost, profile)
+            traffic = None if report is None else Traffic.load(report)
+        reading = watched.reading
+        show_warnings(reading.source.name, reading.source.warnings)
+        explorer = Explorer(watched, traffic)
+        token = token_urlsafe(18)
+        load_files()  # here, where a page that lacks a file is seen
+        server = _bind(host, port, make_handler(explorer, token, HostCheck(host, names)))
+    name = f"[{host}]" if ":" in host else host
+    address = f"http://{name}:{server.server_address[1]}/?token={token}"
+    if not _is_local(host):
+        echo_line(f"every computer that reaches {host} can read this topology with the address below", err=True)
+    click.echo(address)
+    echo_line("Ctrl-C ends it", err=True)
+    if opens:
+        webbrowser.open(address)
+    watched.start()
+    server.start()
+    _wait()
+    watched.stop()
+    server.close()
+
+
+def _make_reader(source: str, vhost: str | None, seconds: float) -> Callable[[], Source]:
+    """Return the function that reads the source, any number of times; standard input is read once."""
+    if source != STDIN:
+        return lambda: open_source(source, vhost, seconds=seconds)
+    given = open_source(source, vhost, seconds=seconds)
+    return lambda: given
+
+
+def _bind(host: str, port: int, handler: type[Handler]) -> Server:
+    try:
+        return make_server(host, port, handler)
+    except OSError as error:
+        raise InputError(f"{host}:{port} cannot be served: {error.strerror or error}") from None
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _wait() -> None:
+    """Wait for Ctrl-C or SIGTERM, which end the command as they should: with exit code 0."""
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    ended.wait()

@@ -1,0 +1,134 @@
+"""Drafts: a topology as it would be after some edits, for questions of the kind "what if". No file is changed.
+
+A draft is a text in the language of .bindings files, or the topology as it was read, with edits after it. An edit is a
+statement of the language with a sign before it: ``+ orders -> billing: "order.#"`` declares or binds, and
+``- queue billing`` deletes or unbinds. Edits obey the rules of the broker: what it would refuse is an error.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from hashlib import sha256
+from json import dumps
+from typing import Final
+
+from bindings.serve.view import View
+from bindings.serve.watching import Reading
+from bindings.sources.document import Document
+from bindings.sources.language.errors import LanguageError
+from exchange.display import clip_line
+from exchange.entities.entities import PREDECLARED
+from exchange.errors import BrokerError, InputError
+from exchange.topology.topology import Topology
+
+__all__ = ["MOST_EDITS", "Drafts", "EditError", "edit"]
+
+KEPT: Final = 8
+"""Maximum number of drafts that are kept; the one that was not used for longest goes first."""
+MOST_EDITS: Final = 200
+"""Maximum number of edits of a draft."""
+TO_DELETE: Final = {"exchange ": ": fanout", "policy ": ": '.'"}
+"""Keyword -> what the language wants after the name, and what deleting by the name alone does not need."""
+PREDECLARED_NAMES: Final = frozenset(exchange.name for exchange in PREDECLARED)
+
+
+class EditError(InputError):
+    """An edit that cannot be made; ``number`` is its position, from 0."""
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(message)
+        self.number = number
+
+
+class Drafts:
+    """The drafts that pages have made, by their ids. An id stands for the content, so equal drafts are one."""
+
+    def __init__(self) -> None:
+        self._views: Final[OrderedDict[str, View]] = OrderedDict()
+        self._lock: Final = threading.Lock()
+
+    def make(self, reading: Reading, vhost: str, text: str | None, edits: Sequence[str]) -> str:
+        """Build a draft of a virtual host and return its id. Raises InputError: LanguageError for the text."""
+        identity = sha256(dumps([reading.version, vhost, text, list(edits)]).encode()).hexdigest()
+        if self.find(identity) is None:
+            view = _build(reading, vhost, text, edits)
+            with self._lock:
+                self._views[identity] = view
+                while len(self._views) > KEPT:
+                    self._views.popitem(last=False)
+        return identity
+
+    def find(self, identity: str) -> View | None:
+        """Return the view of a draft; None if it is not kept any more, or belongs to an older state of the file."""
+        with self._lock:
+            view = self._views.get(identity)
+            if view is not None:
+                self._views.move_to_end(identity)
+            return view
+
+
+def _build(reading: Reading, vhost: str, text: str | None, edits: Sequence[str]) -> View:
+    base = reading.view(vhost)
+    topology, expectations = base.topology, base.source.expectations(vhost)
+    if text is not None:
+        document = Document.loads(text, "draft")
+        topology = document.topology(vhost, topology.profile if reading.profile else document.profile)
+        expectations = document.expectations(vhost)
+    for number, statement in enumerate(edits):
+        try:
+            topology = edit(topology, statement)
+        except LanguageError as error:
+            raise EditError(number, error.message) from None
+        except (InputError, BrokerError) as error:
+            raise EditError(number, str(error)) from None
+    return View(base.source, topology, expectations, has_lines=text is None)
+
+
+def edit(topology: Topology, statement: str) -> Topology:
+    """Return the topology after one edit, a sign and a statement.
+
+    Raises LanguageError for a mistake in the statement, InputError for another one, and BrokerError for what the broker
+    would refuse.
+    """
+    sign, body = statement[:1], statement[1:].strip()
+    if sign not in ("+", "-") or not body:
+        raise InputError(f"{clip_line(statement, 60)!r}: an edit begins with + or -, as in: + queue billing")
+    if sign == "-" and ":" not in body:
+        body += next((rest for keyword, rest in TO_DELETE.items() if body.startswith(keyword)), "")
+    document = Document.loads(body, "edit")
+    if len(document.vhosts) > 1 or document.vhosts[0] != "/" or any(document.expectations(v) for v in document.vhosts):
+        raise InputError("an edit declares, binds or deletes in the virtual host that is shown")
+    parts = document.topology()
+    exchanges = [exchange for exchange in parts.exchanges.values() if exchange.name not in PREDECLARED_NAMES]
+    if not (exchanges or parts.queues or parts.bindings or parts.policies):
+        raise InputError(f"{clip_line(body, 60)!r} declares nothing")
+    if sign == "+":
+        for exchange in exchanges:
+            topology = topology.declare_exchange(exchange)
+        for queue in parts.queues.values():
+            topology = topology.declare_queue(queue)
+        for policy in parts.policies.values():
+            topology = topology.set_policy(policy)
+        for binding in parts.bindings:
+            topology = topology.bind(binding)
+        return topology
+    for binding in parts.bindings:
+        if binding not in topology.bindings_from(binding.source):
+            raise InputError("there is no such binding")
+        topology = topology.unbind(binding)
+    for policy in parts.policies.values():
+        topology = topology.clear_policy(policy.name)
+    for queue in parts.queues.values():
+        _require(queue.name in topology.queues, f"there is no queue '{queue.name}'")
+        topology = topology.delete_queue(queue.name)
+    for exchange in exchanges:
+        _require(exchange.name in topology.exchanges, f"there is no exchange '{exchange.name}'")
+        topology = topology.delete_exchange(exchange.name)
+    return topology
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise InputError(otherwise)

@@ -1,0 +1,166 @@
+"""The message nearest to a given one that reaches a queue, or takes a binding.
+
+The search goes over all paths from the exchange of the message to the goal that lead through exchanges which decide by
+conditions. For each, it changes as few words of the key and as few headers as the conditions of the path ask for. What
+it returns was routed, so it does reach the goal. If there is no path, no message to that exchange reaches the goal,
+unless an exchange on the way decides by chance, by a hash, or in a way unknown here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
+from typing import Any, Final
+
+from bindings.analysis.crawl import Budget, OutOfBudget
+from bindings.diff.comparison.conditions import NEVER, Condition, Headers
+from bindings.diff.comparison.headers import fewest_headers
+from bindings.diff.comparison.paths import PathConditions, from_exchange
+from bindings.diff.comparison.sides import Ways
+from bindings.serve.nearest_key import REPLACE, nearest_key
+from bindings.serve.view import View
+from exchange.display import list_some
+from exchange.entities.entities import Binding, Destination
+from exchange.errors import BrokerError
+from exchange.kinds.headers import comparable_headers
+from exchange.kinds.misses import estimate_distance
+from exchange.message import Message
+from exchange.patterns.pattern import Pattern
+
+__all__ = ["Nearest", "find_nearest"]
+
+PATHS: Final = 40
+"""Maximum number of paths that are tried: those whose keys look nearest."""
+ENTRIES: Final = 5
+"""Maximum number of other exchanges that are named if no message to this one reaches the goal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """A message that reaches the goal, or why there is none."""
+
+    message: Message | None
+    why_not: str = ""
+    """Why there is no message; empty if there is one."""
+    proved: bool = True
+    """Whether it is proved that there is none. False: none was found."""
+    entries: tuple[str, ...] = ()
+    """Other exchanges from which the goal can be reached, if it cannot be from this one."""
+
+
+def find_nearest(view: View, message: Message, goal: Destination | Binding, budget: Budget) -> Nearest:
+    """Return the nearest message to the same exchange that reaches a queue or takes a binding."""
+    if _arrives(view, message, goal):
+        return Nearest(message)
+    side = view.side()
+    end = goal if isinstance(goal, Destination) else Destination("exchange", goal.source)
+    if isinstance(goal, Binding) and goal.source in side.loose:
+        return Nearest(None, f"exchange '{goal.source}' does not choose its bindings by key or headers alone", False)
+    ways = Ways(side, end)
+    start = PathConditions()
+    if isinstance(goal, Binding):
+        condition = side.condition_of(goal)
+        if condition == NEVER:
+            return Nearest(None, "no message can match the binding")
+        start = PathConditions((condition,))
+    try:
+        paths = from_exchange(ways, message.exchange, start, budget)
+        candidates = _try_paths(view, ways, message, paths, budget)
+    except OutOfBudget:
+        return Nearest(None, "out of time", False)
+    found = next((candidate for candidate in candidates if _arrives(view, candidate, goal)), None)
+    if found is not None:
+        return Nearest(found)
+    return _explain_none(view, ways, message, proved=len(paths) <= PATHS and not candidates)
+
+
+def _try_paths(
+    view: View, ways: Ways, message: Message, paths: Sequence[PathConditions], budget: Budget
+) -> list[Message]:
+    """Return the nearest message for each of the most promising paths, the nearest one first."""
+    candidates: list[tuple[int, int, Message]] = []
+    for number, path in enumerate(nsmallest(PATHS, paths, key=lambda path: _estimate(path, message))):
+        unmatched = [edge for name in path.unmatched for edge in ways.side.branches(name).near(path.matching)]
+        changed = _change(view, message, path.matching, [edge.condition for edge in unmatched], budget)
+        if changed is not None:
+            candidates.append((changed[0], number, changed[1]))
+    return [candidate for _, _, candidate in sorted(candidates, key=lambda each: each[:2])]
+
+
+def _change(
+    view: View, message: Message, all_of: Sequence[Condition], none_of: Sequence[Condition], budget: Budget
+) -> tuple[int, Message] | None:
+    """Return the message with the fewest changes for which all of these conditions and none of those hold.
+
+    Returns their cost, too; None when there is no such message.
+    """
+    patterns, others = ([c for c in conditions if isinstance(c, Pattern)] for conditions in (all_of, none_of))
+    key = nearest_key(message.routing_key, patterns, others, budget)
+    if key is None:
+        return None
+    wanted, unwanted = ([c for c in conditions if isinstance(c, Headers)] for conditions in (all_of, none_of))
+    headers = _change_headers(view, message, wanted, unwanted, budget)
+    if headers is None:
+        return None
+    before = message.headers
+    changes = len(before.keys() ^ headers.keys()) + sum(
+        name in before and before[name] is not value for name, value in headers.items()
+    )
+    return key.cost + REPLACE * changes, Message(message.exchange, key.key, headers, message.properties, message.body)
+
+
+def _change_headers(
+    view: View, message: Message, all_of: Sequence[Headers], none_of: Sequence[Headers], budget: Budget
+) -> dict[str, Any] | None:
+    """Return headers for which all of ``all_of`` and none of ``none_of`` hold; the message's own stay if they can."""
+    profile = view.topology.profile
+
+    def fit(headers: dict[str, Any]) -> bool:
+        compared = comparable_headers(Message("", "", headers), profile)
+        return all(c.holds(compared) for c in all_of) and not any(c.holds(compared) for c in none_of)
+
+    given = dict(message.headers)
+    if fit(given):
+        return given
+    fewest = fewest_headers(all_of, none_of, profile, budget)
+    if fewest is None:
+        return None
+    merged = {**given, **fewest}
+    if fit(merged):
+        return merged
+    # Headers that no condition names never matter; the others are as the search chose them.
+    named = {name for condition in (*all_of, *none_of) for name, _ in condition.wanted}
+    return {**{name: value for name, value in given.items() if name not in named}, **fewest}
+
+
+def _estimate(path: PathConditions, message: Message) -> float:
+    return sum([estimate_distance(c.text, message) for c in path.matching if isinstance(c, Pattern)])
+
+
+def _arrives(view: View, message: Message, goal: Destination | Binding) -> bool:
+    try:
+        explanation = view.router.explain(message)
+    except BrokerError:
+        return False
+    if isinstance(goal, Destination):
+        return goal.name in explanation.route.queues
+    return any(goal in hop.matched for hop in explanation.hops)
+
+
+def _explain_none(view: View, ways: Ways, message: Message, *, proved: bool) -> Nearest:
+    loose = ways.side.graph.downstream([message.exchange]) & set(ways.side.loose)
+    if loose:
+        names = list_some([f"'{name}'" for name in sorted(loose)], 3)
+        decides = "decides" if len(loose) == 1 else "decide"
+        return Nearest(
+            None, f"none was found: {names} on the way {decides} by chance, a hash or in a way unknown here", False
+        )
+    if not ways.side.exists(ways.end):
+        return Nearest(None, f"there is no {ways.end}")
+    others = sorted(
+        name for name in ways.exchanges if name and name != message.exchange and ways.side.publishable(name)
+    )
+    where = f"exchange '{message.exchange}'" if message.exchange else "the default exchange"
+    reason = f"no message to {where} gets there" if proved else "none was found"
+    return Nearest(None, reason, proved, tuple(others[:ENTRIES]))

@@ -1,0 +1,118 @@
+/* Where the message goes, in words: the queues, then each exchange that it passes. */
+
+const OUTCOMES = {
+  queued: 'queued',
+  'queued already': 'has it already: one copy is enough',
+  followed: 'followed',
+  'seen already': 'not followed again: it has been or will be visited',
+  missing: 'does not exist',
+};
+
+function partLink(kind, name, longest) {
+  const open = () => select({ kind, name });
+  return el('button', { type: 'button', class: 'part ' + kind, onclick: open }, named(name, longest || 60));
+}
+
+/** Fill the element with a route; `before` is the route of the same message without the draft, or null. */
+function showRoute(place, route, before) {
+  place.replaceChildren(
+    verdictOf(route),
+    el('ul', { class: 'queues' }, route.queues.map((name) => queueItem(name, route, before))),
+    ...lostTo(route, before),
+    el('ol', { class: 'hops' }, route.hops.map((hop) => hopItem(hop))),
+  );
+  place.dataset.queues = JSON.stringify(route.queues);
+}
+
+function verdictOf(route) {
+  const more = route.undecided.length ? ', and perhaps more: ' + route.undecided.map((name) => nameText(name)).join(', ') : '';
+  if (route.queues.length) {
+    return el('p', { class: 'outcome routed' }, 'Routed to ', plural(route.queues.length, 'queue'), more);
+  }
+  if (route.unroutable === null) {
+    const names = route.undecided.map((name) => nameText(name)).join(', ');
+    return el('p', { class: 'outcome undecided' }, 'Undecided: what ', names, ' does is not known here');
+  }
+  return el('p', { class: 'outcome unroutable' }, 'Unroutable: dropped, or returned to a publisher that set mandatory');
+}
+
+function queueItem(name, route, before) {
+  const placement = route.placements.find((each) => each.queue === name);
+  const isNew = before && !before.queues.includes(name);
+  return el(
+    'li',
+    { class: isNew ? 'gained' : null },
+    partLink('queue', name),
+    isNew ? el('span', { class: 'soft' }, ' new') : null,
+    placement ? placementOf(placement) : null,
+  );
+}
+
+function placementOf(placement) {
+  const where = placement.name === null ? 'some partition' : 'partition ' + placement.name;
+  const hash = placement.hash === null ? '' : ', hash ' + placement.hash;
+  const key = typeof placement.key === 'string' ? placement.key : JSON.stringify(placement.key);
+  return el(
+    'div',
+    { class: 'placement' },
+    el('strong', {}, where),
+    ' ',
+    el('span', { class: 'soft' }, placement.partitioning),
+    el('div', { class: 'soft' }, 'key ', keyed(key, 60), hash, ': ', placement.rule),
+  );
+}
+
+function lostTo(route, before) {
+  const lost = before ? before.queues.filter((name) => !route.queues.includes(name)) : [];
+  if (!lost.length) return [];
+  return [el('p', { class: 'lost' }, 'no longer: ', lost.map((name, at) => [at ? ', ' : null, partLink('queue', name)]))];
+}
+
+function hopItem(hop) {
+  const none = !hop.matched.length && !hop.unsure && hop.type !== null;
+  return el(
+    'li',
+    {},
+    partLink('exchange', hop.exchange),
+    el('span', { class: 'soft' }, ' ', hop.type || 'direct', hop.came_from === null ? '' : ', from ' + nameText(hop.came_from, 40)),
+    el('ul', {}, hop.matched.map((binding) => matchedItem(binding))),
+    none ? el('div', { class: 'soft' }, 'no binding matches') : null,
+    hop.chosen_by ? el('div', { class: 'soft' }, hop.chosen_by) : null,
+    hop.unsure ? el('div', { class: 'undecided' }, 'more bindings may match: ', hop.unsure) : null,
+    hop.alternate ? alternateOf(hop.alternate) : null,
+  );
+}
+
+function matchedItem(binding) {
+  const by = binding.matched_header ? [' by ', binding.matched_header, ' ', keyed(binding.matched_key || '', 40)] : null;
+  return el(
+    'li',
+    {},
+    binding.routing_key === '' && !Object.keys(binding.arguments).length ? null : [bindingKey(binding), ' '],
+    '→ ',
+    partLink(binding.destination_type, binding.destination, 50),
+    binding.outcome === 'queued' || binding.outcome === 'followed' ? null : el('span', { class: 'soft' }, ' ', OUTCOMES[binding.outcome]),
+    by,
+  );
+}
+
+/** The key of a binding and its arguments, which decide where they are headers. */
+function bindingKey(binding) {
+  const hasArguments = Object.keys(binding.arguments).length > 0;
+  return [
+    binding.routing_key === '' && hasArguments ? null : pattern(binding.routing_key, 60),
+    hasArguments ? el('code', { class: 'soft' }, ' ', shortened(JSON.stringify(binding.arguments), 80)) : null,
+  ];
+}
+
+function alternateOf(alternate) {
+  const origin = alternate.from_policy === null ? '' : ' (policy ' + nameText(alternate.from_policy) + ')';
+  return el(
+    'div',
+    { class: alternate.taken ? 'taken' : 'soft' },
+    'alternate exchange ',
+    partLink('exchange', alternate.name),
+    origin,
+    alternate.taken ? ': taken, ' + OUTCOMES[alternate.outcome] : ': not taken, since a binding matches',
+  );
+}

@@ -1,0 +1,112 @@
+"""Edits of a draft obey the broker's rules, and the source is never changed."""
+
+import pytest
+
+from bindings.serve.drafts import KEPT, Drafts, EditError, edit
+from bindings.serve.watching import Reading
+from bindings.sources.document import Document
+from bindings.sources.open import Source
+from exchange import Topology
+from exchange.errors import BrokerError, InputError
+
+ORDERS = """exchange orders: topic
+queue billing
+orders -> billing: "order.#", "paid"
+policy p: "^orders", exchanges, alternate-exchange = "amq.fanout"
+"""
+
+
+BINDINGS = 'orders -> billing: "order.#", "paid"\n'
+
+
+def orders() -> Topology:
+    return Document.loads(ORDERS).topology()
+
+
+def reading(text: str = ORDERS) -> Reading:
+    return Reading(1, Source("orders.bindings", Document.loads(text)), None)
+
+
+@pytest.mark.parametrize(
+    ("statement", "added"),
+    [
+        ("+ queue audit", "queue audit"),
+        ("+exchange archive: fanout, internal", "exchange archive: fanout, internal"),
+        ('+ orders -> billing: "a", "b"', 'orders -> billing: "a", "b"'),
+        ('+ policy q: "x", queues, max-length = 5', 'policy q: "x", queues, max-length = 5'),
+    ],
+)
+def test_an_edit_adds_what_the_statement_would_add_to_the_file(statement: str, added: str) -> None:
+    assert edit(orders(), statement) == Document.loads(ORDERS + added).topology()
+
+
+@pytest.mark.parametrize(
+    ("statement", "left"),
+    [
+        ('- orders -> billing: "paid"', ORDERS.replace(', "paid"', "")),
+        (
+            "- queue billing",
+            ORDERS.replace("queue billing\n", "").replace('orders -> billing: "order.#", "paid"\n', ""),
+        ),
+        ("- exchange orders", ORDERS.partition("\n")[2].replace('orders -> billing: "order.#", "paid"\n', "")),
+        ("- policy p", ORDERS.partition("policy")[0]),
+    ],
+)
+def test_an_edit_deletes_by_name_and_unbinds(statement: str, left: str) -> None:
+    assert edit(orders(), statement) == Document.loads(left).topology()
+
+
+@pytest.mark.parametrize(
+    ("statement", "error", "text"),
+    [
+        ("", InputError, "begins with"),
+        ("queue q", InputError, "begins with"),
+        ("+", InputError, "begins with"),
+        ("+ # nothing", InputError, "declares nothing"),
+        ("+ exchange", InputError, "expected a name"),
+        ("- queue other", InputError, "no queue 'other'"),
+        ("- exchange other", InputError, "no exchange 'other'"),
+        ('- orders -> billing: "other"', InputError, "no such binding"),
+        ('+ orders -> other: "k"', BrokerError, "404"),
+        ("+ exchange orders: fanout", BrokerError, "406"),
+        ("+ exchange amq.mine: fanout", BrokerError, "403"),
+        ("- exchange amq.topic: topic", InputError, "declares nothing|predeclared|amq"),
+        ('+ vhost "/other"', InputError, "virtual host|nothing"),
+        ('+ expect orders "k" unroutable', InputError, "virtual host|nothing"),
+    ],
+)
+def test_what_the_broker_or_the_language_refuses_is_an_error(statement: str, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        edit(orders(), statement)
+
+
+def test_a_draft_is_a_text_and_edits_and_equal_ones_have_one_id() -> None:
+    drafts, base = Drafts(), reading()
+    one = drafts.make(base, "/", None, ["+ queue audit"])
+    assert drafts.make(base, "/", None, ["+ queue audit"]) == one
+    other = drafts.make(base, "/", "queue alone", ["+ queue audit"])
+    assert other != one
+    found = drafts.find(other)
+    assert found is not None
+    assert sorted(found.topology.queues) == ["alone", "audit"]
+    assert list(base.view("/").topology.queues) == ["billing"]
+
+
+def test_the_edit_that_is_wrong_is_named() -> None:
+    with pytest.raises(EditError, match="404") as caught:
+        Drafts().make(reading(), "/", None, ["+ queue audit", '+ nowhere -> audit: "k"'])
+    assert caught.value.number == 1
+
+
+def test_the_draft_that_was_not_used_for_longest_goes_first() -> None:
+    drafts, base = Drafts(), reading()
+    first, second = (drafts.make(base, "/", None, [f"+ queue q{n}"]) for n in range(2))
+    for n in range(2, KEPT + 1):
+        drafts.make(base, "/", None, [f"+ queue q{n}"])
+        assert drafts.find(second) is not None
+    assert drafts.find(first) is None
+
+
+def test_a_text_without_the_virtual_host_is_refused() -> None:
+    with pytest.raises(InputError, match="virtual host"):
+        Drafts().make(reading('vhost "/shop"\nqueue q\n'), "/shop", 'vhost "/else"\nqueue q\n', [])

@@ -1,0 +1,111 @@
+"""The command: it prints the address, serves until it is ended, and refuses what it cannot serve."""
+
+import json
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command_server import CommandServer
+from tests.support.served import Served, serve
+
+SECONDS = 30.0
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[CommandServer]:
+    server = CommandServer()
+    yield server
+    server.close()
+
+
+def ask(served: Served, question: str, token: str = "", **fields: Any) -> tuple[int, Any]:
+    client = HTTPConnection("127.0.0.1", served.port, timeout=SECONDS)
+    try:
+        headers = {"Content-Type": "application/json", "X-Hashstar-Token": token or served.token}
+        client.request("POST", f"/api/{question}", json.dumps(fields), headers)
+        answer = client.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        client.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_serves_at_the_printed_address_until_it_is_ended(tmp_path: Path, number: signal.Signals) -> None:
+    path = tmp_path / "t.bindings"
+    path.write_text("exchange x: fanout\nqueue q\nx -> q\n")
+    with serve(str(path)) as served:
+        assert served.address.startswith("http://127.0.0.1:")
+        assert len(served.token) >= 20
+        status, answer = ask(served, "explain", message={"exchange": "x"})
+        assert (status, answer["queues"]) == (200, ["q"])
+        assert ask(served, "source", token="other")[0] == 403  # noqa: S106
+        path.write_text("exchange x: fanout\nqueue q\nqueue r\nx -> q, r\n")
+        until = time.monotonic() + SECONDS
+        while ask(served, "source")[1]["version"] == 1:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert ask(served, "explain", message={"exchange": "x"})[1]["queues"] == ["q", "r"]
+        code, err = served.end(number)
+        assert code == 0
+        assert "Traceback" not in err
+        assert "Ctrl-C" in err
+        assert path.read_text() == "exchange x: fanout\nqueue q\nqueue r\nx -> q, r\n"
+
+
+def test_each_start_has_a_token_of_its_own_and_other_addresses_are_asked_for_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "t.bindings"
+    path.write_text("queue q\n")
+    with serve(str(path)) as one, serve(str(path), "--host", "0.0.0.0") as other:  # noqa: S104
+        assert one.token != other.token
+        assert ask(other, "source", token=one.token)[0] == 403
+        assert "can read this topology" in other.end()[1]
+        assert "can read this topology" not in one.end()[1]
+
+
+def test_a_source_of_several_virtual_hosts_and_a_report_are_served(run: CommandServer, tmp_path: Path) -> None:
+    report = tmp_path / "r.json"
+    run.run(["audit", "-t", "examples/orders/orders.bindings", "--no-spark", "--json", str(report),
+             "examples/orders/traffic.jsonl"])  # fmt: skip
+    path = tmp_path / "t.bindings"
+    path.write_text(Path("examples/orders/orders.bindings").read_text() + '\nvhost "/b"\nqueue b\n')
+    with serve(str(path), "--vhost", "/b", "--audit", str(report)) as served:
+        source = ask(served, "source")[1]
+        assert (source["vhosts"], source["vhost"]) == (["/shop", "/b"], "/b")
+        assert source["traffic"]["vhost"] == "/shop"
+        assert ask(served, "topology")[1]["counted"] is None
+        assert ask(served, "topology", vhost="/shop")[1]["counted"] == 12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["missing.bindings"], "missing.bindings"),
+        (["README.md"], "README.md:3:1"),
+        (["examples/orders/orders.bindings", "--vhost", "/other"], "no virtual host"),
+        (["examples/orders/orders.bindings", "--audit", "README.md"], "README.md"),
+        (["examples/orders/orders.bindings", "--host", "203.0.113.1"], "203.0.113.1:0 cannot be served"),
+        (["examples/orders/orders.bindings", "--host", "no such name"], "cannot be served"),
+        (["examples/orders/orders.bindings", "--port", "65536"], "--port"),
+        (["ftp://example.com"], "has no topology"),
+        ([], "TOPOLOGY"),
+    ],
+)
+def test_what_cannot_be_served_ends_it_with_2(run: CommandServer, arguments: list[str], text: str) -> None:
+    ended = run.run(["serve", *arguments])
+    assert ended.code == 2
+    assert text in ended.err
+    assert not ended.out
+
+
+def test_a_port_that_is_taken_is_named(run: CommandServer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = run.run(["serve", "examples/orders/orders.bindings", "--port", str(port)])
+    assert ended.code == 2
+    assert f"127.0.0.1:{port} cannot be served: Address already in use" in ended.err
