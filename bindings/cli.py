@@ -12,6 +12,7 @@ from bindings.commands.audit import audit_command
 from bindings.commands.check import check_command
 from bindings.commands.convert import convert_command
 from bindings.commands.diff import diff_command
+from bindings.commands.drift import drift_command
 from bindings.commands.fmt import fmt_command
 from bindings.commands.graph import graph_command
 from bindings.commands.serve import serve_command
@@ -38,6 +39,7 @@ COMMANDS: Final[list[click.Command]] = [
     graph_command,
     serve_command,
     apply_command,
+    drift_command,
     convert_command,
     fmt_command,
     archive_command,

@@ -194,7 +194,7 @@ class Management:
             if reason.endswith(" user"):  # it lacks a tag: "Not administrator user"
                 return f"user {self.user!r} may not do this ({reason}): rabbitmqctl set_user_tags USER administrator"
             return f"user {self.user!r} is refused ({reason}): check the address, or {LOGIN}"
-        if answer.status in (400, 404) and path.startswith("/api/definitions/"):
+        if answer.status in (400, 404) and path.startswith(("/api/definitions/", "/api/vhosts/")):
             vhost = urllib.parse.unquote(path.rpartition("/")[2])
             return f"there is no virtual host {vhost!r}"
         if answer.status == 404:

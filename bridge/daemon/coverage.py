@@ -17,9 +17,9 @@ from bindings.archive.sums import Unread
 from bindings.counts.columnar.counting import Tallier
 from bindings.counts.coverage import coverage
 from bindings.counts.tally import Tally, fingerprint
+from bindings.http.exposition import format_labels
 from bindings.report.build import Sources, build_report
 from bindings.report.forms.as_json import encode_json
-from bridge.daemon.metrics import format_labels
 from bridge.endpoint import Delivery
 from bridge.pump.pump import Inlet
 from exchange.topology.topology import Topology

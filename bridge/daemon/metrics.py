@@ -10,12 +10,13 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from math import inf, isinf, isnan
+from math import inf
 from typing import Final, Literal, NamedTuple, TypedDict
 
+from bindings.http.exposition import family_lines, format_labels, format_number
 from bridge.endpoint import Delivery, Failure, Outgoing
 
-__all__ = ["BUCKETS", "FATES", "Gauges", "History", "HistoryJson", "Metrics", "format_labels"]
+__all__ = ["BUCKETS", "FATES", "Gauges", "History", "HistoryJson", "Metrics"]
 
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the buckets of latencies, in seconds."""
@@ -159,9 +160,9 @@ class Metrics:
         ):
             keys = [(key if isinstance(key, tuple) else (key,), count) for key, count in dict(counts).items()]
             values = {tuple(zip(labels, key, strict=True)): count for key, count in keys}
-            yield from _family_lines(name, "counter", meaning, values)
+            yield from family_lines(name, "counter", meaning, values)
         for name, (kind, meaning, gauge) in gauges.items():
-            yield from _family_lines(name, kind, meaning, gauge)
+            yield from family_lines(name, kind, meaning, gauge)
         yield "# HELP hashstar_latency_seconds From reading a message to its confirmation."
         yield "# TYPE hashstar_latency_seconds histogram"
         for target, counts_of in list(self.latencies.items()):
@@ -173,35 +174,6 @@ class Metrics:
             shown = format_labels((("target", target),))
             yield f"hashstar_latency_seconds_sum{shown} {format_number(self.latency_sums.get(target, 0.0))}"
             yield f"hashstar_latency_seconds_count{shown} {below}"
-
-
-def _family_lines(
-    name: str, kind: str, meaning: str, values: Mapping[tuple[tuple[str, str], ...], float]
-) -> Iterator[str]:
-    yield f"# HELP {name} {meaning}"
-    yield f"# TYPE {name} {kind}"
-    for labels, value in values.items():
-        yield f"{name}{format_labels(labels)} {format_number(value)}"
-
-
-def format_number(value: float) -> str:
-    """Return a number exactly, in Prometheus's notation: a sum rounded to six digits would stop growing one day."""
-    if isnan(value):
-        return "NaN"
-    if isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    return str(int(value)) if isinstance(value, int) else repr(value)
-
-
-def format_labels(pairs: Sequence[tuple[str, str]]) -> str:
-    """Return labels as in Prometheus's text format; bytes that are not UTF-8 are escaped."""
-    escaped = [
-        f'{name}="{value}"'
-        for name, raw in pairs
-        for text in [raw.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")]
-        for value in [text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")]
-    ]
-    return "{" + ",".join(escaped) + "}" if escaped else ""
 
 
 class Sample(NamedTuple):

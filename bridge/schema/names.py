@@ -80,6 +80,9 @@ SCHEMAS: Final[Mapping[str, Schema]] = MappingProxyType({
         "bindings.diff.forms.as_json:DiffJson",
         "bindings.diff.forms.as_json:AgainstJson",
     ),
+    "drift": _of_types(
+        "hashstar drift --format json", "bindings.drift.forms:DriftJson", "bindings.drift.forms:UnknownJson"
+    ),
     "archive-inspect": _of_types(
         "hashstar archive inspect --json, of an archive or of the store of a RocketMQ broker",
         f"{INSPECTION}:InspectionJson",

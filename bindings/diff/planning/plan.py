@@ -20,7 +20,7 @@ from exchange.errors import BrokerError
 from exchange.field_values import INTEGER_TYPES, type_and_value
 from exchange.topology.topology import Topology
 
-__all__ = ["Plan", "Step", "is_reserved", "keep_extras", "make_plan"]
+__all__ = ["Plan", "Step", "comparable_arguments", "find_difference", "is_reserved", "keep_extras", "make_plan"]
 
 FLOATS: Final = frozenset({"float", "double"})
 
@@ -53,7 +53,7 @@ def make_plan(before: Topology, after: Topology, *, deadline: Deadline | None = 
     among the arguments of an exchange or queue, the argument x-queue-type with the value classic.
     """
     after = after.with_profile(before.profile)
-    difference, left_alone = _difference(before, after)
+    difference, left_alone = find_difference(before, after)
     state = State(before)
     steps: list[Step] = []
     refused: list[tuple[Step, BrokerError]] = []
@@ -83,8 +83,8 @@ def is_reserved(name: str) -> bool:
     return not name or name.startswith("amq.")
 
 
-def _difference(before: Topology, after: Topology) -> tuple[Difference, tuple[Part, ...]]:
-    """Return what the plan must do, and the parts that differ but are left alone."""
+def find_difference(before: Topology, after: Topology) -> tuple[Difference, tuple[Part, ...]]:
+    """Return what a plan must do, and the parts that differ but are left alone."""
     new: list[Exchange | Queue] = []
     gone: list[Exchange | Queue] = []
     replaced: list[tuple[Exchange | Queue, Exchange | Queue]] = []
@@ -128,10 +128,11 @@ def _same(old: Exchange | Queue, new: Exchange | Queue) -> bool:
         flags = (old.durable, old.auto_delete) == (new.durable, new.auto_delete)
     else:
         flags = replace(old, arguments={}) == replace(new, arguments={})
-    return flags and _arguments(old) == _arguments(new)
+    return flags and comparable_arguments(old) == comparable_arguments(new)
 
 
-def _arguments(part: Exchange | Queue) -> dict[str, tuple[str, str]]:
+def comparable_arguments(part: Exchange | Queue) -> dict[str, tuple[str, str]]:
+    """Return the arguments of a part in a form that is equal where a broker takes them for equal."""
     arguments = {name: type_and_value(value) for name, value in part.arguments.items()}
     if isinstance(part, Queue) and arguments.get("x-queue-type") == ("longstr", b"classic"):
         del arguments["x-queue-type"]

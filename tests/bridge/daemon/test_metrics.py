@@ -14,10 +14,11 @@ from types import SimpleNamespace
 import pytest
 
 from bindings.counts.tally import fingerprint
+from bindings.http.exposition import format_labels, format_number
 from bridge.daemon import gauges
 from bridge.daemon.coverage import Coverage
 from bridge.daemon.gauges import build_info, process_metrics
-from bridge.daemon.metrics import BUCKETS, Metrics, format_labels, format_number
+from bridge.daemon.metrics import BUCKETS, Metrics
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.memory import MemorySource
 from bridge.pump.pump import Inlet

@@ -1,0 +1,247 @@
+"""``hashstar drift``: whether a live broker still has what a file says, once or again and again."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+import threading
+import time
+from random import random
+from typing import Any, Final
+
+import click
+
+from bindings.apply.live import Live
+from bindings.diff.comparison.meaning import Meaning
+from bindings.drift.drift import Drift, Ignoring, find_drift
+from bindings.drift.forms import drift_lines, drift_to_json, format_time, headline, unknown_to_json
+from bindings.drift.watch import Outcome, Watch
+from bindings.sources.management import Management, is_address
+from bindings.sources.open import open_source
+from exchange.commands.console import (
+    echo_error,
+    echo_line,
+    fail,
+    seconds_to_answer,
+    show_warnings,
+    status,
+    timeout_option,
+)
+from exchange.display import dump_json
+from exchange.errors import HashstarError, InputError
+from exchange.topology.topology import Topology
+
+__all__ = ["drift_command"]
+
+UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+BUDGET: Final = 10.0
+"""Default number of seconds for what a drift means to messages."""
+LOCALHOST: Final = "127.0.0.1"
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """The type of an option with a time: ``30`` or ``30s``, ``5m``, ``1h``; at least a second."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the seconds; end the command for what is no time."""
+        found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([smhd]?)", str(value))
+        seconds = float(found[1]) * UNITS[found[2] or "s"] if found is not None else 0.0
+        if not 1 <= seconds <= UNITS["d"] * 365:
+            self.fail(f"{value!r} is no time of at least a second: write 30s, 5m or 1h", param, ctx)
+        return seconds
+
+
+class Address(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """The type of an option with an address to serve: ``PORT`` on 127.0.0.1, or ``HOST:PORT``."""
+
+    name = "address"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        """Return host and port; end the command for what is no address."""
+        host, _, port = str(value).rpartition(":")
+        if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65_535:
+            self.fail(f"{value!r} is no address to serve: write 9419 or 0.0.0.0:9419", param, ctx)
+        return host.strip("[]") or LOCALHOST, int(port)
+
+
+@click.command("drift")
+@click.option("--vhost", help="Virtual host.  [default: the address's, else the only one in FILE]")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="Output format; with --every, JSON is an object a line.")  # fmt: skip
+@click.option("--ignore", "names", multiple=True, metavar="GLOB", help="Ignore objects of these names, such as tmp.* "
+              "or queue:tmp.*, and their bindings; repeatable.")  # fmt: skip
+@click.option("--ignore-extra", is_flag=True, help="Ignore what only the broker has.")
+@click.option("--auto-delete", is_flag=True, help="Report auto-delete queues and exchanges, too, which come and go.")
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=0),
+    default=BUDGET,
+    metavar="SECONDS",
+    show_default=True,
+    help="Maximum time to find out which messages go elsewhere; the rest is reported as undecided.",
+)
+@click.option("--every", type=Duration(), metavar="TIME", help="Compare again after this time, such as 30s, 5m or 1h, "
+              "until a signal ends it, and print changes only.")  # fmt: skip
+@click.option("--metrics", type=Address(), metavar="ADDRESS", help="With --every: serve metrics for Prometheus at PORT "
+              "of 127.0.0.1, or at HOST:PORT.")  # fmt: skip
+@click.option(
+    "--metrics-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Host name that requests for metrics may have; repeatable.",
+)
+@timeout_option
+@click.argument("file", metavar="FILE")
+@click.argument("address", metavar="URL")
+def drift_command(
+    vhost: str | None,
+    form: str,
+    names: tuple[str, ...],
+    ignore_extra: bool,
+    auto_delete: bool,
+    budget: float,
+    every: float | None,
+    metrics: tuple[str, int] | None,
+    hosts: tuple[str, ...],
+    file: str,
+    address: str,
+) -> None:
+    """Compare a topology file with a live broker.
+
+    FILE is a .bindings file or definitions.json; URL is a management API, http://HOST:15672[/VHOST]. Exchanges,
+    queues, bindings and policies that are missing, extra or changed are listed, and which messages go elsewhere
+    because of that.
+
+    What comes and goes by itself is counted and not reported: auto-delete queues and exchanges (unless --auto-delete),
+    exclusive queues, what is named amq.*, and bindings of these.
+
+    With --every, FILE is read and the broker is asked again and again, and only what has changed is printed. A broker
+    that is away is tried again, and the metric hashstar_drift_up is 0. SIGTERM and Ctrl-C end it, with 0.
+
+    Exit codes: 0 the same; 1 drift; 2 the broker cannot be asked, or bad usage or input.
+    """
+    if every is None and metrics is not None:
+        raise click.UsageError("--metrics needs --every")
+    if hosts and metrics is None:
+        raise click.UsageError("--metrics-host needs --metrics")
+    if every is not None and file == "-":
+        raise click.UsageError("standard input can be read only once; --every needs a file")
+    seconds = seconds_to_answer()
+    try:
+        if not is_address(address):
+            raise InputError("the address of a management API is wanted; write http://HOST:15672[/VHOST]")
+        if is_address(file):
+            raise InputError("a file is compared with a broker; hashstar diff compares two brokers")
+        management = Management.at(address, seconds=seconds)
+        ignoring = Ignoring(names, ignore_extra, not auto_delete)
+        look = _Look(file, management, vhost, ignoring, seconds)
+        look.read_file()  # a mistake in it ends the command, also one that is to go on for ever
+        printer = _Printer(form, file, management.address, budget)
+        if every is None:
+            with status("comparing ..."):
+                began = time.time()
+                drift = look()
+                meaning = printer.meaning(drift)
+            printer.print_once(drift, meaning, began)
+            sys.exit(1 if drift.objects else 0)
+        _watch(Watch(look, every, time.time, random), printer, metrics, hosts)
+    except HashstarError as error:
+        fail(error)
+
+
+class _Look:
+    """Reads the file, asks the broker, and compares."""
+
+    def __init__(
+        self, file: str, management: Management, vhost: str | None, ignoring: Ignoring, seconds: float
+    ) -> None:
+        self._file = file
+        self._management = management
+        self._vhost = vhost or management.vhost
+        self._ignoring = ignoring
+        self._seconds = seconds
+        self._warned: list[str] | None = None
+
+    def read_file(self) -> Topology:
+        """Return the topology of the file, and print its warnings if they are new. Raises InputError."""
+        opened = open_source(self._file, self._vhost, seconds=self._seconds)
+        warnings = list(map(str, opened.warnings))
+        if warnings != self._warned:
+            show_warnings(opened.name, warnings)
+            self._warned = warnings
+        return opened.topology(self._vhost)
+
+    def __call__(self) -> Drift:
+        wanted = self.read_file()
+        return find_drift(Live(self._management, wanted.vhost), wanted, self._ignoring)
+
+
+class _Printer:
+    """Prints results in one form."""
+
+    def __init__(self, form: str, file: str, broker: str, budget: float) -> None:
+        self._is_json = form == "json"
+        self._names: Final = {"file": file, "broker": broker}
+        self._budget = budget
+
+    def meaning(self, drift: Drift) -> Meaning | None:
+        """Return what a drift means to messages; None if there is none, or no router takes a binding."""
+        try:
+            return drift.meaning(self._budget) if drift.objects else None
+        except InputError as error:
+            echo_error(f"what this means to messages is not known: {error}")
+            return None
+
+    def print_once(self, drift: Drift, meaning: Meaning | None, began: float) -> None:
+        """Print a result."""
+        if self._is_json:
+            click.echo(dump_json(drift_to_json(drift, meaning, **self._names, time=began)))
+            return
+        echo_line(headline(drift))
+        for line in drift_lines(drift, meaning):
+            echo_line(line)
+
+    def print_news(self, outcome: Outcome) -> None:
+        """Print the outcome of one of many comparisons."""
+        if self._is_json:
+            if outcome.drift is not None:
+                made: Any = drift_to_json(outcome.drift, self.meaning(outcome.drift), **self._names, time=outcome.time)
+            else:
+                made = unknown_to_json(outcome.error or "", **self._names, time=outcome.time, retry_in=outcome.wait)
+            click.echo(dump_json(made))
+        elif outcome.drift is None:
+            echo_error(f"{format_time(outcome.time)} {outcome.error}; it is tried again")
+        else:
+            echo_line(f"{format_time(outcome.time)} {headline(outcome.drift)}")
+            for line in drift_lines(outcome.drift, self.meaning(outcome.drift)):
+                echo_line(line)
+        sys.stdout.flush()
+
+
+def _watch(watch: Watch, printer: _Printer, metrics: tuple[str, int] | None, hosts: tuple[str, ...]) -> None:
+    """Compare until a signal comes, and print what is new. Raises InputError if the metrics cannot be served."""
+    server = None
+    if metrics is not None:
+        from bindings.drift.web import serve_metrics
+
+        server = serve_metrics(*metrics, hosts, lambda: watch.state)
+        host, port = server.server_address[:2]
+        shown = f"[{host!s}]" if ":" in str(host) else str(host)
+        echo_line(f"metrics at http://{shown}:{port}/metrics", err=True)
+    for ending in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(ending, signal.default_int_handler)
+    never = threading.Event()
+    try:
+        for outcome in watch.outcomes():
+            if outcome.is_news:
+                printer.print_news(outcome)
+            never.wait(outcome.wait)
+    except KeyboardInterrupt:
+        sys.exit(0)
+    finally:
+        if server is not None:
+            server.close()

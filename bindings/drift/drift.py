@@ -1,0 +1,287 @@
+"""Compare what a file wants with what a broker has: objects that are missing, extra or changed, and what is ignored.
+
+The difference is that of a plan (`bindings.diff.planning.plan`), so it leaves out what a broker does not see: how
+queues are partitioned, the width of an integer among arguments. Some objects come and go by themselves, and are counted
+only: those named ``amq.*``, auto-delete queues and exchanges, and bindings of these or of exclusive queues.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, NamedTuple
+
+from bindings.analysis.crawl import Deadline
+from bindings.apply.live import Live
+from bindings.diff.comparison.compare import compare
+from bindings.diff.comparison.meaning import Meaning
+from bindings.diff.planning.plan import comparable_arguments, find_difference, is_reserved
+from bindings.diff.planning.step import Part
+from bindings.report.gates import matches_glob
+from exchange.entities.entities import Binding, Exchange, Policy, Queue
+from exchange.field_json import encode
+from exchange.topology.topology import Topology
+
+__all__ = [
+    "CHANGES", "KINDS", "REASONS", "Change", "Drift", "Field", "Ignoring", "Kind", "Object", "Reason", "find_drift",
+]  # fmt: skip
+
+Kind = Literal["exchange", "queue", "binding", "policy"]
+Change = Literal["missing", "extra", "changed"]
+Reason = Literal["amq.*", "exclusive", "auto-delete", "by name", "extra"]
+
+KINDS: Final[tuple[Kind, ...]] = ("exchange", "queue", "binding", "policy")
+CHANGES: Final[tuple[Change, ...]] = ("missing", "extra", "changed")
+"""``missing``: the broker does not have it; ``extra``: only the broker has it; ``changed``: both, and they differ."""
+REASONS: Final[tuple[Reason, ...]] = ("amq.*", "exclusive", "auto-delete", "by name", "extra")
+
+NO_FIELD: Final = object()
+
+
+class Named(NamedTuple):
+    """The name of an exchange, a queue or a policy."""
+
+    kind: str
+    name: str
+
+
+class Field(NamedTuple):
+    """A property of an object that differs, as JSON values; None where one side does not have it."""
+
+    name: str
+    """``durable``, ``arguments.x-max-length``, ``definition.max-length`` ..."""
+    file: Any
+    broker: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """An exchange, queue, binding or policy that differs."""
+
+    change: Change
+    part: Part
+    """As the file has it; an extra one, as the broker has it."""
+    live: Part | None = None
+    """Of a changed one: as the broker has it."""
+
+    @property
+    def kind(self) -> Kind:
+        """Its kind."""
+        return _kind_of(self.part)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """What differs in a changed object; none of another one."""
+        return () if self.live is None else tuple(_differing(self.part, self.live))
+
+
+@dataclass(frozen=True, slots=True)
+class Ignoring:
+    """What is no drift, beside names that begin with ``amq.`` and exclusive queues."""
+
+    names: tuple[str, ...] = ()
+    """Globs of names of exchanges, queues and policies, and of both ends of bindings; ``queue:tmp.*`` for one kind."""
+    extra: bool = False
+    """Whether to ignore what only the broker has."""
+    auto_delete: bool = True
+    """Whether to ignore auto-delete queues and exchanges that one side does not have."""
+
+    def reason(self, item: Object, transient: frozenset[Named]) -> Reason | None:
+        """Return why an object is ignored; None if it is not.
+
+        ``transient`` are the auto-delete queues and exchanges that one side does not have.
+        """
+        named = _named_by(item.part)
+        if self.auto_delete and item.change != "changed" and transient & named:
+            return "auto-delete"
+        if any(self._matches(each) for each in named):
+            return "by name"
+        return "extra" if self.extra and item.change == "extra" else None
+
+    def _matches(self, named: Named) -> bool:
+        for glob in self.names:
+            kind, colon, rest = glob.partition(":")
+            if colon and kind in KINDS:
+                if kind == named.kind and matches_glob(rest, named.name):
+                    return True
+            elif matches_glob(glob, named.name):
+                return True
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """The difference between a file and a virtual host of a broker."""
+
+    vhost: str
+    profile: str
+    """The release of the broker, as the name of a profile."""
+    objects: tuple[Object, ...]
+    """What differs, exchanges first, then queues, bindings, policies; by name."""
+    ignored: Mapping[Reason, int]
+    """Reason -> number of objects that differ and are ignored."""
+    intended: Topology
+    """The topology that the broker would have without the drift."""
+    live: Topology
+    """The topology that the broker has."""
+
+    @property
+    def counts(self) -> dict[tuple[Kind, Change], int]:
+        """Number of objects that differ, of each kind and change; 0 included."""
+        found = Counter((item.kind, item.change) for item in self.objects)
+        return {(kind, change): found[kind, change] for kind in KINDS for change in CHANGES}
+
+    def meaning(self, seconds: float) -> Meaning:
+        """Return what the drift means to messages, from the file to the broker; see `bindings.diff`.
+
+        What is not decided within ``seconds`` is undecided. Raises InputError for a binding that no router takes.
+        """
+        return compare(self.intended, self.live, deadline=Deadline(seconds))
+
+
+def find_drift(live: Live, wanted: Topology, ignoring: Ignoring = Ignoring()) -> Drift:
+    """Return how a live virtual host differs from a wanted topology. Raises InputError if it cannot be read."""
+    wanted = live.as_declared(wanted)
+    now = live.topology(wanted)
+    wanted = wanted.with_profile(now.profile)
+    found, left_alone = find_difference(now, wanted)
+    ignored: Counter[Reason] = Counter(_reason_left_alone(part, now) for part in _once(left_alone))
+    items = [
+        *(Object("missing", part) for part in found.new),
+        *(Object("extra", part) for part in found.gone),
+        *(Object("changed", new, old) for old, new in found.replaced),
+        *(Object("missing", binding) for binding in found.bound),
+        *(Object("extra", binding) for binding in found.unbound),
+        *(
+            Object("changed", policy, now.policies[policy.name])
+            if policy.name in now.policies
+            else Object("missing", policy)
+            for policy in found.set
+        ),
+        *(Object("extra", policy) for policy in found.cleared),
+    ]
+    transient = frozenset(
+        end
+        for item in items
+        if item.change != "changed" and isinstance(item.part, Exchange | Queue) and item.part.auto_delete
+        for end in _named_by(item.part)
+    )
+    kept = []
+    for item in items:
+        reason = ignoring.reason(item, transient)
+        if reason is None:
+            kept.append(item)
+        else:
+            ignored[reason] += 1
+    kept.sort(key=lambda item: (KINDS.index(item.kind), _name_of(item.part), item.change))
+    now = _with_partitions(now, wanted)
+    return Drift(wanted.vhost, now.profile.name, tuple(kept), dict(ignored), _without_drift(now, kept), now)
+
+
+def _once(parts: Iterable[Part]) -> Iterator[Part]:
+    """Yield each part once, of two with one name the first: a plan names both if they differ."""
+    seen = set()
+    for part in parts:
+        key = (_kind_of(part), part if isinstance(part, Binding) else part.name)
+        if key not in seen:
+            seen.add(key)
+            yield part
+
+
+def _kind_of(part: Part) -> Kind:
+    return (
+        "exchange"
+        if isinstance(part, Exchange)
+        else "queue"
+        if isinstance(part, Queue)
+        else "binding"
+        if isinstance(part, Binding)
+        else "policy"
+    )
+
+
+def _name_of(part: Part) -> tuple[str, ...]:
+    if isinstance(part, Binding):
+        return (part.source, part.destination.name, part.routing_key, repr(part.arguments))
+    return (part.name,)
+
+
+def _named_by(part: Part) -> frozenset[Named]:
+    """Return the name of a part; of a binding, the names of what it connects."""
+    if isinstance(part, Binding):
+        return frozenset({Named("exchange", part.source), Named(*part.destination)})
+    return frozenset({Named(_kind_of(part), part.name)})
+
+
+def _reason_left_alone(part: Part, live: Topology) -> Reason:
+    """Return why a plan leaves a part alone; bindings of exclusive queues are exported without these."""
+    if isinstance(part, Binding):
+        end = part.destination
+        if end.kind == "queue" and end.name not in live.queues and not is_reserved(end.name):
+            return "exclusive"
+    return "amq.*"
+
+
+def _differing(file: Part, broker: Part) -> Iterator[Field]:
+    if isinstance(file, Policy) and isinstance(broker, Policy):
+        yield from _fields(_of_policy(file), _of_policy(broker))
+    elif isinstance(file, Exchange | Queue) and isinstance(broker, Exchange | Queue):
+        yield from _fields(_of_flags(file), _of_flags(broker))
+        ours, theirs = comparable_arguments(file), comparable_arguments(broker)
+        for name in sorted({*ours, *theirs}):
+            if ours.get(name) != theirs.get(name):
+                yield Field(f"arguments.{name}", _argument(file, name), _argument(broker, name))
+
+
+def _argument(part: Exchange | Queue, name: str) -> Any:
+    return encode(part.arguments[name]) if name in part.arguments else None
+
+
+def _of_flags(part: Exchange | Queue) -> dict[str, Any]:
+    names = ("type", "durable", "auto_delete", "internal") if isinstance(part, Exchange) else ("durable", "auto_delete")
+    return {name: getattr(part, name) for name in names}
+
+
+def _of_policy(policy: Policy) -> dict[str, Any]:
+    definition = {f"definition.{name}": encode(value) for name, value in policy.definition.items()}
+    return {"pattern": policy.pattern, "apply_to": policy.apply_to, "priority": policy.priority, **definition}
+
+
+def _fields(file: Mapping[str, Any], broker: Mapping[str, Any]) -> Iterator[Field]:
+    for name in dict.fromkeys((*file, *broker)):
+        ours, theirs = file.get(name, NO_FIELD), broker.get(name, NO_FIELD)
+        if ours != theirs or type(ours) is not type(theirs):
+            yield Field(name, None if ours is NO_FIELD else ours, None if theirs is NO_FIELD else theirs)
+
+
+def _with_partitions(live: Topology, wanted: Topology) -> Topology:
+    """Return what the broker has, with queues partitioned as in the file: brokers know nothing of that."""
+    queues = [
+        replace(queue, partitioning=wanted.queues[name].partitioning) if name in wanted.queues else queue
+        for name, queue in live.queues.items()
+    ]
+    return Topology(
+        live.exchanges.values(), queues, live.bindings, live.policies.values(), vhost=live.vhost, profile=live.profile
+    )
+
+
+def _without_drift(live: Topology, items: Iterable[Object]) -> Topology:
+    """Return what the broker would have without the objects that differ."""
+    tables: dict[type, dict[Any, Any]] = {
+        Exchange: dict(live.exchanges),
+        Queue: dict(live.queues),
+        Binding: dict.fromkeys(live.bindings),
+        Policy: dict(live.policies),
+    }
+    for item in items:
+        table = tables[type(item.part)]
+        key = item.part if isinstance(item.part, Binding) else item.part.name
+        if item.change == "extra":
+            table.pop(key, None)
+        else:
+            table[key] = item.part
+    return Topology(
+        tables[Exchange].values(), tables[Queue].values(), list(tables[Binding]), tables[Policy].values(),
+        vhost=live.vhost, profile=live.profile,
+    )  # fmt: skip

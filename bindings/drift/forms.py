@@ -1,0 +1,161 @@
+"""A drift as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, NotRequired, TypedDict
+
+from bindings.check.report import BindingPartJson, NamedPartJson, part_json
+from bindings.diff.comparison.meaning import Meaning
+from bindings.diff.forms.as_json import MeaningJson, meaning_to_json
+from bindings.diff.forms.text import meaning_lines
+from bindings.diff.planning.step import describe_part
+from bindings.drift.drift import REASONS, Change, Drift, Object, Reason
+from exchange.display import count_noun, list_some
+from exchange.json_types import FieldJson
+
+__all__ = ["DriftJson", "UnknownJson", "drift_lines", "drift_to_json", "format_time", "headline", "unknown_to_json"]
+
+LISTED: Final = 50
+"""Maximum number of objects, and of lines about what they mean, in text; JSON has all."""
+
+WHY: Final[dict[Reason, str]] = {
+    "amq.*": "named amq.*",
+    "exclusive": "of exclusive queues",
+    "auto-delete": "auto-delete",
+    "by name": "by --ignore",
+    "extra": "extra, by --ignore-extra",
+}
+"""Reason to ignore objects -> what it is called in text."""
+
+
+class FieldDriftJson(TypedDict):
+    """A property that differs."""
+
+    name: str
+    """`durable`, `arguments.x-max-length`, `definition.max-length` ..."""
+    file: FieldJson
+    """Null where the file does not have it."""
+    broker: FieldJson
+    """Null where the broker does not have it."""
+
+
+class ObjectJson(TypedDict):
+    """An object that differs."""
+
+    change: Change
+    """`missing`: the broker does not have it; `extra`: only the broker has it; `changed`: both, and they differ."""
+    part: NamedPartJson | BindingPartJson
+    fields: list[FieldDriftJson]
+    """What differs in a changed object."""
+
+
+class DriftJson(TypedDict):
+    """The difference between a file and a broker: `hashstar drift --format json`."""
+
+    version: Literal[1]
+    time: str
+    """When the broker was asked."""
+    file: str
+    broker: str
+    """The address, without user and password."""
+    vhost: str
+    profile: str
+    """The broker's release."""
+    state: Literal["same", "drift"]
+    objects: list[ObjectJson]
+    ignored: dict[Reason, int]
+    """Reason -> number of objects that differ and are ignored."""
+    meaning: MeaningJson | None
+    """Which messages go elsewhere by the drift, from the file to the broker; null if there is none."""
+
+
+class UnknownJson(TypedDict):
+    """A comparison that failed: `hashstar drift --every --format json`."""
+
+    version: Literal[1]
+    time: str
+    file: str
+    broker: str
+    state: Literal["unknown"]
+    error: str
+    retry_in: NotRequired[float]
+    """Seconds until the next try."""
+
+
+def format_time(seconds: float) -> str:
+    """Return a time in seconds since 1970 as ISO 8601, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def drift_lines(drift: Drift, meaning: Meaning | None) -> Iterator[str]:
+    """Yield what differs, what is ignored, and what it means to messages."""
+    for item in drift.objects[:LISTED]:
+        yield f"  {item.change:7}  {describe_part(item.part)}{_details(item)}"
+    if len(drift.objects) > LISTED:
+        yield f"  and {len(drift.objects) - LISTED:,} more; --format json lists all"
+    if drift.ignored:
+        counts = [f"{drift.ignored[reason]:,} {WHY[reason]}" for reason in REASONS if reason in drift.ignored]
+        yield f"ignored: {'; '.join(counts)}"
+    if meaning is not None:
+        yield "meaning, from the file to the broker:"
+        lines = list(meaning_lines(meaning))
+        yield from lines[:LISTED]
+        if len(lines) > LISTED:
+            yield f"  and {len(lines) - LISTED:,} more lines; --format json has all"
+
+
+def _details(item: Object) -> str:
+    if not item.fields:
+        return ""
+    texts = [f"{field.name} is {_value(field.broker)}, in the file {_value(field.file)}" for field in item.fields]
+    return f": {list_some(texts, 4)}"
+
+
+def _value(value: Any) -> str:
+    return "absent" if value is None else repr(value) if isinstance(value, str) else str(value)
+
+
+def headline(drift: Drift) -> str:
+    """Return the state in a sentence."""
+    if not drift.objects:
+        return f"same: virtual host {drift.vhost!r} is as the file has it"
+    differ = "differs" if len(drift.objects) == 1 else "differ"
+    return f"drift: {count_noun(len(drift.objects), 'object')} of virtual host {drift.vhost!r} {differ} from the file"
+
+
+def drift_to_json(drift: Drift, meaning: Meaning | None, *, file: str, broker: str, time: float) -> DriftJson:
+    """Return a drift as JSON values; ``time`` is in seconds since 1970."""
+    return {
+        "version": 1,
+        "time": format_time(time),
+        "file": file,
+        "broker": broker,
+        "vhost": drift.vhost,
+        "profile": drift.profile,
+        "state": "drift" if drift.objects else "same",
+        "objects": [
+            {
+                "change": item.change,
+                "part": part_json(item.part),
+                "fields": [{"name": field.name, "file": field.file, "broker": field.broker} for field in item.fields],
+            }
+            for item in drift.objects
+        ],
+        "ignored": {reason: drift.ignored[reason] for reason in REASONS if reason in drift.ignored},
+        "meaning": None if meaning is None else meaning_to_json(meaning),
+    }
+
+
+def unknown_to_json(error: str, *, file: str, broker: str, time: float, retry_in: float) -> UnknownJson:
+    """Return a comparison that failed as JSON values; times are in seconds."""
+    return {
+        "version": 1,
+        "time": format_time(time),
+        "file": file,
+        "broker": broker,
+        "state": "unknown",
+        "error": error,
+        "retry_in": round(retry_in, 1),
+    }

@@ -1,0 +1,130 @@
+"""Compare again and again: when to look next, what is new, and what metrics show meanwhile.
+
+A comparison that fails, as the broker is away, is tried again after a second, then after twice the time, with jitter,
+up to the interval or a minute, whichever is longer. What was found last stays, with its age.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from bindings.drift.drift import CHANGES, KINDS, REASONS, Drift
+from bindings.http.exposition import family_lines
+from exchange.errors import HashstarError
+
+__all__ = ["Outcome", "State", "Watch", "metric_lines"]
+
+FIRST_RETRY: Final = 1.0
+"""Seconds before the second try, or the interval if that is shorter; doubles with each failure."""
+MOST_RETRY: Final = 60.0
+"""Maximum number of seconds between tries, unless the interval is longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is known; replaced as a whole, so that other threads read it without a lock."""
+
+    drift: Drift | None = None
+    """The result of the last comparison that succeeded."""
+    error: str | None = None
+    """Why the last comparison failed; None if it succeeded, or there was none."""
+    succeeded_at: float = 0.0
+    """Time of the last comparison that succeeded, in seconds since 1970; 0 if none did."""
+    successes: int = 0
+    failures: int = 0
+
+    @property
+    def up(self) -> bool:
+        """Whether the last comparison succeeded."""
+        return self.drift is not None and self.error is None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of one comparison."""
+
+    drift: Drift | None
+    """None if it failed."""
+    error: str | None
+    wait: float
+    """Seconds until the next comparison."""
+    time: float
+    """When it began, in seconds since 1970."""
+    is_news: bool
+    """Whether it differs from the one before: another drift, another error, or the broker answers again."""
+
+
+class Watch:
+    """Compares every ``every`` seconds. ``clock`` has the seconds since 1970, ``random`` a number in [0, 1)."""
+
+    def __init__(
+        self, look: Callable[[], Drift], every: float, clock: Callable[[], float], random: Callable[[], float]
+    ) -> None:
+        self._look = look
+        self._every = every
+        self._clock = clock
+        self._random = random
+        self._failed_in_a_row = 0
+        self.state = State()
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """Yield the outcome of each comparison, without an end; the caller waits between them."""
+        while True:
+            yield self.compare()
+
+    def compare(self) -> Outcome:
+        """Compare once, and return the outcome."""
+        now, before = self._clock(), self.state
+        try:
+            drift = self._look()
+        except HashstarError as error:
+            text = str(error)
+            self._failed_in_a_row += 1
+            self.state = replace(before, error=text, failures=before.failures + 1)
+            return Outcome(None, text, self._wait_after_failure(), now, text != before.error)
+        self._failed_in_a_row = 0
+        self.state = State(drift, None, now, before.successes + 1, before.failures)
+        is_news = not before.up or before.drift is None or drift.objects != before.drift.objects
+        return Outcome(drift, None, self._every, now, is_news)
+
+    def _wait_after_failure(self) -> float:
+        first = min(FIRST_RETRY, self._every)
+        full = min(first * 2.0 ** min(self._failed_in_a_row - 1, 30), max(self._every, MOST_RETRY))
+        return full * (1 - self._random() / 2)
+
+
+def metric_lines(state: State) -> Iterator[str]:
+    """Yield the metrics in Prometheus's text format. There are no objects until a comparison has succeeded."""
+    yield from family_lines(
+        "hashstar_drift_up", "gauge", "Whether the last comparison of file and broker succeeded.", {(): int(state.up)}
+    )
+    yield from family_lines(
+        "hashstar_drift_last_success_timestamp_seconds",
+        "gauge",
+        "When file and broker were last compared, in seconds since 1970.",
+        {(): state.succeeded_at},
+    )
+    yield from family_lines(
+        "hashstar_drift_comparisons_total",
+        "counter",
+        "Comparisons of file and broker.",
+        {(("result", "success"),): state.successes, (("result", "failure"),): state.failures},
+    )
+    if state.drift is None:
+        return
+    counts = state.drift.counts
+    yield from family_lines(
+        "hashstar_drift_objects",
+        "gauge",
+        "Objects that differ between file and broker, by the last comparison that succeeded.",
+        {(("kind", kind), ("change", change)): counts[kind, change] for kind in KINDS for change in CHANGES},
+    )
+    ignored = state.drift.ignored
+    yield from family_lines(
+        "hashstar_drift_ignored_objects",
+        "gauge",
+        "Objects that differ and are ignored.",
+        {(("reason", reason),): ignored.get(reason, 0) for reason in REASONS},
+    )
