@@ -25,7 +25,9 @@ MARKDOWN = (*PAGES, ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*/**/*.md")), *sor
 
 FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 LARGEST_PICTURE = 300_000
-MADE_BY_THE_SITE = {"api/exchange.md", "api/bindings.md", "api/bridge.md", "changelog.md", "contributing.md"}
+MADE_BY_THE_SITE = {
+    "api/exchange.md", "api/bindings.md", "api/bridge.md", "changelog.md", "contributing.md", "options.md",
+}  # fmt: skip
 
 
 def name_of(page: Path) -> str:

@@ -17,6 +17,7 @@ from mkdocs.structure.pages import Page
 from docs.site import bindings_lexer
 from docs.site.links import PAGES, ROOT, rewrite_links, show_palettes
 from docs.site.llms import Entry, write_texts
+from docs.site.options import PAGE, options_page
 from docs.site.reference import PACKAGES, describe_plainly, reference_pages
 from docs.site.repository import linked_pages
 
@@ -49,7 +50,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     top = {name: (ROOT / name).read_text("utf-8") for name in PAGES if name != "README.md"}
     for name, markdown in top.items():
         _add(files, config, PAGES[name], name, markdown)
-    for where, markdown in reference_pages().items():
+    for where, markdown in {PAGE: options_page(), **reference_pages()}.items():
         _add(files, config, where, f"docs/{where}", markdown)
     for where, page in linked_pages({**own, **top}).items():
         path = f"{page.path}/README.md" if (ROOT / page.path).is_dir() else page.path
