@@ -15,6 +15,7 @@ from bindings.commands.diff import diff_command
 from bindings.commands.drift import drift_command
 from bindings.commands.fmt import fmt_command
 from bindings.commands.graph import graph_command
+from bindings.commands.mcp import mcp_command
 from bindings.commands.serve import serve_command
 from bindings.sources.open import open_source
 from exchange.commands import route as cli
@@ -42,6 +43,7 @@ COMMANDS: Final[list[click.Command]] = [
     drift_command,
     convert_command,
     fmt_command,
+    mcp_command,
     archive_command,
     audit_command,
 ]

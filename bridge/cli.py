@@ -20,7 +20,7 @@ __all__ = ["main"]
 
 GROUPS: Final = {
     "Routing": ("route", "explain", "partition", "selector"),
-    "Topology files and brokers": ("check", "diff", "apply", "drift", "graph", "serve", "convert", "fmt"),
+    "Topology files and brokers": ("check", "diff", "apply", "drift", "graph", "serve", "convert", "fmt", "mcp"),
     "Archives and audits": ("archive", "audit"),
     "Bridge": ("bridge",),
     "Files and outputs": ("schema",),

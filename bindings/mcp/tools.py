@@ -1,0 +1,219 @@
+"""The tools: questions about topologies and reports that were named at the start, with answers as JSON objects.
+
+No other file is read and nothing is written. A file is read anew for each question, so that the answer is about what it
+has now. Each list in an answer has `LISTED` entries at most; the number of those left out is beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from bindings.check.forms.as_json import to_json as check_to_json
+from bindings.check.run import check_sources
+from bindings.check.selection import Selection
+from bindings.diff.diff import diff
+from bindings.diff.forms.as_json import to_json as diff_to_json
+from bindings.sources.document import Document
+from bindings.sources.files import decode_text, read_content
+from bindings.sources.open import open_source
+from exchange.display import list_some
+from exchange.errors import InputError
+from exchange.field_json import message_from_json
+from exchange.json_text import JsonFault, parse
+from exchange.message import Message
+from exchange.partition.partitioning.specification import Partitioning
+from exchange.routing.explain import describe, to_json
+from exchange.routing.router import Router
+from exchange.topology.topology import Topology
+
+__all__ = ["LISTED", "Tools"]
+
+LISTED: Final = 100
+"""Maximum number of entries of a list in an answer."""
+SECONDS: Final = 10.0
+"""Maximum duration of a comparison; what is not decided then is reported as undecided."""
+TEXT_LENGTH: Final = 1 << 20
+"""Maximum number of characters of a topology that is given as text."""
+KEYS: Final = 1_000
+"""Maximum number of keys of one question about partitions."""
+
+PARTS: Final = ("totals", "findings", "bindings", "queues", "exchanges", "unroutable", "comparison", "verification")
+"""Parts of a report that can be asked for."""
+
+
+class Tools:
+    """Answers questions about topologies and audit reports, by the names under which they were given."""
+
+    def __init__(
+        self, topologies: Sequence[str], reports: Sequence[str], vhost: str | None = None, profile: str | None = None
+    ) -> None:
+        self._topologies = tuple(topologies)
+        self._reports = tuple(reports)
+        self._vhost = vhost
+        self._profile = profile
+
+    @property
+    def functions(self) -> tuple[Callable[..., dict[str, Any]], ...]:
+        """The tools; the docstring of each is its description for the assistant."""
+        audits = (self.read_audit,) if self._reports else ()
+        return (
+            self.list_topologies, self.explain_message, self.check_topology, self.compare_topologies,
+            self.choose_partitions, *audits,
+        )  # fmt: skip
+
+    def list_topologies(self) -> dict[str, Any]:
+        """List the topologies and audit reports that can be asked about, with exchanges and queues of each topology."""
+        return {
+            "topologies": [self._outline(name) for name in self._topologies],
+            "reports": list(self._reports),
+        }
+
+    def explain_message(
+        self,
+        exchange: str,
+        routing_key: str = "",
+        headers: dict[str, Any] | None = None,
+        properties: dict[str, Any] | None = None,
+        queue: str | None = None,
+        topology: str | None = None,
+    ) -> dict[str, Any]:
+        """Explain where RabbitMQ routes a message, and why: exchanges and bindings passed, queues, partitions.
+
+        exchange is the one that the message is published to, "" the default exchange. With queue, the answer has why
+        this queue gets the message or not: the nearest binding, and the word or header that fails. Without topology,
+        the only or first one is meant.
+        """
+        given = {"exchange": exchange, "routing_key": routing_key, "headers": headers or {}}
+        message: Message = message_from_json({**given, "properties": properties or {}})
+        routed = self._load(topology)
+        explanation = Router(routed).explain(message, queue)
+        answer = {**to_json(explanation), "profile": routed.profile.name, "text": describe(explanation)}
+        return shorten(answer)
+
+    def check_topology(
+        self, topology: str | None = None, select: Sequence[str] = (), ignore: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """List mistakes in a topology: each with code, severity, part, line and a way out.
+
+        select and ignore are codes or prefixes of codes, such as HS1 or HS104; HS205 finds messages that are lost.
+        """
+        selection = Selection(tuple(select), tuple(ignore))
+        result = check_sources([self._find(topology)], selection, vhost=self._vhost, profile=self._profile)
+        for error in result.errors:
+            raise error.error
+        return shorten(check_to_json(result))
+
+    def compare_topologies(
+        self, before: str | None = None, after: str | None = None, changed_text: str | None = None
+    ) -> dict[str, Any]:
+        """Show what a change of a topology means: messages that each queue gains and loses, and the steps of a plan.
+
+        after is another of the topologies; or changed_text is the text of a changed .bindings file, to ask "what if".
+        Nothing is changed. "proved" in the answer is true where no other message is affected.
+        """
+        if (after is None) == (changed_text is None):
+            raise InputError("give after, the name of a topology, or changed_text, a .bindings file: one of them")
+        old = self._load(before)
+        if changed_text is None:
+            new = self._load(after)
+        else:
+            if len(changed_text) > TEXT_LENGTH:
+                raise InputError(f"changed_text has more than {TEXT_LENGTH:,} characters")
+            new = Document.loads(changed_text, "changed_text").topology(self._vhost, self._profile)
+        return shorten(diff_to_json(diff(old, new, seconds=SECONDS), old.profile.name))
+
+    def choose_partitions(self, partitioner: str, partitions: str, keys: Sequence[str | None]) -> dict[str, Any]:
+        """Return the partition that a client chooses for each key, exactly as the client does.
+
+        partitioner is a strategy such as kafka.murmur2 (Java's client), librdkafka.consistent_random, sarama.hash,
+        rocketmq.hash or rabbitmq.super_stream; partitions their number, such as 12, or their names. A partition is null
+        where the key does not decide it.
+        """
+        if len(keys) > KEYS:
+            raise InputError(f"more than {KEYS:,} keys")
+        choices = Partitioning.parse(f"{partitioner} over {partitions}")
+        return {"partitions": [choices.partitioner.choose(key, choices.partitions).partition for key in keys]}
+
+    def read_audit(
+        self, part: str = "totals", name: str | None = None, state: str | None = None, report: str | None = None
+    ) -> dict[str, Any]:
+        """Read an audit of archived messages: what bindings, queues and exchanges did.
+
+        part is totals, findings, bindings, queues, exchanges, unroutable, comparison or verification. name keeps what
+        is about this exchange or queue, state the bindings in this state, such as dead, hit or stale.
+        """
+        if part not in PARTS:
+            raise InputError(f"part must be {list_some(PARTS, len(PARTS), 'or')}, and is {part!r}")
+        values = _read_report(_choose(report, self._reports, "report"))
+        rows = values.get(part)
+        if isinstance(rows, list):
+            rows = [
+                row for row in rows
+                if (name is None or name in _names_of(row)) and (state is None or row.get("state") == state)
+            ]  # fmt: skip
+        return shorten({"part": part, "caveats": values.get("caveats"), part: rows})
+
+    def _find(self, name: str | None) -> str:
+        return _choose(name, self._topologies, "topology")
+
+    def _load(self, name: str | None) -> Topology:
+        return open_source(self._find(name), self._vhost).routable(self._vhost, self._profile)
+
+    def _outline(self, name: str) -> dict[str, Any]:
+        source = open_source(name, self._vhost)
+        vhosts = {}
+        for vhost in source.vhosts if self._vhost is None else (self._vhost,):
+            topology = source.topology(vhost, self._profile)
+            vhosts[vhost] = {
+                "exchanges": {each.name: each.type for each in topology.exchanges.values()},
+                "queues": list(topology.queues),
+                "bindings": len(topology.bindings),
+            }
+        return shorten({"name": name, "vhosts": vhosts})
+
+
+def shorten(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object with `LISTED` entries of each list and object in it, and the numbers of those left out."""
+    short = {name: _shorten_value(value) for name, value in list(values.items())[:LISTED]}
+    for name, value in values.items():
+        if isinstance(value, list | tuple | Mapping) and len(value) > LISTED:
+            short[f"{name}_left_out"] = len(value) - LISTED
+    return short
+
+
+def _shorten_value(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return shorten(value)
+    if isinstance(value, list | tuple):
+        return [_shorten_value(inner) for inner in value[:LISTED]]
+    return value
+
+
+def _choose(name: str | None, names: Sequence[str], kind: str) -> str:
+    if name is None and names:
+        return names[0]
+    if name is None or name not in names:
+        raise InputError(f"there is no {kind} {name!r}; there is {list_some(names, 10, 'and') or 'none'}")
+    return name
+
+
+def _read_report(name: str) -> dict[str, Any]:
+    try:
+        values = parse(decode_text(read_content(name), name))
+    except JsonFault as error:
+        raise InputError(f"{name}: not JSON: {error}") from None
+    if not isinstance(values, dict) or "audited" not in values:
+        raise InputError(f"{name}: no report of hashstar audit --format json")
+    return values
+
+
+def _names_of(row: Mapping[str, Any]) -> set[Any]:
+    """Return the names of exchanges and queues that a row of a report is about."""
+    fields = ("exchange", "queue", "source", "destination", "binding", "part")
+    return {
+        inner
+        for field in fields
+        for inner in (row[field].values() if isinstance(row.get(field), Mapping) else [row.get(field)])
+        if isinstance(inner, str)
+    }
