@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bindings.check.forms.as_json import to_json as check_to_json
 from bindings.check.run import check_sources
-from bindings.check.selection import Selection
+from bindings.check.selection import CodeSelection
 from bindings.diff.diff import diff
 from bindings.diff.forms.as_json import to_json as diff_to_json
 from bindings.sources.document import Document
@@ -98,7 +98,7 @@ class Tools:
 
         select and ignore are codes or prefixes of codes, such as HS1 or HS104; HS205 finds messages that are lost.
         """
-        selection = Selection(tuple(select), tuple(ignore))
+        selection = CodeSelection(tuple(select), tuple(ignore))
         result = check_sources([self._find(topology)], selection, vhost=self._vhost, profile=self._profile)
         for error in result.errors:
             raise error.error
