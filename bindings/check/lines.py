@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any, Final, TypeAlias
 
 from bindings.check.rules.finding import Part
 from bindings.sources.definition_entries import SECTIONS
+from bindings.sources.definition_positions import find_objects
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 
 __all__ = ["find_lines"]
@@ -17,8 +16,6 @@ PartOfVhost: TypeAlias = tuple[str, Part]
 
 SECTION_OF: Final = {Exchange: "exchanges", Queue: "queues", Policy: "policies", Binding: "bindings"}
 NAMES: Final = ("name", "source", "destination", "destination_type", "routing_key")
-BLANK: Final = re.compile(r"[ \t\r\n]*")
-DECODE: Final = json.JSONDecoder().raw_decode
 
 
 def find_lines(text: str, wanted: Collection[PartOfVhost], default_vhost: str) -> dict[PartOfVhost, int]:
@@ -28,7 +25,7 @@ def find_lines(text: str, wanted: Collection[PartOfVhost], default_vhost: str) -
         sought.setdefault(_identity(vhost, part), []).append((vhost, part))
     known: dict[PartOfVhost, int] = {}
     line, counted = 1, 0  # ``line`` is that of position ``counted``: no line break is counted twice
-    for section, item, at in _items(text):
+    for section, item, at, _ in find_objects(text):
         vhost = item.get("vhost", default_vhost)
         candidates = sought.get((section, vhost, *map(item.get, NAMES)), ())
         if candidates:
@@ -48,28 +45,3 @@ def _identity(vhost: str, part: Part) -> tuple[Any, ...]:
     if isinstance(part, Binding):
         return section, vhost, None, part.source, part.destination.name, part.destination.kind, part.routing_key
     return section, vhost, part.name, None, None, None, None
-
-
-def _items(text: str) -> Iterator[tuple[str, dict[str, Any], int]]:
-    """Yield section, object and position of each object in the sections that make topologies."""
-
-    def after(at: int) -> int:
-        return BLANK.match(text, at).end()  # type: ignore[union-attr]  # BLANK also matches the empty text, so never None
-
-    at = after(text.index("{") + 1)
-    while text[at] == '"':
-        key, at = DECODE(text, at)
-        at = after(after(at) + 1)
-        if key in SECTIONS:
-            at = after(at + 1)
-            while text[at] != "]":
-                start = at
-                item, at = DECODE(text, at)
-                yield key, item, start
-                at = after(at)
-                at = after(at + 1) if text[at] == "," else at
-            at += 1
-        else:
-            _, at = DECODE(text, at)
-        at = after(at)
-        at = after(at + 1) if text[at] == "," else at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,8 @@ from bindings.check.report import CheckResult
 from bindings.check.rules.finding import SEVERITIES, Rule, Severity
 from bindings.check.run import check_sources
 from bindings.check.selection import CodeSelection, find_rules
+from bindings.fix.fix import Change, save_fixed
+from bindings.fix.run import FailedFile, diff_lines, fix_files
 from bindings.sources.files import save_lines
 from exchange.commands.console import (
     echo_error,
@@ -36,6 +38,8 @@ ROOTS: Final = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 """Environment variables with which GitHub and GitLab name the root of the repository in a job."""
 WITH_STATISTICS: Final = ("text", "json")
 """Forms that have statistics."""
+LISTED: Final = 1_000
+"""Maximum number of fixes of one file that are listed."""
 NAMED: Final = 10
 """Maximum number of findings named that a baseline has and that are gone."""
 
@@ -84,6 +88,10 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
     "--baseline", metavar="FILE", help="Do not report the findings that FILE records, wherever their lines are now."
 )
 @click.option("--write-baseline", is_flag=True, help="Record all findings in the file of --baseline, and report none.")
+@click.option(
+    "--fix", is_flag=True, help="Remove from the files what decides nothing, if it is proved that no route changes."
+)
+@click.option("--diff", "show_diff", is_flag=True, help="Print what --fix would change, and change nothing.")
 @click.option("--output-file", metavar="FILE", help="Write the output format to FILE, and print the findings as text.")
 @click.option("--statistics", is_flag=True, help="Print the number of findings of each code, in text in place of them.")
 @timeout_option
@@ -97,6 +105,8 @@ def check_command(
     profile: str | None,
     baseline: str | None,
     write_baseline: bool,
+    fix: bool,
+    show_diff: bool,
     output_file: str | None,
     statistics: bool,
     sources: tuple[str, ...],
@@ -112,17 +122,27 @@ def check_command(
     HS205 (unroutable keys), which many sound topologies have, is checked only when --select names it in full:
     --select HS,HS205 adds it to the others. --explain HS lists all codes.
 
-    Exit codes, over all files: 0 no finding at or above --fail-on; 1 such a finding; 2 bad usage, or a file that cannot
-    be read. Other files below a folder are skipped and counted.
+    --fix removes duplicate, covered and impossible bindings and unreachable exchanges from .bindings files and
+    definitions.json, and nothing else; then what is left is checked. What is not proved to be needless stays, and is
+    named with the reason.
+
+    Exit codes, over all files: 0 no finding at or above --fail-on; 1 such a finding, or with --diff a file to fix;
+    2 bad usage, or a file that cannot be read. Other files below a folder are skipped and counted.
     """
     if write_baseline and baseline is None:
         raise click.UsageError("--write-baseline needs --baseline FILE")
     if statistics and form not in WITH_STATISTICS:
         raise click.UsageError(f"--statistics is printed by --format {' and '.join(WITH_STATISTICS)} only")
+    with exit_on_error():
+        selection = CodeSelection(select, ignore)
+        if show_diff:
+            sys.exit(_show_fixes(sources, selection, vhost, profile))
+        if fix:
+            _fix(sources, selection, vhost, profile)
     with exit_on_error(), status("reading ...") as show:
         result = check_sources(
             sources,
-            CodeSelection(select, ignore),
+            selection,
             vhost=vhost,
             profile=profile,
             baseline=None if baseline is None else _open_baseline(baseline, may_be_new=write_baseline),
@@ -140,6 +160,50 @@ def check_command(
         sys.stdout.buffer.flush()
     _report_to_user(result, write_baseline)
     sys.exit(result.exit_code)
+
+
+def _show_fixes(sources: Sequence[str], selection: CodeSelection, vhost: str | None, profile: str | None) -> int:
+    """Print what would be fixed as unified diffs, which can be applied, and return the exit code."""
+    code = 0
+    with status("reading ...") as show:
+        for outcome in fix_files(sources, selection, vhost=vhost, profile=profile, show=show):
+            show("")
+            if isinstance(outcome, FailedFile):
+                echo_error(outcome.error)
+                code = max(code, outcome.error.exit_code)
+                continue
+            code = max(code, int(outcome.before != outcome.after))
+            for line in diff_lines(outcome):
+                if sys.stdout.isatty():
+                    echo_line(line.removesuffix("\n"))
+                else:
+                    sys.stdout.buffer.write(line.encode("utf-8", "surrogateescape"))
+            sys.stdout.buffer.flush()
+            _list_changes(outcome.name, outcome.left)
+    return code
+
+
+def _fix(sources: Sequence[str], selection: CodeSelection, vhost: str | None, profile: str | None) -> None:
+    """Fix files, and print what was fixed and what was not. Raises InputError for a file that cannot be written."""
+    with status("reading ...") as show:
+        for outcome in fix_files(sources, selection, vhost=vhost, profile=profile, show=show):
+            show("")
+            if isinstance(outcome, FailedFile):
+                if not outcome.below_folder:
+                    raise outcome.error
+                continue  # the check reports it
+            save_fixed(outcome)
+            _list_changes(outcome.name, [*outcome.done, *outcome.left])
+
+
+def _list_changes(name: str, changes: Sequence[Change]) -> None:
+    """Print to standard error what was fixed, and what was not with the reason."""
+    for change in changes[:LISTED]:
+        place = name if change.line is None else f"{name}:{change.line}"
+        verb, why = ("not fixed", f"; {change.obstacle}") if change.obstacle else ("fixed", "")
+        echo_line(f"{place}: {verb}: {change.code} {change.message}{why}", err=True)
+    if len(changes) > LISTED:
+        echo_line(f"{name}: and {len(changes) - LISTED:,} more", err=True)
 
 
 def _encode(line: str) -> bytes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
 
+from bindings.sources.definition_entries import Part
 from bindings.sources.document import Document, Section
 from bindings.sources.language import statements
 from bindings.sources.language.blocks import find_levels
@@ -19,15 +20,22 @@ from exchange.entities.profile import RELEASES, Profile, profile_by_name
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
-__all__ = ["read"]
+__all__ = ["Observe", "read"]
 
 DEFAULT_VHOST: Final = "/"
 
+Observe: TypeAlias = Callable[[str, int, int, Part], None]
+"""Function that takes a part, with the virtual host, the line of the statement and the number of the part in it."""
 
-def read(text: str, name: str = "bindings") -> Document:
-    """Return the document that a text describes. Raises LanguageError, with the ``name``, for the first mistake."""
+
+def read(text: str, name: str = "bindings", observe: Observe = lambda vhost, line, number, part: None) -> Document:
+    """Return the document that a text describes. Raises LanguageError, with the ``name``, for the first mistake.
+
+    ``observe`` is called with each part that is declared, again for a binding that exists already; the statements of a
+    ``for`` declare parts in each of its repetitions.
+    """
     lines = text.removeprefix("\ufeff").split("\n")
-    reader = _Reader()
+    reader = _Reader(observe)
     try:
         reader.run(find_levels(split_statements(split_rows(lines))), {})
     except Mistake as mistake:
@@ -65,7 +73,8 @@ class _Vhost:
 
 
 class _Reader:
-    def __init__(self) -> None:
+    def __init__(self, observe: Observe) -> None:
+        self._observe = observe
         self._vhosts: dict[str, _Vhost] = {}
         self._vhost = DEFAULT_VHOST
         self._profile: Profile | None = None
@@ -157,6 +166,7 @@ class _Reader:
             for number, (binding, own_line) in enumerate(read):
                 if number:
                     self._budget.repeat(terms.tokens[0])
+                self._observe(self._vhost, line, number, binding)
                 first = known.setdefault(binding, own_line)
                 if first != own_line:
                     self._again.append((own_line, f"this binding exists already, from line {first}"))
@@ -173,6 +183,7 @@ class _Reader:
             if known_part is not None:
                 raise Mistake(f"{rule} {part.name!r} is declared already, in line {known_part[1]}", terms.tokens[1])
             self._here.parts[rule, part.name] = part, line
+            self._observe(self._vhost, line, 0, part)
 
     @property
     def _here(self) -> _Vhost:

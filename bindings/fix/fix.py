@@ -1,0 +1,236 @@
+"""Fix a topology file: remove what decides nothing, where that is proved to change no route.
+
+Invariants: every virtual host of the fixed file routes each message as before, which the comparison of `bindings.diff`
+proves, and has exactly the parts that the fixes leave, which is checked by reading the new text; fixing again changes
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from bindings.analysis.crawl import Deadline
+from bindings.check.check import find_all
+from bindings.check.rules.finding import RULES
+from bindings.diff.planning.step import describe_part
+from bindings.fix.bindings_text import BindingsText
+from bindings.fix.candidates import Fix, Removal, find_fixes
+from bindings.fix.definitions_text import DefinitionsText
+from bindings.fix.proof import prove, without
+from bindings.sources.definitions import Definitions
+from bindings.sources.files import GZIP, decode_text, open_file, read_whole, replacing
+from bindings.sources.management import is_address
+from bindings.sources.open import STDIN, Source, read_source
+from exchange.entities.profile import Profile
+from exchange.errors import InputError
+
+__all__ = ["SECONDS", "Change", "FixedFile", "fix_file", "fix_text", "save_fixed"]
+
+SECONDS: Final = 60.0
+"""Maximum duration in seconds of the proofs for one file; what is not proved then is not fixed."""
+ROUNDS: Final = 100
+"""Maximum number of times that a file is looked at again, since one removal may allow another."""
+AGAIN: Final = "HS901"
+"""Code of the findings about bindings that a file declares twice."""
+MARK: Final = b"\xef\xbb\xbf"
+
+
+class Change(NamedTuple):
+    """A finding that was fixed, or that was not."""
+
+    line: int | None
+    """Line of the part before it was removed, from 1."""
+    code: str
+    message: str
+    obstacle: str = ""
+    """Why it was not fixed."""
+
+
+class FixedFile(NamedTuple):
+    """A file before and after its fixes."""
+
+    name: str
+    before: bytes
+    after: bytes
+    done: Sequence[Change]
+    """The findings that were fixed, in the order of the fixes."""
+    left: Sequence[Change]
+    """The findings of the same rules that were not fixed, each with the reason."""
+
+
+class _Text(Protocol):
+    """The text of a file, from which parts are removed."""
+
+    @property
+    def repeated(self) -> frozenset[Removal]: ...
+
+    def line_of(self, removal: Removal) -> int | None: ...
+
+    def why_kept(self, wanted: frozenset[Removal]) -> dict[Removal, str]: ...
+
+    def remove(self, wanted: frozenset[Removal], again: frozenset[Removal]) -> str: ...
+
+
+def fix_file(
+    name: str,
+    *,
+    codes: Container[str] = RULES,
+    vhost: str | None = None,
+    profile: Profile | str | None = None,
+    seconds: float = SECONDS,
+) -> FixedFile:
+    """Return a file with its fixes, which are not written yet: `save_fixed` does that.
+
+    Only findings with ``codes`` are fixed, and only in ``vhost`` if it is given. ``profile`` names the RabbitMQ release
+    whose rules apply; None for that of the file. Raises InputError for what cannot be read, and for what is no file to
+    edit: standard input, a gzipped file, a broker.
+    """
+    if name == STDIN or is_address(name):
+        raise InputError("only files can be fixed: .bindings and definitions.json")
+    data = _read(name)
+    text = decode_text(data, name)
+    fixed, done, left = fix_text(text, name, codes=codes, vhost=vhost, profile=profile, seconds=seconds)
+    mark = MARK if data.startswith(MARK) else b""
+    return FixedFile(name, data, data if fixed == text else mark + fixed.encode(), done, left)
+
+
+def save_fixed(fixed: FixedFile) -> None:
+    """Replace a file by its fixed content; the old one stays until the new one is complete.
+
+    Raises InputError when it cannot be written, and when it was changed since it was read.
+    """
+    if fixed.after == fixed.before:
+        return
+    if _read(fixed.name) != fixed.before:
+        raise InputError(f"{fixed.name}: changed while it was fixed; nothing was written, run it again")
+    try:
+        with replacing(Path(fixed.name).resolve()) as file:  # a link stays a link
+            file.write(fixed.after)
+    except OSError as error:
+        raise InputError(f"{fixed.name}: cannot be written: {error.strerror or error}") from None
+
+
+def _read(name: str) -> bytes:
+    try:
+        with open_file(name) as file:
+            data = read_whole(file, name)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{name!r}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if data.startswith(GZIP):
+        raise InputError(f"{name}: a gzipped file is not fixed; unpack it first")
+    return data
+
+
+def fix_text(
+    text: str,
+    name: str,
+    *,
+    codes: Container[str] = RULES,
+    vhost: str | None = None,
+    profile: Profile | str | None = None,
+    seconds: float = SECONDS,
+) -> tuple[str, list[Change], list[Change]]:
+    """Return the fixed text, what was fixed and what was not; see `fix_file`. Errors call the text ``name``."""
+    deadline = Deadline(seconds)
+    done: list[Change] = []
+    left: list[Change] = []
+    for _ in range(ROUNDS):
+        fixed, now, left = _Round(text, name, vhost, profile, codes).fix(deadline)
+        done += now
+        if fixed == text:
+            break
+        text = fixed
+    return text, done, left
+
+
+class _Round:
+    """One look at a text."""
+
+    def __init__(
+        self, text: str, name: str, vhost: str | None, profile: Profile | str | None, codes: Container[str]
+    ) -> None:
+        self._text: Final = text
+        self._name: Final = name
+        self._vhost: Final = vhost
+        self._profile: Final = profile
+        self._codes: Final = codes
+        self._source: Final = read_source(text.encode(), name, vhost)
+        self._editor: Final = _open_text(self._source, text, name, vhost)
+        names = self._source.vhosts if vhost is None else (self._source.topology(vhost).vhost,)
+        self._topologies: Final = {each: self._source.topology(each, profile) for each in names}
+
+    def fix(self, deadline: Deadline) -> tuple[str, list[Change], list[Change]]:
+        """Return the text with all fixes that are proved, what was fixed, and what was not."""
+        fixes, left = self._choose(deadline)
+        wanted = frozenset(removal for fix in fixes for removal in fix.removals)
+        twice = frozenset[Removal]()
+        if AGAIN in self._codes:
+            twice = frozenset(removal for removal in self._editor.repeated if removal[0] in self._topologies) - wanted
+        if not wanted and not twice:
+            return self._text, [], left
+        text = self._editor.remove(wanted, twice)
+        after = read_source(text.encode(), self._name, self._vhost)
+        if not self._has_only_lost(after, wanted):
+            obstacle = "the file without it would not declare the rest as before"
+            return self._text, [], [*left, *(self._change(fix, obstacle) for fix in fixes)]
+        gone = twice - _open_text(after, text, self._name, self._vhost).repeated
+        again = [
+            Change(self._editor.line_of(removal), AGAIN, f"{describe_part(removal[1])} is declared again below")
+            for removal in gone
+        ]
+        again.sort(key=lambda change: (change.line or 0, change.message))
+        return text, [*(self._change(fix) for fix in fixes), *again], left
+
+    def _choose(self, deadline: Deadline) -> tuple[list[Fix], list[Change]]:
+        """Return the fixes that are proved and whose parts can be removed from the text, and why the others are not."""
+        fixes: list[Fix] = []
+        left: list[Change] = []
+        for vhost, topology in self._topologies.items():
+            expectations = self._source.expectations(vhost)
+            findings = find_all(topology, expectations)
+            for fix in find_fixes(topology, findings, expectations, self._codes):
+                if fix.obstacle is None:
+                    fixes.append(fix)
+                else:
+                    left.append(self._change(fix, fix.obstacle))
+        while fixes:
+            # A part may be removable together with others only, and a proof is of all that is removed: so each fix that
+            # falls out has the rest looked at again.
+            kept = self._editor.why_kept(frozenset(removal for fix in fixes for removal in fix.removals))
+            out = [(fix, kept[min(lost, key=repr)]) for fix in fixes if (lost := fix.removals & kept.keys())]
+            if not out:
+                for vhost, topology in self._topologies.items():
+                    out += prove(topology, [fix for fix in fixes if fix.vhost == vhost], deadline).unproved
+            if not out:
+                break
+            left += [self._change(fix, reason) for fix, reason in out]
+            fixes = [fix for fix in fixes if not any(fix is each for each, _ in out)]
+        return fixes, left
+
+    def _has_only_lost(self, after: Source, wanted: frozenset[Removal]) -> bool:
+        """Return whether the text has all virtual hosts as they were, except for what is wanted to go."""
+        if after.vhosts != self._source.vhosts:
+            return False
+        for vhost in after.vhosts:
+            before = self._source.topology(vhost)
+            parts = [part for of, part in wanted if of == vhost]
+            if after.topology(vhost) != without(before, parts):
+                return False
+            if after.expectations(vhost) != self._source.expectations(vhost):
+                return False
+        return after.profile == self._source.profile
+
+    def _change(self, fix: Fix, obstacle: str = "") -> Change:
+        finding = fix.finding
+        line = None
+        if finding.part is not None:
+            line = self._source.line_of(fix.vhost, finding.part) or self._editor.line_of((fix.vhost, finding.part))
+        return Change(line, finding.code, finding.message, obstacle)
+
+
+def _open_text(source: Source, text: str, name: str, vhost: str | None) -> _Text:
+    if isinstance(source.content, Definitions):
+        return DefinitionsText(text, name, vhost)
+    return BindingsText(text, name)
