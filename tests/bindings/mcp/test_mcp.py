@@ -103,7 +103,9 @@ async def test_mistakes_are_texts_for_the_assistant_and_the_server_goes_on() -> 
         assert "there is no topology '/etc/passwd'" in await ask(started, "check_topology", topology="/etc/passwd")
         assert "one of them" in await ask(started, "compare_topologies")
         assert "changed_text:1:6: expected a name" in await ask(started, "compare_topologies", changed_text="queue")
-        assert "must be" in await ask(started, "explain_message", exchange="orders", headers={"a": {"!int": "x"}})
+        assert "is not an AMQP type" in await ask(
+            started, "explain_message", exchange="orders", headers={"a": {"!int": "x"}}
+        )
         assert "more than 1,000 keys" in await ask(
             started, "choose_partitions", partitioner="kafka.murmur2", partitions="12", keys=["k"] * 1_001
         )
