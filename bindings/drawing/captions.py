@@ -13,7 +13,7 @@ from bindings.drawing.model import OWN_NAME, Drawing, Edge, Node
 from exchange.display import clip_line, count_noun, escape_line, list_some
 
 __all__ = [
-    "MARKS", "caption_edge", "caption_node", "count_parts", "describe_edge", "describe_node", "name_node",
+    "MARKS", "caption_edge", "caption_node", "count_parts", "describe_edge", "describe_node", "mark_lines", "name_node",
 ]  # fmt: skip
 
 LONGEST: Final = 36
@@ -93,6 +93,11 @@ def caption_edge(edge: Edge) -> str:
             break
         text += f", {key}"
     return f"{text}, ..."
+
+
+def mark_lines(part: Node | Edge, lines: Sequence[str]) -> list[str]:
+    """Return the lines of a node or an edge with the mark of its findings before the first: ``! orders``."""
+    return [f"{MARKS[part.severity]} {lines[0]}".strip(), *lines[1:]] if part.severity else list(lines)
 
 
 def describe_edge(edge: Edge) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from bindings.drawing.captions import caption_edge, caption_node, describe_edge, describe_node
+from bindings.drawing.captions import caption_edge, caption_node, describe_edge, describe_node, mark_lines
 from bindings.drawing.looks import COLOURS, EDGE_COLOURS, look_of
 from bindings.drawing.model import Drawing, Edge, Node
 from exchange.display import escape_line
@@ -44,10 +44,11 @@ def _write(drawing: Drawing, title: str) -> Iterator[str]:
     number = {node.id: at for at, node in enumerate(drawing.nodes)}
     yield f"digraph {_quote(escape_line(title))} {{"
     yield '  graph [rankdir=LR, nodesep=0.15, ranksep=0.6, fontname="monospace"]'
-    yield '  node [fontname="monospace", fontsize=10, height=0.3, margin="0.12,0.04"]'
+    yield '  node [fontname="monospace", fontsize=10, height=0.3, margin="0.16,0.06"]'
     yield '  edge [fontname="monospace", fontsize=9, arrowsize=0.6]'
     for at, node in enumerate(drawing.nodes):
-        yield f"  n{at} [label={_quote(*caption_node(node))}, tooltip={_quote(*describe_node(node))}, {_look(node)}]"
+        label = _quote(*mark_lines(node, caption_node(node)))
+        yield f"  n{at} [label={label}, tooltip={_quote(*describe_node(node))}, {_look(node)}]"
     for edge in drawing.edges:
         yield f"  n{number[edge.source]} -> n{number[edge.target]} [{_describe(edge)}]"
     yield "}"
@@ -61,7 +62,7 @@ def _look(node: Node) -> str:
 
 
 def _describe(edge: Edge) -> str:
-    caption = caption_edge(edge)
+    [caption] = mark_lines(edge, [caption_edge(edge)])
     colour = COLOURS[edge.severity or EDGE_COLOURS[edge.kind]].light
     label = f"label={_quote(caption)}, " if caption else ""
     tooltip = _quote(*describe_edge(edge))

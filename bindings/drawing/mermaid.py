@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from bindings.drawing.captions import MARKS, caption_edge, caption_node
+from bindings.drawing.captions import caption_edge, caption_node, mark_lines
 from bindings.drawing.looks import look_of
-from bindings.drawing.model import Drawing, Edge, Node
+from bindings.drawing.model import Drawing
 from exchange.display import escape_line
 
 __all__ = ["MOST_CHARACTERS", "MOST_EDGES", "to_mermaid"]
@@ -38,7 +38,7 @@ SHAPES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({
 
 ARROWS: Final = {"alternate": "-.->", "partitions": "==>", "cut": "-.->", "exchange": "==>", "queue": "-->"}
 
-SPECIAL: Final = re.compile(r"[^\w .:/-]|_|[.-](?= |$)")
+SPECIAL: Final = re.compile(r"[^\w .,:/-]|_|[.-](?= |$)")
 """Characters that may mean something to Mermaid, to the Markdown in its labels, or to HTML; written as entities. A full
 stop or a hyphen before a blank makes a list in Markdown."""
 JOINED: Final = re.compile(r"\\(?=n)|\$(?=\$)|:(?=fa-)")
@@ -68,9 +68,9 @@ def _write(drawing: Drawing, title: str) -> Iterator[str]:
     yield "flowchart LR"
     for at, node in enumerate(drawing.nodes):
         opening, closing = SHAPES[look_of(node)]
-        yield f"  n{at}{opening}{_quote(_mark(node, caption_node(node)))}{closing}"
+        yield f"  n{at}{opening}{_quote(mark_lines(node, caption_node(node)))}{closing}"
     for edge in drawing.edges:
-        caption = _mark(edge, [caption_edge(edge)])
+        caption = mark_lines(edge, [caption_edge(edge)])
         label = f"|{_quote(caption)}|" if any(caption) else ""
         yield f"  n{number[edge.source]} {ARROWS[edge.kind]}{label} n{number[edge.target]}"
     used: dict[str, list[str]] = {}
@@ -82,10 +82,6 @@ def _write(drawing: Drawing, title: str) -> Iterator[str]:
         if name in used:
             yield f"  {line}"
             yield f"  class {','.join(used[name])} {name}"
-
-
-def _mark(part: Node | Edge, lines: Sequence[str]) -> list[str]:
-    return [f"{MARKS[part.severity]} {lines[0]}".strip(), *lines[1:]] if part.severity else list(lines)
 
 
 def _quote(lines: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from bindings.drawing.captions import MARKS, caption_edge, describe_edge
+from bindings.drawing.captions import MARKS, caption_edge, describe_edge, mark_lines
 from bindings.drawing.layout import NOTHING, Point, Size
 from bindings.drawing.model import Edge
 from bindings.drawing.svg.measure import LINE, measure, write_text
@@ -63,5 +63,4 @@ def write_path(curve: Sequence[Point]) -> str:
 
 
 def _label(edge: Edge) -> str:
-    mark = MARKS[edge.severity] if edge.severity else ""
-    return f"{mark} {caption_edge(edge)}".strip()
+    return mark_lines(edge, [caption_edge(edge)])[0]

@@ -65,7 +65,7 @@ def test_mermaid_holds_any_name(one: str, two: str, key: str, title: str) -> Non
     """Quoted texts with entities, of which a zero-width separator is no part."""
     drawing = draw_names(one, two, key)
     comment, head, *lines = to_mermaid(drawing, title).splitlines()
-    quoted = r'"(?:[\w .:/-]|#\d+;|<br/>)*"'
+    quoted = r'"(?:[\w .,:/-]|#\d+;|<br/>)*"'
     node = rf"  n\d+[\[({{>/\\]+{quoted}[\])}}/\\]+"
     edge = rf"  n\d+ (?:-->|==>|-\.->)(?:\|{quoted}\|)? n\d+"
     style = r"  class(?:Def)? [\w,]+ [\w#:, -]+"
@@ -77,12 +77,22 @@ def test_mermaid_holds_any_name(one: str, two: str, key: str, title: str) -> Non
         for parts in (match.split("<br/>") for line in lines for match in re.findall(r'"([^"]*)"', line))
     ]
     captions = [*map(caption_node, drawing.nodes), *([caption_edge(edge)] for edge in drawing.edges)]
-    marked = [re.sub("^[✗!i] ", "", lines[0]) for lines in shown]
-    assert marked == [re.sub("^[✗!i] ", "", lines[0]) for lines in captions]
-    for part in (part for parts in shown for part in parts):
-        assert "\n" not in part
+    assert shown == captions
     for raw in re.findall(r'"([^"]*)"', "\n".join(lines)):
         assert not re.search(r"(?:^|>)(?:[-+*]|\d+[.)]) ", raw)  # Markdown would make it a list
+
+
+@pytest.mark.parametrize("form", ["mermaid", "dot", "svg"])
+def test_findings_are_marked_by_more_than_a_colour(form: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.bindings"
+    path.write_text('exchange e: topic\nqueue q\nqueue alone\ne -> q: "a.#", "a.#.#"\n')
+    text = CliRunner().invoke(graph_command, [str(path), "--format", form]).stdout
+    found = {"svg": ">!</text>", "dot": '[label="! a.#, a.#.#"', "mermaid": '"#33; a.#35;, a.#35;.#35;"'}
+    assert found[form] in text
+    found = {"svg": ">i</text>", "dot": 'label="i alone\\nclassic"', "mermaid": '"i alone<br/>classic"'}
+    assert found[form] in text
+    plain = CliRunner().invoke(graph_command, [str(path), "--format", form, "--no-findings"]).stdout
+    assert found[form] not in plain
 
 
 @pytest.mark.parametrize(
