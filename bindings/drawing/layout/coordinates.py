@@ -3,7 +3,8 @@
 The algorithm of Brandes and Köpf (2001): each slot is aligned with a median neighbour, in four ways: with the column to
 the left or to the right, from the top or from the bottom. Slots that are aligned form a block with one position; the
 blocks are stacked as closely as their heights allow. The position of a slot is the mean of the two in the middle of the
-four. Lines that pass several columns are straight wherever possible.
+four. Lines that pass several columns are straight wherever possible. What is not straight moves closer to its
+neighbours at the end, see `bindings.drawing.layout.relaxation`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from bindings.drawing.layout.relaxation import relax
 from bindings.drawing.layout.slots import Slots
 
 __all__ = ["place_slots"]
@@ -43,21 +45,27 @@ def place_slots(slots: Slots, columns: Sequence[Sequence[int]]) -> list[float]:
             )
             middles = _stack_blocks(side, _align(side, crossed))
             results.append([-middle for middle in middles] if is_upward else middles)
-    middles = _balance(results)
+    middles = relax(slots, columns, _measure_gaps(slots, columns), _balance(results))
     top = min((middle - size.height / 2 for middle, size in zip(middles, slots.sizes, strict=True)), default=0.0)
     return [middle - top for middle in middles]
 
 
 def _look_from(slots: Slots, near: Sequence[Sequence[int]], columns: list[list[int]]) -> _Side:
     position = [0] * len(slots.sizes)
-    gaps = {}
     for column in columns:
         for at, slot in enumerate(column):
             position[slot] = at
+    return _Side(columns, near, position, _measure_gaps(slots, columns))
+
+
+def _measure_gaps(slots: Slots, columns: Sequence[Sequence[int]]) -> dict[tuple[int, int], float]:
+    """Return the minimum distance of the middles of each two slots that follow each other in a column."""
+    gaps = {}
+    for column in columns:
         for one, two in pairwise(column):
             gap = LINE_GAP if slots.is_line[one] or slots.is_line[two] else GAP
             gaps[one, two] = (slots.sizes[one].height + slots.sizes[two].height) / 2 + gap
-    return _Side(columns, near, position, gaps)
+    return gaps
 
 
 def _find_crossed_nodes(columns: Sequence[Sequence[int]], slots: Slots) -> set[tuple[int, int]]:

@@ -16,6 +16,7 @@ from bindings.drawing.layout.cycles import find_back_edges
 from bindings.drawing.layout.order import count_crossings, order_columns
 from bindings.drawing.layout.packing import PART_GAP, find_parts, pack
 from bindings.drawing.layout.ranks import rank_nodes
+from bindings.drawing.layout.relaxation import relax
 from bindings.drawing.layout.slots import MOST_SLOTS, build_slots
 
 Graph = tuple[int, list[tuple[int, int]]]
@@ -126,6 +127,41 @@ def test_slots_of_a_column_keep_their_order_and_distance(graph: Graph, random: R
             gap = LINE_GAP if slots.is_line[one] or slots.is_line[two] else GAP
             assert middles[two] - middles[one] >= (slots.sizes[one].height + slots.sizes[two].height) / 2 + gap - 1e-6
     assert min(middle - size.height / 2 for middle, size in zip(middles, slots.sizes, strict=True)) == pytest.approx(0)
+
+
+@given(graphs, st.randoms())
+def test_relaxed_slots_are_closer_to_their_neighbours(graph: Graph, random: Random) -> None:
+    """From any positions that keep the distances: edges rise and fall no more than before, straight ones stay so."""
+    count, edges = graph[0], without_cycles(graph)
+    slots = build_slots([Size(20, 10)] * count, rank_nodes(count, edges), [Line(*edge) for edge in edges])
+    middles = [0.0] * len(slots.sizes)
+    gaps = {}
+    for column in slots.columns:
+        y = 0.0
+        for one, two in pairwise(column):
+            gaps[one, two] = 20.0
+            y += random.choice((20, 20, 40, 100))
+            middles[two] = y
+    moved = relax(slots, slots.columns, gaps, middles)
+    pairs = [(one, two) for one, others in enumerate(slots.after) for two in others]
+    assert sum(abs(moved[a] - moved[b]) for a, b in pairs) <= sum(abs(middles[a] - middles[b]) for a, b in pairs) + 1e-6
+    assert all(moved[a] == pytest.approx(moved[b]) for a, b in pairs if middles[a] == middles[b])
+    assert all(moved[two] - moved[one] >= gap - 1e-6 for (one, two), gap in gaps.items())
+
+
+def test_the_queues_of_an_exchange_stand_close_together() -> None:
+    """Beside a chain that pulls its exchange elsewhere."""
+    lines = [
+        Line(0, 1),
+        Line(1, 2),
+        Line(2, 3),
+        *(Line(1, at) for at in range(4, 10)),
+        *(Line(2, 10 + at) for at in range(8)),
+    ]
+    nodes = lay_out([Size(30, 20)] * 18, lines).nodes
+    for group in (range(4, 10), range(10, 18)):
+        ys = sorted(nodes[at].y for at in group)
+        assert [two - one for one, two in pairwise(ys)].count(20 + GAP) >= len(ys) - 2
 
 
 def test_a_long_edge_is_straight() -> None:
