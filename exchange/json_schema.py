@@ -1,8 +1,8 @@
-"""JSON Schemas of outputs, made of the types that the code gives them: TypedDicts, NamedTuples' plain values, unions.
+"""JSON Schemas of outputs, made of the TypedDicts that the functions which build them return.
 
-The functions that build an output return these types, so mypy checks that an output has all fields of its type and no
-other, and the schema follows from the type. A field's description is the docstring below it; the source is read for it.
-A schema allows fields that it does not have, as later releases add some.
+mypy checks that an output has all fields of its type and no others, and the schema follows from the type. A field's
+description is the docstring below it, for which the source is read. A schema allows fields that it does not have, as
+later releases add some.
 """
 
 from __future__ import annotations

@@ -139,7 +139,6 @@ def drift_command(
         management = Management.at(address, seconds=seconds)
         ignoring = Ignoring(names, ignore_extra, not auto_delete)
         look = _Look(file, management, vhost, ignoring, seconds)
-        look.read_file()  # a mistake in it ends the command, also one that is to go on for ever
         printer = _Printer(form, file, management.address, budget)
         if every is None:
             with status("comparing ..."):
@@ -148,6 +147,7 @@ def drift_command(
                 meaning = printer.meaning(drift)
             printer.print_once(drift, meaning, began)
             sys.exit(1 if drift.objects else 0)
+        look.read_file()  # a mistake in it ends the command before it begins to watch
         _watch(Watch(look, every, time.time, random), printer, metrics, hosts)
     except HashstarError as error:
         fail(error)

@@ -121,10 +121,15 @@ class Drift:
     """What differs, exchanges first, then queues, bindings, policies; by name."""
     ignored: Mapping[Reason, int]
     """Reason -> number of objects that differ and are ignored."""
-    intended: Topology
-    """The topology that the broker would have without the drift."""
+    wanted: Topology
+    """The topology of the file, as the broker declares it."""
     live: Topology
     """The topology that the broker has."""
+
+    @property
+    def intended(self) -> Topology:
+        """The topology that the broker would have without the drift; made anew each time."""
+        return _without_drift(_with_partitions(self.live, self.wanted), self.objects)
 
     @property
     def counts(self) -> dict[tuple[Kind, Change], int]:
@@ -137,7 +142,7 @@ class Drift:
 
         What is not decided within ``seconds`` is undecided. Raises InputError for a binding that no router takes.
         """
-        return compare(self.intended, self.live, deadline=Deadline(seconds))
+        return compare(self.intended, _with_partitions(self.live, self.wanted), deadline=Deadline(seconds))
 
 
 def find_drift(live: Live, wanted: Topology, ignoring: Ignoring = Ignoring()) -> Drift:
@@ -175,8 +180,7 @@ def find_drift(live: Live, wanted: Topology, ignoring: Ignoring = Ignoring()) ->
         else:
             ignored[reason] += 1
     kept.sort(key=lambda item: (KINDS.index(item.kind), _name_of(item.part), item.change))
-    now = _with_partitions(now, wanted)
-    return Drift(wanted.vhost, now.profile.name, tuple(kept), dict(ignored), _without_drift(now, kept), now)
+    return Drift(wanted.vhost, now.profile.name, tuple(kept), dict(ignored), wanted, now)
 
 
 def _once(parts: Iterable[Part]) -> Iterator[Part]:

@@ -13,13 +13,19 @@ from exchange.errors import InputError
 __all__ = ["schema_command"]
 
 
+def _complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
+    from bridge.schema.names import SCHEMAS
+
+    return [name for name in SCHEMAS if name.startswith(begun)]
+
+
 @click.command("schema")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=_complete)
 def schema_command(name: str | None) -> None:
     """Print the JSON Schema of a file or an output.
 
     NAME is "bridge" for bridge.toml, "hashstar" for hashstar.toml, "audit" for the JSON of audits, and so on. Without
-    NAME, all schemas are listed.
+    NAME, all schemas are listed. Those of files are draft-07, as editors have it, those of outputs 2020-12.
 
     Exit codes: 0 printed; 2 there is no schema of that name.
     """

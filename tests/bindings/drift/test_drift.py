@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -72,6 +73,24 @@ def test_a_broker_that_is_as_the_file_has_it(broker: RecordedBroker, file: Path)
     value = json.loads(run(file, broker.address, "--format", "json").stdout)
     assert (value["state"], value["objects"], value["ignored"], value["meaning"]) == ("same", [], {}, None)
     check(value)
+
+
+def test_the_file_may_be_standard_input_once(broker: RecordedBroker) -> None:
+    broker.state = "same"
+    assert CliRunner().invoke(hashstar, ["drift", "-", broker.address], input=FILE).exit_code == 0
+    result = CliRunner().invoke(hashstar, ["drift", "-", broker.address, "--every", "1m"], input=FILE)
+    assert (result.exit_code, "standard input can be read only once" in result.stderr) == (2, True)
+
+
+def test_a_signal_ends_a_watch_that_waits_for_an_answer(file: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://a:b@127.0.0.1:{silent.getsockname()[1]}"
+        watching = Watching(tmp_path, file, address, "--every", "1s")
+        connection, _ = silent.accept()
+        with connection:
+            watching.process.terminate()
+            assert watching.process.wait(10) == 0
+    assert (watching.out.read_text(), watching.err.read_text()) == ("", "")
 
 
 def test_what_differs_is_listed_with_its_meaning(broker: RecordedBroker, file: Path) -> None:

@@ -52,6 +52,13 @@ def test_example_files_are_valid(path: Path) -> None:
     assert errors("bridge", path.read_text("utf-8")) == []
 
 
+def test_editors_in_this_repository_find_the_schema_of_the_examples() -> None:
+    """By .taplo.toml, which `taplo lint` reads, too."""
+    [rule] = tomllib.loads((ROOT / ".taplo.toml").read_text("utf-8"))["rule"]
+    assert (ROOT / rule["schema"]["path"]).is_file()
+    assert sorted(path for glob in rule["include"] for path in ROOT.glob(glob)) == EXAMPLES
+
+
 def test_files_of_toml_within_the_examples_of_kubernetes_are_valid() -> None:
     documents = list(yaml.safe_load_all((ROOT / "examples/kubernetes/bridge.yaml").read_text("utf-8")))
     texts = [text for each in documents for name, text in each.get("data", {}).items() if name.endswith(".toml")]

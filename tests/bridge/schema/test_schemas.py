@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, settings
@@ -21,6 +22,7 @@ from bindings.report.inspection_types import BiasKey, TopicKindKey
 from bindings.sources.definitions import Definitions
 from bridge.cli import hashstar
 from bridge.daemon.probe import as_object
+from bridge.schema.command import schema_command
 from bridge.schema.names import SCHEMAS
 from docs.scripts.schemas import FOLDER, schema_files
 from exchange import PROFILES, InputError
@@ -83,10 +85,39 @@ def test_the_command_lists_schemas_and_prints_one() -> None:
     assert printed.stdout == (FOLDER / "audit.json").read_text("utf-8")
 
 
+def test_names_of_schemas_are_completed() -> None:
+    command = schema_command.make_context("schema", [])
+    [name] = schema_command.params
+    assert [item.value for item in name.shell_complete(command, "archive-")] == ["archive-inspect", "archive-line"]
+
+
 def test_an_unknown_schema_is_refused_with_a_way_out() -> None:
     done = run("schema", "brdge")
     assert (done.exit_code, done.stderr) == (2, "hashstar: there is no schema 'brdge'; did you mean bridge?\n")
     assert "there are bridge, hashstar, message" in run("schema", "\x1b[31m").stderr
+
+
+def commands_with_json(command: click.Command, path: tuple[str, ...]) -> Iterator[str]:
+    """Yield the commands that have an option for JSON."""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from commands_with_json(below, (*path, name))
+    elif any(
+        "--json" in option.opts or (isinstance(option.type, click.Choice) and "json" in option.type.choices)
+        for option in command.params
+    ):
+        yield " ".join(path)
+
+
+def test_every_command_that_writes_json_has_a_schema() -> None:
+    """`audit` stands for its commands, which write the same."""
+    named = [schema.about for schema in SCHEMAS.values()]
+    for command in commands_with_json(hashstar, ("hashstar",)):
+        wanted = "hashstar audit" if command.startswith("hashstar audit ") else command
+        assert any(wanted in about for about in named), command
 
 
 def test_outputs_may_get_fields_and_lose_none() -> None:
