@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from bindings.analysis.crawl import Deadline
 from bindings.diff.comparison.compare import compare
-from bindings.diff.comparison.meaning import Meaning
+from bindings.diff.comparison.meaning import Choice, Meaning, Undecided
 from bindings.diff.planning.plan import Plan, make_plan
 from exchange.entities.entities import Queue
 from exchange.topology.topology import Topology
@@ -41,7 +41,7 @@ class Diff(NamedTuple):
         """Whether a queue or a publisher may lose messages, undecided cases included."""
         meaning = self.meaning
         return (
-            bool(meaning.undecided or meaning.choices)
+            self._has_open_question(opened=True)
             or any(isinstance(part, Queue) for part in self.plan.replaced)
             or any(not effect.gained for effect in meaning.effects)
             or any(lost.now for lost in meaning.unroutable)
@@ -51,8 +51,17 @@ class Diff(NamedTuple):
     @property
     def gains(self) -> bool:
         """Whether a queue may get messages that it did not get, undecided cases included."""
-        meaning = self.meaning
-        return bool(meaning.undecided or meaning.choices) or any(effect.gained for effect in meaning.effects)
+        return self._has_open_question(opened=False) or any(effect.gained for effect in self.meaning.effects)
+
+    def _has_open_question(self, *, opened: bool) -> bool:
+        """Return whether something is undecided or left to chance, but for exchanges that are opened, or closed.
+
+        What is published to an exchange that could not be used before is not lost; to one that no longer can be, not
+        gained.
+        """
+        but_for = {access.exchange for access in self.meaning.access if access.opened == opened}
+        questions: tuple[Undecided | Choice, ...] = self.meaning.undecided + self.meaning.choices
+        return any(question.exchange not in but_for for question in questions)
 
 
 def diff(

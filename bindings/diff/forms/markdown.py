@@ -34,7 +34,13 @@ __all__ = ["LONGEST", "to_markdown"]
 
 LONGEST: Final = 60_000
 """Maximum size of a text in bytes: a comment on GitHub has 65,536 characters at most, and who posts it adds to it."""
-SMALLEST: Final = 2_000
+MORE: Final = 40
+"""Room in bytes for the number of rows that are left out."""
+FRAME: Final = 500
+"""Room in bytes for what stands around the lists: the proof, the title of the plan, fences."""
+SHARES: Final = (4, 1, 1, 2)
+"""Eighths of the room for effects, other changes, undecided questions and the plan, if not all fits."""
+SMALLEST: Final = 3_000
 """Minimum room in bytes for a virtual host to be written about; those that have less are counted."""
 LISTED: Final = 50
 """Maximum number of effects, of other changes, and of undecided questions that are listed of one virtual host."""
@@ -59,7 +65,7 @@ def to_markdown(files: Sequence[FileDiff], *, most: int = LONGEST) -> str:
     page = _Page(most)
     page.add(f"### hashstar diff: {_title(files, [each.diff for _, each in parts])}", "")
     failed = [file for file in files if file.error is not None]
-    page.add_list([f"- {_code(file.name)} was not compared: {_plain(str(file.error))}" for file in failed], most // 4)
+    page.add_list([f"- {_code(file.name)} was not compared: {_plain(_reason(file))}" for file in failed], most // 4)
     for at, (file, each) in enumerate(parts):
         if page.left < SMALLEST:
             page.add(f"And {count_noun(len(parts) - at, 'more topology', 'more topologies')} with differences.")
@@ -92,13 +98,13 @@ class _Page:
     def add_list(self, rows: Sequence[str], most: int, head: Sequence[str] = ()) -> None:
         """Add rows below a head, and a blank line; as many as fit into ``most`` bytes, and the number of the others."""
         if rows:
-            self.add(*head, *_fit(rows, LISTED, most - _size(head)), "")
+            self.add(*head, *_fit(rows, LISTED, most), "")
 
 
 def _fit(rows: Sequence[str], count: int, most: int) -> list[str]:
     """Return the first rows that fit, and if not all do, a last one with the number of the others."""
     kept = list(rows[:count])
-    room = most - _size(kept) - 40  # of the last one
+    room = most - _size(kept) - MORE
     while kept and (room < 0 or len(kept) > count):
         room += _size([kept.pop()])
     if len(kept) == len(rows):
@@ -115,6 +121,10 @@ def _title(files: Sequence[FileDiff], diffs: Sequence[Diff]) -> str:
     if failed:
         return f"**{count_noun(failed, 'file')} not compared**" + (f", {_verdict(diffs)}" if diffs else "")
     return _verdict(diffs)
+
+
+def _reason(file: FileDiff) -> str:
+    return str(file.error).removeprefix(f"{file.name}: ")
 
 
 def _verdict(diffs: Sequence[Diff]) -> str:
@@ -145,7 +155,7 @@ def _severity(result: Diff) -> tuple[bool, bool, bool]:
 
 
 def _write_part(page: _Page, file: FileDiff, each: VhostDiff, room: int, *, alone: bool) -> None:
-    """Write about one virtual host: half of the room is for its meaning, the rest for its plan."""
+    """Write about one virtual host."""
     result = each.diff
     where = f"{_code(file.name)}{f', virtual host {_code(each.vhost)}' if file.several else ''}"
     notes = {
@@ -156,21 +166,33 @@ def _write_part(page: _Page, file: FileDiff, each: VhostDiff, room: int, *, alon
     where += notes.get(file.state, f" against {_code(file.before)}")
     page.add(f"{where}: {_verdict([result])}." if alone else f"#### {where}: {_verdict([result])}", "")
     meaning = result.meaning
-    before = page.left
-    effects = [
-        effect for effect in meaning.effects if effect.exchange
-    ]  # of the default exchange, a sentence lists them
+    # A sentence lists the queues of the default exchange.
+    effects = [effect for effect in meaning.effects if effect.exchange]
     effects.sort(key=lambda effect: (effect.gained, not effect.certain))
     table = list(write_rows(("queue", "", "published to", "messages", "such as"), map(_effect_cells, effects)))
-    page.add_list(table[2:], room // 3, table[:2])
-    page.add_list([f"- {_plain(text)}" for text in _other_changes(meaning)], room // 8)
-    page.add_list([f"- {_plain(describe_undecided(question))}" for question in meaning.undecided], room // 8)
-    page.add(_proof(meaning), "")
+    changes = [f"- {_plain(text)}" for text in _other_changes(meaning)]
+    questions = [f"- {_plain(describe_undecided(question))}" for question in meaning.undecided]
     steps = [clip_line(line, STEP) for line in _plan_lines(result.plan)]
+    rooms = _divide(room - FRAME, [table[: LISTED + 2], changes[:LISTED], questions[:LISTED], steps[:STEPS]])
+    page.add_list(table[2:], rooms[0] - _size(table[:2]), table[:2])
+    page.add_list(changes, rooms[1])
+    page.add_list(questions, rooms[2])
+    page.add(_proof(meaning), "")
     if steps:
-        room = min(page.left, room - (before - page.left)) - 200
-        lines = _fit(steps, STEPS, room)
+        lines = _fit(steps, STEPS, rooms[3])
         page.add(*fold(_plan_title(result.plan), quote_block([line for line in lines if line], "diff")))
+
+
+def _divide(room: int, lists: Sequence[Sequence[str]]) -> list[int]:
+    """Return the room of each list: what it needs if all fit; else at most its share, and what the others leave."""
+    needs = [_size(rows) + MORE for rows in lists]
+    given = [min(need, room * share // 8) for need, share in zip(needs, SHARES, strict=True)]
+    left = room - sum(given)
+    for at, need in enumerate(needs):
+        more = min(left, need - given[at])
+        given[at] += more
+        left -= more
+    return given
 
 
 def _proof(meaning: Meaning) -> str:

@@ -122,6 +122,10 @@ def test_bad_input_ends_with_2(before: str, tmp_path: Path) -> None:
         ('"order.*.paid"', '"order.*.paid", "order.*.sent"', 1, 0, 1),
         ('"order.*.paid"', '"order.new.paid"', 1, 1, 0),
         ("queue lost\n", "queue lost: x-expires = 1000\n", 1, 1, 0),  # its messages go
+        # What is published to an exchange that was not there is not lost, however it chooses.
+        ("queue lost\n", "queue lost\nexchange new: x-of-a-plugin\nnew -> lost\n", 1, 0, 1),
+        ("queue lost\n", "queue lost\nexchange new: x-random\nnew -> lost\nnew -> audit\n", 1, 0, 1),
+        ("queue lost\n", "queue lost\nexchange new: x-random\norders -> exchange new\nnew -> lost\n", 1, 1, 1),
     ],
 )
 def test_the_user_chooses_which_differences_fail(

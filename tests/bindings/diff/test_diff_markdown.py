@@ -132,6 +132,14 @@ def test_files_that_lose_messages_come_first_and_those_without_a_difference_are_
     assert text.endswith("1 file without a difference.\n")
 
 
+def test_a_short_list_is_whole_among_many_files() -> None:
+    """A list takes the room that others leave."""
+    each = compare(BEFORE, BEFORE + "exchange new: x-random\nnew -> lost\nnew -> audit\nqueue more\n")
+    text = to_markdown([each] * 18)
+    assert text.count("exchange 'new' chooses otherwise") == 18
+    assert "\nand " not in text
+
+
 def test_the_comment_on_a_change_of_a_file_names_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = make_repository(tmp_path, {"shop.bindings": BEFORE})
     (tmp_path / "shop.bindings").write_text(BEFORE.replace("paid", "sent"))
