@@ -44,7 +44,9 @@ def pack(sizes: Sequence[Size]) -> tuple[list[Point], Size]:
     """
     corners = [Point(0.0, 0.0)] * len(sizes)
     area = sum((size.width + PART_GAP) * (size.height + PART_GAP) for size in sizes)
-    limit = max([math.sqrt(area * PROPORTION), *(size.width + PART_GAP for size in sizes)])
+    tallest = max((size.height for size in sizes), default=0.0) + PART_GAP
+    # Beside a part that is taller than all others would be together, these need no more width than they fill.
+    limit = max([min(math.sqrt(area * PROPORTION), 1.1 * area / tallest), *(size.width + PART_GAP for size in sizes)])
     skyline = [(0.0, 0.0)]  # (x, y): from x on, to the next x, everything below y is free
     for index in sorted(range(len(sizes)), key=lambda index: (-sizes[index].height, index)):
         width, height = sizes[index].width + PART_GAP, sizes[index].height + PART_GAP

@@ -98,7 +98,8 @@ def _draw(drawing: Drawing, layout: Layout) -> Iterator[str]:
             curve = _touch_outlines(drawing, layout, ends, curve, is_back=is_back)  # noqa: PLW2901
         yield from draw_edge(edge, curve, label, ends, is_back=is_back)
     for at, (node, corner) in enumerate(zip(drawing.nodes, layout.nodes, strict=True)):
-        yield from draw_node(node, Point(*corner), at)
+        hub = node.refers_to if node.id.part == "reference" else None
+        yield from draw_node(node, corner, at, None if hub is None else number[hub])
 
 
 def _touch_outlines(

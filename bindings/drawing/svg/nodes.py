@@ -44,12 +44,16 @@ def measure_node(node: Node) -> Size:
     return Size(width + max(map(measure, lines)) + extra, 2 * LINE + 8 + extra)
 
 
-def draw_node(node: Node, corner: Point, number: int) -> Iterator[str]:
-    """Yield the group of a node with its tooltip, shape and text; the script finds it by its number."""
+def draw_node(node: Node, corner: Point, number: int, refers_to: int | None) -> Iterator[str]:
+    """Yield the group of a node with its tooltip, shape and text; the script finds it by its number.
+
+    ``refers_to`` is the number of the node that a reference stands for.
+    """
     size = measure_node(node)
     style = " ".join(dict.fromkeys(filter(None, ["node", node.kind, look_of(node), node.severity])))
     members = escape("\n".join(node.members)) if node.kind == "bundle" else ""
     data = f' data-members="{members}"' if members else ""
+    data += f' data-refers="{refers_to}"' if refers_to is not None else ""
     yield f'<g id="n{number}" class="{style}" transform="translate({corner.x:.1f} {corner.y:.1f})"{data}>'
     yield f"<title>{escape(chr(10).join(describe_node(node)), quote=False)}</title>"
     yield from draw_shape(node, size)

@@ -178,7 +178,11 @@
     svg.addEventListener(name, (event) => pointers.delete(event.pointerId));
   }
   svg.addEventListener("click", (event) => {
-    if (!moved && !frame.contains(event.target)) choose(event.target.closest(".node"));
+    if (moved || frame.contains(event.target)) return;
+    const node = event.target.closest("#drawing .node");
+    const referred = node && node.dataset.refers && document.getElementById(`n${node.dataset.refers}`);
+    if (referred) centre(referred);
+    choose(referred || node);
   });
 
   svg.removeAttribute("viewBox");

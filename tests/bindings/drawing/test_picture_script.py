@@ -139,6 +139,18 @@ def test_a_click_shows_the_neighbours_of_a_node(browser: Browser, tmp_path: Path
     assert picture.names("dim") == set()
 
 
+def test_a_click_on_a_reference_goes_to_its_node(browser: Browser, tmp_path: Path) -> None:
+    drawing = make_picture(draw(make_company(300)))
+    [hub] = [at for at, node in enumerate(drawing.nodes) if node.id == NodeId("exchange", "unrouted")]
+    picture = Opened(browser, tmp_path, drawing)
+    picture.ask("document.querySelector('.node.reference[data-refers]').dispatchEvent("
+                "new MouseEvent('click', { bubbles: true }))")  # fmt: skip
+    assert picture.names("chosen") == {"unrouted"}
+    box = f"document.getElementById('n{hub}').getBoundingClientRect()"
+    assert picture.ask(f"Math.abs({box}.left + {box}.width / 2 - innerWidth / 2)") < 1
+    assert picture.ask(f"Math.abs({box}.top + {box}.height / 2 - innerHeight / 2)") < 1
+
+
 def test_hostile_names_are_text(browser: Browser, tmp_path: Path) -> None:
     """No element and no script of their own, in names, keys, members of bundles and the address."""
     evil = "</title></text><script>document.documentElement.dataset.owned = 1</script><image href='x'/>"
