@@ -134,7 +134,7 @@ def _topology(explorer: Explorer, parameters: Parameters) -> Json:
         "exchanges": len(topology.exchanges),
         "queues": len(topology.queues),
         "bindings": len(topology.bindings),
-        "first": min(usable, key=lambda name: name.startswith("amq."), default=""),
+        "first": max(usable, key=lambda name: len(topology.bindings_from(name)), default=""),
         "counted": None if traffic is None else sum(binding in traffic.uses for binding in topology.bindings),
     }
 

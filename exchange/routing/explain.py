@@ -279,13 +279,14 @@ def _placement_json(placement: Placement) -> PlacementJson:
 
 
 def _hop_json(hop: Hop, message: Message) -> HopJson:
+    outcomes = dict(hop.steps)
     result: HopJson = {
         "exchange": hop.exchange.name,
         "type": hop.exchange.type,
         "came_from": hop.came_from,
         "undecided": hop.undecided,
         "chosen_by": hop.chosen_by,
-        "matched": [_match_json(binding, hop, message) for binding in hop.matched],
+        "matched": [_match_json(binding, hop, message, outcomes[binding.destination]) for binding in hop.matched],
         "alternate": None if hop.alternate is None else _alternate_json(hop.alternate, hop),
     }
     if hop.unsure is not None:
@@ -293,9 +294,8 @@ def _hop_json(hop: Hop, message: Message) -> HopJson:
     return result
 
 
-def _match_json(binding: Binding, hop: Hop, message: Message) -> MatchJson:
+def _match_json(binding: Binding, hop: Hop, message: Message, outcome: Outcome) -> MatchJson:
     header, key = _matching_key(hop.exchange, binding, message) or (None, None)
-    outcome = dict(hop.steps)[binding.destination]
     return {**_binding_json(binding), "outcome": outcome, "matched_key": key, "matched_header": header}
 
 

@@ -9,12 +9,22 @@ const state = {
   body: '',
   at: null, // what is looked at: {kind, name}, or {source, destination} for the bindings between two
   edits: [], // statements with a sign before them
+  isGiven: false, // whether the reader has chosen an exchange; else the page begins with one
   text: null, // a text instead of the file; not in the address, since it can be long
 };
 
 const FIELDS = ['vhost', 'exchange', 'key', 'headers', 'properties', 'body'];
 
+let addressTimer = null;
+
+/** Write the address soon: browsers limit how often a page may. */
+function noteAddress() {
+  clearTimeout(addressTimer);
+  addressTimer = setTimeout(writeAddress, 300);
+}
+
 function writeAddress() {
+  clearTimeout(addressTimer);
   const fields = new URLSearchParams();
   for (const name of FIELDS) if (state[name]) fields.set(name, state[name]);
   if (state.at) fields.set('at', JSON.stringify(state.at));
@@ -26,6 +36,7 @@ function writeAddress() {
 function readAddress() {
   const fields = new URLSearchParams(location.hash.slice(1));
   for (const name of FIELDS) state[name] = fields.get(name) || (name === 'vhost' ? null : '');
+  state.isGiven = fields.has('exchange') || fields.has('key');
   state.edits = fields.getAll('edit');
   state.at = readPart(fields.get('at'));
 }

@@ -59,6 +59,23 @@ function badgeOf(node, placement) {
   );
 }
 
+let revealed = ''; // what was scrolled to, so that the reader can scroll away from it
+
+/** Scroll to what was clicked, else to where the message is published, if it is out of sight. */
+function reveal() {
+  if (!shown) return;
+  const wanted = state.at && state.at.kind ? state.at : { kind: 'exchange', name: state.exchange };
+  const node = shown.nodes.find((each) => samePart({ kind: each.kind, name: each.name }, wanted));
+  const identity = JSON.stringify([wanted, shown.nodes.length]);
+  if (!node || identity === revealed) return;
+  revealed = identity;
+  const place = byId('picture');
+  const frame = place.getBoundingClientRect();
+  const box = node.element.getBoundingClientRect();
+  if (box.left < frame.left || box.right > frame.right) place.scrollLeft += box.left - frame.left - (frame.width - box.width) / 2;
+  if (box.top < frame.top || box.bottom > frame.bottom) place.scrollTop += box.top - frame.top - (frame.height - box.height) / 2;
+}
+
 /** Mark what is looked at. */
 function mark(at) {
   if (!shown) return;

@@ -9,7 +9,7 @@ let route = null; // the route of the message, as `hashstar explain --json` has 
  * each asker drops those to questions that are not asked any more.
  */
 async function changed(what) {
-  writeAddress();
+  noteAddress();
   if (what === 'topology' || what === 'draft') {
     await makeDraft();
     shown = null;
@@ -26,14 +26,16 @@ async function changed(what) {
   noteAsked(0);
 }
 
-/** Without an exchange in the address, begin with the first one that has bindings. */
+/** Without an exchange in the address, begin with the one that has most bindings. */
 async function beginWith() {
   const topology = await ask('topology', subject());
-  if (!state.exchange && !state.key && !location.hash.includes('exchange=') && topology.first) {
+  if (!state.isGiven) {
+    state.isGiven = true;
     state.exchange = topology.first;
     fillForm();
   }
-  byId('map').dataset.counted = topology.counted === null ? '' : String(topology.counted);
+  const isPartial = topology.counted !== null && topology.counted < topology.bindings;
+  byId('counted').textContent = isPartial ? '; the audit has ' + count(topology.counted) + ' of ' + plural(topology.bindings, 'binding') : '';
 }
 
 async function askAboutMessage() {
@@ -73,10 +75,12 @@ async function drawPicture() {
   }
   light(route);
   mark(state.at);
+  reveal();
 }
 
 function typed() {
   readForm();
+  state.isGiven = true;
   changed('message');
 }
 
@@ -104,7 +108,7 @@ function start() {
   byId('find').addEventListener('keydown', searchKeys);
   byId('find').addEventListener('blur', closeSearch);
   byId('vhost').addEventListener('change', () => {
-    Object.assign(state, { vhost: byId('vhost').value, exchange: '', at: null, edits: [], text: null });
+    Object.assign(state, { vhost: byId('vhost').value, isGiven: false, at: null, edits: [], text: null });
     fillForm();
     changed('topology');
   });

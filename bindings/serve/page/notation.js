@@ -1,7 +1,9 @@
 /* Texts that other programs read: a command for a shell, statements of the language of .bindings files. */
 
 const PLAIN_WORD = /^[A-Za-z0-9_./:=@%+,-]+$/;
-const BARE_NAME = /^[A-Za-z0-9_./@$+~%-]+$/;
+const BARE_NAME = /^[\p{L}_](?:[\p{L}\p{N}_.@$/+~%]|-(?!>))*$/u;
+const SPECIAL = /["\\]|\{(?=[\p{L}_][\p{L}\p{N}_]*\})/gu; // a name in braces would be a variable
+const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu;
 const RESERVED = new Set(['exchange', 'queue', 'policy', 'expect', 'let', 'for', 'in', 'vhost', 'profile']);
 
 /** A word of a command, quoted for a POSIX shell where it has to be. */
@@ -11,7 +13,14 @@ function shellWord(text) {
 
 /** A name in the language; in quotes unless it needs none. */
 function bareName(name) {
-  return BARE_NAME.test(name) && !RESERVED.has(name) ? name : JSON.stringify(name);
+  return BARE_NAME.test(name) && !RESERVED.has(name) ? name : quoted(name);
+}
+
+function quoted(text) {
+  const units = (character) => [...Array(character.length).keys()].map((at) => character.charCodeAt(at));
+  const escape = (unit) => '\\u' + unit.toString(16).padStart(4, '0');
+  const escaped = text.replace(SPECIAL, '\\$&');
+  return '"' + escaped.replace(UNPRINTABLE, (character) => units(character).map(escape).join('')) + '"';
 }
 
 /** `NAME=VALUE` of --header and --property: a text as it is, unless it would be read as JSON. */

@@ -8,6 +8,12 @@ const OUTCOMES = {
   missing: 'does not exist',
 };
 
+const MOST_SHOWN = 100; // queues and bindings of one exchange: a fanout may have many thousands
+
+function andMore(list, noun) {
+  return list.length > MOST_SHOWN ? el('li', { class: 'soft' }, 'and ', plural(list.length - MOST_SHOWN, 'more ' + noun)) : null;
+}
+
 function partLink(kind, name, longest) {
   const open = () => select({ kind, name });
   return el('button', { type: 'button', class: 'part ' + kind, onclick: open }, named(name, longest || 60));
@@ -17,9 +23,9 @@ function partLink(kind, name, longest) {
 function showRoute(place, route, before) {
   place.replaceChildren(
     verdictOf(route),
-    el('ul', { class: 'queues' }, route.queues.map((name) => queueItem(name, route, before))),
+    el('ul', { class: 'queues' }, route.queues.slice(0, MOST_SHOWN).map((name) => queueItem(name, route, before)), andMore(route.queues, 'queue')),
     ...lostTo(route, before),
-    el('ol', { class: 'hops' }, route.hops.map((hop) => hopItem(hop))),
+    el('ol', { class: 'hops' }, route.hops.slice(0, MOST_SHOWN).map((hop) => hopItem(hop)), andMore(route.hops, 'exchange')),
   );
   place.dataset.queues = JSON.stringify(route.queues);
 }
@@ -63,9 +69,11 @@ function placementOf(placement) {
 }
 
 function lostTo(route, before) {
-  const lost = before ? before.queues.filter((name) => !route.queues.includes(name)) : [];
+  const kept = new Set(route.queues);
+  const lost = before ? before.queues.filter((name) => !kept.has(name)) : [];
   if (!lost.length) return [];
-  return [el('p', { class: 'lost' }, 'no longer: ', lost.map((name, at) => [at ? ', ' : null, partLink('queue', name)]))];
+  const names = lost.slice(0, MOST_SHOWN).map((name, at) => [at ? ', ' : null, partLink('queue', name)]);
+  return [el('p', { class: 'lost' }, 'no longer: ', names, lost.length > MOST_SHOWN ? ' and ' + count(lost.length - MOST_SHOWN) + ' more' : null)];
 }
 
 function hopItem(hop) {
@@ -75,7 +83,7 @@ function hopItem(hop) {
     {},
     partLink('exchange', hop.exchange),
     el('span', { class: 'soft' }, ' ', hop.type || 'direct', hop.came_from === null ? '' : ', from ' + nameText(hop.came_from, 40)),
-    el('ul', {}, hop.matched.map((binding) => matchedItem(binding))),
+    el('ul', {}, hop.matched.slice(0, MOST_SHOWN).map((binding) => matchedItem(binding)), andMore(hop.matched, 'binding')),
     none ? el('div', { class: 'soft' }, 'no binding matches') : null,
     hop.chosen_by ? el('div', { class: 'soft' }, hop.chosen_by) : null,
     hop.unsure ? el('div', { class: 'undecided' }, 'more bindings may match: ', hop.unsure) : null,

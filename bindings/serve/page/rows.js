@@ -61,13 +61,13 @@ async function showNearest(place, goal) {
   const message = currentMessage();
   if (!message) return;
   try {
-    place.replaceChildren(...[nearestOf(await ask('nearest', { ...subject(), message, ...goal }))].flat());
+    place.replaceChildren(...[nearestOf(await ask('nearest', { ...subject(), message, ...goal }), goal)].flat());
   } catch (error) {
     place.replaceChildren(faultText(error));
   }
 }
 
-function nearestOf(answer) {
+function nearestOf(answer, goal) {
   if (answer.message) return messageButton(answer.message, 'nearest:');
   const entries = answer.entries.map((name) =>
     el('button', { type: 'button', class: 'part exchange', onclick: () => publishTo(name) }, named(name, 40)),
@@ -75,6 +75,7 @@ function nearestOf(answer) {
   return [
     el('span', { class: answer.proved ? 'impossible' : 'soft' }, answer.why_not, answer.proved ? '' : ' (not proved)'),
     entries.length ? [' From: ', entries.map((entry, at) => [at ? ', ' : null, entry])] : null,
+    !entries.length && goal.queue ? [' ', messageButton({ exchange: '', routing_key: goal.queue }, 'by its name, over the default exchange:')] : null,
   ].flat(Infinity).filter((child) => child !== null).map((child) => (child instanceof Node ? child : document.createTextNode(child)));
 }
 

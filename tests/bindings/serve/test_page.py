@@ -10,13 +10,14 @@ from random import Random
 from urllib.parse import quote, urlencode
 
 import pytest
+from click.testing import CliRunner
 
 from bindings.sources.document import Document, Section
-from exchange import Message, Router
+from bridge.cli import hashstar
+from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.entities.profile import LATEST
 from tests.support import topologies
 from tests.support.browser import CHROMIUM, NO_BROWSER, Browser
-from tests.support.command_server import CommandServer
 from tests.support.served import Served, serve_here
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
@@ -122,7 +123,7 @@ def test_a_key_that_is_typed_is_answered_at_each_stroke(page: Browser, orders: S
     page.wait(READY)
     assert lit(page) == ["exchange:orders", "queue:audit", "queue:billing", "queue:warehouse-eu"]
     assert "Routed to 3 queues" in text_of(page, "#route")
-    assert page.evaluate("new URLSearchParams(location.hash.slice(1)).get('key')") == "order.eu.paid"
+    page.wait("new URLSearchParams(location.hash.slice(1)).get('key') === 'order.eu.paid'")
     put(page, "key", "nonsense")
     assert lit(page) == ["exchange:orders", "exchange:unrouted", "queue:lost-and-found"]
     assert "alternate exchange unrouted: taken" in text_of(page, "#route")
@@ -262,10 +263,8 @@ def test_the_command_that_is_copied_explains_the_same_message(page: Browser, ord
     press(page, "#copy-command")
     page.wait("document.getElementById('copy-command').dataset.copied")
     words = shlex.split(page.evaluate("document.getElementById('copy-command').dataset.copied"))
-    server = CommandServer()
-    ended = server.run([*words[1:-2], "--json", *words[-2:]])
-    server.close()
-    answer = json.loads(ended.out)
+    ended = CliRunner().invoke(hashstar, [*words[1:-2], "--json", *words[-2:]])
+    answer = json.loads(ended.stdout)
     assert answer["queues"] == ["print"]
     assert answer["routing_key"] == "it's; $HOME"
     assert 'n="5"' in words
@@ -314,41 +313,90 @@ def test_the_keyboard_finds_parts_and_moves_through_the_picture(page: Browser, o
 def test_a_report_colours_dead_bindings_and_offers_its_keys(page: Browser, tmp_path: Path) -> None:
     report, topology = tmp_path / "r.json", tmp_path / "t.bindings"
     topology.write_text(ORDERS.read_text() + '\nqueue unused\norders -> unused: "never.seen"\n')
-    server = CommandServer()
-    ended = server.run(
-        ["audit", "-t", str(topology), "--no-spark", "--json", str(report), "examples/orders/traffic.jsonl"]
-    )
-    server.close()
-    assert report.exists(), ended.err
+    traffic = "examples/orders/traffic.jsonl"
+    CliRunner().invoke(hashstar, ["audit", "-t", str(topology), "--no-spark", "--json", str(report), traffic])
     with serve_here(topology, report) as served:
         show(page, served, exchange="orders", key="x", at='{"kind":"exchange","name":"orders"}')
         dead = page.evaluate(
             """[...document.querySelectorAll('#picture .edge.is-dead title')].map((title) => title.textContent)"""
         )
         assert any("unused" in text for text in dead)
+        assert text_of(page, "#counted") == ""
         page.wait("document.querySelector('#selected .keys .key-button')")
         key = page.evaluate("document.querySelector('#selected .keys .key-button .key').textContent")
         press(page, "#selected .keys .key-button")
         page.wait(f"document.getElementById('key').value === {json.dumps(key)}")
         assert re.search(r"[0-9,]+ messages?", text_of(page, "#selected"))
+        topology.write_text(topology.read_text() + 'orders -> unused: "later"\n')
+        page.wait("document.getElementById('counted').textContent === '; the audit has 13 of 14 bindings'")
         no_errors(page)
 
 
-HOSTILE = "<img src=x onerror=\"document.title='PWNED'\">"
+HOSTILE = (
+    "<img src=x onerror=\"document.title='PWNED'\">", "in {braces} and $(shell)", "1 a->b, \\ \"c\" 'd'", "queue",
+    "tab\tbreak\u202e", "\N{PILE OF POO}.é", "-",
+)  # fmt: skip
 
 
-def test_hostile_names_are_text(page: Browser, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_are_text_and_can_be_edited(page: Browser, tmp_path: Path, name: str) -> None:
+    topology = Topology([Exchange(name, "topic")], [Queue(name)], [Binding.to_queue(name, name, f"{name}.#")])
     path = tmp_path / "t.bindings"
-    path.write_text(
-        f"exchange {json.dumps(HOSTILE)}: topic\nqueue {json.dumps(HOSTILE)}\n"
-        f"{json.dumps(HOSTILE)} -> {json.dumps(HOSTILE)}: {json.dumps(HOSTILE + '.#')}\n"
-    )
+    Document({"/": Section(topology)}).save(path)
     with serve_here(path) as served:
-        show(page, served, exchange=HOSTILE, key=HOSTILE, at=json.dumps({"kind": "queue", "name": HOSTILE}))
+        show(page, served, exchange=name, key=name, at=json.dumps({"kind": "queue", "name": name}))
         page.wait("document.querySelector('#selected .rows')")
         assert page.evaluate("document.title") == "t.bindings \N{EN DASH} hashstar"
         assert page.evaluate("document.images.length") == 0
-        assert lit(page) == [f"exchange:{HOSTILE}", f"queue:{HOSTILE}"]
+        assert lit(page) == [f"exchange:{name}", f"queue:{name}"]
+        press(page, "#selected > .actions > button:nth-child(1)")  # add a binding
+        page.evaluate("document.getElementById('edit').value += 'key\"'")
+        page.evaluate("document.getElementById('edit').focus()")
+        page.press("Enter")
+        page.wait("document.querySelectorAll('.edits > li').length === 1")
+        page.wait(READY)
+        assert page.evaluate("Boolean(document.querySelector('#edit-fault'))") is False
+        press(page, "#selected > .actions > button:nth-child(2)")  # delete the queue
+        page.wait("document.querySelectorAll('.edits > li').length === 2")
+        page.wait(READY)
+        assert page.evaluate("Boolean(document.querySelector('#edit-fault'))") is False
+        assert f"queue:{name}" not in drawn(page)
+        no_errors(page)
+
+
+def test_another_virtual_host_is_shown_and_is_in_the_address(page: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "t.bindings"
+    path.write_text(
+        'vhost "/a"\nexchange x: fanout\nqueue a\nx -> a\nvhost "/b"\nexchange x: fanout\nqueue b\nx -> b\n'
+    )
+    with serve_here(path) as served:
+        show(page, served, exchange="x")
+        assert lit(page) == ["exchange:x", "queue:a"]
+        page.evaluate("""(() => {
+          const choice = document.getElementById('vhost');
+          choice.value = '/b';
+          choice.dispatchEvent(new Event('change'));
+        })()""")
+        page.wait("document.querySelector('#picture [data-name=b].lit')")
+        page.wait(READY)
+        page.wait("new URLSearchParams(location.hash.slice(1)).get('vhost') === '/b'")
+        show(page, served, exchange="x", vhost="/b")
+        assert lit(page) == ["exchange:x", "queue:b"]
+        no_errors(page)
+
+
+def test_a_fanout_to_thousands_of_queues_is_shown_in_part(page: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "t.bindings"
+    lines = [f"queue q{number}\nx -> q{number}" for number in range(3_000)]
+    path.write_text("exchange x: fanout\n" + "\n".join(lines))
+    with serve_here(path) as served:
+        show(page, served, exchange="x")
+        assert "Routed to 3,000 queues" in text_of(page, "#route")
+        assert "and 2,900 more queues" in text_of(page, "#route")
+        assert page.evaluate("document.querySelectorAll('#route .queues li').length") == 101
+        assert len(lit(page)) == len(drawn(page)) == 60
+        show(page, served, exchange="x", at='{"kind": "queue", "name": "q2999"}')
+        assert "queue:q2999" in lit(page)
         no_errors(page)
 
 
