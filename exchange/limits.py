@@ -38,6 +38,8 @@ DOCUMENT_ITEMS: Final = 2_000_000
 that a Terraform configuration evaluates to."""
 TERRAFORM_INSTANCES: Final = 250_000
 """Maximum number of resources that the ``count`` and ``for_each`` of a Terraform configuration make."""
+GLOB_CHARACTERS: Final = 4_096
+"""Maximum length of a glob pattern in characters, the length of a path on Linux; a longer name is no pattern."""
 CONFIG_BYTES: Final = 1 << 20
 """Maximum size in bytes of a configuration file: hashstar.toml, pyproject.toml, bridge.toml."""
 CONFIG_KEY_PARTS: Final = 32

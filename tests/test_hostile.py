@@ -27,7 +27,7 @@ from tests.support.command_server import MEMORY, ROOT, SECONDS, CommandServer, c
 PASSWORD = "hunter2"  # noqa: S105  not one of a server
 
 FILES = {
-    "source": "x.bindings", "topologies": "x.bindings", "topology": "x.bindings",
+    "source": "x.bindings", "sources": "x.bindings", "topologies": "x.bindings", "topology": "x.bindings",
     "config": "x.toml", "archive": "x.jsonl", "file": "x.jsonl", "files": "x.jsonl", "path": "x.jsonl",
     "archives": "x.jsonl", "tallies": "x.jsonl", "tally": "x.jsonl", "reports": "x.jsonl", "parts": "x.jsonl",
     "folder": "x.jsonl", "saved": "x.jsonl", "state": "state",
@@ -233,6 +233,10 @@ def test_hostile_arguments_end_with_an_error_and_no_traceback(server: CommandSer
         ["check", str(file), "--baseline", str(file)],
         ["check", str(file), "--baseline", "/dev/zero", "--write-baseline"],
         ["check", str(file), "--output-file", "/nowhere/x"],
+        ["check", "[" * 100_000],
+        ["check", "[" * 4_000],
+        ["check", "**/" * 1_300 + "x"],
+        ["check", "*a" * 2_000],
         ["check", "[", "**[", str(tmp_path / "**/\x1b[2J*")],
         ["apply", str(file), f"http://admin:{PASSWORD}#x@broker:15672/", "--dry-run"],
         ["apply", str(file), f"amqps://admin:{PASSWORD}@127.0.0.1:1/?ssl_options=x"],

@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from glob import glob, has_magic
 from json import loads
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
 from bindings.sources.files import decode_text, read_content
 from bindings.sources.formats import MODULE_NAMES, NAMED_YAML, OPERATOR, File, format_of
+from bindings.sources.glob_pattern import NOT_ENTERED, expand_pattern, is_pattern
 from exchange.errors import InputError
 from exchange.limits import FOLDER_FILES
 
@@ -33,7 +33,6 @@ __all__ = [
 
 LANGUAGE: Final = (".bindings", ".bindings.gz")
 JSON: Final = (".json", ".json.gz")
-NOT_ENTERED: Final = "node_modules"
 
 VERSIONS: Final = ("rabbitmq_version", "rabbit_version")
 REQUIRED: Final = {
@@ -67,7 +66,7 @@ class SkippedFile(NamedTuple):
 def asks_for_several(names: Iterable[str]) -> bool:
     """Return whether the names may stand for several files, or for none, whatever number there is today."""
     listed = list(names)
-    return len(listed) != 1 or os.path.isdir(listed[0]) or _is_pattern(listed[0])  # noqa: PTH112
+    return len(listed) != 1 or os.path.isdir(listed[0]) or is_pattern(listed[0])  # noqa: PTH112
 
 
 def find_files(names: Iterable[str]) -> Iterator[TopologyFile | SkippedFile]:
@@ -90,7 +89,7 @@ def find_files(names: Iterable[str]) -> Iterator[TopologyFile | SkippedFile]:
 def expand_patterns(names: Iterable[str]) -> Iterator[str]:
     """Yield the names, with each pattern replaced by what it matches, sorted. Raises InputError if that is nothing."""
     for name in names:
-        yield from _match(name) if _is_pattern(name) else [name]
+        yield from expand_pattern(name) if is_pattern(name) else [name]
 
 
 def may_be_topology(name: str) -> bool:
@@ -130,17 +129,6 @@ def _are_definitions(document: Any) -> bool:
 
 def _have(section: list[Any], fields: set[str]) -> bool:
     return all(isinstance(item, dict) and fields <= item.keys() for item in section)
-
-
-def _is_pattern(name: str) -> bool:
-    return has_magic(name) and "://" not in name and not os.path.lexists(name)
-
-
-def _match(pattern: str) -> list[str]:
-    matches = sorted(glob(pattern, recursive=True))  # noqa: PTH207  a pattern may be absolute
-    if not matches:
-        raise InputError(f"{pattern}: no file matches")
-    return matches
 
 
 def _is_not_entered(folder: str) -> bool:

@@ -57,7 +57,13 @@ BINDINGS: Final[list[Mutant]] = [
             'return "not JSON"',
         ),
         ("a file is checked twice", "if identity not in seen:", "if identity or identity not in seen:"),
+    ),
+    *mutants_of(
+        "bindings/sources/glob_pattern.py",
+        "bindings/sources/test_glob_pattern.py bindings/sources/test_tree.py",
         ("the name of a file may be a pattern", " and not os.path.lexists(name)", ""),
+        ("** matches one folder at least", "    return states | {", "    return states | set() and {"),
+        ("** follows links", "if not entry.is_symlink() and not name", "if not name"),
     ),
     *mutants_of(
         "bindings/check/forms/github.py",
