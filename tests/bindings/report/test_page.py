@@ -467,7 +467,7 @@ def test_the_dark_page_is_dark_and_the_printed_one_light_without_controls(pages:
 
 
 def test_a_page_of_ten_thousand_bindings_keeps_few_rows_in_the_document(pages: Pages) -> None:
-    """Its speed is measured in benchmarks; here is what makes it so: no table has more than a page of its rows."""
+    """`benchmarks.page` measures its speed; this is what makes it: no table has more than a page of its rows there."""
     report = large(10_000)
     for number, row in enumerate(report["bindings"]):
         row["line"] = number + 2
