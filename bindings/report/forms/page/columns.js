@@ -71,7 +71,8 @@ function possibly(messages) {
  */
 function smallTable(heads, rows) {
   const columns = [...heads.keys()].filter((at) => heads[at] !== null);
-  const kind = (at) => [heads[at].startsWith('>') ? 'figure' : '', /^>?-/.test(heads[at]) ? 'low2' : ''].join(' ').trim() || null;
+  const kind = (at) =>
+    [heads[at].startsWith('>') ? 'figure' : '', /^>?-/.test(heads[at]) ? 'low2' : ''].join(' ').trim() || null;
   const label = (at) => heads[at].replace(/^>?-?/, '');
   const head = columns.map((at) => el('th', { scope: 'col', class: kind(at) }, label(at)));
   return el(

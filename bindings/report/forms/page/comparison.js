@@ -60,15 +60,21 @@ function changedWays(rerouted) {
   for (const link of shown) {
     for (const id of [link.from, link.to]) {
       const kind = id === NOWHERE ? 'lost' : id[0] === 'q' ? 'queue' : 'exchange';
-      if (!nodes.has(id)) nodes.set(id, { id, kind, ...namesOf(id, kind, [id]), last: kind !== 'exchange', low: kind === 'lost' });
+      if (!nodes.has(id))
+        nodes.set(id, { id, kind, ...namesOf(id, kind, [id]), last: kind !== 'exchange', low: kind === 'lost' });
     }
   }
-  // A queue may lose some messages and gain others, so its figures stand beside it, with signs.
+  // A queue may lose some messages and gain others, so both figures stand beside it, with signs.
   for (const node of nodes.values()) {
-    const sum = (kind) => shown.reduce((all, link) => (link.to === node.id && link.kind === kind ? all + link.messages : all), 0);
-    const [lost, gained, none] = ['way-lost', 'way-gained', 'way-none'].map(sum);
-    node.messages = lost + gained + none;
-    node.figure = [lost ? '−' + brief(lost) : '', gained ? '+' + brief(gained) : '', none ? '+' + brief(none) : ''].filter(Boolean).join(' ');
+    const end = node.kind === 'exchange' ? 'from' : 'to';
+    const sum = (kind) =>
+      sumBy(
+        shown.filter((link) => link[end] === node.id && link.kind === kind),
+        'messages',
+      );
+    const [lost, gained] = [sum('way-lost'), sum('way-gained') + (end === 'to' ? sum('way-none') : 0)];
+    node.messages = lost + gained;
+    node.figure = [lost ? '−' + brief(lost) : '', gained ? '+' + brief(gained) : ''].filter(Boolean).join(' ') || ' ';
   }
   const holder = el('div', { class: 'chart' });
   whenSized(holder, (width) =>
@@ -178,6 +184,7 @@ function reroutedKeys(changes) {
         {
           id: 'shape',
           label: 'Keys like',
+          class: 'shape',
           title: '* stands for a word that no binding names',
           value: (at) => rows[at].shape || '',
           cell: (at) => (rows[at].shape === null ? el('span', { class: 'none' }, 'any') : pattern(rows[at].shape)),

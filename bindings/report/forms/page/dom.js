@@ -89,11 +89,7 @@ function nameText(name, longest) {
 function keyed(key, longest) {
   if (key === '') return el('bdi', { class: 'key unnamed', title: 'the empty key' }, '""');
   const shown = shortened(key, longest);
-  return el(
-    'bdi',
-    { class: shown.length <= SHORT ? 'key short' : 'key', title: whole(key, shown) },
-    breaking(shown),
-  );
+  return el('bdi', { class: shown.length <= SHORT ? 'key short' : 'key', title: whole(key, shown) }, breaking(shown));
 }
 
 /** A binding key or a shape of keys, its wildcards set apart. */
@@ -194,14 +190,6 @@ function lasting(ms) {
   const number = seconds / unit;
   const shown = number < 10 ? Math.round(number * 10) / 10 : Math.round(number);
   return TENTH.format(shown) + ' ' + name + (shown === 1 ? '' : 's');
-}
-
-let made = 0;
-
-/** An id of its own for an element that another refers to. */
-function freshId(stem) {
-  made += 1;
-  return stem + '-' + made;
 }
 
 /* The one tooltip. It follows what is pointed at or has the focus, and stays inside the window. */

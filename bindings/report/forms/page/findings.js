@@ -73,7 +73,13 @@ function findingsSection(report) {
       el('p', {}, visible(rows[at].says)),
       el('p', {}, el('b', {}, 'Way out: '), visible(rows[at].way_out), '.'),
       rows[at].line
-        ? el('p', {}, 'In ', el('a', { href: sourceText ? '#L' + rows[at].line : null }, 'line ' + count(rows[at].line)), '.')
+        ? el(
+            'p',
+            {},
+            'In ',
+            el('a', { href: sourceText ? '#L' + rows[at].line : null }, 'line ' + count(rows[at].line)),
+            '.',
+          )
         : null,
     ],
   });

@@ -56,7 +56,7 @@ function flowFor(report, width, high) {
   const room = { queues, exchanges: Math.min(queues, 40), idle: Math.floor(high / 12) };
   const ways = width < NARROW ? ['none'] : ['each', 'ends', 'none'];
   for (const bindings of ways) {
-    if (bindings !== 'none' && pillsOf(report, bindings) > high / 6) continue; // two columns of them, and more: too many
+    if (bindings !== 'none' && pillsOf(report, bindings) > high / 6) continue; // more than two columns of them
     const flow = flowOf(report, { ...room, bindings });
     if (bindings === 'none' || fits(flow, width, high * (bindings === 'each' ? 0.75 : 1))) return flow;
   }
@@ -76,13 +76,33 @@ function flowLegend(flow) {
     'ul',
     { class: 'legend', title: 'One message may leave an exchange by several bindings.' },
     part(true, 'flow-exchange', 'exchange'),
-    part(has((node) => node.pill && !node.idle), 'flow-binding', 'binding'),
+    part(
+      has((node) => node.pill && !node.idle),
+      'flow-binding',
+      'binding',
+    ),
     part(true, 'flow-queue', 'queue'),
-    part(flow.links.some((link) => link.to === NOWHERE), 'lost', 'unroutable'),
-    part(has((node) => node.kind === 'others'), 'flow-others', 'several, drawn as one'),
-    part(flow.links.some((link) => link.kind === 'alternate'), 'flow-alternate', 'by an alternate exchange'),
+    part(
+      flow.links.some((link) => link.to === NOWHERE),
+      'lost',
+      'unroutable',
+    ),
+    part(
+      has((node) => node.kind === 'others'),
+      'flow-others',
+      'several, drawn as one',
+    ),
+    part(
+      flow.links.some((link) => link.kind === 'alternate'),
+      'flow-alternate',
+      'by an alternate exchange',
+    ),
     part(leadsBack(flow), 'flow-back', 'leads back: a cycle'),
-    part(flow.links.some((link) => !link.messages), 'flow-idle', '✗ bound, no message came this way'),
+    part(
+      flow.links.some((link) => !link.messages),
+      'flow-idle',
+      '✗ bound, no message came this way',
+    ),
     flow.left
       ? el('li', {}, (leftOut.bindings ? 'at least ' : '') + plural(flow.left, 'way') + ' without a message not drawn')
       : null,
@@ -105,7 +125,13 @@ function drawFlow(flow, width, high) {
   });
   const shown = new Map();
   for (const link of [...links].sort((a, b) => b.messages - a.messages)) {
-    const kinds = ['link', link.kind, link.to === NOWHERE ? 'lost' : '', link.messages ? '' : 'idle', link.back ? 'back' : ''];
+    const kinds = [
+      'link',
+      link.kind,
+      link.to === NOWHERE ? 'lost' : '',
+      link.messages ? '' : 'idle',
+      link.back ? 'back' : '',
+    ];
     const band = draw('path', {
       class: kinds.filter(Boolean).join(' '),
       d: link.path,
@@ -145,7 +171,11 @@ function drawFlow(flow, width, high) {
     );
     shown.set(node, [group]);
     picture.append(group);
-    attend(group, () => waysOf(node), () => nodeTip(node));
+    attend(
+      group,
+      () => waysOf(node),
+      () => nodeTip(node),
+    );
     if (!node.pill && !node.last) {
       const name = draw('g', { class: 'node name-of' }, group.querySelector('text'));
       shown.get(node).push(name);
@@ -153,7 +183,12 @@ function drawFlow(flow, width, high) {
     }
   }
   picture.append(names);
-  for (const link of links) attend(shown.get(link)[0], () => waysOfLink(link), () => linkTip(link));
+  for (const link of links)
+    attend(
+      shown.get(link)[0],
+      () => waysOfLink(link),
+      () => linkTip(link),
+    );
   return picture;
 }
 
@@ -165,7 +200,10 @@ function margins(nodes, width, narrow) {
   const first = nodes.filter((node) => !node.last && !node.into.some((link) => !link.back));
   return {
     left: room(first, width * 0.2),
-    right: room(nodes.filter((node) => node.last), width * 0.28),
+    right: room(
+      nodes.filter((node) => node.last),
+      width * 0.28,
+    ),
   };
 }
 
@@ -189,7 +227,12 @@ function drawPill(node) {
   const room = Math.floor((node.width - 20) / PILL_CHARACTER) - figure.length;
   return [
     draw('rect', { x: node.x, y: node.y, width: node.width, height: node.height, rx: 3 }),
-    draw('text', { x: node.x + 6, y: middle }, node.sign ? node.sign + ' ' : '', shortened(node.label, room - (node.sign ? 2 : 0))),
+    draw(
+      'text',
+      { x: node.x + 6, y: middle },
+      node.sign ? node.sign + ' ' : '',
+      shortened(node.label, room - (node.sign ? 2 : 0)),
+    ),
     draw('text', { class: 'figure', x: node.x + node.width - 6, y: middle, 'text-anchor': 'end' }, figure),
   ];
 }
@@ -204,7 +247,12 @@ function drawBarOf(node, columns, size) {
       ? [size.width, node.y - 5, 'end', size.width * 0.38]
       : first
         ? [0, node.y - 5, 'start', size.width * 0.38]
-        : [node.x + node.width / 2, node.y - 5, 'middle', size.narrow ? size.width / columns.length - 30 : gapAround(node, columns)]
+        : [
+            node.x + node.width / 2,
+            node.y - 5,
+            'middle',
+            size.narrow ? size.width / columns.length - 30 : gapAround(node, columns),
+          ]
     : first
       ? [node.x - 6, middle, 'end', size.left - 8]
       : [node.x + node.width + 6, middle, 'start', size.right - 8];
@@ -214,7 +262,13 @@ function drawBarOf(node, columns, size) {
     node.published && !first
       ? draw('path', { class: 'published', d: `M${node.x - 14} ${node.y + node.height / 2 - 5} l10 5 l-10 5z` })
       : '',
-    draw('rect', { x: node.x, y: node.y, width: node.width, height: node.height, rx: node.kind === 'exchange' ? 3 : 0 }),
+    draw('rect', {
+      x: node.x,
+      y: node.y,
+      width: node.width,
+      height: node.height,
+      rx: node.kind === 'exchange' ? 3 : 0,
+    }),
     draw(
       'text',
       { x, y, 'text-anchor': anchor },

@@ -96,7 +96,8 @@ function flowOf(report, room) {
 
 function namesOf(id, kind, all) {
   if (kind === 'lost') return { label: 'no queue', full: 'Messages that no queue got', href: '#unroutable' };
-  if (kind === 'others') return { label: plural(all.length, id[7] === 'q' ? 'other queue' : 'other exchange'), full: null };
+  if (kind === 'others')
+    return { label: plural(all.length, id[7] === 'q' ? 'other queue' : 'other exchange'), full: null };
   const name = id.slice(1);
   return {
     label: nameText(name, 80),
@@ -141,7 +142,12 @@ function linksOf(report, drawn) {
 /* Ways that are no binding, as nodes. */
 const WAYS = {
   alternate: { kind: 'alternate', sign: '', label: 'alternate', full: 'by the alternate exchange' },
-  default: { kind: 'binding', sign: '', label: 'by its name', full: 'from the default exchange, by the queue’s own name' },
+  default: {
+    kind: 'binding',
+    sign: '',
+    label: 'by its name',
+    full: 'from the default exchange, by the queue’s own name',
+  },
   nowhere: { kind: 'lost', sign: '✗', label: 'no match', full: 'no binding took them', href: '#unroutable' },
 };
 

@@ -100,7 +100,11 @@ function listingSection(report, begin) {
       ? el('p', { class: 'note left-out' }, plural(leftOut.bindings, 'more binding') + ' are not in this page.')
       : null,
     text && sourceText.left_out
-      ? el('p', { class: 'note left-out' }, 'The last ' + plural(sourceText.left_out, 'line') + ' are not in this page.')
+      ? el(
+          'p',
+          { class: 'note left-out' },
+          'The last ' + plural(sourceText.left_out, 'line') + ' are not in this page.',
+        )
       : null,
     table,
   ];
@@ -119,8 +123,7 @@ function linesOfText(report) {
   for (const row of report.queues) declare(row.line, 'queue', row.queue, row.messages);
   for (const row of report.exchanges) declare(row.line, 'exchange', row.exchange, row.through);
   const findings = new Map();
-  for (const row of report.findings)
-    if (row.line) findings.set(row.line, [...(findings.get(row.line) || []), row]);
+  for (const row of report.findings) if (row.line) findings.set(row.line, [...(findings.get(row.line) || []), row]);
   return sourceText.text.split('\n').map((line, at) => {
     const row = rows.get(at + 1);
     const text = line.replace(/\r$/, '').replace(/\t/g, '    ');
@@ -132,17 +135,29 @@ function linesOfText(report) {
       possible: row ? row.possible : 0,
       hit: row ? row.hit : 0,
       declared: declared.get(at + 1),
-      show: () => [coloured(text), (findings.get(at + 1) || []).slice(0, 3).map(findingTag)],
+      show: () => [coloured(text), findingTags(findings.get(at + 1) || [])],
     };
   });
 }
 
-function findingTag(row) {
-  return el(
-    'a',
-    { class: 'finding severity-' + row.severity, href: '#findings', title: row.message + '\n' + row.says },
-    row.code + ' ' + row.name,
-  );
+/* A tag for each code: a line may have several findings of one. */
+function findingTags(rows) {
+  return [...new Set(rows.map((row) => row.code))].map((code) => {
+    const same = rows.filter((row) => row.code === code);
+    const [row] = same;
+    return el(
+      'a',
+      {
+        class: 'finding severity-' + row.severity,
+        href: '#findings?find=' + encodeURIComponent(code),
+        title: same
+          .slice(0, MOST_TOLD)
+          .map((each) => each.message)
+          .join('\n'),
+      },
+      row.code + ' ' + row.name + (same.length > 1 ? ' × ' + count(same.length) : ''),
+    );
+  });
 }
 
 /* Of each exchange a head, and below it its bindings in the order of their keys. */
@@ -207,7 +222,10 @@ function countOf(item, byNumber) {
   const rows = item.numbers.slice(0, MOST_TOLD).map((number) => byNumber.get(number));
   const each = rows
     .filter(Boolean)
-    .map((row) => `${count(row.messages)}  ${visible(row.source)} → ${visible(row.destination)}: ${visible(row.routing_key)}`);
+    .map(
+      (row) =>
+        `${count(row.messages)}  ${visible(row.source)} → ${visible(row.destination)}: ${visible(row.routing_key)}`,
+    );
   const more = item.numbers.length - MOST_TOLD;
   const sum = `sum of ${plural(item.numbers.length, 'binding')}, ${count(item.hit)} hit`;
   return el(

@@ -214,10 +214,7 @@ function main() {
     sourceText = text || null;
     const asked = addressed();
     const page = document.getElementById('main');
-    page.replaceChildren(
-      summary(report),
-      el('div', { class: 'first' }, headline(report), sectionOf(report, FLOW, {})),
-    );
+    page.replaceChildren(summary(report), el('div', { class: 'first' }, headline(report), sectionOf(report, FLOW, {})));
     const shown = SECTIONS.filter((part) => {
       const section = sectionOf(report, part, asked.id === part.id ? { show: asked.show, find: asked.find } : {});
       if (section) page.append(section);

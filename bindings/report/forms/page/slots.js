@@ -42,7 +42,8 @@ function slotStart(unit, slot) {
 function slotLabel(unit, slot) {
   const [from, to] = [slotStart(unit, slot), slotStart(unit, slot + 1)];
   if (unit.months === 12) return utc(from, 4);
-  if (unit.months) return unit.months === 1 ? utc(from, 7) : utc(from, 7) + ' to ' + utc(slotStart(unit, slot + 1) - 1, 7);
+  if (unit.months)
+    return unit.months === 1 ? utc(from, 7) : utc(from, 7) + ' to ' + utc(slotStart(unit, slot + 1) - 1, 7);
   if (unit.step === DAY) return utc(from, 10);
   if (unit.step % DAY === 0) return utc(from, 10) + ' to ' + utc(to - 1, 10);
   const length = unit.step % MINUTE ? 19 : 16;

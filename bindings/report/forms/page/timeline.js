@@ -50,7 +50,10 @@ function timeline(cells, size, start) {
   const note = el(
     'p',
     { class: 'note' },
-    'Each bar is ' + (/^\d/.test(unit.name) ? '' : 'one ') + unit.name + ', UTC. Point at one, or use the arrow keys, for its counts and your local time.',
+    'Each bar is ' +
+      (/^\d/.test(unit.name) ? '' : 'one ') +
+      unit.name +
+      ', UTC. Point at one, or use the arrow keys, for its counts and your local time.',
     gaps
       ? ' ' + plural(gaps, 'long time') + ' without any message ' + (gaps === 1 ? 'is' : 'are') + ' cut out (//).'
       : null,

@@ -95,7 +95,10 @@ function trustSection(report) {
                 'li',
                 {},
                 'Not all rows are in this page: ',
-                Object.entries(leftOut).map(([table, rows], at) => [at ? ', ' : '', plural(rows, 'row') + ' of ' + table]),
+                Object.entries(leftOut).map(([table, rows], at) => [
+                  at ? ', ' : '',
+                  plural(rows, 'row') + ' of ' + table,
+                ]),
                 '. The full tables are in Parquet: ',
                 el('code', {}, '--tables'),
                 '.',

@@ -41,6 +41,7 @@ function unroutableSection(report) {
       {
         id: 'shape',
         label: 'Keys like',
+        class: 'shape',
         title: '* stands for a word that no binding names',
         value: (at) => rows[at].shape.shape,
         cell: (at) => pattern(rows[at].shape.shape),

@@ -21,7 +21,9 @@ function verificationSection(report) {
       ? el(
           'p',
           { class: 'note' },
-          'Of ' + plural(verification.unknown, 'more message') + ' the archive does not know where the broker put them.',
+          'Of ' +
+            plural(verification.unknown, 'more message') +
+            ' the archive does not know where the broker put them.',
         )
       : null,
     rows.length
@@ -89,7 +91,9 @@ function difference(row) {
   return [
     names(row.missing).length ? el('div', {}, el('span', { class: 'fail' }, '− not in '), listed(row.missing)) : null,
     names(row.extra).length ? el('div', {}, el('span', { class: 'pass' }, '+ but in '), listed(row.extra)) : null,
-    names(row.none_of).length ? el('div', {}, el('span', { class: 'fail' }, '− in none of '), listed(row.none_of)) : null,
+    names(row.none_of).length
+      ? el('div', {}, el('span', { class: 'fail' }, '− in none of '), listed(row.none_of))
+      : null,
     names(row.unknown).length ? el('div', {}, 'in queues the topology does not have: ', listed(row.unknown)) : null,
     row.refused
       ? el('div', {}, 'took what the topology says it refuses: ', el('code', {}, visible(row.refused)))
