@@ -46,8 +46,8 @@ def page(quick: bool) -> None:
             file = Path(folder) / f"{size}.html"
             file.write_bytes(_make_page(size))
             note = f"{file.stat().st_size / 1e6:.1f} MB"
-            role = "ours" if size else "floor"
-            rows.append(Contestant(f"{size:,} bindings", partial(_open, browser, file), role, note))
+            measure = partial(_open, browser, file)
+            rows.append(Contestant(f"{size:,} bindings", measure, "ours" if size else "floor", note))
         show("page", "until drawn, in Chromium", run_rounds(rows, rounds))
 
 
