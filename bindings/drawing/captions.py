@@ -44,7 +44,7 @@ def caption_node(node: Node) -> list[str]:
     """Return the lines of a node: its name and what it is."""
     if node.kind == "bundle":
         names = [clip_line(name, LONGEST // NAMED) for name in node.members]
-        return [list_some(names, NAMED), escape_line(node.detail)]
+        return [list_some(names, NAMED), clip_line(node.detail, LONGEST)]
     if node.kind in ("cut", "reference"):
         return [clip_line(name_node(node), LONGEST)]
     return [clip_line(name_node(node), LONGEST), clip_line(node.detail, LONGEST)]
@@ -62,7 +62,7 @@ def describe_node(node: Node) -> list[str]:
     if node.kind == "reference":
         return [f"{node.detail} '{escape_line(node.id.name)}', which is drawn elsewhere, as many lead to it"]
     if node.kind == "bundle":
-        lines = [f"{node.detail}, with the same bindings:", *_list(node.members)]
+        lines = [f"{escape_line(node.detail)}, with the same bindings:", *_list(node.members)]
     else:
         lines = [f"{node.id.part} {_quote(node.id.name) or '(the default exchange)'}: {escape_line(node.detail)}"]
     if node.partitioning is not None:
@@ -111,9 +111,12 @@ def describe_edge(edge: Edge) -> list[str]:
         unsure = ", if it is in force: that depends on a policy that is not understood" if edge.is_unsure else ""
         return [f"{ends}: the alternate exchange{unsure}"]
     kind = "exchange " if edge.kind == "exchange" else ""
-    bundled = "one of them each: " if edge.target.part == "bundle" else ""
-    lines = [f"{_quote(edge.source.name)} -> {kind}{bundled}{_quote(edge.target.name)}"]
-    return [*lines, *_list([label or '""' for label in edge.labels]), *map(escape_line, edge.findings)]
+    target = "each of these queues" if edge.target.part == "bundle" else f"{kind}{_quote(edge.target.name)}"
+    return [
+        f"{_quote(edge.source.name)} -> {target}",
+        *_list([label or '""' for label in edge.labels]),
+        *map(escape_line, edge.findings),
+    ]
 
 
 def count_parts(drawing: Drawing) -> str:

@@ -15,6 +15,7 @@ from bindings.drawing.layout import Point, Size
 from bindings.drawing.looks import look_of
 from bindings.drawing.model import Node
 from bindings.drawing.svg.measure import LINE, measure, write_text
+from exchange.display import escape_line
 
 __all__ = ["draw_node", "draw_shape", "indent", "measure_node"]
 
@@ -33,7 +34,7 @@ CELL: Final = 7.0
 
 
 def measure_node(node: Node) -> Size:
-    """Return the size of a node: in a column for queues, name and type stand in one line."""
+    """Return the size of a node. Of a queue, name and type stand in one line, so that a column of queues is short."""
     lines = caption_node(node)
     width = sum(_insets(node)) + (MARK if node.severity else 0.0)
     if node.kind in ("queue", "missing", "cut", "reference"):
@@ -51,7 +52,7 @@ def draw_node(node: Node, corner: Point, number: int, refers_to: int | None) -> 
     """
     size = measure_node(node)
     style = " ".join(dict.fromkeys(filter(None, ["node", node.kind, look_of(node), node.severity])))
-    members = escape("\n".join(node.members)) if node.kind == "bundle" else ""
+    members = "&#10;".join([escape(escape_line(name)) for name in node.members])
     data = f' data-members="{members}"' if members else ""
     data += f' data-refers="{refers_to}"' if refers_to is not None else ""
     yield f'<g id="n{number}" class="{style}" transform="translate({corner.x:.1f} {corner.y:.1f})"{data}>'

@@ -62,6 +62,23 @@ def test_everything_is_drawn_whatever_its_name(topology: Topology) -> None:
         assert f"{escape_line(name) or '(the default exchange)'} (queue: classic)" in to_text(drawn)
 
 
+@given(st.lists(names, min_size=6, max_size=9, unique=True), names, names)
+def test_bundles_are_drawn_whatever_the_names_of_their_queues(queues: list[str], type_: str, key: str) -> None:
+    """Control characters, surrogates and quotes in names, types and keys leave the XML well-formed."""
+    topology = Topology(
+        [Exchange("e", type_)],
+        [Queue(name, arguments={"x-queue-type": type_}) for name in queues],
+        [Binding.to_queue("e", name, key) for name in queues],
+    )
+    drawn = make_picture(draw(topology))
+    picture = to_svg(drawn, key)
+    root = ET.fromstring(picture)  # noqa: S314  our own
+    picture.encode()
+    [bundle] = [node for node in drawn.nodes if node.kind == "bundle"]
+    [members] = [group.get("data-members", "") for group in root.iter() if "data-members" in group.attrib]
+    assert members.split("\n") == list(map(escape_line, bundle.members))
+
+
 def test_cycles_and_long_chains_end() -> None:
     """The text names what was drawn above; a chain may be longer than Python's stack is deep."""
     count = 3000
