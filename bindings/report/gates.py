@@ -82,13 +82,16 @@ class Limits(NamedTuple):
     fail_under_messages: Decimal | None = None
     """Minimum percentage of the messages that are routed."""
     max_unroutable: Quota | None = None
-    """Maximum of messages that no queue gets, including those that the broker refuses."""
+    """Maximum of messages that no queue gets, or that the broker refuses: a number, or a share as "0.5%"."""
     max_bad: Quota | None = None
     """Maximum of unreadable records; a percentage is one of all records read."""
     max_partition_skew: Decimal | None = None
     """Maximum number of messages in the fullest partition of a queue, divided by the mean of its partitions."""
     max_misrouted: Quota | None = None
-    """Maximum of messages that the broker did not route as predicted, of those compared; see `count_misrouted`."""
+    """Maximum of messages that the broker did not route as predicted, of those compared.
+
+    `count_misrouted` counts them.
+    """
     max_rerouted: Quota | None = None
     """Maximum of messages that reach other queues in the other topology."""
 

@@ -71,10 +71,9 @@ def read_settings(value: Any, file: str, key: str = "audit") -> Settings:
 
 def settings_schema() -> dict[str, Any]:
     """Return the JSON Schema of hashstar.toml, in draft-07, which every editor with schemas for TOML has."""
-    about = {name: text for kind in (Settings, Limits) for name, text in describe_fields(kind).items()}
-    table = _schema_of(_SETTINGS, about)
-    table["properties"]["exchanges"]["description"] = "Glob of exchanges = thresholds for them."
-    table["properties"]["queues"]["description"] = "Glob of queues = thresholds for them."
+    table = _schema_of(_SETTINGS, describe_fields(Settings) | describe_fields(Limits))
+    for name in ("stale_days", "precision"):
+        table["properties"][name]["default"] = getattr(Settings(), name)
     return {
         "$schema": DRAFT_07,
         "$id": identify("hashstar"),
@@ -181,7 +180,14 @@ def _globs(*names: str) -> _Form:
             found.append((glob, Limits(**_read_all(limits, _read_table(inner, own), own))))
         return tuple(found)
 
-    return _Form(read, {"type": "object", "additionalProperties": _schema_of(limits, describe_fields(Limits))})
+    return _Form(
+        read,
+        {
+            "description": f"Glob of names = thresholds for each of these: {', '.join(f'`{name}`' for name in names)}.",
+            "type": "object",
+            "additionalProperties": _schema_of(limits, describe_fields(Limits)),
+        },
+    )
 
 
 def _whole(least: int, greatest: int) -> _Form:
@@ -252,7 +258,12 @@ def _read_ignore(value: Any, position: _Position) -> Ignore:
 def _ignores_schema() -> dict[str, Any]:
     entry = _schema_of(_IGNORE, describe_fields(Ignore))
     named = [{"required": [name]} for name in _GLOBS]
-    return {"type": "array", "items": {**entry, "required": ["reason", "until"], "anyOf": named}}
+    return {
+        "description": "Bindings that no message matches for a good reason: globs `source`, `destination`, `pattern`; "
+        "`reason`; and `until`, the last day.",
+        "type": "array",
+        "items": {**entry, "required": ["reason", "until"], "anyOf": named},
+    }
 
 
 _SETTINGS: Final[Mapping[str, _Form]] = {

@@ -1,4 +1,4 @@
-"""Write ``docs/schemas``, and the tables of keys in ``docs/bridge-configuration.md``, as the code has them.
+"""Write ``docs/schemas``, and the tables of keys in the documentation, as the code has them.
 
 ::
 
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from bindings.report.settings import settings_schema
 from bridge.daemon.keys import FILE
 from bridge.endpoints.archive import keys as archive
 from bridge.endpoints.kafka import keys as kafka
@@ -22,7 +23,7 @@ from bridge.keys import Keys
 from bridge.pump.keys import POLICY, SOURCE
 from bridge.schema.names import SCHEMAS
 
-__all__ = ["FOLDER", "PAGE", "TABLES", "schema_files", "with_tables"]
+__all__ = ["FOLDER", "PAGE", "SETTINGS", "TABLES", "schema_files", "with_settings", "with_tables"]
 
 DOCS: Final = Path(__file__).parents[1]
 FOLDER: Final = DOCS / "schemas"
@@ -45,6 +46,9 @@ TABLES: Final[Mapping[str, Keys]] = {
 
 HEAD: Final = "| key | default | |\n|---|---|---|\n"
 
+
+SETTINGS: Final = DOCS / "audit.md"
+SETTINGS_HEAD: Final = "| key of `[audit]` | default | |\n|---|---|---|\n"
 
 LIST: Final = """# JSON Schemas
 
@@ -76,6 +80,18 @@ def with_tables(page: str) -> str:
     return page
 
 
+def with_settings(page: str) -> str:
+    """Return the page with the table of the settings of audits made anew. Raises ValueError where there is none."""
+    found = re.search(rf"{re.escape(SETTINGS_HEAD)}((?:\|.*\n)*)", page)
+    if found is None:
+        raise ValueError(f"{SETTINGS.name} has no table of settings")
+    rows = []
+    for name, setting in settings_schema()["properties"]["audit"]["properties"].items():
+        default = f"`{setting['default']}`" if "default" in setting else "none"
+        rows.append(f"| `{name}` | {default} | {setting['description'].rstrip('.')} |\n")
+    return page[: found.start(1)] + "".join(rows) + page[found.end(1) :]
+
+
 def main() -> None:
     """Write the files, and remove those of schemas that are gone."""
     files = dict(schema_files())
@@ -86,6 +102,7 @@ def main() -> None:
     for path, text in files.items():
         path.write_text(text, "utf-8")
     PAGE.write_text(with_tables(PAGE.read_text("utf-8")), "utf-8")
+    SETTINGS.write_text(with_settings(SETTINGS.read_text("utf-8")), "utf-8")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from bridge.endpoints import SCHEMES, keys_of
 from bridge.keys import Key
 from bridge.pump import keys as pump_keys
 from bridge.table import Table
-from docs.scripts.schemas import PAGE, TABLES, with_tables
+from docs.scripts.schemas import PAGE, SETTINGS, TABLES, with_settings, with_tables
 from exchange import InputError
 from tests.bindings.report.test_gates import IGNORE, WHOLE
 from tests.bridge.daemon.test_config import MIXED, RIGHT, TOPOLOGY, edit, mistakes
@@ -83,6 +83,8 @@ def test_blocks_of_toml_in_the_documentation_are_valid() -> None:
 def test_the_tables_of_keys_in_the_documentation_are_those_of_the_code() -> None:
     page = PAGE.read_text("utf-8")
     assert with_tables(page) == page, "run python -m docs.scripts.schemas"
+    page = SETTINGS.read_text("utf-8")
+    assert with_settings(page) == page, "run python -m docs.scripts.schemas"
 
 
 def test_keys_of_dead_letters_are_in_the_documentation() -> None:
@@ -290,7 +292,7 @@ def test_settings_are_accepted() -> None:
     assert errors("hashstar", WHOLE) == []
 
 
-SETTINGS = st.fixed_dictionaries({}, optional={
+AUDIT_TABLES = st.fixed_dictionaries({}, optional={
     "fail_under": st.one_of(st.integers(-1, 101), st.floats(-1, 101), st.just("90")),
     "max_unroutable": st.one_of(
         st.integers(-1, 5), st.booleans(),
@@ -311,7 +313,7 @@ SETTINGS = st.fixed_dictionaries({}, optional={
 })  # fmt: skip
 
 
-@given(SETTINGS)
+@given(AUDIT_TABLES)
 @settings(deadline=None)
 def test_the_schema_accepts_exactly_the_settings_that_are_read(given_settings: dict[str, Any]) -> None:
     value = {
