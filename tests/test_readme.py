@@ -185,7 +185,8 @@ def test_the_settings_of_the_audit_are_right(tmp_path: Path) -> None:
 def test_all_kinds_of_blocks_are_tested() -> None:
     """No block escapes by its language or its page."""
     drawn = {block.page for block in BLOCKS if block.language in {"text", "mermaid"}}
-    assert drawn == {"docs/architecture.md", "docs/bridge.md"}  # diagrams, and the form of what `bridge check` prints
+    # Diagrams, and the forms of what `bridge check` and `drift` print.
+    assert drawn == {"docs/architecture.md", "docs/bridge.md", "docs/topology.md"}
     assert {block.language for block in BLOCKS} == {"python", "console", "bindings", "toml", "text", "mermaid", "yaml"}
     assert {block.page for block in ROCKETMQ} == {"docs/rocketmq.md"}
     assert {block.page for block in SPARK} == {"docs/audit.md"}

@@ -7,61 +7,80 @@ A page has a picture for each palette: pages of the documentation name the light
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
+from urllib.parse import urlencode
 
-from playwright.sync_api import Page
-
-from docs.scripts.browser import chromium
 from docs.site.links import ROOT
+from tests.support.browser import open_browser
 
 __all__ = ["MAKERS"]
 
 FOLDER: Final = ROOT / "docs" / "pictures"
 BUILD: Final = ROOT / "build" / "demo"
 
+ORDERS: Final = "examples/orders/orders.bindings"
+TRAFFIC: Final = "examples/orders/traffic.jsonl"
+
 LARGEST: Final = 300_000
 """Maximum size of a picture in bytes: it is part of every checkout."""
-
-PALETTES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
-
-WIDTH: Final = 1180
-"""Width of the window, in pixels."""
 
 
 def audit_page() -> Iterator[Path]:
     """Yield the pictures of the page that an audit of the demo's messages writes."""
     _run("-m", "examples.demo", "--quick", "--no-spark")
     (html,) = BUILD.glob("company-50000-*.html")
-    yield from _photograph(
-        "audit-page", html.as_uri(), 860, lambda page: page.wait_for_selector('[data-state="ready"]')
-    )
+    yield from _photograph("audit-page", html.as_uri(), 1180, 860)
+
+
+def serve_page() -> Iterator[Path]:
+    """Yield the pictures of the page of ``hashstar serve``: a message, and a queue that does not get it."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        _run("-m", "bridge.cli", "audit", "-t", ORDERS, "--no-spark", "--json", str(report), TRAFFIC)
+        command = [sys.executable, "-m", "bridge.cli", "serve", ORDERS, "--audit", str(report)]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603
+            assert server.stdout is not None
+            address = server.stdout.readline().strip()
+            shown = {
+                "exchange": "orders", "key": "order.eu.refund", "headers": '{"tenant": "acme"}',
+                "at": '{"kind":"queue","name":"billing"}',
+            }  # fmt: skip
+            try:
+                yield from _photograph("serve-page", f"{address}#{urlencode(shown)}", 1400, 760)
+            finally:
+                server.send_signal(signal.SIGINT)
 
 
 def graph() -> Iterator[Path]:
     """Yield the picture of a topology, as ``hashstar graph`` draws it."""
     picture = FOLDER / "graph.svg"
-    _run("-m", "bridge.cli", "graph", "examples/orders/orders.bindings", "-o", str(picture))
+    _run("-m", "bridge.cli", "graph", ORDERS, "-o", str(picture))
     yield picture
 
 
-MAKERS: Final[Mapping[str, Callable[[], Iterator[Path]]]] = {"audit-page": audit_page, "graph": graph}
+MAKERS: Final[Mapping[str, Callable[[], Iterator[Path]]]] = {
+    "audit-page": audit_page, "serve-page": serve_page, "graph": graph,
+}  # fmt: skip
 """Name -> what makes the pictures of that name."""
 
 
-def _photograph(name: str, address: str, height: int, wait: Callable[[Page], object]) -> Iterator[Path]:
-    """Yield the picture of a page in each palette."""
-    with chromium() as browser:
-        for scheme in PALETTES:
-            page = browser.new_page(viewport={"width": WIDTH, "height": height}, color_scheme=scheme)
-            page.goto(address)
-            wait(page)
-            picture = FOLDER / f"{name}{'-dark' if scheme == 'dark' else ''}.png"
-            page.screenshot(path=picture, animations="disabled")
-            page.close()
+def _photograph(name: str, address: str, width: int, height: int) -> Iterator[Path]:
+    """Yield the picture of a page in each palette, once the page has announced that it is drawn.
+
+    Width and height are those of the window, in pixels.
+    """
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile, open_browser(Path(profile)) as browser:
+        for scheme, suffix in (("light", ""), ("dark", "-dark")):
+            browser.visit(address, width=width, height=height, prefers_color_scheme=scheme)
+            browser.wait("document.documentElement.dataset.state === 'ready'")
+            picture = FOLDER / f"{name}{suffix}.png"
+            browser.picture(picture)
             yield picture
 
 

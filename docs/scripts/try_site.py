@@ -7,145 +7,141 @@ with 0.
 
 from __future__ import annotations
 
+import functools
+import json
 import sys
-from collections.abc import Callable, Iterator
+import tempfile
+import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Final
+from typing import Any
 from urllib.parse import urljoin
 
-from playwright.sync_api import ConsoleMessage, Error, Page, Request, Response
+from tests.support.browser import CHROMIUM, NO_BROWSER, Browser, open_browser
 
-from docs.scripts.browser import chromium, find_chromium, serve_folder
+__all__ = ["list_addresses", "try_pages", "try_site"]
 
-__all__ = ["try_pages", "try_site"]
 
-TIMEOUT: Final = 15_000
-"""Maximum time for one thing to appear on a page, in milliseconds."""
+def list_addresses(folder: Path) -> list[str]:
+    """Return the addresses of all pages, relative to the website's."""
+    pages = sorted(page for page in folder.rglob("*.html") if page.name != "404.html")
+    return [page.relative_to(folder).as_posix().removesuffix("index.html") for page in pages]
 
 
 def try_site(folder: Path) -> list[str]:
     """Return the faults of the website in this folder, each with its page; [] if there is none."""
-    with _opened(folder) as (page, address, faults):
-        _open_all(page, address, folder, faults)
+    with _opened(folder) as (browser, site):
+        faults = list(_open_all(browser, site, folder))
         for attempt in (_search, _draw, _refer, _change_palette):
             try:
-                attempt(page, address)
-            except (AssertionError, Error) as error:
-                faults.append(f"{attempt.__doc__} {str(error).splitlines()[0]}")
-        return list(dict.fromkeys(faults))
+                attempt(browser, site)
+            except AssertionError as error:
+                faults.append(f"{attempt.__doc__} {error}")
+            faults += _faults_of(browser, site)
+    return faults
 
 
 def try_pages(folder: Path) -> list[str]:
     """Return the faults of the pages alone."""
-    with _opened(folder) as (page, address, faults):
-        _open_all(page, address, folder, faults)
-        return list(dict.fromkeys(faults))
+    with _opened(folder) as (browser, site):
+        return list(_open_all(browser, site, folder))
 
 
 @contextmanager
-def _opened(folder: Path) -> Iterator[tuple[Page, str, list[str]]]:
-    """Serve the folder; yield a page of the browser, the address of the website, and the list that gets its faults."""
-    faults: list[str] = []
-    with serve_folder(folder) as address, chromium() as browser:
-        page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
-        page.set_default_timeout(TIMEOUT)
-        _watch(page, address, faults)
-        yield page, address, faults
+def _opened(folder: Path) -> Iterator[tuple[Browser, str]]:
+    """Serve a folder on 127.0.0.1; yield a browser, and the address of the website, which ends with ``/``."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile, open_browser(Path(profile)) as browser:
+            yield browser, f"http://127.0.0.1:{server.server_address[1]}/"
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
-def _open_all(page: Page, address: str, folder: Path, faults: list[str]) -> None:
-    for path in _pages(folder):
-        page.goto(urljoin(address, path), wait_until="load")
-        titles = page.locator("article h1").count()
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the name in the base class
+        """Log nothing."""
+
+
+def _open_all(browser: Browser, site: str, folder: Path) -> Iterator[str]:
+    for address in list_addresses(folder):
+        browser.visit(urljoin(site, address))
+        yield from _faults_of(browser, site)
+        titles = browser.evaluate("document.querySelectorAll('article h1').length")
         if titles != 1:
-            faults.append(f"{page.url}: it has {titles} titles")
+            yield f"{address}: it has {titles} titles"
 
 
-def _pages(folder: Path) -> Iterator[str]:
-    """Yield the addresses of all pages, relative to the website's."""
-    for page in sorted(folder.rglob("*.html")):
-        if page.name != "404.html":
-            yield page.relative_to(folder).as_posix().removesuffix("index.html")
+def _faults_of(browser: Browser, site: str) -> Iterator[str]:
+    """Yield errors of the page that was opened last, and its requests to other machines."""
+    where = browser.evaluate("location.pathname")
+    yield from (f"{where}: {error}" for error in browser.errors)
+    for request in browser.requests:
+        if not request.startswith((site, "data:", "blob:", "about:")):
+            yield f"{where}: it requests {request}"
 
 
-def _watch(page: Page, address: str, faults: list[str]) -> None:
-    """Note errors of a page, and its requests to other machines: `chromium` finds no address for their names."""
-
-    def check_request(request: Request) -> None:
-        if not request.url.startswith((address, "data:", "blob:")):
-            faults.append(f"{page.url}: it requests {request.url}")
-
-    def check_message(message: ConsoleMessage) -> None:
-        if message.type in {"error", "warning"}:
-            faults.append(f"{page.url}: {message.text}")
-
-    def check_response(response: Response) -> None:
-        if response.status >= 400:
-            faults.append(f"{page.url}: {response.status} for {response.url}")
-
-    page.on("request", check_request)
-    page.on("console", check_message)
-    page.on("pageerror", lambda error: faults.append(f"{page.url}: {error}"))
-    page.on("response", check_response)
-
-
-def _search(page: Page, address: str) -> None:
+def _search(browser: Browser, site: str) -> None:
     """The search finds a page by its words:"""  # noqa: D401  the beginning of a fault
-    page.goto(address)
-    page.keyboard.press("/")
-    page.keyboard.type("SIGUSR1 pauses")
-    page.locator(".md-search-result__link").first.click()
-    page.wait_for_url("**/bridge-operations/**")
+    browser.visit(site)
+    browser.press("/")
+    browser.type_text("SIGUSR1 pauses")
+    browser.wait("document.querySelector('.md-search-result__link')")
+    found = browser.evaluate("document.querySelector('.md-search-result__link').href")
+    assert found.startswith(urljoin(site, "bridge-operations/")), f"{found} is the first"
 
 
-def _draw(page: Page, address: str) -> None:
+def _draw(browser: Browser, site: str) -> None:
     """The diagram of the architecture is drawn:"""  # noqa: D401
-    page.goto(urljoin(address, "architecture/"))
-    drawn = page.locator(".diagram .only-light svg").first
-    drawn.wait_for(state="visible")
-    box = drawn.bounding_box()
-    assert box is not None, "it has no size"
-    assert box["width"] > 200, f"it is {box['width']} wide"
-    assert box["height"] > 100, f"it is {box['height']} high"
-    assert "daemon" in (drawn.text_content() or ""), "its text is missing"
+    browser.visit(urljoin(site, "architecture/"))
+    width, height, text = browser.evaluate("""(() => {
+        const drawn = document.querySelector('.diagram .only-light svg');
+        const box = drawn ? drawn.getBoundingClientRect() : { width: 0, height: 0 };
+        return [box.width, box.height, drawn ? drawn.textContent : ''];
+    })()""")
+    assert width > 200, f"it is {width} pixels wide"
+    assert height > 100, f"it is {height} pixels high"
+    assert "daemon" in text, "its text is missing"
 
 
-def _refer(page: Page, address: str) -> None:
+def _refer(browser: Browser, site: str) -> None:
     """The reference has the public names:"""  # noqa: D401
-    for path, anchor, text in (
+    for page, anchor, text in (
         ("api/exchange/", "exchange.Router", "exactly as the RabbitMQ of its profile"),
         ("api/exchange/", "exchange.Router.explain", "Return the route with its reasons"),
         ("api/bindings/", "bindings.audit.run.audit", "topology"),
         ("api/bridge/", "bridge.run", "Run a bridge until all its sources have ended"),
+        ("options/", "hashstar-explain", "Explain where one message goes"),
     ):
-        page.goto(urljoin(address, f"{path}#{anchor}"))
-        section = page.locator(f'.doc-object:has(> [id="{anchor}"])').last
-        section.wait_for(state="visible")
-        assert text in section.inner_text(), f"{anchor} has no text {text!r}"
+        browser.visit(urljoin(site, page))
+        shown = browser.evaluate(f"document.getElementById({json.dumps(anchor)})?.parentElement.innerText")
+        assert text in (shown or ""), f"{anchor} has no text {text!r}"
 
 
-def _change_palette(page: Page, address: str) -> None:
+def _change_palette(browser: Browser, site: str) -> None:
     """The palette follows the system, and the reader:"""  # noqa: D401
-    shown: Callable[[], str] = lambda: page.evaluate("getComputedStyle(document.body).backgroundColor")  # noqa: E731
-    page.goto(address)
-    light = shown()
-    page.emulate_media(color_scheme="dark")
-    page.reload()
-    dark = shown()
-    assert light != dark, "the background is the same"
-    page.locator('label[title="Light"]:visible, label[title="As the system"]:visible').first.click()
-    page.wait_for_function("before => getComputedStyle(document.body).backgroundColor !== before", arg=dark)
+    background = "getComputedStyle(document.body).backgroundColor"
+    browser.visit(site, prefers_color_scheme="light")
+    light = browser.evaluate(background)
+    browser.visit(site, prefers_color_scheme="dark")
+    dark = browser.evaluate(background)
+    assert light != dark, f"the background is {light} in both"
+    browser.evaluate("document.querySelector('label[title]:not([hidden])').click()")
+    browser.wait(f"{background} !== {json.dumps(dark)}")
 
 
 def main() -> None:
     """Try the website in the folder that is named, and print its faults."""
     folder = Path(sys.argv[1])
-    if find_chromium() is None:
-        print("the website was not tried: there is no Chromium on the path")
+    if not CHROMIUM:
+        print(f"the website was not tried: {NO_BROWSER}")
         return
-    faults = try_site(folder)
-    print("\n".join(faults) or f"{len(list(_pages(folder)))} pages tried in Chromium: no fault")
+    faults = list(dict.fromkeys(try_site(folder)))
+    print("\n".join(faults) or f"{len(list_addresses(folder))} pages tried in Chromium: no fault")
     sys.exit(bool(faults))
 
 
