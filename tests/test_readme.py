@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -37,7 +38,14 @@ SHOWN = [
     for block, command, output in CONSOLE
     if output is not None and command not in MAKE + PIP
 ]  # fmt: skip
-ADAPTED = [command for _, command, output in CONSOLE if output is None and command not in MAKE + PIP]
+ASSISTANTS = [
+    shlex.join([server["command"], *server["args"]])
+    for block in BLOCKS
+    if block.language == "json"
+    for server in json.loads(block.text)["mcpServers"].values()
+]
+"""Commands that the settings of assistants start."""
+ADAPTED = [command for _, command, output in CONSOLE if output is None and command not in MAKE + PIP] + ASSISTANTS
 
 
 def run(*command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -187,7 +195,16 @@ def test_all_kinds_of_blocks_are_tested() -> None:
     drawn = {block.page for block in BLOCKS if block.language in {"text", "mermaid"}}
     # Diagrams, and the forms of what `bridge check` and `drift` print.
     assert drawn == {"docs/architecture.md", "docs/bridge.md", "docs/topology.md"}
-    assert {block.language for block in BLOCKS} == {"python", "console", "bindings", "toml", "text", "mermaid", "yaml"}
+    assert {block.language for block in BLOCKS} == {
+        "python",
+        "console",
+        "bindings",
+        "toml",
+        "text",
+        "mermaid",
+        "yaml",
+        "json",
+    }
     assert {block.page for block in ROCKETMQ} == {"docs/rocketmq.md"}
     assert {block.page for block in SPARK} == {"docs/audit.md"}
     assert {block.page for block in BLOCKS if block.language == "toml"} == {
