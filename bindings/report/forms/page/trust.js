@@ -25,7 +25,7 @@ function trustSection(report) {
             el(
               'ul',
               {},
-              archive.bias.map((bias) => el('li', {}, el('b', {}, bias.name), ': ', visible(bias.says))),
+              archive.bias.map((bias) => el('li', {}, visible(bias.says))),
               archive.notes.map((note) => el('li', {}, visible(note))),
               archive.not_archives && archive.not_archives.files
                 ? el(

@@ -94,7 +94,14 @@ function difference(row) {
     names(row.none_of).length
       ? el('div', {}, el('span', { class: 'fail' }, '− in none of '), listed(row.none_of))
       : null,
-    names(row.unknown).length ? el('div', {}, 'in queues the topology does not have: ', listed(row.unknown)) : null,
+    names(row.unknown).length
+      ? el(
+          'div',
+          {},
+          el('span', { class: 'pass' }, '+ in queues that the topology does not have: '),
+          listed(row.unknown),
+        )
+      : null,
     row.refused
       ? el('div', {}, 'took what the topology says it refuses: ', el('code', {}, visible(row.refused)))
       : null,
