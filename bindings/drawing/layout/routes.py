@@ -81,8 +81,13 @@ def route_edges(slots: Slots, lines: Sequence[Line], frame: Frame) -> list[tuple
 
 def join_points(points: Sequence[Point]) -> tuple[Point, ...]:
     """Return the chain of Bézier curves through these points that is level at each of them."""
+    bends = [points[0]]  # without points in the middle of a level line: a line may pass hundreds of columns
+    for at, point in enumerate(points[1:-1], 1):
+        if not bends[-1].y == point.y == points[at + 1].y:
+            bends.append(point)
+    bends.append(points[-1])
     chain = [points[0]]
-    for one, two in pairwise(points):
+    for one, two in pairwise(bends):
         if one != two:
             bend = (two.x - one.x) / 2
             chain += [Point(one.x + bend, one.y), Point(two.x - bend, two.y), two]
