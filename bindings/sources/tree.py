@@ -48,6 +48,12 @@ DAMAGED: Final = re.compile(r'"(?:rabbit(?:mq)?_version|destination_type)"\s*:')
 """Found in a text that is no JSON but was definitions, before someone edited it."""
 
 
+RESOURCE: Final = "rabbitmq_"
+"""Beginning of the types of Terraform's resources for RabbitMQ."""
+GROUP: Final = "rabbitmq.com/"
+"""API group of the objects of RabbitMQ's operators."""
+
+
 class TopologyFile(NamedTuple):
     """A file, or another source, that is to be read."""
 
@@ -121,14 +127,14 @@ def find_reason_to_skip(name: str, content: bytes | None = None) -> str | None:
 def _are_definitions(document: Any) -> bool:
     if not isinstance(document, dict):
         return False
-    return any(version in document for version in VERSIONS) or any(
-        isinstance(section := document.get(key), list) and bool(section) and _have(section, fields)
-        for key, fields in REQUIRED.items()
-    )
+    if any(version in document for version in VERSIONS):
+        return True
+    sections = [(document[key], fields) for key, fields in REQUIRED.items() if document.get(key)]
+    return bool(sections) and all(_have(section, fields) for section, fields in sections)
 
 
-def _have(section: list[Any], fields: set[str]) -> bool:
-    return all(isinstance(item, dict) and fields <= item.keys() for item in section)
+def _have(section: Any, fields: set[str]) -> bool:
+    return isinstance(section, list) and all(isinstance(item, dict) and fields <= item.keys() for item in section)
 
 
 def _is_not_entered(folder: str) -> bool:
@@ -136,24 +142,36 @@ def _is_not_entered(folder: str) -> bool:
 
 
 def _foreign(place: str, files: Sequence[str]) -> Iterator[str]:
-    """Yield the topologies of other systems among the files of a folder: the folder itself, and single files."""
-    if any(file.endswith(MODULE_NAMES) for file in files):
-        yield place
+    """Yield the topologies of other systems among the files of a folder: the folder itself, and single files.
+
+    Modules of Terraform and objects of Kubernetes that have nothing of RabbitMQ are none.
+    """
+    folder = str(PurePath(place))
+    module = [file for file in files if file.endswith(MODULE_NAMES)]
+    if module:
+        if any(RESOURCE in _read(place, file) for file in module):
+            yield folder
         return
     holds_objects = False
     for file in files:
         if file.endswith(NAMED_YAML):
-            name = str(PurePath(place, file))
-            try:
-                known = format_of(File(name, decode_text(read_content(name), name)))
-            except InputError:
-                continue  # a YAML file of something else
+            text = _read(place, file)
+            known = format_of(File(file, text))
             if known is OPERATOR:
-                holds_objects = True
+                holds_objects = holds_objects or GROUP in text
             elif known is not None:
-                yield name
+                yield str(PurePath(place, file))
     if holds_objects:
-        yield place
+        yield folder
+
+
+def _read(place: str, file: str) -> str:
+    """Return the text of a file; "" if it has none, so that it is of something else."""
+    name = str(PurePath(place, file))
+    try:
+        return decode_text(read_content(name), name)
+    except InputError:
+        return ""
 
 
 def _walk(folder: str) -> Iterator[TopologyFile | SkippedFile]:

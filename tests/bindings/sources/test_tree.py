@@ -119,6 +119,7 @@ def test_definitions_are_recognised_by_their_content(document: object, tmp_path:
         ('{"queues": ["high", "low"]}', NO_DEFINITIONS),
         ('{"queues": {"name": 1}}', NO_DEFINITIONS),
         ('{"queues": [{"name": "of another product"}]}', NO_DEFINITIONS),
+        (json.dumps({"bindings": [BINDING], "queues": [{"queue": "of a report of an audit"}]}), NO_DEFINITIONS),
         ('{"a": {"rabbitmq_version": "4.0"}}', NO_DEFINITIONS),
         ('{"queues": [}', "not JSON"),
         ('{"policies": ' + "[" * 100_000, "not JSON"),
@@ -180,3 +181,36 @@ def test_the_number_of_files_below_a_folder_is_bounded(tmp_path: Path, monkeypat
     touch(tmp_path / "c.json")
     with pytest.raises(InputError, match="more than 2 files may be topologies"):
         names_below(tmp_path)
+
+
+TERRAFORM = 'resource "rabbitmq_queue" "q" {\n  name = "q"\n  vhost = "/"\n  settings {}\n}\n'
+OBJECT = "apiVersion: rabbitmq.com/v1beta1\nkind: Queue\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("main.tf", TERRAFORM, ["."]),
+        ("main.tf", 'resource "aws_s3_bucket" "b" {}\n', []),
+        ("main.tf", b"\xff", []),
+        ("queue.yaml", OBJECT, ["."]),
+        ("deployment.yaml", "apiVersion: apps/v1\nkind: Deployment\n", []),
+        ("Chart.yaml", "apiVersion: v2\nname: shop\n", []),
+        ("deployment.yaml", "kind: {{ .Values.kind }}\n", []),
+        ("workflow.yml", "on: push\n", []),
+        ("asyncapi.yaml", "asyncapi: 3.0.0\n", ["asyncapi.yaml"]),
+    ],
+)
+def test_infrastructure_of_something_else_is_no_topology(
+    name: str, text: str | bytes, found: list[str], tmp_path: Path
+) -> None:
+    """Most repositories have such files: a check of the whole repository leaves them alone."""
+    (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert names_below(tmp_path) == found
+
+
+def test_folders_are_named_without_the_dot_in_front(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "infra").mkdir()
+    (tmp_path / "infra/main.tf").write_text(TERRAFORM)
+    monkeypatch.chdir(tmp_path)
+    assert list(find_files(["."])) == [TopologyFile("infra", ".")]

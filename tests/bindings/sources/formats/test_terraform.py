@@ -417,10 +417,10 @@ def test_a_folder_is_a_module(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("{{")
     source = open_source(str(tmp_path))
     assert list(source.topology().queues) == ["q-prod-5"]
-    (tmp_path / "main.tf").write_text("resource {")
+    (tmp_path / "main.tf").write_text("# rabbitmq_queue\nresource {")
     result = hashstar("check", str(tmp_path))
     assert result.returncode == 2
-    assert f"{tmp_path}/main.tf:1:11: a block is not closed" in result.stderr
+    assert f"{tmp_path}/main.tf:2:11: a block is not closed" in result.stderr
 
 
 WRITTEN = r"""terraform {
