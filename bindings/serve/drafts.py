@@ -27,6 +27,8 @@ __all__ = ["MOST_EDITS", "Drafts", "EditError", "edit"]
 
 KEPT: Final = 8
 """Maximum number of drafts that are kept; the one that was not used for longest goes first."""
+MOST_BINDINGS: Final = 500_000
+"""Maximum number of bindings of all drafts that are kept, unless it is one alone."""
 MOST_EDITS: Final = 200
 """Maximum number of edits of a draft."""
 TO_DELETE: Final = {"exchange ": ": fanout", "policy ": ": '.'"}
@@ -56,7 +58,7 @@ class Drafts:
             view = _build(reading, vhost, text, edits)
             with self._lock:
                 self._views[identity] = view
-                while len(self._views) > KEPT:
+                while len(self._views) > 1 and self._are_too_many():
                     self._views.popitem(last=False)
         return identity
 
@@ -67,6 +69,10 @@ class Drafts:
             if view is not None:
                 self._views.move_to_end(identity)
             return view
+
+    def _are_too_many(self) -> bool:
+        bindings = sum(len(view.topology.bindings) for view in self._views.values())
+        return len(self._views) > KEPT or bindings > MOST_BINDINGS
 
 
 def _build(reading: Reading, vhost: str, text: str | None, edits: Sequence[str]) -> View:

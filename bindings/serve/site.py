@@ -33,9 +33,10 @@ __all__ = ["SCRIPTS", "STYLES", "load_files", "make_handler"]
 REPORT: Final = "bindings.report.forms"
 SERVE: Final = "bindings.serve"
 SCRIPTS: Final = (
-    (REPORT, "dom"), (SERVE, "api"), (SERVE, "address"), (SERVE, "notation"), (SERVE, "copying"), (SERVE, "message"),
-    (SERVE, "route"), (SERVE, "picture"), (SERVE, "light"), (SERVE, "rows"), (SERVE, "selected"), (SERVE, "findings"),
-    (SERVE, "meaning"), (SERVE, "draft"), (SERVE, "searching"), (SERVE, "watching"), (SERVE, "main"),
+    (REPORT, "dom"), (SERVE, "api"), (SERVE, "address"), (SERVE, "notation"), (SERVE, "copying"), (SERVE, "lines"),
+    (SERVE, "message"), (SERVE, "route"), (SERVE, "picture"), (SERVE, "light"), (SERVE, "rows"), (SERVE, "selected"),
+    (SERVE, "findings"), (SERVE, "meaning"), (SERVE, "draft"), (SERVE, "searching"), (SERVE, "watching"),
+    (SERVE, "main"),
 )  # fmt: skip
 """The modules of the page's script in the order in which they are joined, each with the package it is in."""
 STYLES: Final = ((REPORT, "colours.css"), (SERVE, "serve.css"))

@@ -57,7 +57,7 @@ function showDraft() {
       el('summary', {}, hasDraft() ? 'A draft is shown. The file is not changed.' : 'Try a change without touching the file'),
       state.edits.length ? el('ul', { class: 'rows edits' }, state.edits.map((edit, at) => editItem(edit, at))) : null,
       editForm(typed),
-      editFault ? el('p', { class: 'fault', id: 'edit-fault' }, editFault.detail.line ? 'line ' + editFault.detail.line + ': ' : '', editFault.message) : null,
+      editFault ? faultOf((editFault.detail.line ? 'line ' + editFault.detail.line + ': ' : '') + editFault.message, { id: 'edit-fault' }) : null,
       state.text === null
         ? el('p', { class: 'actions' }, el('button', { type: 'button', class: 'plain', id: 'edit-text', onclick: () => openText() }, 'Edit the text'))
         : textEditor(),

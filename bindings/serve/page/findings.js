@@ -36,11 +36,13 @@ function findingsList(answer) {
 
 function findingText(finding, isLink) {
   const at = isLink ? partOf(finding) : null;
-  const head = [el('span', { class: 'severity ' + finding.severity }, finding.code), ' '];
+  const [first, ...others] = finding.message.split('\n');
+  const head = [el('span', { class: 'severity ' + finding.severity }, finding.code), ' ', first];
   return el(
     'div',
     { class: 'finding', title: finding.says + '\nWay out: ' + finding.way_out },
-    at ? el('button', { type: 'button', class: 'part', onclick: () => select(at) }, head, finding.message) : [head, finding.message],
+    at ? el('button', { type: 'button', class: 'part', onclick: () => select(at) }, head) : head,
+    others.length ? el('details', {}, el('summary', {}, 'Why'), linesOf(others.join('\n'))) : null,
   );
 }
 

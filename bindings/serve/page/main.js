@@ -53,7 +53,7 @@ async function askAboutMessage() {
   } catch (error) {
     if (error.status === 410) return changed('draft'); // the server has forgotten the draft
     route = null;
-    place.replaceChildren(el('p', { class: 'fault' }, error.message));
+    place.replaceChildren(faultOf(error.message));
     delete place.dataset.queues;
   }
 }
@@ -69,7 +69,7 @@ async function drawPicture() {
       await loadPicture({ ...subject(), focus });
       colourFindings();
     } catch (error) {
-      byId('picture').replaceChildren(el('p', { class: 'fault' }, error.message));
+      byId('picture').replaceChildren(faultOf(error.message));
       return;
     }
   }

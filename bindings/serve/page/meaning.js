@@ -8,7 +8,7 @@ async function showMeaning(place) {
   try {
     place.replaceChildren(...meaningOf(await askMeaning(subject())));
   } catch (error) {
-    place.replaceChildren(el('p', { class: 'fault' }, error.message));
+    place.replaceChildren(faultOf(error.message));
   }
   place.dataset.ready = 'yes';
 }
@@ -29,7 +29,7 @@ function meaningOf({ meaning, plan_lines: plan }) {
   return [
     items.length ? el('ul', { class: 'rows changes' }, items.map(([sign, ...words]) => changeItem(sign, words))) : null,
     verdicts[meaning.verdict] ? el('p', {}, verdicts[meaning.verdict]) : null,
-    plan.length ? el('details', {}, el('summary', {}, 'Plan: how to get there without losing a message'), el('pre', {}, plan.join('\n'))) : null,
+    plan.length ? el('details', {}, el('summary', {}, 'Plan: how to get there without losing a message'), linesOf(plan.join('\n'))) : null,
   ].filter(Boolean);
 }
 

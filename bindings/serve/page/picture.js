@@ -3,7 +3,8 @@
 const SCALES = [0.4, 0.55, 0.7, 0.85, 1, 1.2, 1.5, 2];
 const style = new CSSStyleSheet();
 let shown = null; // the picture: svg, nodes and edges with their elements, left_out
-let scale = null; // null: as wide as there is room
+let scale = null; // null: as wide as there is room, but not below what can be read
+let isWhole = false; // whether all of the width is to be seen, readable or not
 
 const askPicture = asker('picture');
 
@@ -85,7 +86,8 @@ function hasNode(part) {
 function applyScale() {
   if (!shown) return;
   const room = byId('picture').clientWidth;
-  const factor = scale === null ? Math.min(1, Math.max(0.55, room / shown.width)) : SCALES[scale];
+  const least = isWhole ? 0.1 : 0.55;
+  const factor = scale === null ? Math.min(1, Math.max(least, room / shown.width)) : SCALES[scale];
   shown.svg.setAttribute('width', String(shown.width * factor));
   shown.svg.setAttribute('height', String(shown.height * factor));
   shown.factor = factor;
@@ -99,6 +101,7 @@ function zoom(step) {
 
 function fit() {
   scale = null;
+  isWhole = true;
   applyScale();
 }
 

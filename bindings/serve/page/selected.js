@@ -24,7 +24,7 @@ async function showSelected() {
     else if (at.kind === 'exchange') await showExchange(place, at, fields);
     else await showBetween(place, at, fields);
   } catch (error) {
-    place.replaceChildren(headOf('Selected'), el('p', { class: 'fault' }, error.message));
+    place.replaceChildren(headOf('Selected'), faultOf(error.message));
   }
   if (samePart(at, state.at)) place.dataset.shown = JSON.stringify([at, message]);
 }
@@ -48,7 +48,7 @@ async function showQueue(place, at, fields) {
 /** Whether the queue gets the message; if not, the obstacles on the nearest way there, and the nearest key. */
 function whyOf(why, queue) {
   if (!why) return [];
-  if (why instanceof Error) return [el('p', { class: 'fault' }, why.message)];
+  if (why instanceof Error) return [faultOf(why.message)];
   const { asked } = why;
   if (asked.gets_it) return [el('p', { class: 'outcome routed' }, 'gets the message')];
   const obstacles = asked.obstacles.map((obstacle) =>

@@ -25,7 +25,7 @@ function showSource() {
   notice.hidden = !source.fault;
   notice.replaceChildren(
     ...(source.fault
-      ? [el('strong', {}, source.fault.line ? 'Line ' + source.fault.line + ' of the file is wrong.' : 'The file cannot be read.'), ' The last good topology is shown.', el('pre', {}, source.fault.message)]
+      ? [el('strong', {}, source.fault.line ? 'Line ' + source.fault.line + ' of the file is wrong.' : 'The file cannot be read.'), ' The last good topology is shown.', linesOf(source.fault.message)]
       : []),
   );
   const at = new Date(source.read * 1000).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', second: '2-digit' });

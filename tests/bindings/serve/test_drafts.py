@@ -2,6 +2,7 @@
 
 import pytest
 
+from bindings.serve import drafts as subject
 from bindings.serve.drafts import KEPT, Drafts, EditError, edit
 from bindings.serve.watching import Reading
 from bindings.sources.document import Document
@@ -105,6 +106,13 @@ def test_the_draft_that_was_not_used_for_longest_goes_first() -> None:
         drafts.make(base, "/", None, [f"+ queue q{n}"])
         assert drafts.find(second) is not None
     assert drafts.find(first) is None
+
+
+def test_large_drafts_go_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "MOST_BINDINGS", 5)
+    drafts, base = Drafts(), reading()
+    first, second, third = (drafts.make(base, "/", None, [f"+ queue q{n}"]) for n in range(3))
+    assert [drafts.find(each) is not None for each in (first, second, third)] == [False, True, True]
 
 
 def test_a_text_without_the_virtual_host_is_refused() -> None:

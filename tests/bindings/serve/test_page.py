@@ -252,6 +252,7 @@ def test_a_change_of_the_file_is_shown_and_a_mistake_leaves_the_last_good_topolo
         path.write_text('exchange x: topic\nquue q\nx -> q: "b"\n')
         page.wait("!document.getElementById('notice').hidden")
         assert "Line 2 of the file is wrong." in text_of(page, "#notice")
+        assert r"\u000a" not in text_of(page, "#notice")
         assert lit(page) == ["exchange:x", "queue:q"]
         path.write_text('exchange x: topic\nqueue q\nx -> q: "c"\n')
         page.wait("document.getElementById('notice').hidden && !document.querySelector('#picture [data-name=q].lit')")
