@@ -118,6 +118,11 @@ CONTENTS: dict[str, bytes] = {
     "huge.json": b'{"queues":[{"name":1e999}]}',
     "names.json": NAMES.encode("utf-8", "surrogatepass"),
     "loops.bindings": b"for a in 1..100000:\n  for b in 1..100000:\n    e -> q: x\n",
+    "bomb.yaml": b"asyncapi: &a0 [x]\n"
+    + b"".join(b"a%d: &a%d [%s]\n" % (n, n, b", ".join([b"*a%d" % (n - 1)] * 9)) for n in range(1, 9)),
+    "deep.yaml": b"apiVersion: rabbitmq.com/v1beta1\nkind: Queue\nspec: " + DEEP.encode(),
+    "heredoc.tf": b"locals {\na = " + b"<<X\n" * 100_000,
+    "names.tf": b'resource "rabbitmq_queue" "q" {\nname = "\\u001b[2J::error::forged\\n::x"\nsettings {}\n}\n',
     "escape.json": b'{"hashstar":{"partitioned":{"/":{"q":"kafka.murmur2 over 3 by header \\"a\\\\q\\""}}}}',
     "url.toml": f'topology = "http://admin:{PASSWORD}#x@broker:15672/"\n[sources.a]\nurl = "amqp"\n'.encode(),
 }

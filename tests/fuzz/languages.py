@@ -12,6 +12,11 @@ from typing import Any, Final
 from bindings.analysis.algebra import covers, overlap
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
+from bindings.sources.files import decode_text
+from bindings.sources.formats import FORMATS
+from bindings.sources.formats.format import File as OtherFile
+from bindings.sources.formats.format import Target as OtherTarget
+from bindings.sources.import_warnings import RESERVED
 from bindings.sources.language.formatter import format_text
 from exchange.errors import InputError, PatternError, TextError
 from exchange.field_json import decode, encode, json_line, message_from_json, message_from_line, message_to_json
@@ -27,6 +32,7 @@ from exchange.patterns.pattern import DIALECTS, Pattern
 from exchange.selector import Selector, Tags
 from exchange.selector.meaning import SelectorFailure, evaluate
 from exchange.selector.selector import RELEASES
+from exchange.topology.topology import Topology
 from tests.fuzz.target import cut, is_same, text_of
 
 MOST_PATTERNS: Final = 12
@@ -105,6 +111,34 @@ def definitions(data: bytes) -> None:
     again = Document.loads(document.dump())
     for vhost in document.vhosts:
         assert again.topology(vhost) == document.topology(vhost)
+
+
+def other_format(name: str) -> Callable[[bytes], None]:
+    """Return a target: read a file of another system; what is written of it without a warning reads the same."""
+    known, target = FORMATS[name], OTHER_TARGETS[name]
+
+    def run(data: bytes) -> None:
+        imported = known.read([OtherFile(target.name, decode_text(data, "some"))], "some")
+        definitions = imported.definitions
+        topologies = [definitions.topology(vhost) for vhost in definitions.vhosts]
+        written = known.write(definitions, target)
+        parts = any(len(each.exchanges) > len(RESERVED) or each.queues or each.policies for each in topologies)
+        if parts and not written.warnings:
+            again = known.read([OtherFile(target.name, "".join(written.chunks))], "some").definitions
+            for topology in topologies:
+                if topology.vhost in again.vhosts:
+                    assert again.topology(topology.vhost) == topology
+                else:
+                    assert topology == Topology(vhost=topology.vhost)
+
+    return run
+
+
+OTHER_TARGETS: Final = {
+    "operator": OtherTarget("some.yaml", "rabbit"),
+    "terraform": OtherTarget("some.tf"),
+    "asyncapi": OtherTarget("some.yaml"),
+}
 
 
 def message_line(data: bytes) -> None:

@@ -11,6 +11,9 @@ from typing import Final
 
 from bindings.archive.formats.json_lines import encode_line
 from bindings.sources.definitions import Definitions
+from bindings.sources.document import Document
+from bindings.sources.formats import FORMATS
+from bindings.sources.formats.format import Target
 from exchange.partition.partitioning.strategies import STRATEGIES
 from tests.fuzz.seeds_files import sample_records
 from tests.fuzz.target import PART
@@ -19,6 +22,11 @@ from tests.support.bindings import reports
 from tests.support.topologies import topology
 
 ROOT: Final = Path(__file__).parents[2]
+
+
+def _in_format(name: str, text: bytes) -> bytes:
+    written = FORMATS[name].write(Document.loads(text.decode()).definitions(), Target("some.yaml", "rabbit"))
+    return "".join(written.chunks).encode()
 
 
 def languages() -> Mapping[str, list[bytes]]:
@@ -43,6 +51,7 @@ def languages() -> Mapping[str, list[bytes]]:
             b"a/#\na",
         ],
         "pattern-nats": [b"order.*.created\norder.eu.created\n>\na.b\n*.>\na\norder.>\norder.eu\n*.*\na.b"],
+        **{name: [_in_format(name, each) for each in examples] for name in ("operator", "terraform", "asyncapi")},
         "bindings-language": [each for each in [*examples, *blocks] if len(each) < 2_500],
         "definitions": [consumer, *[dump for dump in dumps if len(dump) <= 8_000]],
         "selector": [expression.encode() + PART + b"a=5\nb=x'y\nregion=eu\nc=-2.5" for expression in EXPRESSIONS[::180]]

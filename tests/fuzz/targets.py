@@ -25,6 +25,7 @@ TARGETS: Final[Mapping[str, Target]] = {
         **{f"pattern-{name}": Target(languages.patterns(name)) for name in ("amqp", "mqtt", "nats")},
         "bindings-language": Target(languages.bindings_language),
         "definitions": Target(languages.definitions),
+        **{name: Target(languages.other_format(name)) for name in ("operator", "terraform", "asyncapi")},
         "message-line": Target(languages.message_line),
         "message-value": Target(languages.message_from_value),
         "typed-value": Target(languages.typed_value),

@@ -1,9 +1,10 @@
 """Read the AMQP channels of an AsyncAPI document, version 2 or 3: exchanges, queues, and bindings where they follow.
 
-AsyncAPI has no bindings of queues. Three things lead to one, and nothing else does:
+AsyncAPI has no bindings of queues before version 0.4.0 of its AMQP bindings. Four things lead to one, and nothing else:
 
+- a channel of an exchange refers to the channel of a queue (``channel``, with the key as ``name``: version 0.4.0);
 - the message of a queue's channel is a reference to the message of a channel of an exchange, which has a routing key;
-- a channel names an exchange and a queue, as version 2 allows;
+- a channel names an exchange and a queue, as AsyncAPI 2 allows;
 - an operation of a queue's channel has a key under ``cc``, and exactly one exchange has a channel with this key.
 """
 
@@ -37,6 +38,8 @@ class _Channel(NamedTuple):
     queue: str | None
     key: str | None
     """The routing key: None if the address is unknown, or is none."""
+    target: str | None = None
+    """The channel of the queue that it leads to, if it names one."""
 
 
 def read_asyncapi(node: Node, *, several: bool = False) -> Imported:
@@ -110,8 +113,9 @@ class _Reader:
         queue_name = None if queue is None else self._read_queue(name, queue)
         if exchange is not None and exchange_name is None:
             return
-        key = None if is_queue else self._key(name, node)
-        self._channels[name] = _Channel(name, node, vhost, exchange_name, queue_name, key)
+        key = None if is_queue else amqp.text("name") if amqp.get("name") is not None else self._key(name, node)
+        target = None if is_queue or amqp.get("channel") is None else _channel_of(amqp.fields()["channel"])
+        self._channels[name] = _Channel(name, node, vhost, exchange_name, queue_name, key, target)
 
     def _key(self, name: str, node: Node) -> str | None:
         address = name if self._is_old else None if node.get("address") is None else node.text("address")
@@ -153,6 +157,9 @@ class _Reader:
 
     def _bindings(self) -> Iterator[tuple[tuple[str, Binding], Node]]:
         for channel in self._channels.values():
+            target = None if channel.target is None else self._channels.get(channel.target)
+            if target is not None and target.queue and channel.exchange and channel.key is not None:
+                yield (channel.vhost, Binding.to_queue(channel.exchange, target.queue, channel.key)), channel.node
             if channel.queue is None:
                 continue
             if channel.exchange and channel.key is not None:
@@ -182,6 +189,8 @@ class _Reader:
             for item in keys.items():
                 if not isinstance(item.value, str):
                     raise item.error(f"{item.shown()} is not a text")
+                if item.value == channel.queue:
+                    continue  # by the default exchange
                 exchanges = {
                     each.exchange
                     for each in self._channels.values()
@@ -208,9 +217,15 @@ class _Reader:
             reference = None if operation is None else operation.get("channel")
             if operation is None or reference is None:
                 continue
-            steps = _pointer(reference.text("$ref", ""))
-            if len(steps) == 2 and steps[0] == "channels" and steps[1] in self._channels:
-                yield self._channels[steps[1]], operation
+            name = _channel_of(reference)
+            if name in self._channels:
+                yield self._channels[name], operation
+
+
+def _channel_of(reference: Node) -> str:
+    """Return the name of the channel that is referred to; "" if it is none."""
+    steps = _pointer(reference.text("$ref", ""))
+    return steps[1] if len(steps) == 2 and steps[0] == "channels" else ""
 
 
 def _pointer(reference: str) -> list[str]:

@@ -93,6 +93,16 @@ def test_a_key_under_cc_binds_a_queue_where_only_one_exchange_has_it() -> None:
     ]
 
 
+def test_a_channel_of_an_exchange_may_refer_to_the_channel_of_its_queue() -> None:
+    """With the key as its name: AMQP bindings 0.4.0. A key that is the queue's name is for the default exchange."""
+    amqp = exchange("e")["amqp"] | {"name": "order.#", "channel": {"$ref": "#/channels/q"}, "bindingVersion": "0.4.0"}
+    operation = {"action": "receive", "channel": {"$ref": "#/channels/r"}, "bindings": {"amqp": {"cc": ["r"]}}}
+    channels = {"e": {"bindings": {"amqp": amqp}}, "q": {"bindings": queue("q")}, "r": {"bindings": queue("r")}}
+    imported = read(version_3(channels, operations={"o": operation}))
+    assert set(imported.definitions.topology().bindings) == {Binding.to_queue("e", "q", "order.#")}
+    assert imported.warnings == []
+
+
 def test_version_2_names_channels_by_their_keys() -> None:
     """And a channel may have an exchange and a queue."""
     both = {"is": "routingKey", "exchange": {"name": "e", "type": "direct"}, "queue": {"name": "q"}}
