@@ -124,5 +124,5 @@ class _Check:
 
 def _missing_topologies(folders: Iterable[str], vhost: str | None) -> list[SourceError]:
     wanted = "topology" if vhost is None else f"topology with a virtual host '{vhost}'"
-    text = f"no {wanted} below this folder: no .bindings file, no definitions"
+    text = f"no {wanted} below this folder, such as a .bindings file or definitions"
     return [SourceError(folder, InputError(f"{folder}: {text}")) for folder in folders]

@@ -96,7 +96,7 @@ def test_a_folder_without_any_topology_is_an_error(folder: Path) -> None:
     (folder / "empty/package.json").write_text("{}")
     result = run("empty")
     assert result.exit_code == 2
-    assert result.stderr == "hashstar: empty: no topology below this folder: no .bindings file, no definitions\n"
+    assert result.stderr == "hashstar: empty: no topology below this folder, such as a .bindings file or definitions\n"
     assert run("empty", "covered.bindings").exit_code == 2
     assert run("nothing*").exit_code == 2
     assert run().exit_code == 2
