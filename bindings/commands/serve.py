@@ -92,10 +92,10 @@ def serve_command(
         echo_line(f"every computer that reaches {host} can read this topology with the address below", err=True)
     click.echo(address)
     echo_line("Ctrl-C ends it", err=True)
-    if opens:
-        webbrowser.open(address)
     watched.start()
     server.start()
+    if opens:
+        webbrowser.open(address)
     _wait()
     watched.stop()
     server.close()

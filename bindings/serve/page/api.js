@@ -31,13 +31,18 @@ async function ask(question, fields, signal) {
 }
 
 async function send(question, fields, signal) {
-  const answer = await fetch('api/' + question, {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json', 'X-Hashstar-Token': TOKEN },
-    body: JSON.stringify(fields || {}),
-    signal,
-  });
-  const value = await answer.json();
+  const headers = { 'Content-Type': 'application/json', 'X-Hashstar-Token': TOKEN };
+  let answer;
+  let text;
+  try {
+    answer = await fetch('api/' + question, { method: 'POST', headers, body: JSON.stringify(fields || {}), signal });
+    text = await answer.text();
+  } catch (error) {
+    if (error.name === 'AbortError') throw error;
+    throw new Refused(0, { message: 'hashstar serve does not answer' });
+  }
+  // What is refused before it is read, such as a text that is too long, is answered in plain words.
+  const value = answer.headers.get('Content-Type') === 'application/json' ? JSON.parse(text) : { error: { message: text.trim() } };
   if (!answer.ok) throw new Refused(answer.status, value.error);
   return value;
 }

@@ -25,7 +25,6 @@ async function makeDraft() {
     const fields = { edits: state.edits, ...(state.text === null ? {} : { text: state.text }), ...(state.vhost === null ? {} : { vhost: state.vhost }) };
     draft = (await ask('draft', fields)).draft;
   } catch (error) {
-    if (!(error instanceof Refused)) throw error;
     editFault = error;
   }
 }

@@ -11,6 +11,7 @@ let route = null; // the route of the message, as `hashstar explain --json` has 
 async function changed(what) {
   noteAddress();
   if (what === 'topology' || what === 'draft') {
+    if (what === 'topology') draft = null; // that of the old file must not be shown if it cannot be made anew
     await makeDraft();
     shown = null;
     showDraft();
@@ -51,7 +52,10 @@ async function askAboutMessage() {
     route = now;
     showRoute(place, now, before);
   } catch (error) {
-    if (error.status === 410) return changed('draft'); // the server has forgotten the draft
+    if (error.status === 410 && draft !== null) {
+      draft = null; // the server has forgotten it
+      return changed('draft');
+    }
     route = null;
     place.replaceChildren(faultOf(error.message));
     delete place.dataset.queues;

@@ -8,7 +8,7 @@ async function look() {
   try {
     answer = await send('source');
   } catch (error) {
-    showState(error instanceof Refused ? error.message : 'hashstar serve has ended', true);
+    showState(error.message, true);
     return;
   }
   const isNew = !source || answer.version !== source.version;

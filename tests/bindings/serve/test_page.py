@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 import pytest
 from click.testing import CliRunner
 
+from bindings.serve import site
 from bindings.sources.document import Document, Section
 from bridge.cli import hashstar
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
@@ -257,6 +258,42 @@ def test_a_change_of_the_file_is_shown_and_a_mistake_leaves_the_last_good_topolo
         path.write_text('exchange x: topic\nqueue q\nx -> q: "c"\n')
         page.wait("document.getElementById('notice').hidden && !document.querySelector('#picture [data-name=q].lit')")
         no_errors(page)
+
+
+def test_edits_that_a_change_of_the_file_makes_impossible_are_marked(page: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "t.bindings"
+    path.write_text('exchange x: topic\nqueue q\nx -> q: "a", "b"\n')
+    with serve_here(path) as served:
+        show(page, served, exchange="x", key="b", edit='- x -> q: "b"')
+        assert lit(page) == ["exchange:x"]
+        path.write_text('exchange x: topic\nqueue q\nqueue r\nx -> q: "a"\nx -> r: "b"\n')
+        page.wait("document.querySelector('.edits > li.wrong')")
+        page.wait(READY)
+        assert "there is no such binding" in text_of(page, "#edit-fault")
+        assert lit(page) == ["exchange:x", "queue:r"]  # of the file
+        no_errors(page)
+
+
+def test_a_text_that_is_too_long_and_a_server_that_has_ended_are_named(
+    page: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site, "QUESTION_BYTES", 10_000)
+    path = tmp_path / "t.bindings"
+    path.write_text("exchange x: fanout\nqueue q\nx -> q\n")
+    with serve_here(path) as served:
+        show(page, served, exchange="x")
+        press(page, "#draft summary")
+        press(page, "#edit-text")
+        page.wait("document.getElementById('text')")
+        page.wait(READY)
+        type_into_editor(page, "#" * 10_000)
+        page.wait("document.querySelector('#edit-fault')")
+        assert re.search("the body has [0-9,]+ bytes|does not answer", text_of(page, "#edit-fault"))
+        assert lit(page) == ["exchange:x", "queue:q"]
+    page.wait("document.getElementById('state').innerText === 'hashstar serve does not answer'")
+    put(page, "key", "later")
+    assert text_of(page, "#route") == "hashstar serve does not answer"
+    assert page.evaluate("document.documentElement.dataset.errors || ''") == ""
 
 
 def test_the_command_that_is_copied_explains_the_same_message(page: Browser, orders: Served) -> None:
