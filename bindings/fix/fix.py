@@ -171,8 +171,8 @@ class _Round:
         if not wanted and not twice:
             return self._text, [], left
         text = self._editor.remove(wanted, twice)
-        after = read_source(text.encode(), self._name, self._vhost)
-        if not self._has_only_lost(after, wanted):
+        after = self._read_again(text)
+        if after is None or not self._has_only_lost(after, wanted):
             obstacle = "the file without it would not declare the rest as before"
             return self._text, [], [*left, *(self._change(fix, obstacle) for fix in fixes)]
         gone = twice - _open_text(after, text, self._name, self._vhost).repeated
@@ -208,6 +208,13 @@ class _Round:
             left += [self._change(fix, reason) for fix, reason in out]
             fixes = [fix for fix in fixes if not any(fix is each for each, _ in out)]
         return fixes, left
+
+    def _read_again(self, text: str) -> Source | None:
+        """Return the source of an edited text; None if the edit has broken it."""
+        try:
+            return read_source(text.encode(), self._name, self._vhost)
+        except InputError:
+            return None
 
     def _has_only_lost(self, after: Source, wanted: frozenset[Removal]) -> bool:
         """Return whether the text has all virtual hosts as they were, except for what is wanted to go."""

@@ -10,6 +10,93 @@ __all__ = ["BINDINGS"]
 
 BINDINGS: Final[list[Mutant]] = [
     *mutants_of(
+        "bindings/fix/candidates.py",
+        "bindings/fix/test_fix_cli.py bindings/fix/test_fix_laws.py",
+        ("what keeps messages from an alternate exchange goes", 'code == "HS207" and (', 'code == "HS2" and ('),
+        (
+            "the last binding of an auto-delete exchange goes",
+            "if exchange.auto_delete and ",
+            "if not exchange.name and ",
+        ),
+        (
+            "an exchange that a policy names goes",
+            "for policy in topology.policies.values()),\n    ]",
+            "for policy in ()),\n    ]",
+        ),
+        ("an exchange that an expectation names goes", "names | {expectation.exchange for", "names | {None for"),
+    ),
+    *mutants_of(
+        "bindings/fix/proof.py",
+        "bindings/fix/test_fix_cli.py bindings/fix/test_fix_laws.py",
+        ("what is undecided is proved", 'meaning.verdict == "same":', 'meaning.verdict != "changed":'),
+        ("what changes routes is proved", 'meaning.verdict == "same":', 'meaning.verdict != "undecided":'),
+    ),
+    *mutants_of(
+        "bindings/fix/bindings_text.py",
+        "bindings/fix/test_fix_cli.py bindings/fix/test_fix_laws.py",
+        ("a for that repeats nothing stays", "[*whole, *self._empty_loops(whole)]", "[*whole]"),
+        (
+            "the comma behind the last key stays",
+            "if tail < len(nodes) - 1 and not has_comma",
+            "if tail < 0 and not has_comma",
+        ),
+        (
+            "what another repetition needs goes",
+            "            return all(\n                removal in wanted",
+            "            return any(\n                removal in wanted",
+        ),
+        (
+            "comments go with their statements",
+            "    if not comment:\n        return None\n",
+            "    if comment or not comment:\n        return None\n",
+        ),
+    ),
+    *mutants_of(
+        "bindings/fix/definitions_text.py",
+        "bindings/fix/test_fix_cli.py bindings/fix/test_fix_laws.py",
+        (
+            "the comma behind the last entry stays",
+            "    if last is not items[-1]:\n        yield last.end, ",
+            "    if last is not items[-1]:\n        yield items[items.index(last) + 1].begin, ",
+        ),
+    ),
+    *mutants_of(
+        "bindings/fix/fix.py",
+        "bindings/fix/test_fix_cli.py bindings/fix/test_fix_laws.py",
+        (
+            "a file that was changed meanwhile is overwritten",
+            "if _read(fixed.name) != fixed.before:",
+            "if not fixed.before:",
+        ),
+        ("the byte order mark goes", 'data.startswith(MARK) else b""', 'not data else b""'),
+    ),
+    *mutants_of(
+        "bindings/sources/git.py",
+        "bindings/sources/test_git.py",
+        ("the variables of a hook decide", "if name not in OF_ONE_REPOSITORY}", "if name}"),
+        ("a name is a pattern", ' "--literal-pathspecs",', ""),
+        ("a link is read as a topology", "if mode not in FILES:", "if not mode:"),
+        ("the children of git live on", "        os.killpg(process.pid, SIGKILL)\n", "        process.kill()\n"),
+    ),
+    *mutants_of(
+        "bindings/diff/forms/markdown.py",
+        "bindings/diff/test_diff_markdown.py",
+        ("what is undecided is called proved", "    if meaning.undecided:\n", "    if not meaning:\n"),
+        (
+            "what is left out is not counted",
+            '    return [*kept, "", f"and {len(rows) - len(kept):,} more"]',
+            "    return kept",
+        ),
+        ("a text is as long as it is", "    while kept and (room < 0 or", "    while kept and ("),
+    ),
+    *mutants_of(
+        "exchange/markdown.py",
+        "exchange/test_markdown.py bindings/report/test_forms.py",
+        ("a bar in a name ends its cell", 'code = code.replace("|", "\\\\|")', "code = code"),
+        ("a name mentions a user", '.replace("@", "@&#8203;")', ""),
+        ("a name ends a block of code", "max(3, longest + 1)", "3"),
+    ),
+    *mutants_of(
         "bindings/check/baseline.py",
         "bindings/check/test_baseline.py",
         ("a finding is known however often it occurs", "            left[identity] -= left[identity] > 0\n", ""),

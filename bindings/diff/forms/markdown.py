@@ -59,7 +59,7 @@ STEP: Final = 600
 def to_markdown(files: Sequence[FileDiff], *, most: int = LONGEST) -> str:
     """Return the comparison of files, in at most ``most`` bytes if that is 4,000 or more."""
     parts = sorted(
-        ((file, each) for file in files for each in file.vhosts if each.diff.differs),
+        ((file, each) for file in files for each in file.vhosts if _has_news(each.diff)),
         key=lambda part: _severity(part[1].diff),
     )
     page = _Page(most)
@@ -71,10 +71,15 @@ def to_markdown(files: Sequence[FileDiff], *, most: int = LONGEST) -> str:
             page.add(f"And {count_noun(len(parts) - at, 'more topology', 'more topologies')} with differences.")
             break
         _write_part(page, file, each, max(SMALLEST, page.left // (len(parts) - at)), alone=len(parts) == 1)
-    quiet = sum(file.error is None and not file.differs for file in files)
+    quiet = sum(file.error is None and not any(_has_news(each.diff) for each in file.vhosts) for file in files)
     if quiet and len(files) > 1:
         page.add(f"{count_noun(quiet, 'file')} without a difference.")
     return page.text
+
+
+def _has_news(result: Diff) -> bool:
+    """Return whether there is something to write: a difference, or a step that a broker would refuse."""
+    return result.differs or bool(result.plan.refused)
 
 
 class _Page:
