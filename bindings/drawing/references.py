@@ -17,7 +17,7 @@ __all__ = ["LARGE", "MANY", "refer_to_hubs"]
 LARGE: Final = 300
 """Minimum number of nodes of a picture in which references are drawn."""
 MANY: Final = 12
-"""Minimum number of nodes that lead to a node to which references are drawn."""
+"""Minimum number of exchanges that lead to a node to which references are drawn."""
 
 
 def refer_to_hubs(drawing: Drawing, large: int = LARGE, many: int = MANY) -> Drawing:
@@ -26,7 +26,7 @@ def refer_to_hubs(drawing: Drawing, large: int = LARGE, many: int = MANY) -> Dra
         return drawing
     sources: dict[NodeId, set[NodeId]] = {}
     for edge in drawing.edges:
-        if edge.source != edge.target:
+        if edge.source.part == "exchange" and edge.source != edge.target:
             sources.setdefault(edge.target, set()).add(edge.source)
     hubs = {node.id: node for node in drawing.nodes if len(sources.get(node.id, ())) >= many}
     nodes = [
@@ -37,7 +37,7 @@ def refer_to_hubs(drawing: Drawing, large: int = LARGE, many: int = MANY) -> Dra
     edges = [Edge(node.id, hub, kind="cut") for node, hub in zip(nodes, hubs, strict=True)]
     signs: dict[NodeId, Node] = {}
     for edge in drawing.edges:
-        if edge.target not in hubs or edge.source == edge.target:
+        if edge.target not in hubs or edge.source not in sources[edge.target]:
             edges.append(edge)
             continue
         sign = NodeId("reference", edge.target.name, f"{edge.target.part}, {edge.source.part} {edge.source.name}")

@@ -12,7 +12,7 @@ from bindings.drawing.layout import Size
 from bindings.drawing.looks import look_of
 from bindings.drawing.model import Drawing, Node
 from bindings.drawing.svg.measure import LINE, measure, write_text
-from bindings.drawing.svg.nodes import draw_shape
+from bindings.drawing.svg.nodes import QUEUE_SIGNS, draw_shape
 from exchange.display import clip_line, list_some
 
 __all__ = ["Entry", "draw_legend", "list_entries", "measure_legend"]
@@ -67,7 +67,10 @@ def list_entries(drawing: Drawing, back: Sequence[bool]) -> list[Entry]:
     """Return the entries for what is in a drawing; ``back`` is whether each edge closes a cycle."""
     entries: list[Entry] = []
     entries += _list_nodes(drawing, "exchange", look_of, lambda types: f"exchange: {types}")
-    entries += _list_nodes(drawing, "queue", lambda node: node.type, lambda types: f"queue: {types}")
+    # Types without a sign of their own share an entry: a topology can have any number of them.
+    entries += _list_nodes(
+        drawing, "queue", lambda node: node.type if node.type in QUEUE_SIGNS else "", lambda types: f"queue: {types}"
+    )
     for kind, text in NODE_TEXTS.items():
         sample = next((node for node in drawing.nodes if node.kind == kind), None)
         if sample is not None:

@@ -17,7 +17,7 @@ from bindings.drawing.model import Node
 from bindings.drawing.svg.measure import LINE, measure, write_text
 from exchange.display import escape_line
 
-__all__ = ["draw_node", "draw_shape", "indent", "measure_node"]
+__all__ = ["QUEUE_SIGNS", "draw_node", "draw_shape", "indent", "measure_node"]
 
 SLANT: Final = 9.0
 """Horizontal extent in px of a slanted side."""
@@ -138,18 +138,21 @@ def indent(node: Node, y: float) -> tuple[float, float]:
     return 0.0, STACK if node.kind == "bundle" else 0.0
 
 
+QUEUE_SIGNS: Final[dict[str, Callable[[float, float], Iterator[str]]]] = {
+    "classic": lambda x, y: (f'<path class="tick" d="M{x - step:.1f} {y - 6:.1f}v12"/>' for step in (5, 9, 13)),
+    "quorum": lambda x, y: (
+        f'<circle class="tick" cx="{x + right:.1f}" cy="{y + down:.1f}" r="2.3"/>'
+        for right, down in ((-12, -3.5), (-6, -3.5), (-9, 3))
+    ),
+    "stream": lambda x, y: (f'<path class="tick" d="M{x - step:.1f} {y - 5:.1f}l4 5l-4 5"/>' for step in (18, 13, 8)),
+}
+"""Type of a queue -> function from the middle of its right side to its sign: waiting messages, replicas, a log."""
+
+
 def _draw_queue_sign(type_: str, right: float, top: float, bottom: float) -> Iterator[str]:
-    """Yield the sign at the end of a queue: waiting messages, replicas, a log; nothing for another type."""
-    middle = (top + bottom) / 2
-    if type_ == "classic":
-        for step in (5, 9, 13):
-            yield f'<path class="tick" d="M{right - step:.1f} {middle - 6:.1f}v12"/>'
-    elif type_ == "quorum":
-        for x, y in ((12, -3.5), (6, -3.5), (9, 3)):
-            yield f'<circle class="tick" cx="{right - x:.1f}" cy="{middle + y:.1f}" r="2.3"/>'
-    elif type_ == "stream":
-        for step in (15, 10, 5):
-            yield f'<path class="tick" d="M{right - step - 3:.1f} {middle - 5:.1f}l4 5l-4 5"/>'
+    """Yield the sign at the end of a queue; nothing for a type that has none."""
+    if type_ in QUEUE_SIGNS:
+        yield from QUEUE_SIGNS[type_](right, (top + bottom) / 2)
 
 
 def _count_cells(node: Node) -> int:

@@ -105,6 +105,15 @@ def test_every_colour_has_a_dark_one_and_every_rule_a_colour() -> None:
     assert {name for _, _, name in list_rules()} | {"ink"} >= set(COLOURS)
 
 
+def test_types_without_a_sign_share_an_entry_of_the_legend() -> None:
+    queues = [Queue(f"q{at}", arguments={"x-queue-type": f"odd{at}"}) for at in range(30)]
+    exchanges = [Exchange(f"e{at}", f"x-odd{at}") for at in range(30)]
+    picture = to_svg(make_picture(draw(Topology(exchanges, queues))), "t")
+    assert picture.count('class="legend') == 2
+    assert ">queue: odd0, odd1, odd10 and 27 more<" in picture
+    assert ">exchange: x-odd0, x-odd1, x-odd10 and 27 more<" in picture
+
+
 def test_the_legend_has_what_occurs_and_nothing_else() -> None:
     """In a picture with one exchange, and in one with everything."""
     small = to_svg(make_picture(draw(Topology([Exchange("e", "x-delayed-message",
