@@ -30,7 +30,7 @@ def bundle_queues(drawing: Drawing, fewest: int = FEWEST) -> Drawing:
     has_way_out = {edge.source for edge in drawing.edges}
     alike: dict[object, list[Node]] = {}
     for node in drawing.nodes:
-        if node.kind == "queue" and node.id not in has_way_out:  # what leads on is a queue with a cut-off way
+        if node.kind == "queue" and node.id not in has_way_out and node.id not in drawing.centres:
             ways = tuple(sorted((edge.source, _keys(edge), edge.severity or "") for edge in into.get(node.id, ())))
             alike.setdefault((node.detail, node.partitioning, node.severity, ways), []).append(node)
     bundle_of: dict[NodeId, NodeId] = {}

@@ -93,3 +93,5 @@ class Drawing:
     edges: tuple[Edge, ...]
     left_out: int = 0
     """Number of exchanges and queues of the topology that are not drawn, see `bindings.drawing.surroundings`."""
+    centres: frozenset[NodeId] = frozenset()
+    """The nodes whose surroundings are drawn, which stay as they are; empty for a whole topology."""

@@ -28,16 +28,19 @@ def refer_to_hubs(drawing: Drawing, large: int = LARGE, many: int = MANY) -> Dra
     for edge in drawing.edges:
         if edge.source.part == "exchange" and edge.source != edge.target:
             sources.setdefault(edge.target, set()).add(edge.source)
-    hubs = {node.id: node for node in drawing.nodes if len(sources.get(node.id, ())) >= many}
+    hubs = [
+        node.id for node in drawing.nodes if len(sources.get(node.id, ())) >= many and node.id not in drawing.centres
+    ]
     nodes = [
         Node(NodeId("source", hub.name, hub.part), "reference", f"from {count_noun(len(sources[hub]), 'exchange')}",
              refers_to=hub)
         for hub in hubs
     ]  # fmt: skip
     edges = [Edge(node.id, hub, kind="cut") for node, hub in zip(nodes, hubs, strict=True)]
+    referred = set(hubs)
     signs: dict[NodeId, Node] = {}
     for edge in drawing.edges:
-        if edge.target not in hubs or edge.source not in sources[edge.target]:
+        if edge.target not in referred or edge.source not in sources[edge.target]:
             edges.append(edge)
             continue
         sign = NodeId("reference", edge.target.name, f"{edge.target.part}, {edge.source.part} {edge.source.name}")

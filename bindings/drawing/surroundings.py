@@ -25,7 +25,7 @@ def crop_around(whole: Drawing, names: Sequence[str], depth: int, direction: Dir
     Where edges lead on to nodes that are not drawn, a node of the kind ``cut`` holds their number. Raises InputError
     when there is no exchange and no queue of one of these names.
     """
-    near = _find_centres(whole, names)
+    near = centres = _find_centres(whole, names)
     beside: dict[NodeId, list[NodeId]] = {}
     for edge in whole.edges:
         if direction != "to":
@@ -41,7 +41,7 @@ def crop_around(whole: Drawing, names: Sequence[str], depth: int, direction: Dir
     nodes = tuple(node for node in whole.nodes if node.id in near)
     edges = tuple(edge for edge in whole.edges if edge.source in near and edge.target in near)
     cut, stubs = _cut_off(whole, near)
-    return Drawing((*nodes, *cut), (*edges, *stubs), len(whole.nodes) - len(nodes))
+    return Drawing((*nodes, *cut), (*edges, *stubs), len(whole.nodes) - len(nodes), frozenset(centres))
 
 
 def _find_centres(whole: Drawing, names: Iterable[str]) -> set[NodeId]:

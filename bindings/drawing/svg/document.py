@@ -99,7 +99,9 @@ def _draw(drawing: Drawing, layout: Layout) -> Iterator[str]:
         yield from draw_edge(edge, curve, label, ends, is_back=is_back)
     for at, (node, corner) in enumerate(zip(drawing.nodes, layout.nodes, strict=True)):
         hub = node.refers_to if node.id.part == "reference" else None
-        yield from draw_node(node, corner, at, None if hub is None else number[hub])
+        yield from draw_node(
+            node, corner, at, refers_to=None if hub is None else number[hub], is_centre=node.id in drawing.centres
+        )
 
 
 def _touch_outlines(

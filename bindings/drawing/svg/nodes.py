@@ -45,13 +45,14 @@ def measure_node(node: Node) -> Size:
     return Size(width + max(map(measure, lines)) + extra, 2 * LINE + 8 + extra)
 
 
-def draw_node(node: Node, corner: Point, number: int, refers_to: int | None) -> Iterator[str]:
+def draw_node(node: Node, corner: Point, number: int, *, refers_to: int | None, is_centre: bool) -> Iterator[str]:
     """Yield the group of a node with its tooltip, shape and text; the script finds it by its number.
 
-    ``refers_to`` is the number of the node that a reference stands for.
+    ``refers_to`` is the number of the node that a reference stands for; a centre is what the user asked for.
     """
     size = measure_node(node)
-    style = " ".join(dict.fromkeys(filter(None, ["node", node.kind, look_of(node), node.severity])))
+    styles = ["node", node.kind, look_of(node), node.severity, "centre" if is_centre else ""]
+    style = " ".join(dict.fromkeys(filter(None, styles)))
     members = "&#10;".join([escape(escape_line(name)) for name in node.members])
     data = f' data-members="{members}"' if members else ""
     data += f' data-refers="{refers_to}"' if refers_to is not None else ""

@@ -35,6 +35,7 @@ svg {{ font: 11px {FONT}; }}
 text {{ white-space: pre; }}
 .heading {{ font-weight: bold; }}
 .shape {{ stroke-width: 1.4; }}
+.centre .shape {{ stroke-width: 3.2; }}
 .missing .shape {{ stroke-dasharray: 4 3; }}
 .unknown .shape {{ stroke-dasharray: 7 3; }}
 .cut text, .reference text {{ font-style: italic; }}

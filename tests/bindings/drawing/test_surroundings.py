@@ -131,6 +131,23 @@ def test_the_command_takes_several_names_and_a_direction(tmp_path: Path) -> None
     assert (run.exit_code, "'fra'" in run.stderr, "did you mean 'far'?" in run.stderr) == (2, True, True)
 
 
+def test_what_the_user_asked_for_is_drawn_as_it_is_however_many_are_alike(tmp_path: Path) -> None:
+    """A queue is in no bundle, and lines to a hub are drawn."""
+    path = tmp_path / "t.bindings"
+    path.write_text(
+        "exchange hub: fanout\nfor n in 1..320:\n    exchange e{n}: fanout, alternate hub\n"
+        "    queue q{n}\n    hub -> q{n}\n"
+    )
+    picture = CliRunner().invoke(graph_command, [str(path), "--format", "svg", "--around", "q7"]).stdout
+    assert picture.count('class="node queue centre"') == 1
+    assert ">q7</text>" in picture
+    assert "and 317 more<" in picture
+    picture = CliRunner().invoke(graph_command, [str(path), "--format", "svg", "--around", "hub"]).stdout
+    assert 'class="node reference' not in picture
+    assert picture.count('class="edge alternate"') == 320
+    assert 'class="node reference' in CliRunner().invoke(graph_command, [str(path), "--format", "svg"]).stdout
+
+
 def test_an_exchange_and_a_queue_of_one_name_are_both_centres(tmp_path: Path) -> None:
     path = tmp_path / "d.json"
     path.write_text(json.dumps({
