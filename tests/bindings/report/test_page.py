@@ -308,7 +308,7 @@ def test_bindings_of_definitions_stand_under_their_exchanges(pages: Pages) -> No
     assert "orders" in rows[0][1]
 
 
-def test_a_long_text_is_cut_and_the_page_says_so(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_text_is_cut_and_the_page_counts_what_it_lacks(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subject, "TEXT_LINES", 8)
     shown = pages.open(all_states(), ALL_STATES)
     assert shown.evaluate("document.querySelectorAll('#table-source tr.line').length") == 8

@@ -1,4 +1,4 @@
-"""A topology as text whose lines have every state that a line can have; each says its own in a comment."""
+"""A topology as text whose lines have every state that a line can have; each has the name of its state in a comment."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@
 let sourceText = null; // { text, left_out: number of lines }: the text of the .bindings file, if the page has it
 
 const MISSED = ['partial', 'never', 'unreached'];
-const MOST_TOLD = 12; // bindings of a line that its title names
+const MOST_NAMED = 12; // bindings of a line that its title names
 const MOST_SHOWN = 400; // bindings of a line that it unfolds to
 
 /** Where the listing has a binding: an address in this page. */
@@ -151,7 +151,7 @@ function findingTags(rows) {
         class: 'finding severity-' + row.severity,
         href: '#findings?find=' + encodeURIComponent(code),
         title: same
-          .slice(0, MOST_TOLD)
+          .slice(0, MOST_NAMED)
           .map((each) => each.message)
           .join('\n'),
       },
@@ -214,19 +214,19 @@ function countOf(item, byNumber) {
     return item.declared
       ? el(
           'span',
-          { class: 'soft declared', title: item.declared.each.slice(0, MOST_TOLD).join('\n') },
+          { class: 'soft declared', title: item.declared.each.slice(0, MOST_NAMED).join('\n') },
           count(item.declared.messages),
         )
       : null;
   if (item.numbers.length === 1) return [count(item.messages), possibly(item.possible)];
-  const rows = item.numbers.slice(0, MOST_TOLD).map((number) => byNumber.get(number));
+  const rows = item.numbers.slice(0, MOST_NAMED).map((number) => byNumber.get(number));
   const each = rows
     .filter(Boolean)
     .map(
       (row) =>
         `${count(row.messages)}  ${visible(row.source)} → ${visible(row.destination)}: ${visible(row.routing_key)}`,
     );
-  const more = item.numbers.length - MOST_TOLD;
+  const more = item.numbers.length - MOST_NAMED;
   const sum = `sum of ${plural(item.numbers.length, 'binding')}, ${count(item.hit)} hit`;
   return el(
     'span',
