@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
@@ -54,6 +55,7 @@ class FenceExamples(griffe.Extension):  # type: ignore[misc, unused-ignore]  # w
             obj.docstring.value = fence_examples(obj.docstring.value)
 
 
+@cache
 def _load(package: str) -> griffe.Module:
     loaded = griffe.load(package, search_paths=[str(ROOT)], extensions=griffe.load_extensions(FenceExamples))
     assert isinstance(loaded, griffe.Module)

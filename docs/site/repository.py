@@ -18,7 +18,7 @@ LANGUAGES: Final = {
     ".sh": "bash", ".toml": "toml", ".tpl": "text", ".txt": "text", ".yaml": "yaml", ".yml": "yaml",
     "Dockerfile": "docker",
 }  # fmt: skip
-"""End of a file's name -> the language of its text. Files with other names are not shown."""
+"""End of a file's name -> the language of its text. A folder does not show files with other names."""
 
 LINES: Final = 400
 """Maximum number of lines of a file that its page shows."""
@@ -63,7 +63,7 @@ def _describe(file: Path, path: str) -> Iterator[str]:
     elif file.suffix == ".md":
         yield file.read_text("utf-8")
     else:
-        language = LANGUAGES[file.suffix or file.name]
+        language = LANGUAGES.get(file.suffix or file.name, "text")
         lines = file.read_text("utf-8").splitlines()
         yield f"# `{path}`\n\n````{language}\n" + "\n".join(lines[:LINES]) + "\n````\n"
         if len(lines) > LINES:
