@@ -238,6 +238,10 @@ class _Round:
 
 
 def _open_text(source: Source, text: str, name: str, vhost: str | None) -> _Text:
+    if source.format is not None:
+        raise InputError(
+            f"{name}: only .bindings files and definitions.json are fixed, no files of {source.format.title}"
+        )
     if isinstance(source.content, Definitions):
         return DefinitionsText(text, name, vhost)
     return BindingsText(text, name)

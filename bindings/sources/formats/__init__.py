@@ -1,22 +1,18 @@
-"""Formats of other systems that describe topologies: one row each, with what recognises, reads and writes it."""
+"""Formats of other systems that describe topologies: one row each, with what recognises, reads and writes it.
+
+Readers and writers are imported when a file of their format is met: every command that reads a topology imports this.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, Final
 
 from bindings.sources.files import decode_text, read_content
-from bindings.sources.formats.asyncapi_reader import read_asyncapi
-from bindings.sources.formats.asyncapi_writer import write_asyncapi
 from bindings.sources.formats.format import File, Format
 from bindings.sources.formats.imported import Imported
-from bindings.sources.formats.nodes import Node, json_node
-from bindings.sources.formats.operator_reader import is_operator_object, read_objects
-from bindings.sources.formats.operator_writer import write_objects
-from bindings.sources.formats.terraform.reader import read_terraform
-from bindings.sources.formats.terraform.writer import write_terraform
-from bindings.sources.formats.yaml_text import read_documents
 from exchange.errors import InputError
 from exchange.json_text import parse
 from exchange.limits import DOCUMENT_BYTES
@@ -48,56 +44,59 @@ def _top_names(text: str) -> frozenset[str]:
     return frozenset(value) if isinstance(value, dict) else frozenset()
 
 
-def _is_json(file: File) -> bool:
-    return file.text.lstrip("\ufeff \t\r\n")[:1] == "{"
-
-
 def _has_names(file: File, names: Sequence[str]) -> bool:
     """Return whether a JSON file has all of these names at its top; most files are not parsed for it."""
     return all(f'"{name}"' in file.text for name in names) and set(names) <= _top_names(file.text)
 
 
 def _is_operator(file: File) -> bool:
-    if _is_json(file):
+    if file.is_json:
         return _has_names(file, ("apiVersion", "kind"))
     return KUBERNETES.search(file.text) is not None
 
 
 def _is_asyncapi(file: File) -> bool:
-    return _has_names(file, ("asyncapi",)) if _is_json(file) else ASYNCAPI.search(file.text) is not None
+    return _has_names(file, ("asyncapi",)) if file.is_json else ASYNCAPI.search(file.text) is not None
 
 
 def _is_terraform(file: File) -> bool:
     if file.name.endswith(TERRAFORM_NAMES):
         return True
-    if _is_json(file):
+    if file.is_json:
         return _has_names(file, ("terraform_version",)) or _has_names(file, ("resource",))
     return HCL.search(file.text) is not None
 
 
-def _documents(file: File) -> list[Node]:
-    return [json_node(file.text, file.name)] if _is_json(file) else list(read_documents(file.text, file.name))
+def _later(module: str, function: str) -> Callable[..., Any]:
+    """Return a function of a module that is imported when it is called."""
 
+    def call(*arguments: Any) -> Any:
+        return getattr(import_module(f"{__name__}.{module}"), function)(*arguments)
 
-def _read_operator(files: Sequence[File], name: str) -> Imported:
-    documents = [node for file in files for node in _documents(file) if len(files) == 1 or is_operator_object(node)]
-    return read_objects(documents, name, several=len(files) > 1)
-
-
-def _read_asyncapi(files: Sequence[File], name: str) -> Imported:
-    if len(files) != 1:
-        raise InputError(f"{name}: there are {len(files)} AsyncAPI documents; name one of them")
-    documents = _documents(files[0])
-    if len(documents) != 1:
-        raise InputError(f"{name}: there are {len(documents)} documents in it; an AsyncAPI document is one")
-    return read_asyncapi(documents[0])
+    return call
 
 
 OPERATOR: Final = Format(
-    "operator", "the operator for Kubernetes", NAMED_YAML, _is_operator, _read_operator, write_objects
+    "operator",
+    "the operator for Kubernetes",
+    _is_operator,
+    _later("operator_reader", "read_operator"),
+    _later("operator_writer", "write_operator"),
 )
-TERRAFORM: Final = Format("terraform", "Terraform", (".tf",), _is_terraform, read_terraform, write_terraform)
-ASYNC_API: Final = Format("asyncapi", "AsyncAPI", NAMED_YAML, _is_asyncapi, _read_asyncapi, write_asyncapi)
+TERRAFORM: Final = Format(
+    "terraform",
+    "Terraform",
+    _is_terraform,
+    _later("terraform.reader", "read_terraform"),
+    _later("terraform.writer", "write_terraform"),
+)
+ASYNC_API: Final = Format(
+    "asyncapi",
+    "AsyncAPI",
+    _is_asyncapi,
+    _later("asyncapi_reader", "read_asyncapi"),
+    _later("asyncapi_writer", "write_asyncapi"),
+)
 
 FORMATS: Final = {each.name: each for each in (OPERATOR, TERRAFORM, ASYNC_API)}
 """Name -> format. Each file is of the first that recognises it."""

@@ -10,14 +10,17 @@ AsyncAPI has no bindings of queues before version 0.4.0 of its AMQP bindings. Fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
+from bindings.sources.formats.format import File
 from bindings.sources.formats.imported import Collector, Imported
 from bindings.sources.formats.nodes import Node
+from bindings.sources.formats.yaml_text import documents_of
 from exchange.display import clip_line
 from exchange.entities.entities import PREDECLARED, Binding, Exchange, Queue
+from exchange.errors import InputError
 
 __all__ = ["read_asyncapi"]
 
@@ -42,12 +45,16 @@ class _Channel(NamedTuple):
     """The channel of the queue that it leads to, if it names one."""
 
 
-def read_asyncapi(node: Node, *, several: bool = False) -> Imported:
-    """Read a document. Raises InputError, which names file, line and field."""
+def read_asyncapi(files: Sequence[File], name: str) -> Imported:
+    """Read a document, which is one file. Raises InputError, which names file, line and field."""
+    documents = [node for file in files for node in documents_of(file)]
+    if len(documents) != 1:
+        raise InputError(f"{name}: there are {len(documents)} documents in it; an AsyncAPI document is one")
+    (node,) = documents
     version = node.text("asyncapi")
     if not version.startswith(("2.", "3.")):
         raise node.error(f"AsyncAPI {clip_line(version, 20)} is not read; versions 2 and 3 are")
-    return _Reader(node, Collector(several=several), is_old=version.startswith("2.")).read()
+    return _Reader(node, Collector(), is_old=version.startswith("2.")).read()
 
 
 class _Reader:

@@ -23,6 +23,11 @@ class File(NamedTuple):
     name: str
     text: str
 
+    @property
+    def is_json(self) -> bool:
+        """Whether its text begins like a JSON object."""
+        return self.text.lstrip("\ufeff \t\r\n")[:1] == "{"
+
 
 class Target(NamedTuple):
     """What a file is written for."""
@@ -49,8 +54,6 @@ class Format:
     """Its name for ``--to``."""
     title: str
     """What help and errors call it."""
-    suffixes: tuple[str, ...]
-    """Endings of file names that stand for it when it is written."""
     recognises: Callable[[File], bool]
     """Whether a file is of this format, by its content and, where that is not enough, its name. It reads little."""
     read: Callable[[Sequence[File], str], Imported]

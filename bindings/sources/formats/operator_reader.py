@@ -6,19 +6,21 @@ and queues durable unless they state something else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
+from bindings.sources.formats.format import File
 from bindings.sources.formats.go_json import as_go_sends
 from bindings.sources.formats.imported import Collector, Imported
 from bindings.sources.formats.nodes import Node
+from bindings.sources.formats.yaml_text import documents_of
 from exchange.display import count_noun, list_some
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
 from exchange.errors import InputError
 from exchange.field_json import decode_table
 from exchange.field_values import FieldTable
 
-__all__ = ["GROUP", "VERSION", "is_operator_object", "read_objects"]
+__all__ = ["CLUSTER", "LIMITS", "VERSION", "read_operator"]
 
 GROUP: Final = "rabbitmq.com"
 VERSION: Final = f"{GROUP}/v1beta1"
@@ -27,12 +29,22 @@ KINDS_OF_BINDING: Final[Mapping[str, Literal["queue", "exchange"]]] = {"queue": 
 LISTED: Final = 5
 
 
-def is_operator_object(node: Node) -> bool:
+def read_operator(files: Sequence[File], name: str) -> Imported:
+    """Read the files of one source, which errors call ``name``. Raises InputError with file, line and field.
+
+    Of several files, documents that are no objects of Kubernetes are skipped.
+    """
+    several = len(files) > 1
+    documents = [node for file in files for node in documents_of(file) if not several or _is_object(node)]
+    return _read_objects(documents, name, several=several)
+
+
+def _is_object(node: Node) -> bool:
     """Return whether a document looks like an object of Kubernetes."""
     return isinstance(node.value, dict) and {"apiVersion", "kind"} <= node.value.keys()
 
 
-def read_objects(documents: Iterable[Node], name: str, *, several: bool = False) -> Imported:
+def _read_objects(documents: Iterable[Node], name: str, *, several: bool = False) -> Imported:
     """Read the documents of one source. Raises InputError, which names file, line and field, for the first mistake.
 
     Objects of other kinds are counted; those of the operator that stand for exchanges or queues and are not read, such
@@ -74,7 +86,7 @@ def read_objects(documents: Iterable[Node], name: str, *, several: bool = False)
 def _objects(documents: Iterable[Node]) -> Iterable[Node]:
     """Yield the documents, and in their place the items of lists, as ``kubectl get -o yaml`` prints them."""
     for node in documents:
-        if not is_operator_object(node):
+        if not _is_object(node):
             raise node.error("this is no object of Kubernetes: it has no apiVersion and kind")
         if node.text("kind").endswith("List") and "items" in node.fields():
             items = node.get("items")

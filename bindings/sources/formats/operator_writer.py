@@ -19,7 +19,7 @@ from exchange.errors import InputError
 from exchange.field_json import encode_table
 from exchange.field_values import thaw
 
-__all__ = ["write_objects"]
+__all__ = ["write_operator"]
 
 Object = dict[str, Any]
 
@@ -32,7 +32,7 @@ KEEP: Final[Mapping[str, Object]] = {"/": {"deletionPolicy": "retain"}}
 QUEUE_TYPES: Final = ("classic", "quorum", "stream")
 
 
-def write_objects(definitions: Definitions, target: Target) -> Written:
+def write_operator(definitions: Definitions, target: Target) -> Written:
     """Return the objects, one YAML document each. Raises InputError without a cluster that Kubernetes can name."""
     cluster = target.cluster
     if cluster is None:

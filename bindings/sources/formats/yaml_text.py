@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from bindings.sources.formats.nodes import Node, Path
+from bindings.sources.formats.format import File
+from bindings.sources.formats.nodes import Node, Path, json_node
 from exchange.display import clip_line
 from exchange.errors import InputError
 from exchange.limits import DOCUMENT_ITEMS, INTEGER_DIGITS, NESTING, YAML_BYTES
 
-__all__ = ["read_documents", "write_documents"]
+__all__ = ["documents_of", "read_documents", "write_documents"]
 
 NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 BOOLS: Final[Mapping[str, bool]] = {
@@ -33,6 +34,11 @@ PLAIN: Final = re.compile(r"[A-Za-z/$][A-Za-z0-9_./-]*")
 """Texts that every YAML parser reads as texts without quotes, unless they are one of `WORDS`."""
 WORDS: Final = frozenset({*NULLS, *BOOLS, "y", "Y", "n", "N"})
 MERGE: Final = "<<"
+
+
+def documents_of(file: File) -> list[Node]:
+    """Return the documents of a file, YAML or one of JSON. Raises InputError."""
+    return [json_node(file.text, file.name)] if file.is_json else list(read_documents(file.text, file.name))
 
 
 def read_documents(text: str, name: str) -> Iterator[Node]:

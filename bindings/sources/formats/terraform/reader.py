@@ -32,7 +32,7 @@ def read_terraform(files: Sequence[File], name: str) -> Imported:
     configuration = Configuration()
     found = 0
     for file in sorted(files, key=_is_values):
-        if file.text.lstrip("\ufeff \t\r\n")[:1] == "{":
+        if file.is_json:
             root = json_node(file.text, file.name)
             if "terraform_version" in root.fields() or "format_version" in root.fields():
                 found += _read_shown(collector, root)

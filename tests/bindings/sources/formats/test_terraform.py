@@ -524,6 +524,16 @@ def test_what_the_provider_cannot_send_is_named() -> None:
     ]
 
 
+def test_no_file_of_another_system_is_fixed(tmp_path: Path) -> None:
+    """It would be written anew in another language."""
+    path = tmp_path / "q.tf"
+    path.write_text(one('name = "q"'))
+    result = hashstar("check", "--fix", str(path))
+    assert result.returncode == 2
+    assert "only .bindings files and definitions.json are fixed, no files of Terraform" in result.stderr
+    assert path.read_text() == one('name = "q"')
+
+
 def test_the_command_writes_and_reads_terraform(tmp_path: Path) -> None:
     """By the ending of the file's name; JSON is not written."""
     text = "vhost /shop\nexchange orders: topic\nqueue billing: quorum\norders -> billing: 'order.#'\n"
