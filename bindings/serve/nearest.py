@@ -152,10 +152,8 @@ def _explain_none(view: View, ways: Ways, message: Message, *, proved: bool) -> 
     loose = ways.side.graph.downstream([message.exchange]) & set(ways.side.loose)
     if loose:
         names = list_some([f"'{name}'" for name in sorted(loose)], 3)
-        decides = "decides" if len(loose) == 1 else "decide"
-        return Nearest(
-            None, f"none was found: {names} on the way {decides} by chance, a hash or in a way unknown here", False
-        )
+        do = "does" if len(loose) == 1 else "do"
+        return Nearest(None, f"none was found: {names} on the way {do} not choose by key or headers alone", False)
     if not ways.side.exists(ways.end):
         return Nearest(None, f"there is no {ways.end}")
     others = sorted(

@@ -49,6 +49,7 @@ function cropPicture(root) {
 
 function showLegend() {
   const view = byId('legend').getAttribute('aria-pressed') === 'true' ? shown.whole : shown.drawing;
+  shown.svg.classList.toggle('cropped', view === shown.drawing);
   shown.svg.setAttribute('viewBox', [view.x, view.y, view.width, view.height].join(' '));
   shown.width = view.width;
   shown.height = view.height;

@@ -37,7 +37,7 @@ function verdictOf(route) {
   }
   if (route.unroutable === null) {
     const names = route.undecided.map((name) => nameText(name)).join(', ');
-    return el('p', { class: 'outcome undecided' }, 'Undecided: what ', names, ' does is not known here');
+    return el('p', { class: 'outcome' }, 'Undecided: what ', names, ' does is not known here');
   }
   return el('p', { class: 'outcome unroutable' }, 'Unroutable: dropped, or returned to a publisher that set mandatory');
 }
@@ -77,7 +77,8 @@ function lostTo(route, before) {
 }
 
 function hopItem(hop) {
-  const none = !hop.matched.length && !hop.unsure && hop.type !== null;
+  const isUnknown = hop.undecided && !hop.unsure; // its type, or which policy sets its alternate exchange
+  const none = !hop.matched.length && !hop.unsure && !isUnknown;
   return el(
     'li',
     {},
@@ -86,7 +87,8 @@ function hopItem(hop) {
     el('ul', {}, hop.matched.slice(0, MOST_SHOWN).map((binding) => matchedItem(binding)), andMore(hop.matched, 'binding')),
     none ? el('div', { class: 'soft' }, 'no binding matches') : null,
     hop.chosen_by ? el('div', { class: 'soft' }, hop.chosen_by) : null,
-    hop.unsure ? el('div', { class: 'undecided' }, 'more bindings may match: ', hop.unsure) : null,
+    isUnknown ? el('div', {}, 'what it does is not known here') : null,
+    hop.unsure ? el('div', {}, 'more bindings may match: ', hop.unsure) : null,
     hop.alternate ? alternateOf(hop.alternate) : null,
   );
 }

@@ -62,7 +62,9 @@ function whyOf(why, queue) {
     ),
   );
   return [
-    el('p', { class: 'outcome unroutable' }, 'does not get the message'),
+    why.undecided.length
+      ? el('p', { class: 'outcome' }, 'undecided: what ', why.undecided.map((name) => nameText(name)).join(', '), ' does is not known here')
+      : el('p', { class: 'outcome unroutable' }, 'does not get the message'),
     !asked.exists
       ? el('p', { class: 'reason' }, 'there is no such queue')
       : obstacles.length

@@ -174,6 +174,20 @@ def test_an_edge_shows_its_bindings_and_why_each_is_not_taken(page: Browser, ord
     no_errors(page)
 
 
+def test_what_is_not_known_is_neither_reached_nor_missed(page: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "t.bindings"
+    path.write_text("exchange odd: x-mystery\nqueue q\nodd -> q\n")
+    with serve_here(path) as served:
+        show(page, served, exchange="odd", at='{"kind": "queue", "name": "q"}')
+        assert text_of(page, "#route .outcome") == "Undecided: what odd does is not known here"
+        assert "what it does is not known here" in text_of(page, "#route .hops")
+        page.wait("document.querySelector('#selected .rows')")
+        assert text_of(page, "#selected .outcome") == "undecided: what odd does is not known here"
+        assert text_of(page, "#selected .rows .sign") == "?"
+        assert lit(page) == ["exchange:odd"]
+        no_errors(page)
+
+
 def test_a_draft_changes_the_route_and_names_what_is_lost_and_gained_but_not_the_file(
     page: Browser, tmp_path: Path
 ) -> None:
