@@ -98,8 +98,9 @@ MOVED: Final = {
         "assigned fetching group offsets ordering pulling retrying room running share subscription"
     ),
     ("bridge", "bridge"): "mapping>interop",
+    ("bridge", "bindings.http"): "listener",
     ("bridge", "bridge.daemon"): (
-        "commands config workers web metrics journal coverage progress probe health gauges listener "
+        "commands config workers web metrics journal coverage progress probe health gauges "
         "signals views history>metrics process>gauges"
     ),
 }
