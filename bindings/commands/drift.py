@@ -214,7 +214,7 @@ class _Printer:
                 made = unknown_to_json(outcome.error or "", **self._names, time=outcome.time, retry_in=outcome.wait)
             click.echo(dump_json(made))
         elif outcome.drift is None:
-            echo_error(f"{format_time(outcome.time)} {outcome.error}; it is tried again")
+            echo_error(f"{format_time(outcome.time)} {outcome.error} (it is tried again)")
         else:
             echo_line(f"{format_time(outcome.time)} {headline(outcome.drift)}")
             for line in drift_lines(outcome.drift, self.meaning(outcome.drift)):

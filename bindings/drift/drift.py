@@ -93,7 +93,7 @@ class Ignoring:
         ``transient`` are the auto-delete queues and exchanges that one side does not have.
         """
         named = _named_by(item.part)
-        if self.auto_delete and item.change != "changed" and transient & named:
+        if self.auto_delete and transient & named:
             return "auto-delete"
         if any(self._matches(each) for each in named):
             return "by name"

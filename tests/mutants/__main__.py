@@ -34,7 +34,8 @@ from tests.mutants.survivors import SURVIVORS
 ROOT: Final = Path(__file__).parents[2]
 AIMED: Final = [*EXCHANGE, *BRIDGE, *BINDINGS]
 KEPT: Final = (
-    "exchange", "bindings", "bridge", "tests", "examples", "docs", "pyproject.toml", "README.md", "CONTRIBUTING.md",
+    "exchange", "bindings", "bridge", "tests", "examples", "docs", "pyproject.toml", ".taplo.toml", "README.md",
+    "CONTRIBUTING.md",
 )  # fmt: skip
 """Files and folders that tests need."""
 PYTEST: Final = (

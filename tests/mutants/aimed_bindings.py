@@ -382,4 +382,54 @@ BINDINGS: Final[list[Mutant]] = [
             "text.isprintable() and",
         ),
     ),
+    *mutants_of(
+        "bindings/drift/drift.py",
+        "bindings/drift/test_drift.py",
+        (
+            "an auto-delete queue that has changed is ignored",
+            'if item.change != "changed" and isinstance(item.part, Exchange | Queue) and item.part.auto_delete',
+            "if isinstance(item.part, Exchange | Queue) and item.part.auto_delete",
+        ),
+        (
+            "a kind before a glob is not looked at",
+            "if kind == named.kind and matches_glob(rest, named.name):",
+            "if matches_glob(rest, named.name):",
+        ),
+        (
+            "--ignore-extra ignores what is missing, too",
+            'return "extra" if self.extra and item.change == "extra" else None',
+            'return "extra" if self.extra else None',
+        ),
+        (
+            "a queue is made anew where only its partitioning differs",
+            "return compare(self.intended, _with_partitions(self.live, self.wanted), deadline=Deadline(seconds))",
+            "return compare(self.intended, self.live, deadline=Deadline(seconds))",
+        ),
+    ),
+    *mutants_of(
+        "bindings/drift/watch.py",
+        "bindings/drift/test_drift.py",
+        (
+            "the wait after a failure never starts again",
+            "        self._failed_in_a_row = 0\n        self.state = State(drift",
+            "        self.state = State(drift",
+        ),
+        (
+            "a broker that answers again is no news",
+            "is_news = not before.up or before.drift is None or",
+            "is_news = before.drift is None or",
+        ),
+        ("an old result counts as up", "return self.drift is not None and self.error is None", "return True"),
+    ),
+    *mutants_of(
+        "exchange/json_schema.py",
+        "bridge/schema/test_schemas.py",
+        ("every field is required", "if get_origin(field) is NotRequired:", "if False:"),
+        ("no field is required", "            required.append(name)\n", "            pass\n"),
+        (
+            "fields of a base have no description",
+            "found |= describe_fields(above) if is_typeddict(above) else {}",
+            "pass",
+        ),
+    ),
 ]

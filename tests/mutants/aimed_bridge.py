@@ -330,4 +330,29 @@ BRIDGE: Final[list[Mutant]] = [
             "if len(inside) >= self.most_messages:",
         ),
     ),
+    *mutants_of(
+        "bridge/keys.py",
+        "bridge/schema/test_configuration.py",
+        (
+            "a text may not hold a variable",
+            'return {"anyOf": [schema, HAS_VARIABLE]}',
+            'return {"anyOf": [schema]}',
+        ),
+        (
+            "the default of a key is not that of its schema",
+            '**({} if self.default is None else {"default": self.default})',
+            '**({} if self.default is None else {"default": None})',
+        ),
+        ("a whole number may be less than the least", '"minimum": least', '"minimum": 0'),
+    ),
+    *mutants_of(
+        "bridge/schema/configuration.py",
+        "bridge/schema/test_configuration.py",
+        ("rules between keys are left out", "list(table.rules)", "[]"),
+        (
+            "a table may have any key",
+            '        "additionalProperties": False,\n        **({"allOf": list',
+            '        **({"allOf": list',
+        ),
+    ),
 ]

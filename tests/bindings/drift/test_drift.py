@@ -243,6 +243,17 @@ def test_differences_of_all_properties_are_named() -> None:
     ]  # fmt: skip
 
 
+def test_an_auto_delete_queue_that_both_have_must_be_the_same() -> None:
+    """Only where one side lacks it, it comes and goes."""
+    live = Topology(queues=[Queue("q", auto_delete=True), Queue("other", auto_delete=True)])
+    wanted = Topology(queues=[Queue("q", auto_delete=True, arguments={"x-a": 1}), Queue("gone", auto_delete=True)])
+    drift = drift_of(live, wanted, Ignoring())
+    assert [(item.change, item.part.name) for item in drift.objects if isinstance(item.part, Queue)] == [
+        ("changed", "q")
+    ]
+    assert drift.ignored == {"auto-delete": 2}
+
+
 def test_partitions_of_the_file_are_no_drift(tmp_path: Path) -> None:
     from bindings.sources.document import Document
 

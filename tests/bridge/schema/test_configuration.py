@@ -222,6 +222,7 @@ def test_the_defaults_of_keys_are_valid_and_those_of_the_readers(tmp_path: Path)
     for name, key in all_keys():
         if key.default is not None:
             assert Draft7Validator(key.schema).is_valid(key.default), name
+        assert key.schema.get("default") == key.default, name
 
 
 def test_a_url_in_a_variable_may_be_of_any_system() -> None:
