@@ -16,7 +16,7 @@ from bindings.check.report import CheckResult
 from bindings.check.rules.finding import SEVERITIES, Rule, Severity
 from bindings.check.run import check_sources
 from bindings.check.selection import CodeSelection, find_rules
-from bindings.fix.fix import Change, save_fixed
+from bindings.fix.fix import Change, NotFixable, save_fixed
 from bindings.fix.run import FailedFile, diff_lines, fix_files
 from bindings.sources.files import save_lines
 from exchange.commands.console import (
@@ -169,8 +169,9 @@ def _show_fixes(sources: Sequence[str], selection: CodeSelection, vhost: str | N
         for outcome in fix_files(sources, selection, vhost=vhost, profile=profile, show=show):
             show("")
             if isinstance(outcome, FailedFile):
-                echo_error(outcome.error)
-                code = max(code, outcome.error.exit_code)
+                if not outcome.passed_over:
+                    echo_error(outcome.error)
+                    code = max(code, outcome.error.exit_code)
                 continue
             code = max(code, int(outcome.before != outcome.after))
             for line in diff_lines(outcome):
@@ -184,14 +185,17 @@ def _show_fixes(sources: Sequence[str], selection: CodeSelection, vhost: str | N
 
 
 def _fix(sources: Sequence[str], selection: CodeSelection, vhost: str | None, profile: str | None) -> None:
-    """Fix files, and print what was fixed and what was not. Raises InputError for a file that cannot be written."""
+    """Fix files, and print what was fixed and what was not.
+
+    Raises InputError for a file that cannot be written, or is not to be fixed; the check reports what cannot be read.
+    """
     with status("reading ...") as show:
         for outcome in fix_files(sources, selection, vhost=vhost, profile=profile, show=show):
             show("")
             if isinstance(outcome, FailedFile):
-                if not outcome.below_folder:
+                if isinstance(outcome.error, NotFixable) and not outcome.passed_over:
                     raise outcome.error
-                continue  # the check reports it
+                continue
             save_fixed(outcome)
             _list_changes(outcome.name, [*outcome.done, *outcome.left])
 

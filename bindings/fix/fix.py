@@ -26,7 +26,7 @@ from bindings.sources.open import STDIN, Source, read_source
 from exchange.entities.profile import Profile
 from exchange.errors import InputError
 
-__all__ = ["SECONDS", "Change", "FixedFile", "fix_file", "fix_text", "save_fixed"]
+__all__ = ["SECONDS", "Change", "FixedFile", "NotFixable", "fix_file", "fix_text", "save_fixed"]
 
 SECONDS: Final = 60.0
 """Maximum duration in seconds of the proofs for one file; what is not proved then is not fixed."""
@@ -35,6 +35,10 @@ ROUNDS: Final = 100
 AGAIN: Final = "HS901"
 """Code of the findings about bindings that a file declares twice."""
 MARK: Final = b"\xef\xbb\xbf"
+
+
+class NotFixable(InputError):
+    """A topology that is fine to read, and not to be fixed."""
 
 
 class Change(NamedTuple):
@@ -84,11 +88,11 @@ def fix_file(
     """Return a file with its fixes, which are not written yet: `save_fixed` does that.
 
     Only findings with ``codes`` are fixed, and only in ``vhost`` if it is given. ``profile`` names the RabbitMQ release
-    whose rules apply; None for that of the file. Raises InputError for what cannot be read, and for what is no file to
-    edit: standard input, a gzipped file, a broker.
+    whose rules apply; None for that of the file. Raises InputError for what cannot be read; NotFixable for standard
+    input, a broker, a gzipped file, and a file without the virtual host.
     """
     if name == STDIN or is_address(name):
-        raise InputError("only files can be fixed: .bindings and definitions.json")
+        raise NotFixable("only files can be fixed: .bindings and definitions.json")
     data = _read(name)
     text = decode_text(data, name)
     fixed, done, left = fix_text(text, name, codes=codes, vhost=vhost, profile=profile, seconds=seconds)
@@ -119,7 +123,7 @@ def _read(name: str) -> bytes:
     except (OSError, ValueError) as error:
         raise InputError(f"{name!r}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if data.startswith(GZIP):
-        raise InputError(f"{name}: a gzipped file is not fixed; unpack it first")
+        raise NotFixable(f"{name}: a gzipped file is not fixed; unpack it first")
     return data
 
 
@@ -158,7 +162,10 @@ class _Round:
         self._codes: Final = codes
         self._source: Final = read_source(text.encode(), name, vhost)
         self._editor: Final = _open_text(self._source, text, name, vhost)
-        names = self._source.vhosts if vhost is None else (self._source.topology(vhost).vhost,)
+        names = self._source.vhosts if vhost is None else (vhost,)
+        if vhost not in (None, *self._source.vhosts):
+            known = ", ".join(map(repr, self._source.vhosts))
+            raise NotFixable(f"{name}: there is no virtual host {vhost!r}; there are {known}")
         self._topologies: Final = {each: self._source.topology(each, profile) for each in names}
 
     def fix(self, deadline: Deadline) -> tuple[str, list[Change], list[Change]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from difflib import unified_diff
 from typing import NamedTuple
 
-from bindings.fix.fix import FixedFile, fix_file
+from bindings.fix.fix import FixedFile, NotFixable, fix_file
 from bindings.sources.tree import SkippedFile, find_files, find_reason_to_skip
 from exchange.entities.profile import Profile
 from exchange.errors import HashstarError
@@ -19,8 +19,8 @@ class FailedFile(NamedTuple):
 
     name: str
     error: HashstarError
-    below_folder: bool
-    """Whether the user named a folder, and not the file."""
+    passed_over: bool = False
+    """Whether it is not to be fixed, and the user named a folder, and not the file: then this is no failure."""
 
 
 def fix_files(
@@ -43,7 +43,7 @@ def fix_files(
         try:
             yield fix_file(file.name, codes=codes, vhost=vhost, profile=profile)
         except HashstarError as error:
-            yield FailedFile(file.name, error, file.folder is not None)
+            yield FailedFile(file.name, error, file.folder is not None and isinstance(error, NotFixable))
 
 
 def diff_lines(fixed: FixedFile) -> Iterator[str]:

@@ -248,6 +248,19 @@ def test_a_folder_has_all_its_topologies_fixed(shop: Path) -> None:
     assert (shop.parent / "bad.bindings").read_text() == "exchnage x\n"
 
 
+def test_files_of_a_folder_that_are_not_to_be_fixed_are_passed_over(shop: Path) -> None:
+    """A gzipped one, and one without the virtual host; named by themselves, they are errors."""
+    (shop.parent / "packed.bindings.gz").write_bytes(gzip.compress(SHOP.encode()))
+    (shop.parent / "other.bindings").write_text('vhost "/other"\nqueue q\n')
+    assert (run(shop.parent, "--diff").exit_code, run(shop.parent, "--diff", "--vhost", "/").exit_code) == (1, 1)
+    result = run(shop.parent, "--fix", "--vhost", "/")
+    assert (result.exit_code, shop.read_text()) == (0, FIXED)
+    for option in ("--diff", "--fix"):
+        result = run(shop.parent / "other.bindings", option, "--vhost", "/")
+        assert result.exit_code == 2
+        assert "other.bindings: there is no virtual host '/'; there are '/other'" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [
