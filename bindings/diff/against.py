@@ -113,12 +113,13 @@ def _below(folder: str, commit: Commit) -> Iterator[str]:
     """Yield the topology files below a folder that differ, but not the old name of one that was renamed."""
     renamed = frozenset(commit.renamed.values())
     for path in commit.differing(Path(folder)):
-        name = commit.repository.name_of(path)
-        is_renamed = name in renamed and not path.exists()
-        if may_be_topology(os.path.relpath(path, folder)) and not path.is_symlink() and not is_renamed:
-            relative = os.path.relpath(path)
-            if any(find_reason_to_skip(relative, content) is None for content in _contents(relative, name, commit)):
-                yield relative
+        if not may_be_topology(os.path.relpath(path, folder)) or path.is_symlink():
+            continue  # a link may lead anywhere; a file in the repository that it leads to is listed itself
+        name, relative = commit.repository.name_of(path), os.path.relpath(path)
+        if (path.exists() or name not in renamed) and any(
+            find_reason_to_skip(relative, content) is None for content in _contents(relative, name, commit)
+        ):
+            yield relative
 
 
 def _contents(name: str, old_name: str, commit: Commit) -> Iterator[bytes]:

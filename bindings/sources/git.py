@@ -80,8 +80,14 @@ class Repository:
         return Commit(self, revision, found)
 
     def name_of(self, path: Path) -> str:
-        """Return the name of a file in trees of the repository: its path from the root, with slashes."""
-        return _resolve(path).relative_to(self.root.resolve()).as_posix()
+        """Return the name of a file in trees of the repository: its path from the root, with slashes.
+
+        Raises InputError for a link that leads out of the repository.
+        """
+        try:
+            return _resolve(path).relative_to(self.root.resolve()).as_posix()
+        except ValueError:
+            raise InputError(f"{path}: it is a link that leads out of the repository {self.root}") from None
 
     def _why_missing(self) -> str:
         """Return what to do about a revision that is missing where only a part of the history was cloned."""

@@ -141,6 +141,8 @@ def test_a_folder_stands_for_what_has_changed_below_it(root: Path, monkeypatch: 
     (root / "topology" / "ignored.bindings").write_text("queue n\n")
     (root / "README").write_text("changed")
     (root / "link.bindings").symlink_to("nowhere")
+    (root / "python").symlink_to("/usr/bin/env")
+    (root / "out.bindings").symlink_to(root.parent)
     names = [file["file"] for file in files_of("--against", "HEAD")]
     assert names == ["hosts.bindings", "topology/new.bindings", "topology/orders.bindings"]
     monkeypatch.chdir(root / "topology")

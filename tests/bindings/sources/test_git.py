@@ -124,6 +124,12 @@ def test_what_is_no_regular_file_is_refused(root: Path) -> None:
         found.read("to po")
 
 
+def test_a_link_out_of_the_repository_is_named(root: Path, tmp_path: Path) -> None:
+    (root / "link.bindings").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="it is a link that leads out of the repository"):
+        find_repository(root).name_of(root / "link.bindings")
+
+
 def test_a_pointer_of_git_lfs_is_no_topology(root: Path) -> None:
     (root / "large.json").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n")
     commit(root)
