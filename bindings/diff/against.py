@@ -135,7 +135,7 @@ def _contents(name: str, old_name: str, commit: Commit) -> Iterator[bytes]:
 
 def _read(name: str, commit: Commit, vhost: str | None, profile: Profile | str | None) -> _Pair:
     """Return a file with its topologies before and after, of the virtual hosts that may differ."""
-    label = f"{commit.revision} ({commit.id[:7]})"
+    label = commit.id[:7] if commit.id.startswith(commit.revision) else f"{commit.revision} ({commit.id[:7]})"
     path = commit.repository.name_of(Path(name))
     file = FileDiff(name, label, "changed", old_name=path)
     try:

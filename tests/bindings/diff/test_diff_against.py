@@ -83,6 +83,7 @@ def test_a_change_has_its_plan_and_its_meaning(root: Path) -> None:
     assert title == f"{after} against main ({first[:7]})"
     assert [line.removeprefix("  ") for line in lines] == two.stdout.splitlines()
     assert (empty, last) == ("", "1 file: 1 with a difference")
+    assert run("--against", first, str(after)).stdout.startswith(f"{after} against {first[:7]}\n")
     [file] = files_of("--against", "main")
     values = json.loads(run(str(before), str(after), "--json").stdout)
     assert file["vhosts"] == [{"vhost": "/", **values}]
