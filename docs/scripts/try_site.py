@@ -136,7 +136,10 @@ def _change_palette(browser: Browser, site: str) -> None:
 
 def main() -> None:
     """Try the website in the folder that is named, and print its faults."""
-    folder = Path(sys.argv[1])
+    folder = Path(sys.argv[1] if len(sys.argv) == 2 else "build/site")
+    if not (folder / "index.html").is_file():
+        print(f"{folder}: there is no index.html; `make docs` builds the website", file=sys.stderr)
+        sys.exit(2)
     if not CHROMIUM:
         print(f"the website was not tried: {NO_BROWSER}")
         return
