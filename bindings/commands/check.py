@@ -116,8 +116,9 @@ def check_command(
     Errors are wrong for sure, warnings most likely, notes are worth knowing.
 
     TOPOLOGY is a .bindings file, definitions.json (also gzipped), - for standard input, or a live broker's management
-    API, http://HOST:15672[/VHOST]. The expectations of a .bindings file are checked, too. Below a folder, all .bindings
-    files and all definitions are checked; a pattern in quotes, such as 'topologies/**/*.bindings', is expanded.
+    API, http://HOST:15672[/VHOST]; or of another format that hashstar convert reads. The expectations of a .bindings
+    file are checked, too. Below a folder, all .bindings files, definitions, modules of Terraform and objects for
+    Kubernetes are checked; a pattern in quotes, such as 'topologies/**/*.bindings', is expanded.
 
     HS205 (unroutable keys), which many sound topologies have, is checked only when --select names it in full:
     --select HS,HS205 adds it to the others. --explain HS lists all codes.

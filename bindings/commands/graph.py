@@ -88,7 +88,8 @@ def graph_command(
     An alternate exchange with a question mark is in force only if a policy applies whose pattern is not understood
     here, or that has the priority of another one.
 
-    TOPOLOGY is a .bindings file, definitions.json (or .gz), - or http://HOST:15672[/VHOST].
+    TOPOLOGY is a .bindings file, definitions.json (or .gz), a file or folder of another format (hashstar
+    convert), - or http://HOST:15672[/VHOST].
     """
     with exit_on_error():
         opened = open_source(source, vhost, seconds=seconds_to_answer())

@@ -204,7 +204,7 @@ def topology_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "source",
             required=True,
             metavar="SOURCE",
-            help="Topology: a .bindings file, definitions.json[.gz], - or http://HOST:15672[/VHOST].",
+            help="Topology: .bindings, definitions.json[.gz], a format of convert, - or http://HOST:15672[/VHOST].",
         ),
     ):
         command = option(command)

@@ -85,7 +85,7 @@ class Configuration:
         self._variables: dict[str, _Value | None] = {}
         self._locals: dict[str, _Value] = {}
         self._known: dict[tuple[str, str], tuple[Node, int]] = {}
-        self._instances: dict[tuple[str, str], Sequence[Instance]] = {}
+        self._instances: dict[tuple[str, str], Mapping[Key, Instance]] = {}
         self._items = 0
         self._made = 0
         self._chain: list[object] = []
@@ -98,8 +98,8 @@ class Configuration:
         """Add a local value."""
         self._locals[name] = _Value(value, file, path)
 
-    def instances(self, kind: str, name: str) -> Sequence[Instance]:
-        """Return the instances of a resource. Raises Unresolved, and InputError if there are too many."""
+    def instances(self, kind: str, name: str) -> Mapping[Key, Instance]:
+        """Return the instances of a resource by key. Raises Unresolved, and InputError if there are too many."""
         known = self._instances.get((kind, name))
         if known is None:
             known = self._instances[kind, name] = self._expand(self.resources[kind, name])
@@ -111,7 +111,7 @@ class Configuration:
 
     # Resources
 
-    def _expand(self, declaration: Declaration) -> Sequence[Instance]:
+    def _expand(self, declaration: Declaration) -> Mapping[Key, Instance]:
         attributes = declaration.body.attributes
         if "count" in attributes:
             node = self._attribute(declaration, "count", {})
@@ -136,7 +136,7 @@ class Configuration:
             keys = [(key, {"each": {"key": _at(node, key), "value": value}}) for key, value in pairs]
         else:
             keys = [(None, {})]
-        return [Instance(key, scope) for key, scope in keys]
+        return {key: Instance(key, scope) for key, scope in keys}
 
     def _check_number(self, node: Node, number: int) -> None:
         self._made += number
@@ -253,7 +253,7 @@ class Configuration:
         if steps and not isinstance(steps[0], str):
             value = inner(steps.pop(0)).value  # type: ignore[arg-type]  # no text: just checked
             key = value if isinstance(value, (str, int)) else None
-        instance = next((each for each in self.instances(kind, name) if each.key == key), None)
+        instance = self.instances(kind, name).get(key)
         if instance is None or not steps or not isinstance(steps[0], str):
             raise Unresolved(place, f"{kind}.{name} has no such instance or attribute")
         attribute = steps.pop(0)

@@ -65,7 +65,7 @@ def _read_declared(
         return
     address = f"{kind}.{label}"
     try:
-        for instance in configuration.instances(kind, label):
+        for instance in configuration.instances(kind, label).values():
             key = instance.key
             each = address if key is None else f"{address}[{key}]" if isinstance(key, int) else f'{address}["{key}"]'
             try:

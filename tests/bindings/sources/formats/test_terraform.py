@@ -257,6 +257,20 @@ def test_a_configuration_is_evaluated_as_terraform_does() -> None:
     assert json.loads(imported.definitions.dump())["parameters"][0]["value"] == {"max-connections": 5}
 
 
+def test_many_instances_refer_to_one_another_in_a_time_linear_in_their_number() -> None:
+    """Each is found by its key."""
+    number = 20_000
+    keys = ", ".join(f'"k{at}"' for at in range(number))
+    text = (
+        f"locals {{\n  keys = toset([{keys}])\n}}\n"
+        'resource "rabbitmq_queue" "q" {\n  for_each = local.keys\n  name = each.key\n  settings {}\n}\n'
+        'resource "rabbitmq_binding" "b" {\n  for_each = local.keys\n  source = "amq.topic"\n  vhost = "/"\n'
+        '  destination = rabbitmq_queue.q[each.key].name\n  destination_type = "queue"\n}\n'
+    )
+    topology = read(text).definitions.topology()
+    assert (len(topology.queues), len(topology.bindings)) == (number, number)
+
+
 def one(attributes: str, rest: str = "") -> str:
     return f'resource "rabbitmq_queue" "q" {{\n  {attributes}\n  settings {{ durable = true }}\n}}\n{rest}'
 
