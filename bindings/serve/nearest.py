@@ -3,7 +3,8 @@
 The search goes over all paths from the exchange of the message to the goal that lead through exchanges which decide by
 conditions. For each, it changes as few words of the key and as few headers as the conditions of the path ask for. What
 it returns was routed, so it does reach the goal. If there is no path, no message to that exchange reaches the goal,
-unless an exchange on the way decides by chance, by a hash, or in a way unknown here.
+unless an exchange on the way decides by chance, by a hash, or in a way unknown here. The search adds no routing keys in
+CC and BCC.
 """
 
 from __future__ import annotations
@@ -160,5 +161,8 @@ def _explain_none(view: View, ways: Ways, message: Message, *, proved: bool) -> 
         name for name in ways.exchanges if name and name != message.exchange and ways.side.publishable(name)
     )
     where = f"exchange '{message.exchange}'" if message.exchange else "the default exchange"
-    reason = f"no message to {where} gets there" if proved else "none was found"
+    reason = "none was found"
+    if proved:  # one with CC might take one binding by one key, and the next binding by another one
+        keys = " with one routing key" if message.exchange in ways.exchanges else ""
+        reason = f"no message to {where}{keys} gets there"
     return Nearest(None, reason, proved, tuple(others[:ENTRIES]))
