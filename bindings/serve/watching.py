@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from bindings.serve.view import View
-from bindings.sources.files import decode_text, read_content
+from bindings.sources.files import list_files
 from bindings.sources.language.errors import LanguageError
 from bindings.sources.open import Source
-from exchange.errors import HashstarError
+from exchange.errors import HashstarError, InputError
 
 __all__ = ["Fault", "Reading", "Watched"]
 
@@ -55,14 +55,8 @@ class Reading:
             return view
 
     def text(self) -> str:
-        """Return the source in the language of .bindings files: the file itself if it is one, with its comments.
-
-        Raises InputError if the file cannot be read any more.
-        """
-        path = self.source.path
-        if path is not None and self.source.document is self.source.content:
-            return decode_text(read_content(path), path)
-        return self.source.document.dump()
+        """Return the source in the language of .bindings files: the file itself if it is one, with its comments."""
+        return self.source.text if self.source.text is not None else self.source.document.dump()
 
 
 class Watched:
@@ -71,7 +65,8 @@ class Watched:
     def __init__(self, read: Callable[[], Source], path: str | None, vhost: str | None, profile: str | None) -> None:
         """Read for the first time, and build the view of ``vhost``. Raises HashstarError if that fails.
 
-        ``path`` is the file that ``read`` reads; None for a broker and for standard input, which are not watched.
+        ``path`` is the file or folder that ``read`` reads; None for a broker and for standard input, which are not
+        watched.
         """
         self._read: Final = read
         self._path: Final = path
@@ -85,7 +80,7 @@ class Watched:
 
     @property
     def is_watched(self) -> bool:
-        """Whether the source is a file, which is read again as soon as it changes."""
+        """Whether the source is a file or a folder, which is read again as soon as it changes."""
         return self._path is not None
 
     @property
@@ -135,11 +130,15 @@ class Watched:
             self.check_file()
 
     def _look(self) -> object:
-        """Return a value that changes with the file."""
+        """Return a value that changes with the file, or with any file of the folder."""
         if self._path is None:
             return None
         try:
-            now = os.stat(self._path)  # noqa: PTH116  the path can be any that `open_source` takes
+            is_folder = os.path.isdir(self._path)  # noqa: PTH112  the path can be any that `open_source` takes
+            paths = list_files(self._path) if is_folder else [self._path]
+            stats = [os.stat(path) for path in paths]  # noqa: PTH116
+        except InputError as error:
+            return str(error)
         except OSError as error:
             return error.errno
-        return now.st_mtime_ns, now.st_size, now.st_ino
+        return [(path, now.st_mtime_ns, now.st_size, now.st_ino) for path, now in zip(paths, stats, strict=True)]

@@ -100,6 +100,22 @@ def test_a_thread_watches_the_file_until_it_is_stopped(tmp_path: Path) -> None:
     assert not threads[0].is_alive()
 
 
+def test_a_folder_is_read_again_when_one_of_its_files_changes(tmp_path: Path) -> None:
+    file = tmp_path / "main.tf"
+    settings = "settings {{\n    durable = true\n  }}"
+    queue = f'resource "rabbitmq_queue" "q" {{{{\n  name  = "{{name}}"\n  vhost = "/"\n  {settings}\n}}}}\n'
+    file.write_text(queue.format(name="a"))
+    source = watched(tmp_path)
+    assert [*source.reading.view(None).topology.queues] == ["a"]
+    assert source.reading.text() == 'vhost "/"\n\nqueue a\n'
+    file.write_text(queue.format(name="other"))
+    source.check_file()
+    assert [*source.reading.view(None).topology.queues] == ["other"]
+    (tmp_path / "more.tf").write_text(queue.replace('"q"', '"r"').format(name="more"))
+    source.check_file()
+    assert sorted(source.reading.view(None).topology.queues) == ["more", "other"]
+
+
 def test_the_text_is_the_file_itself_with_its_comments_or_else_the_language(tmp_path: Path) -> None:
     path = tmp_path / "t.bindings"
     path.write_text("# mine\nqueue a\n")
