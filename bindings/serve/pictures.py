@@ -21,6 +21,8 @@ MOST_NODES: Final = 60
 """Maximum number of nodes of a picture, unless the page asks for another number."""
 STYLE: Final = re.compile("<style>(.*?)</style>", re.DOTALL)
 SCRIPT: Final = re.compile("<script>.*?</script>", re.DOTALL)
+NEIGHBOURS: Final = 24
+"""Maximum number of nodes of a picture that are only near what is looked at, if not all nodes fit."""
 MOST_EDGES: Final = 400
 """Maximum number of edges of a picture."""
 
@@ -46,7 +48,7 @@ def make_picture(view: View, focus: Sequence[Destination], most: int, traffic: T
 
 
 def choose_part(view: View, focus: Iterable[NodeId], most: int) -> Drawing:
-    """Return the drawing with at most ``most`` nodes: those of ``focus`` first, then their neighbours, nearest first.
+    """Return the drawing if it has at most ``most`` nodes; else those of ``focus``, and some neighbours, nearest first.
 
     Without a focus it begins with the first exchanges by name.
     """
@@ -55,7 +57,8 @@ def choose_part(view: View, focus: Iterable[NodeId], most: int) -> Drawing:
         return whole
     known = {node.id for node in whole.nodes}
     near: dict[NodeId, None] = {}
-    pending = deque([part for part in focus if part in known] or [node.id for node in whole.nodes[:1]])
+    pending = deque([part for part in dict.fromkeys(focus) if part in known] or [node.id for node in whole.nodes[:1]])
+    most = min(most, len(pending) + NEIGHBOURS)
     neighbours = view.neighbours()
     while pending and len(near) < most:
         node = pending.popleft()

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bindings.serve.explorer import QUESTIONS, Explorer, Gone
+from bindings.serve.pictures import NEIGHBOURS
 from bindings.serve.traffic import Traffic
 from bindings.serve.watching import Watched
 from bindings.sources.document import Document, Section
@@ -159,6 +160,7 @@ def test_a_picture_of_a_large_topology_is_what_is_near_and_of_a_small_one_everyt
     names = {node["name"] for node in picture["nodes"]}
     assert {"q7", "q250", "hub"} <= names
     assert {edge["destination"] for edge in picture["edges"]} <= names
+    assert len(ask(explorer, "picture", focus=[part("queue", "q7")])["nodes"]) == 1 + NEIGHBOURS
     assert len(ask(explorer, "picture", most=500)["nodes"]) == 301
     assert ask(explorer, "picture", most=1)["left_out"] == 300
     small = ask(explore(ORDERS), "picture")
