@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Processes that share the tests of `make test`: auto is one per processor; 0 runs them all in one process.
 WORKERS ?= auto
+# Each process of the tests would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test lint docs live chaos soak damage mutants fuzz bench dist clean
 
