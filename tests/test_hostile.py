@@ -70,6 +70,8 @@ def arguments_of(command: click.Command, values: dict[str, str]) -> list[str]:
     """Return the arguments that give each place its value."""
     # Starting a JVM for each input would take hours, and it reads nothing of what is hostile here by itself.
     given = ["--no-spark"] if any("--no-spark" in parameter.opts for parameter in command.params) else []
+    # A server that has read its input would go on: at this address nothing can be served.
+    given += ["--host", "203.0.113.1"] if any("--host" in parameter.opts for parameter in command.params) else []
     for name, parameter in places_of(command).items():
         value = values[name]
         given += [value] if isinstance(parameter, click.Argument) else [parameter.opts[0], value]
