@@ -246,7 +246,7 @@ class _Round:
 
 def _open_text(source: Source, text: str, name: str, vhost: str | None) -> _Text:
     if source.format is not None:
-        raise InputError(
+        raise NotFixable(
             f"{name}: only .bindings files and definitions.json are fixed, no files of {source.format.title}"
         )
     if isinstance(source.content, Definitions):
