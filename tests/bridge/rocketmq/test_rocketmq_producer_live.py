@@ -202,14 +202,20 @@ async def depth(client: Client, topic: str) -> int:
     return total
 
 
+async def wait_for_depth(client: Client, topic: str, count: int) -> None:
+    """Wait until the queues have as many messages: a broker enters them there only after it has confirmed them."""
+    async with asyncio.timeout(30):
+        while await depth(client, topic) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert await depth(client, topic) == count
+
+
 def test_one_way_messages_arrive_without_an_answer(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, producer: Producer) -> None:
         topic = await topic_of(client)
         for at in range(10):
             await producer.send_oneway(RocketMessage.of(topic, b"%d" % at))
-        async with asyncio.timeout(10):
-            while await depth(client, topic) < 10:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await wait_for_depth(client, topic, 10)
 
     for server in rocketmq_servers:
         run(server, test)
@@ -226,7 +232,7 @@ def test_messages_of_a_window_are_all_stored_once(rocketmq_servers: list[Server]
         places = Counter([(result.queue, result.queue_offset) for result in [each.result() for each in futures]])
         assert len(places) == 500
         assert len({future.result().message_id for future in futures}) == 500
-        assert await depth(client, topic) == 500
+        await wait_for_depth(client, topic, 500)
         # One queue after the other.
         counts = Counter([queue for queue, _ in places])
         assert max(counts.values()) - min(counts.values()) <= 1
