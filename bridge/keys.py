@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -17,8 +17,8 @@ from bridge.table import SIZES, UNITS, Secret, Table
 
 __all__ = [
     "FILE", "FLAG", "HAS_VARIABLE", "MAYBE_NUMBER", "MAYBE_TEXT", "MOMENT", "SECONDS", "SECRET", "SIZE", "TABLE",
-    "TEXT", "TEXTS", "Entries", "Form", "Key", "Keys", "choice", "destination", "entries", "matching", "number_or",
-    "queues", "whole",
+    "TEXT", "TEXTS", "Entries", "Form", "Key", "Keys", "any_needs", "choice", "destination", "entries", "matching",
+    "number_or", "queues", "whole",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -143,6 +143,14 @@ SECRET: Final[Form[Secret | None]] = Form(
         ]
     },
 )
+
+
+def any_needs(keys: Iterable[Key[Any]], needed: Key[bool]) -> Mapping[str, Any]:
+    """Return the rule of a schema that a flag must be set where one of the keys is there."""
+    return {
+        "if": {"anyOf": [{"required": [key.name]} for key in keys]},
+        "then": {"properties": {needed.name: {"const": True}}, "required": [needed.name]},
+    }
 
 
 def whole(least: int = 0, most: int | None = None) -> Form[int]:

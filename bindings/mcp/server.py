@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
 from bindings.mcp.tools import Tools
 from exchange.errors import HashstarError, InputError
+from exchange.site import hashstar_version
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
@@ -30,19 +30,12 @@ def build_server(tools: Tools) -> MCPServer[Any]:
     except ModuleNotFoundError:
         raise InputError("hashstar mcp needs the package mcp: pip install 'hashstar[mcp]'") from None
     server: MCPServer[Any] = MCPServer(
-        "hashstar", instructions=INSTRUCTIONS, version=_read_version(), log_level="CRITICAL"
+        "hashstar", instructions=INSTRUCTIONS, version=hashstar_version(), log_level="CRITICAL"
     )
     for function in tools.functions:
         annotations = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
         server.tool(annotations=annotations)(_with_plain_errors(function))
     return server
-
-
-def _read_version() -> str:
-    try:
-        return version("hashstar")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _with_plain_errors(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from platform import python_version
 from typing import Final
@@ -18,8 +17,9 @@ from bridge.daemon.config import Config
 from bridge.daemon.health import KINDS, Health
 from bridge.daemon.metrics import Gauges, Metrics
 from bridge.pump.pump import Pump
+from exchange.site import hashstar_version
 
-__all__ = ["build_info", "read_gauges", "hashstar_version", "process_metrics"]
+__all__ = ["build_info", "read_gauges", "process_metrics"]
 
 PROC: Final = Path("/proc")
 STARTED: Final = time.time()
@@ -140,14 +140,6 @@ def build_info() -> Gauges:
     """Return a gauge that has the versions of hashstar and Python as labels."""
     labels = (("version", hashstar_version()), ("python", python_version()))
     return {"hashstar_build_info": ("gauge", "Versions of hashstar and Python.", {labels: 1})}
-
-
-def hashstar_version() -> str:
-    """Return the installed version of hashstar; ``unknown`` if it is not installed."""
-    try:
-        return version("hashstar")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _start_gauge(seconds: float) -> Gauges:

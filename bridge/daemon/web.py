@@ -35,13 +35,14 @@ from bindings.http.handler import NOTHING, PLAIN, Handler
 from bindings.http.hosts import HostCheck
 from bindings.http.listener import Server, make_server
 from bridge.daemon.config import Config
-from bridge.daemon.gauges import build_info, hashstar_version, process_metrics, read_gauges
+from bridge.daemon.gauges import build_info, process_metrics, read_gauges
 from bridge.daemon.health import Condition, Health, SourceState, TargetState
 from bridge.daemon.metrics import BUCKETS, HistoryJson, Metrics
 from bridge.endpoint import Endpoint
 from bridge.pump.outlet import Outlet
 from bridge.pump.pump import Inlet, Pump
 from exchange.errors import InputError
+from exchange.site import hashstar_version
 
 if TYPE_CHECKING:  # these modules import pyarrow
     from bindings.counts.tally import Tally

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -14,7 +13,7 @@ from bindings.check.forms.reporter import Reporter, dump_lines, path_of
 from bindings.check.report import CheckResult, part_json
 from bindings.check.rules.finding import RULES, Finding, Part
 from exchange.display import hide_login
-from exchange.site import page_address
+from exchange.site import hashstar_version, page_address
 
 __all__ = ["REPORTER", "SCHEMA", "to_sarif"]
 
@@ -29,7 +28,7 @@ def to_sarif(result: CheckResult) -> dict[str, Any]:
     codes = sorted({finding.code for report in result.reports for _, finding in report.findings()})
     driver = {
         "name": "hashstar",
-        "version": version("hashstar"),
+        "version": hashstar_version(),
         "informationUri": page_address(""),
         "rules": list(map(_rule, codes)),
     }

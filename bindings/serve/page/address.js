@@ -1,4 +1,4 @@
-/* What the page shows, as a fragment of its address: whoever opens the same link sees the same. */
+/* What the page shows, as a fragment of its address: everybody who opens the same link sees the same. */
 
 const state = {
   vhost: null, // null: the one that is shown first

@@ -14,6 +14,7 @@ from bridge.keys import (
     TEXTS,
     Key,
     Keys,
+    any_needs,
     choice,
     destination,
     entries,
@@ -82,18 +83,12 @@ TRANSACTIONAL_ID: Final = Key(
 )
 DEAD_LETTER_TOPIC: Final = Key("topic", TEXT, "the topic that takes dead letters")
 
-FILES_NEED_TLS: Final = {
-    "if": {"anyOf": [{"required": [key.name]} for key in (CA_FILE, CERT_FILE, KEY_FILE)]},
-    "then": {"properties": {"tls": {"const": True}}, "required": ["tls"]},
-}
+FILES_NEED_TLS: Final = any_needs((CA_FILE, CERT_FILE, KEY_FILE), TLS)
 USER_NEEDS_PASSWORD: Final = {
     "if": {"required": ["user"], "properties": {"url": {"not": {"pattern": r"@|\$\{"}}}},
     "then": {"required": ["password"]},
 }
-TRANSACTIONS_ARE_ON: Final = {
-    "if": {"anyOf": [{"required": [key.name]} for key in (TRANSACTION_TIME, TRANSACTION_MESSAGES, TRANSACTIONAL_ID)]},
-    "then": {"properties": {"transactional": {"const": True}}, "required": ["transactional"]},
-}
+TRANSACTIONS_ARE_ON: Final = any_needs((TRANSACTION_TIME, TRANSACTION_MESSAGES, TRANSACTIONAL_ID), TRANSACTIONAL)
 
 CLUSTER: Final = Keys(
     (USER, PASSWORD, MECHANISM, TLS, CA_FILE, CERT_FILE, KEY_FILE, LIBRDKAFKA), (FILES_NEED_TLS, USER_NEEDS_PASSWORD)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bridge.keys import FILE, FLAG, MAYBE_TEXT, SECRET, TEXT, TEXTS, Key, Keys, choice, destination, queues
+from bridge.keys import FILE, FLAG, MAYBE_TEXT, SECRET, TEXT, TEXTS, Key, Keys, any_needs, choice, destination, queues
 from bridge.pump.keys import URL
 from bridge.rocketmq.consumer.subscription import SUB_ALL
 
@@ -75,10 +75,7 @@ NOT_STORE_OK: Final = Key(
 )
 DEAD_LETTER_TOPIC: Final = Key("topic", TEXT, "the topic that takes dead letters")
 
-FILES_NEED_TLS: Final = {
-    "if": {"anyOf": [{"required": [key.name]} for key in (CA_FILE, CERT_FILE, KEY_FILE)]},
-    "then": {"properties": {"tls": {"const": True}}, "required": ["tls"]},
-}
+FILES_NEED_TLS: Final = any_needs((CA_FILE, CERT_FILE, KEY_FILE), TLS)
 ACCESS_NEEDS_SECRET: Final = {
     "if": {"required": ["access_key"], "properties": {"url": {"not": {"pattern": r"@|\$\{"}}}},
     "then": {"required": ["secret_key"]},

@@ -198,7 +198,7 @@ def _read_known(collector: Collector, kind: str, address: str, node: Node) -> in
     if kind not in READERS:
         collector.leave_out(kind)
         return int(kind.startswith(PROVIDER))
-    node = Node(node.value, node.file, None, (None, address))  # which tells more than the path in the plan
+    node = Node(node.value, node.file, None, (None, address))  # more precise than the path in the plan
     missing = ", ".join(sorted(REQUIRED[kind] - node.fields().keys()))
     if missing:
         collector.warn(node, f"left out: its {missing} will be known after terraform apply")
