@@ -1,4 +1,4 @@
-"""Import modules by the names they had before 1.0: each import gives a DeprecationWarning and the present module.
+"""Import modules by the names they had in 1.0 or before: each import gives a DeprecationWarning and the present module.
 
 This module and its calls will be removed in 1.1. An old module name that is a package now is missing here: the package
 exports what the module did.
@@ -31,9 +31,10 @@ MOVED: Final = {
     ("exchange.partition", "exchange.commands"): "cli>partition",
     ("exchange.selector", "exchange.commands"): "cli>selector",
     ("bridge", "exchange"): "amqp",
-    ("bindings", "bindings.sources"): (
-        "definitions entries>definition_entries findings>import_warnings additions>extensions document management "
-        "http_answer address files toml_file language"
+    ("bindings", "bindings.sources"): ("definitions document management http_answer address files toml_file language"),
+    ("bindings", "bindings.sources.definitions"): "entries findings>import_warnings additions>extensions",
+    ("bindings.sources", "bindings.sources.definitions"): (
+        "definition_entries>entries definition_positions>positions import_warnings extensions"
     ),
     ("bindings.language", "bindings.sources"): "reader>document_reader writer>document_writer",
     ("bindings", "bindings.sources.language"): "expectations",

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from typing import Any, Final, TypeAlias
 
 from bindings.check.rules.finding import Part
-from bindings.sources.definition_entries import SECTIONS
-from bindings.sources.definition_positions import find_objects
+from bindings.sources.definitions.entries import SECTIONS
+from bindings.sources.definitions.positions import find_objects
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 
 __all__ = ["find_lines"]

@@ -14,8 +14,8 @@ from bindings.check.lines import find_lines
 from bindings.check.report import Report, VhostFindings
 from bindings.check.rules.finding import RULES, Finding, Part
 from bindings.sources.definitions import Definitions
+from bindings.sources.definitions.import_warnings import FILE_ONLY, SourceWarning
 from bindings.sources.files import decode_text, read_content
-from bindings.sources.import_warnings import FILE_ONLY, SourceWarning
 from bindings.sources.open import Source
 from exchange.entities.entities import Exchange, Policy, Queue
 from exchange.entities.profile import Profile

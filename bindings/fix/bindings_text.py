@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from bindings.fix.candidates import Removal
-from bindings.sources.definition_entries import Part
+from bindings.sources.definitions.entries import Part
 from bindings.sources.document_reader import read
 from bindings.sources.language.blocks import find_levels
 from bindings.sources.language.syntax import Node, Shapes, parse

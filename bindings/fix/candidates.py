@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from bindings.check.rules.finding import Finding
-from bindings.sources.definition_entries import Part
+from bindings.sources.definitions.entries import Part
 from bindings.sources.language.expectations import Expectation
 from exchange.entities.entities import Binding, Destination, Exchange
 from exchange.topology.topology import Topology

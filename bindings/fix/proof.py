@@ -14,7 +14,7 @@ from bindings.diff.comparison.compare import compare
 from bindings.diff.comparison.meaning import Meaning
 from bindings.diff.forms.text import meaning_lines
 from bindings.fix.candidates import Fix
-from bindings.sources.definition_entries import Part
+from bindings.sources.definitions.entries import Part
 from exchange.topology.topology import Topology
 
 __all__ = ["Proof", "prove", "without"]

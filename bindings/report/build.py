@@ -46,7 +46,7 @@ from exchange.topology.topology import Topology
 if TYPE_CHECKING:
     from bindings.check.rules.finding import Finding
     from bindings.counts.verification import Verification
-    from bindings.sources.definition_entries import Part
+    from bindings.sources.definitions.entries import Part
     from bindings.sources.listing import Listing
 
 __all__ = ["HOT", "SLOTS", "Sources", "build_report"]

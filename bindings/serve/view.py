@@ -12,7 +12,7 @@ from bindings.check.rules.finding import Finding
 from bindings.diff.comparison.sides import Side
 from bindings.drawing.drawing import draw
 from bindings.drawing.model import Drawing, NodeId
-from bindings.sources.definition_entries import Part
+from bindings.sources.definitions.entries import Part
 from bindings.sources.language.expectations import Expectation
 from bindings.sources.open import Source
 from exchange.entities.entities import Destination

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
-from bindings.sources.definition_entries import Part
 from bindings.sources.definitions import Definitions
+from bindings.sources.definitions.entries import Part
+from bindings.sources.definitions.import_warnings import SourceWarning, part_warnings
 from bindings.sources.files import decode_text, read_content, save_lines
-from bindings.sources.import_warnings import SourceWarning, part_warnings
 from bindings.sources.language.expectations import Expectation
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.profile import Profile

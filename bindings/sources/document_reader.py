@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
-from bindings.sources.definition_entries import Part
+from bindings.sources.definitions.entries import Part
 from bindings.sources.document import Document, Section
 from bindings.sources.language import statements
 from bindings.sources.language.blocks import find_levels

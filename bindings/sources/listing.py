@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from bindings.sources.definition_entries import Part
+from bindings.sources.definitions.entries import Part
 from bindings.sources.document import Section
 
 __all__ = ["Listing"]

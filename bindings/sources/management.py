@@ -22,8 +22,8 @@ from typing import Any, Final, TypeAlias
 from urllib.error import URLError
 
 from bindings.sources.address import has_scheme, parse_address
-from bindings.sources.definition_entries import read_section
 from bindings.sources.definitions import Definitions
+from bindings.sources.definitions.entries import read_section
 from bindings.sources.http_answer import Answer, Endless, read_answer
 from exchange.entities.entities import Exchange
 from exchange.errors import InputError

@@ -11,12 +11,12 @@ from os import PathLike, fspath
 from os.path import isdir
 from typing import Final
 
-from bindings.sources.definition_entries import Part
 from bindings.sources.definitions import Definitions
+from bindings.sources.definitions.entries import Part
+from bindings.sources.definitions.import_warnings import SourceWarning
 from bindings.sources.document import Document
 from bindings.sources.files import decode_text, gunzip, list_files, read_content, read_whole
 from bindings.sources.formats import NAMED_YAML, File, Format, Imported, format_of, read_folder
-from bindings.sources.import_warnings import SourceWarning
 from bindings.sources.language.expectations import Expectation
 from bindings.sources.listing import Listing
 from bindings.sources.management import Management, is_address

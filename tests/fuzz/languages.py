@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from bindings.analysis.algebra import covers, overlap
 from bindings.sources.definitions import Definitions
+from bindings.sources.definitions.import_warnings import RESERVED
 from bindings.sources.document import Document
 from bindings.sources.files import decode_text
 from bindings.sources.formats import FORMATS
 from bindings.sources.formats.format import File as OtherFile
 from bindings.sources.formats.format import Target as OtherTarget
-from bindings.sources.import_warnings import RESERVED
 from bindings.sources.language.formatter import format_text
 from exchange.errors import InputError, PatternError, TextError
 from exchange.field_json import decode, encode, json_line, message_from_json, message_from_line, message_to_json

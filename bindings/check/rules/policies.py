@@ -8,7 +8,7 @@ from typing import Final
 from bindings.check.rules.finding import Finding
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import list_names
-from bindings.sources.import_warnings import PATTERN_SHOWN, RESERVED
+from bindings.sources.definitions.import_warnings import PATTERN_SHOWN, RESERVED
 from exchange.display import clip_line
 from exchange.entities.entities import Exchange, Policy, Queue
 from exchange.entities.policy_definitions import wrong_settings

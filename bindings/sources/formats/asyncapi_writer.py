@@ -13,9 +13,9 @@ from hashlib import sha256
 from typing import Any, Final
 
 from bindings.sources.definitions import Definitions
+from bindings.sources.definitions.import_warnings import RESERVED
 from bindings.sources.formats.format import Omissions, Target, Written, find_half
 from bindings.sources.formats.yaml_text import write_documents
-from bindings.sources.import_warnings import RESERVED
 from exchange.display import count_noun, list_some
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.topology.topology import Topology

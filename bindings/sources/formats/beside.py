@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from bindings.sources.definition_entries import SECTIONS
 from bindings.sources.definitions import Definitions
+from bindings.sources.definitions.entries import SECTIONS
 from exchange.entities.entities import Policy
 
 __all__ = ["LIMITS_COMPONENT", "kept_sections", "limits_of", "operator_policies_of", "settings_of"]

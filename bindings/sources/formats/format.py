@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from bindings.sources.definition_entries import Part
 from bindings.sources.definitions import Definitions
+from bindings.sources.definitions.entries import Part
+from bindings.sources.definitions.import_warnings import describe
 from bindings.sources.formats.go_json import overflows
 from bindings.sources.formats.imported import Imported
-from bindings.sources.import_warnings import describe
 from exchange.display import count_noun
 from exchange.entities.entities import Binding, Exchange
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bindings.sources.definition_entries import Entry, Part
 from bindings.sources.definitions import Definitions
+from bindings.sources.definitions.entries import Entry, Part
+from bindings.sources.definitions.import_warnings import SourceWarning, argument_texts, describe, part_warnings
 from bindings.sources.formats.nodes import Node, format_path
-from bindings.sources.import_warnings import SourceWarning, argument_texts, describe, part_warnings
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 
 __all__ = ["Collector", "Imported"]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from bindings.sources.definition_entries import Part
 from bindings.sources.definitions import Definitions
+from bindings.sources.definitions.entries import Part
+from bindings.sources.definitions.import_warnings import RESERVED, argument_texts
 from bindings.sources.formats.beside import kept_sections, limits_of, operator_policies_of, settings_of
 from bindings.sources.formats.format import Omissions, Target, Written, find_half
 from bindings.sources.formats.go_json import alterations
 from bindings.sources.formats.operator_names import ALLOWED, Names
 from bindings.sources.formats.operator_reader import CLUSTER, LIMITS, VERSION
 from bindings.sources.formats.yaml_text import write_documents
-from bindings.sources.import_warnings import RESERVED, argument_texts
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.errors import InputError
 from exchange.field_json import encode_table

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from bindings.sources.definitions import Definitions
+from bindings.sources.definitions.extensions import Additions
 from bindings.sources.document import Document
-from bindings.sources.extensions import Additions
 from bindings.sources.open import open_source
 from exchange.entities.profile import PROFILES
 from exchange.errors import InputError

@@ -12,11 +12,11 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from bindings.sources.definitions import Definitions
+from bindings.sources.definitions.import_warnings import RESERVED, argument_texts
 from bindings.sources.formats.beside import kept_sections, limits_of, operator_policies_of, settings_of
 from bindings.sources.formats.format import Omissions, Target, Written, find_half
 from bindings.sources.formats.go_json import alterations
 from bindings.sources.formats.terraform.resources import INTEGER, LIMITS
-from bindings.sources.import_warnings import RESERVED, argument_texts
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.errors import InputError
 from exchange.field_json import encode_table

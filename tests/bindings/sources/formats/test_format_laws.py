@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindings.sources.definition_entries import Part
 from bindings.sources.definitions import Definitions
+from bindings.sources.definitions.entries import Part
+from bindings.sources.definitions.import_warnings import RESERVED, describe
 from bindings.sources.document import Document
 from bindings.sources.formats import FORMATS, File, Format, Imported, format_of
 from bindings.sources.formats.format import Target, Written, find_half
 from bindings.sources.formats.imported import Collector
-from bindings.sources.import_warnings import RESERVED, describe
 from exchange import Binding, Destination, Exchange, Policy, Queue, Topology
 from exchange.errors import InputError
 from tests.support.bindings.documents import ODD, documents

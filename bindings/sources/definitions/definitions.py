@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bindings.sources.definition_entries import (
+from bindings.sources.definitions.entries import (
     ENCODE,
     SECTIONS,
     Compactor,
@@ -24,15 +24,15 @@ from bindings.sources.definition_entries import (
     is_same_json,
     read_section,
 )
-from bindings.sources.extensions import KEY, Additions
-from bindings.sources.files import decode_text, read_content, save_lines
-from bindings.sources.import_warnings import (
+from bindings.sources.definitions.extensions import KEY, Additions
+from bindings.sources.definitions.import_warnings import (
     RESERVED,
     SourceWarning,
     argument_warnings,
     definitions_warnings,
     undeclared_vhosts,
 )
+from bindings.sources.files import decode_text, read_content, save_lines
 from bindings.sources.language.errors import LanguageError
 from bindings.sources.language.expectations import Expectation
 from exchange.display import clip_line

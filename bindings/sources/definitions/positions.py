@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from bindings.sources.definition_entries import SECTIONS
+from bindings.sources.definitions.entries import SECTIONS
 
 __all__ = ["PlacedObject", "find_objects"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple
 
-from bindings.sources.definition_entries import ENCODE, Entry, Part
+from bindings.sources.definitions.entries import ENCODE, Entry, Part
 from exchange.display import clip_line
 from exchange.entities.entities import PREDECLARED, Binding, Exchange, Policy
 from exchange.field_json import encode_table
