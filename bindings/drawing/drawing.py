@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from bindings.analysis.graph import TopologyGraph
 from bindings.check.rules.finding import SEVERITIES, Finding, Severity
 from bindings.drawing.model import Drawing, Edge, Node, NodeId, Routing
 from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchange, Queue
 from exchange.kinds import Decider, kind_of
 from exchange.notation import write_arguments
+from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 
 __all__ = ["draw", "find_highest"]

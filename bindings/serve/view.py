@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
-from bindings.analysis.graph import TopologyGraph
 from bindings.check.check import check
 from bindings.check.rules.finding import Finding
 from bindings.diff.comparison.sides import Side
@@ -18,6 +17,7 @@ from bindings.sources.open import Source
 from exchange.entities.entities import Destination
 from exchange.kinds import kind_of
 from exchange.routing.router import Router
+from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 
 __all__ = ["Once", "View"]

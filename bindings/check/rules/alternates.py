@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from bindings.analysis.graph import find_cycles
 from bindings.analysis.pattern_set import PatternSet
 from bindings.check.rules.finding import Finding
 from bindings.check.rules.leaks import find_key_lost_by_alternate, find_key_lost_by_binding, find_path_to_queue
@@ -14,6 +13,7 @@ from bindings.check.rules.words import list_names, quote_binding, quote_exchange
 from exchange.entities.entities import Binding, Exchange, policy_in_force
 from exchange.kinds.condition import EVERYTHING
 from exchange.patterns.pattern import Pattern
+from exchange.topology.graph import find_cycles
 
 __all__ = ["find"]
 

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
-from bindings.analysis.graph import find_cycles, reach
 from bindings.check.rules.finding import Finding
 from bindings.check.rules.leaks import find_lost_key
 from bindings.check.rules.view import TopologyView
@@ -15,6 +14,7 @@ from exchange.entities.entities import PREDECLARED, Binding, Destination
 from exchange.kinds import Decider
 from exchange.kinds.condition import EVERYTHING
 from exchange.patterns.pattern import AMQP
+from exchange.topology.graph import find_cycles, reach
 
 __all__ = ["find", "find_unroutable"]
 

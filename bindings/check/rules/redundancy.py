@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
-from bindings.analysis.graph import reach
 from bindings.analysis.header_conditions import redundant_conditions
 from bindings.analysis.pattern_set import redundant
 from bindings.check.rules.finding import Finding
@@ -23,6 +22,7 @@ from exchange.kinds import Decider, KeyUse
 from exchange.kinds.condition import EVERYTHING
 from exchange.patterns.matcher import Matcher
 from exchange.patterns.pattern import AMQP, MANY, Pattern
+from exchange.topology.graph import reach
 
 __all__ = ["find"]
 

@@ -10,12 +10,12 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
-from bindings.analysis.graph import Graph, TopologyGraph
 from exchange.entities.entities import Binding
 from exchange.kinds import Kind, Unknown, kind_of
 from exchange.kinds.condition import ALWAYS, EVERYTHING
 from exchange.message import Message
 from exchange.patterns.pattern import AMQP, Pattern
+from exchange.topology.graph import Graph, TopologyGraph
 from exchange.topology.topology import Topology
 
 __all__ = ["NOTHING", "TopologyView", "dead_letter_exchange", "too_long"]

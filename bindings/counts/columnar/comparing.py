@@ -17,7 +17,6 @@ from bindings.archive.names import unescape
 from bindings.counts.columnar.arrays.hashing import hashes_of
 from bindings.counts.columnar.arrays.placing import columns_of, partitions_of
 from bindings.counts.columnar.arrays.spans import Spans, count_by_number, weights_of
-from bindings.counts.columnar.arrays.table import IntArray, IntTable, KeyArray, pack_pairs
 from bindings.counts.columnar.arrays.window import Window
 from bindings.counts.columnar.classes.classes import STATES, Classifier
 from bindings.counts.columnar.classes.key_groups import addresses_of
@@ -26,6 +25,7 @@ from bindings.counts.columnar.witnessing import COLUMNS, Witnesses
 from bindings.counts.comparison import Change, ChangeFacts, Comparison, Move, Pair, change_of
 from bindings.counts.sketch import FREQUENT, Frequent, Item, merge_summaries
 from bindings.counts.tally import fingerprint
+from exchange.arrays.table import IntArray, IntTable, KeyArray, pack_pairs
 from exchange.partition.batch import UNDECIDED
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.topology.topology import Topology

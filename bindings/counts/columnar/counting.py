@@ -20,7 +20,6 @@ import pyarrow as pa
 from bindings.counts.columnar.arrays.hashing import hashes_of
 from bindings.counts.columnar.arrays.placing import columns_of, partitions_of
 from bindings.counts.columnar.arrays.spans import Spans, count_by_number, weights_of
-from bindings.counts.columnar.arrays.table import IntArray, KeyArray
 from bindings.counts.columnar.arrays.window import Window
 from bindings.counts.columnar.classes.classes import STATES, Classifier
 from bindings.counts.columnar.classes.key_groups import Addresses, addresses_of
@@ -31,6 +30,7 @@ from bindings.counts.columnar.timeline import Timeline
 from bindings.counts.outcome import Outcome
 from bindings.counts.sketch import Frequent, Item
 from bindings.counts.tally import Facts, Tally, fingerprint
+from exchange.arrays.table import IntArray, KeyArray
 from exchange.partition.batch import UNDECIDED
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.topology.topology import Topology

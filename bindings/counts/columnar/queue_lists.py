@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from bindings.archive.names import escape, unescape
 from bindings.counts.columnar.arrays.keys import decode_dictionary
-from bindings.counts.columnar.arrays.table import IntArray, IntTable, pack_pairs
 from bindings.counts.verification import HEADINGS, OTHERS, heading_of
+from exchange.arrays.table import IntArray, IntTable, pack_pairs
 
 __all__ = ["QueueLists"]
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bindings.counts.columnar.arrays.spans import count_by_number, microseconds
-from bindings.counts.columnar.arrays.table import IntArray
 from bindings.counts.outcome import Outcome
 from bindings.counts.slots import WIDTHS, SlotCounts, width_for
+from exchange.arrays.table import IntArray
 from exchange.errors import InputError
 
 __all__ = ["Timeline"]

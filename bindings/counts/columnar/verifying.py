@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from bindings.counts.columnar.arrays.hashing import hashes_of
 from bindings.counts.columnar.arrays.keys import decode_dictionary
 from bindings.counts.columnar.arrays.spans import Spans
-from bindings.counts.columnar.arrays.table import IntArray, IntTable, pack_pairs
 from bindings.counts.columnar.arrays.window import Window
 from bindings.counts.columnar.classes.classes import STATES, Classifier
 from bindings.counts.columnar.classes.key_groups import addresses_of
@@ -34,6 +33,7 @@ from bindings.counts.verification import (
     keep_smallest,
     verdict_for,
 )
+from exchange.arrays.table import IntArray, IntTable, pack_pairs
 from exchange.topology.topology import Topology
 
 __all__ = ["Verifier"]

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from bindings.analysis.crawl import Budget, Deadline
-from bindings.analysis.graph import TopologyGraph
 from bindings.diff.comparison.conditions import Probe
 from bindings.diff.comparison.meaning import Undecided
 from bindings.diff.comparison.paths import PathConditions
@@ -16,6 +15,7 @@ from bindings.diff.comparison.sides import Side, Ways
 from exchange.entities.entities import Destination
 from exchange.kinds import kind_of
 from exchange.message import Message
+from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 
 __all__ = ["OUT_OF_BUDGET", "TOO_MANY", "Divergence", "Inquiry"]

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from bindings.analysis.graph import Graph, TopologyGraph
 from bindings.diff.comparison.conditions import NEVER, Branches, Condition, Edge, Probe
 from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Kind, Unknown, kind_of
+from exchange.topology.graph import Graph, TopologyGraph
 
 __all__ = ["Anywhere", "Leg", "Side", "Ways"]
 

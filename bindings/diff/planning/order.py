@@ -14,7 +14,6 @@ from math import inf
 from typing import Final
 
 from bindings.analysis.crawl import Deadline
-from bindings.analysis.graph import Graph
 from bindings.diff.planning.rehearsal import Rehearsal, TooMuch, mark
 from bindings.diff.planning.step import State, Step, Unit
 from bindings.diff.planning.tangles import Alteration, find_tangled
@@ -29,6 +28,7 @@ from exchange.entities.entities import (
     possible_alternates,
 )
 from exchange.kinds import Decider, Unknown, kind_of
+from exchange.topology.graph import Graph
 from exchange.topology.topology import Topology
 
 __all__ = ["Difference", "end_of", "order_safely"]

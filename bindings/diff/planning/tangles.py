@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import Flag, auto
 from typing import Final
 
-from bindings.analysis.graph import Graph
+from exchange.topology.graph import Graph
 
 __all__ = ["Alteration", "find_tangled"]
 

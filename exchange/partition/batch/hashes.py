@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from exchange.arrays.columns import Bytes, Column, Keys, Offsets, length_of, split_column
 from exchange.errors import InputError
-from exchange.partition.batch.columns import Bytes, Column, Keys, Offsets, length_of, split_column
 from exchange.partition.hashing import hashes
 from exchange.partition.hashing.java import string_hash
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from exchange.partition.batch.columns import Column, Keys, length_of, split_column
+from exchange.arrays.columns import Column, Keys, length_of, split_column
 from exchange.partition.batch.hashes import HashArray, crc32, fnv1a, java_string_hash, murmur2, murmur3
 from exchange.partition.clients.go import FranzGo, Sarama
 from exchange.partition.clients.kafka import Keyed, KeyedOneCounter, Scala
@@ -39,7 +39,7 @@ def partition_batch(partitioner: Partitioner | str, keys: Keys, partitions: Part
     """Return the id of the partition for each key, ``UNDECIDED`` where the key does not decide.
 
     ``partitioner`` is a partitioner or its text, ``librdkafka.consistent_random``; ``keys`` is a column, see
-    `exchange.partition.batch.columns.Keys`. Raises InputError if the client cannot take one of the keys.
+    `exchange.arrays.columns.Keys`. Raises InputError if the client cannot take one of the keys.
     """
     if isinstance(partitioner, str):
         partitioner = parse_partitioner(partitioner)

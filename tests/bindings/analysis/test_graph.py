@@ -7,9 +7,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindings.analysis.graph import Graph, TopologyGraph, find_cycles
 from exchange import BrokerError, Exchange, Policy, Router, Topology
 from exchange.entities.profile import LATEST
+from exchange.topology.graph import Graph, TopologyGraph, find_cycles
 from tests.support import topologies
 
 EDGES = st.lists(st.tuples(st.sampled_from("abcdefg"), st.sampled_from("abcdefg")), max_size=15)

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from bindings.archive.record import Record, build_batch
 from bindings.counts.columnar.arrays import keys
-from bindings.counts.columnar.arrays.table import IntTable
-from bindings.counts.columnar.classes import automaton
 from bindings.counts.columnar.classes.classes import Classifier
-from bindings.counts.columnar.classes.words import NO_WORD, Vocabulary, split_words
 from bindings.counts.outcome import AlternateLink, Explorer, Outcome, ordered_bindings
 from exchange import PROFILES, Binding, BrokerError, Exchange, InputError, Message, Profile, Queue, Router, Topology
-from exchange.partition.batch.columns import build_column
+from exchange.arrays.columns import build_column
+from exchange.arrays.table import IntTable
+from exchange.patterns.columns import automaton
+from exchange.patterns.columns.words import NO_WORD, Vocabulary, split_words
 from tests.support import topologies
 
 PROFILE = st.sampled_from(list(PROFILES.values()))

@@ -11,10 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bindings.analysis.crawl import Deadline
-from bindings.analysis.graph import Graph
 from bindings.diff.planning.plan import Plan, make_plan
 from bindings.diff.planning.tangles import Alteration, find_tangled
 from exchange import Binding, Exchange, Policy, Queue, Topology
+from exchange.topology.graph import Graph
 from tests.support.bindings import pairs
 
 A, B = Binding.to_queue, Binding.to_exchange

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from exchange.arrays import columns as batch_columns
+from exchange.arrays.columns import Column, split_column
 from exchange.errors import InputError
 from exchange.field_values import Typed
 from exchange.partition import Partitions
 from exchange.partition.batch import UNDECIDED, partition_batch
-from exchange.partition.batch import columns as batch_columns
-from exchange.partition.batch.columns import Column, split_column
 from exchange.partition.batch.hashes import FEW, HashArray, all_hashes, crc32, fnv1a, java_string_hash, murmur2, murmur3
 from exchange.partition.batch.rules import RULES
 from exchange.partition.clients.go import Sarama

@@ -7,9 +7,9 @@ from typing import Any, Final
 import numpy as np
 
 from bindings.counts.columnar.arrays.keys import chunks
-from bindings.counts.columnar.arrays.table import KeyArray
 from bindings.counts.sketch import M1, M2
-from exchange.partition.batch.columns import Column, length_of
+from exchange.arrays.columns import Column, length_of
+from exchange.arrays.table import KeyArray
 
 __all__ = ["hashes_of"]
 

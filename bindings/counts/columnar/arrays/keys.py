@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pyarrow as pa
 
+from exchange.arrays.columns import Column, split_column
 from exchange.errors import InputError
-from exchange.partition.batch.columns import Column, build_column, split_column
 
-__all__ = ["CHUNK", "chunks", "column_of_bytes", "decode_dictionary"]
+__all__ = ["CHUNK", "chunks", "decode_dictionary"]
 
 CHUNK: Final = 16_384
 """Number of keys in a chunk."""
@@ -28,11 +28,3 @@ def chunks(keys: pa.Array) -> Iterator[Column]:
             raise InputError(f"keys of Arrow type {keys.type}: they are texts")
         for low in range(0, piece.size, CHUNK):
             yield Column(piece.data, piece.offsets[low : low + CHUNK + 1])
-
-
-def column_of_bytes(texts: Sequence[bytes]) -> Column:
-    """Return a column of these texts, given as bytes. Raises InputError for an element that is not bytes."""
-    column = build_column(texts)
-    if column is None:
-        raise InputError("a column of bytes has something else in it")
-    return column

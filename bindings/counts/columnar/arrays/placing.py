@@ -12,7 +12,7 @@ import pyarrow as pa
 from bindings.archive.fields import decode_tables
 from bindings.archive.names import has_nul, unescape
 from bindings.counts.columnar.arrays.keys import decode_dictionary
-from bindings.counts.columnar.arrays.table import IntArray
+from exchange.arrays.table import IntArray
 from exchange.errors import InputError
 from exchange.message import Message
 from exchange.partition.batch import UNDECIDED, partition_batch

@@ -19,19 +19,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bindings.archive.names import unescape
+from bindings.archive.names import escape, unescape
 from bindings.counts.columnar.arrays.keys import CHUNK, chunks
 from bindings.counts.columnar.arrays.messages import messages_of, rows_with_copies
-from bindings.counts.columnar.arrays.table import IntArray, IntTable, KeyArray
 from bindings.counts.columnar.classes.header_classes import HeaderClasses
-from bindings.counts.columnar.classes.key_classes import NO_CLASS, STATES, KeyClasses
 from bindings.counts.columnar.classes.key_groups import Addresses, addresses_of
-from bindings.counts.columnar.classes.routing_inputs import ALONE, HEADERS, special_exchanges
 from bindings.counts.outcome import Explorer, Outcome
+from exchange.arrays.columns import Column
+from exchange.arrays.table import IntArray, IntTable, KeyArray
 from exchange.entities.entities import Binding
 from exchange.field_values import type_and_value
 from exchange.message import Message
-from exchange.partition.batch.columns import Column
+from exchange.routing.columns.key_classes import NO_CLASS, STATES, KeyClasses
+from exchange.routing.columns.routing_inputs import ALONE, HEADERS, special_exchanges
 from exchange.topology.topology import Topology
 
 __all__ = ["NEEDED", "STATES", "Classes", "Classifier"]
@@ -71,7 +71,7 @@ class Classifier:
     def __init__(self, topology: Topology, *, states: int = STATES) -> None:
         self._explorer: Final = Explorer(topology)
         self._special: Final = special_exchanges(topology)
-        self._key_classes: Final = KeyClasses(topology, states)
+        self._key_classes: Final = KeyClasses(topology, _encode, states)
         self._entries: Final = self._key_classes.entries
         # Exchange name of a message -> code. For an exchange that accepts messages: its index among the entries. For
         # any other name: ~class of the refusal, which is less than 0; ~code is the class again.
@@ -247,6 +247,10 @@ class Classifier:
 
 
 _ABSENT: Final = object()
+
+
+def _encode(text: str) -> bytes:
+    return escape(text).encode()
 
 
 def _text(column: Column, row: int) -> str:

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from bindings.counts.columnar.arrays.table import IntArray, IntTable, KeyArray, pack_pairs
 from bindings.counts.columnar.classes.header_codes import HeaderCodes, HeaderFields
+from exchange.arrays.table import IntArray, IntTable, KeyArray, pack_pairs
 from exchange.entities.entities import Binding
 from exchange.entities.profile import Profile
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from bindings.archive.fields import decode_field
 from bindings.archive.names import escape, unescape
-from bindings.counts.columnar.arrays.table import IntArray
+from exchange.arrays.table import IntArray
 from exchange.entities.entities import Binding
 from exchange.entities.profile import Profile
 from exchange.kinds.headers import comparable, conditions_of

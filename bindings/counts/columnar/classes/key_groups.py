@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bindings.counts.columnar.arrays.keys import decode_dictionary
-from bindings.counts.columnar.arrays.table import IntArray
+from exchange.arrays.table import IntArray
 from exchange.errors import InputError
 
 __all__ = ["Addresses", "addresses_of"]

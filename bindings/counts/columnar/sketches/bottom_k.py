@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bindings.archive.names import unescape
-from bindings.counts.columnar.arrays.table import IntArray, KeyArray
 from bindings.counts.sketch import SAMPLE, SampledKey, keep_sample
+from exchange.arrays.table import IntArray, KeyArray
 
 __all__ = ["Samples"]
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from bindings.archive.names import unescape
 from bindings.counts.columnar.arrays.spans import count_by_number
-from bindings.counts.columnar.arrays.table import IntArray, KeyArray
 from bindings.counts.sketch import FREQUENT, Frequent, Item, merge_summaries
+from exchange.arrays.table import IntArray, KeyArray
 
 __all__ = ["HeavyHitters"]
 

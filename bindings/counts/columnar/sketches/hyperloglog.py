@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from bindings.counts.columnar.arrays.table import IntArray, KeyArray
 from bindings.counts.sketch import RANK_BITS, REGISTER_BITS, REGISTERS
+from exchange.arrays.table import IntArray, KeyArray
 
 __all__ = ["Registers"]
 

@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from bindings.counts.columnar.arrays.table import IntArray, KeyArray
-from bindings.counts.columnar.classes.automaton import Automaton
+from exchange.arrays.table import IntArray, KeyArray
+from exchange.patterns.columns.automaton import Automaton
 
 __all__ = ["hash_words", "walk_keys"]
 

@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from exchange.errors import InputError
-from exchange.partition.partitioner import Key
 
-__all__ = ["Bytes", "Column", "Keys", "Offsets", "build_column", "length_of", "split_column"]
+__all__ = ["Bytes", "Column", "Keys", "Offsets", "build_column", "column_of_bytes", "length_of", "split_column"]
 
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
@@ -75,7 +74,7 @@ def length_of(keys: Keys) -> int:
     return max(len(keys[1]) - 1, 0) if _is_pair(keys) else len(keys)
 
 
-def split_column(keys: Keys) -> Iterator[Column | list[Key]]:
+def split_column(keys: Keys) -> Iterator[Column | list[Any]]:
     """Yield a column in pieces, in its order.
 
     A piece with keys that are not str, bytes or None, or with a str that UTF-8 cannot encode, is a list of the keys.
@@ -98,7 +97,7 @@ def split_column(keys: Keys) -> Iterator[Column | list[Key]]:
                 yield from _split(column)
 
 
-def build_column(keys: Sequence[Key]) -> Column | None:
+def build_column(keys: Sequence[Any]) -> Column | None:
     """Build a column of strings, bytes and None; return None if there is anything else among the keys."""
     types = set(map(type, keys))
     if not types <= {str, bytes, type(None)}:
@@ -111,6 +110,14 @@ def build_column(keys: Sequence[Key]) -> Column | None:
     except UnicodeEncodeError:
         return None
     return Column(np.frombuffer(b"".join(encoded), np.uint8), _offsets(encoded), valid, text=bytes not in types)
+
+
+def column_of_bytes(texts: Sequence[bytes]) -> Column:
+    """Return a column of these texts, given as bytes. Raises InputError for an element that is not bytes."""
+    column = build_column(texts)
+    if column is None:
+        raise InputError("a column of bytes has something else in it")
+    return column
 
 
 def _is_pair(keys: Keys) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from bindings.counts.columnar.arrays.table import IntArray, IntTable, KeyArray, pack_pairs
+from exchange.arrays.table import IntArray, IntTable, KeyArray, pack_pairs
 from exchange.patterns.pattern import MANY, Wildcard, Word
 
 __all__ = ["BEYOND", "Automaton", "Node"]

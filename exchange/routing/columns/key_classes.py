@@ -6,24 +6,22 @@ hops. A key class packs three numbers into one integer: the exchange, the set of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from bindings.analysis.graph import TopologyGraph
-from bindings.archive.names import escape
-from bindings.counts.columnar.arrays.keys import column_of_bytes
-from bindings.counts.columnar.arrays.table import KeyArray
-from bindings.counts.columnar.classes.automaton import BEYOND, Automaton
-from bindings.counts.columnar.classes.literals import Literals
-from bindings.counts.columnar.classes.routing_inputs import RoutingInputs, inputs_from
-from bindings.counts.columnar.classes.shapes import walk_keys
-from bindings.counts.columnar.classes.words import Vocabulary, split_words
+from exchange.arrays.columns import Column, column_of_bytes
+from exchange.arrays.table import KeyArray
 from exchange.kinds import Decider, kind_of
-from exchange.partition.batch.columns import Column
+from exchange.patterns.columns.automaton import BEYOND, Automaton
+from exchange.patterns.columns.literals import Literals
+from exchange.patterns.columns.shapes import walk_keys
+from exchange.patterns.columns.words import Vocabulary, split_words
 from exchange.patterns.pattern import Pattern, ordered
+from exchange.routing.columns.routing_inputs import RoutingInputs, inputs_from
+from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 
 __all__ = ["NO_CLASS", "STATES", "Entry", "KeyClasses"]
@@ -57,10 +55,12 @@ class Entry(NamedTuple):
 class KeyClasses:
     """The key classes of a topology, kept from batch to batch.
 
-    ``states`` is the maximum number of states of the automaton, which bounds its memory.
+    ``encode`` returns a key or word as the bytes that stand for it in columns. ``states`` is the maximum number of
+    states of the automaton, which bounds its memory.
     """
 
-    def __init__(self, topology: Topology, states: int = STATES) -> None:
+    def __init__(self, topology: Topology, encode: Callable[[str], bytes], states: int = STATES) -> None:
+        self._encode: Final = encode
         self._automaton: Final = Automaton(min(states, MOST_STATES))
         self._vocabulary: Final = Vocabulary()
         roots, literals, patterns = {}, dict.fromkeys(topology.queues), dict[str, None]()
@@ -90,10 +90,10 @@ class KeyClasses:
         self._learn_words(list(literals))
 
     def _learn_words(self, literals: Sequence[str]) -> None:
-        words = split_words(column_of_bytes([escape(text).encode() for text in literals]))
+        words = split_words(column_of_bytes(list(map(self._encode, literals))))
         self._vocabulary.add(words)
         columns = self._automaton.columns
-        wild = [escape(word).encode() for word in columns]
+        wild = list(map(self._encode, columns))
         self._vocabulary.add_each(wild)
         self._column_of = np.zeros(len(self._vocabulary), np.int32)  # number of a word -> column of the automaton
         if wild:
@@ -131,5 +131,5 @@ class KeyClasses:
         words = key.split(".") if key else []
         if not words:
             return ()
-        numbers = self._vocabulary.numbers_of([escape(word).encode() for word in words])
+        numbers = self._vocabulary.numbers_of(list(map(self._encode, words)))
         return tuple([word if number else None for word, number in zip(words, numbers.tolist(), strict=True)])

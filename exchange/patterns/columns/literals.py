@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bindings.counts.columnar.arrays.table import IntArray, IntTable, KeyArray
-from bindings.counts.columnar.classes.shapes import hash_words
-from bindings.counts.columnar.classes.words import Words
+from exchange.arrays.table import IntArray, IntTable, KeyArray
+from exchange.patterns.columns.shapes import hash_words
+from exchange.patterns.columns.words import Words
 
 __all__ = ["Literals"]
 
@@ -30,7 +30,7 @@ class Literals:
         """Return for each key the number, from 1, of the literal that equals it; 0 if none does.
 
         -1 if several literals have the key's hash, so that the table cannot decide. ``hashes`` are the hashes of
-        `bindings.counts.columnar.classes.shapes`.
+        `exchange.patterns.columns.shapes`.
         """
         literals = self._table.find(hashes)
         rows = np.flatnonzero(literals)

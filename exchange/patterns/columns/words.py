@@ -13,9 +13,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bindings.counts.columnar.arrays.keys import column_of_bytes
-from bindings.counts.columnar.arrays.table import IntArray, IntTable, KeyArray
-from exchange.partition.batch.columns import Bytes, Column, Offsets
+from exchange.arrays.columns import Bytes, Column, Offsets, column_of_bytes
+from exchange.arrays.table import IntArray, IntTable, KeyArray
 
 __all__ = ["NO_WORD", "Vocabulary", "Words", "split_words"]
 

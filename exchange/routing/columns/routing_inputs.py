@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from bindings.analysis.graph import TopologyGraph
 from exchange.kinds import Decider, KeyUse, kind_of
+from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 
 __all__ = ["ALONE", "HEADERS", "RoutingInputs", "inputs_from", "special_exchanges"]
