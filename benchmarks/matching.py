@@ -105,7 +105,7 @@ def _match_seen(call: Callable[[Any], object], arguments: Sequence[Any]) -> floa
 
 def _kombu(patterns: Sequence[str], keys: Sequence[str], ours: Matcher[str]) -> tuple[Callable[[str], set[str]], int]:
     """Return kombu's lookup among these patterns, and the number of keys for which it is wrong."""
-    topic: Any = TopicExchange(channel=None)  # type: ignore[no-untyped-call]
+    topic: Any = TopicExchange(channel=None)
     table = [topic.prepare_bind(pattern, EXCHANGE, pattern, {}) for pattern in patterns]
 
     def lookup(key: str) -> set[str]:
