@@ -66,12 +66,13 @@ def test_wildcards_match_as_in_rabbitmq() -> None:
 
 def test_headers_match_by_type_and_by_x_match() -> None:
     app, documents = App(), RabbitExchange("documents", type=ExchangeType.HEADERS)
-    for name, arguments in {
+    bindings: dict[str, dict[str, Any]] = {
         "both": {"x-match": "all", "type": "pdf", "pages": 2},
         "either": {"x-match": "any", "type": "pdf", "pages": 2},
         "extended": {"x-match": "all-with-x", "x-type": "pdf"},
         "none": {"x-match": "any", "type": "doc"},
-    }.items():
+    }
+    for name, arguments in bindings.items():
         app.subscribe(RabbitQueue(name, bind_arguments=arguments), documents)
 
     async def main() -> None:
