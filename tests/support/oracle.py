@@ -12,13 +12,14 @@ from typing import Any
 
 from exchange import Binding, Message, Pattern, Topology
 from exchange.entities.entities import Exchange, alternate_exchange
+from exchange.errors import BrokerError
 from exchange.field_values import type_and_value
 from exchange.kinds.headers import comparable
 from exchange.partition.hashing.erlang import UNDEFINED, Atom, jump, phash2
 
 
 def route(topology: Topology, message: Message, choose: Callable[[int], int]) -> tuple[str, ...]:
-    """Return the queues that get the message, sorted."""
+    """Return the queues that get the message, sorted; raise BrokerError where publishing it ends the channel."""
     queues: set[str] = set()
     seen, work = {message.exchange}, [message.exchange]
     if message.exchange == "":
@@ -81,6 +82,8 @@ def _hashed(exchange: Exchange, message: Message, topology: Topology) -> Any:
     if topology.profile.hash_headers_have_types:
         return Atom(kind), _term(kind, value)
     if kind in ("array", "table"):
+        if not value and not topology.profile.hashes_empty_arrays:
+            raise BrokerError("the channel crashes")
         return _term(kind, value)[0] if value else phash2([])
     return value * 1000 if kind == "timestamp" else _term(kind, value)
 
