@@ -3,7 +3,10 @@
 Pure: no I/O, no clock, no threads. ``import exchange`` does not import lark, which only some functions need.
 """
 
-from exchange.dispatch.dispatcher import Dispatcher, NoHandler
+from exchange.dispatch.clients.pika import PikaQueue
+from exchange.dispatch.delivery import Delivery
+from exchange.dispatch.dispatcher import Dispatcher
+from exchange.dispatch.policy import NoHandler, Retry
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
 from exchange.entities.profile import LATEST, PROFILES, Profile
 from exchange.errors import (
@@ -30,7 +33,7 @@ __all__ = (
     # values
     "Binding", "Destination", "Exchange", "FieldTable", "Message", "Pattern", "Policy", "Queue", "Topology", "Typed",
     # routing
-    "Dispatcher", "NoHandler", "Explanation", "Hop", "Matcher", "Route", "Router",
+    "Delivery", "Dispatcher", "NoHandler", "PikaQueue", "Retry", "Explanation", "Hop", "Matcher", "Route", "Router",
     # which RabbitMQ
     "LATEST", "PROFILES", "Profile",
     # errors

@@ -10,7 +10,7 @@ from typing import Any, Final
 from exchange.errors import PreconditionFailed
 from exchange.field_values import FieldTable, check_fields, type_and_value
 
-__all__ = ["BASIC_PROPERTIES", "Message", "assemble_message"]
+__all__ = ["BASIC_PROPERTIES", "NO_FIELDS", "Message", "assemble_message"]
 
 BASIC_PROPERTIES: Final = (
     "content_type", "content_encoding", "delivery_mode", "priority", "correlation_id", "reply_to", "expiration",
@@ -19,6 +19,7 @@ BASIC_PROPERTIES: Final = (
 """Names of the basic properties of AMQP 0-9-1 beside the headers, in their order on the wire."""
 
 NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
+"""Default of headers and properties; each message gets an empty dict of its own instead."""
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -1,40 +1,45 @@
 """Dispatch the messages of a consumer to handlers, by patterns of routing keys.
 
 No message is lost silently: all handlers whose patterns match are called, or an exception is raised because one failed
-or there is none, unless the owner chose otherwise. A delivery is acknowledged only after its handlers have returned. A
-handler is called, not awaited or iterated: if it returns an awaitable or a generator, its code has not run, which
-counts as a failure.
+or there is none, unless the owner chose otherwise. A delivery is acknowledged only after its handlers have returned.
+Where nothing awaits, an ``async def`` handler is refused: a call would not run its code, and its message would count as
+handled.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Generator, Hashable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Hashable,
+    Mapping,
+    Sequence,
+)
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Final, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar, cast, overload
 
-from exchange.errors import HashstarError
+from exchange.dispatch.captures import NamedPattern, parse_named
+from exchange.dispatch.clients.pika import delivery_from_pika, message_from_pika, properties_for_pika
+from exchange.dispatch.delivery import Answer, Delivery, Ticket
+from exchange.dispatch.policy import NoHandler, OnError, Retry
 from exchange.forks import DISPATCHERS, lock_at_forks
-from exchange.message import BASIC_PROPERTIES, Message
+from exchange.message import Message
 from exchange.patterns.matcher import Matcher
 from exchange.patterns.pattern import AMQP, Dialect, Pattern, dialect_named
+
+if TYPE_CHECKING:
+    from exchange.dispatch.consumer import Consumer, Middleware
+    from exchange.partition.partitioning.specification import Partitioning
 
 __all__ = ["Dispatcher", "NoHandler", "OnError", "message_from_pika"]
 
 M = TypeVar("M")
 R = TypeVar("R")
-
-OnError = Literal["raise", "dead-letter", "requeue"]
-"""What is done with a delivery that was not handled: see `Dispatcher.consume`."""
-
-
-class NoHandler(HashstarError):
-    """A message whose key matches no handler's pattern."""
-
-    def __init__(self, key: str) -> None:
-        super().__init__(f"no handler for key {key!r}")
-        self.key = key
 
 
 class Dispatcher(Generic[M]):
@@ -106,203 +111,381 @@ class Dispatcher(Generic[M]):
         if no_handler not in ("error", "ignore") and not callable(no_handler):
             raise ValueError(f'no_handler is "error", "ignore" or a callable, not {no_handler!r}')
         if callable(no_handler):
-            _check_runs_when_called(no_handler)
+            _check_is_handler(no_handler)
         self.dialect: Final = dialect_named(dialect)
         self._key: Final[Callable[[M], str]] = key or attrgetter("routing_key")
         self._first_only: Final = matching == "first"
-        self._no_handler: Final = no_handler
+        self._no_handler: Final[_Registration[M] | None] = (
+            _Registration(0, no_handler) if callable(no_handler) else None
+        )
+        self._ignore: Final = no_handler == "ignore"
+        self._has_key: Final = key is not None
         self._lock: Final = lock_at_forks(DISPATCHERS)
-        self._matcher: Final[Matcher[tuple[int, Callable[[M], object]]]] = Matcher(self.dialect, cache=cache)
-        # Handler -> its position in the order of calls, and its patterns (a dict, which keeps their order).
-        self._handlers: Final[dict[Callable[[M], object], tuple[int, dict[Pattern, None]]]] = {}
+        self._matcher: Final[Matcher[_Registration[M]]] = Matcher(self.dialect, cache=cache)
+        self._handlers: Final[dict[Callable[[M], object], _Registration[M]]] = {}
         self._next_position = 0
 
-    def on(self, pattern: str | Pattern) -> Callable[[Callable[[M], R]], Callable[[M], R]]:
+    def on(self, pattern: str | Pattern) -> _Register[M]:
         """Register the decorated function for a pattern; use several decorators for several. Raises as `add`."""
         parsed = self._parse(pattern)
 
-        def register(handler: Callable[[M], R]) -> Callable[[M], R]:
-            self.add(parsed, handler)
+        def register(handler: Callable[[Any], R]) -> Callable[[Any], R]:
+            self._add(parsed, handler)
             return handler
 
         return register
 
-    def add(self, pattern: str | Pattern, handler: Callable[[M], object]) -> bool:
+    def add(self, pattern: str | Pattern, handler: Callable[[M], object] | Callable[[Delivery], object]) -> bool:
         """Register a handler for a pattern; return False if it is registered already.
 
+        In a text, a word may be a name: ``order.{region}.created`` is the pattern ``order.*.created``, and the handler
+        finds the word in ``delivery.words["region"]``; ``{rest:#}`` names a `#`. A handler with several patterns gets
+        the words of the first one that matches.
+
         Raises `PatternError`, with a caret, when the dialect does not allow the pattern; ValueError when the pattern is
-        in another dialect; TypeError when the handler is not callable, not hashable, or a coroutine or generator
-        function, which a call would not run.
+        in another dialect, or there already with other names, or has names although messages are not `Message` values;
+        TypeError when the handler is not callable, not hashable, or a generator function, which a call would not run.
         """
-        parsed = self._parse(pattern)
-        _check_runs_when_called(handler)
+        return self._add(self._parse(pattern), handler)
+
+    def _add(self, named: NamedPattern, handler: Callable[[Any], object]) -> bool:
+        _check_is_handler(handler)
         if not isinstance(handler, Hashable):
             raise TypeError(f"{handler!r} cannot be a handler: it has no hash, so it could not be found again")
+        if named.names and self._has_key:
+            raise ValueError(
+                "a pattern has names only where messages are `Message` values: other records have no words"
+            )
         with self._lock:
-            position, patterns = self._handlers.get(handler, (self._next_position, {}))
-            if parsed in patterns:
+            registration = self._handlers.get(handler) or _Registration(self._next_position, handler)
+            known = registration.patterns.get(named.pattern)
+            if known is not None:
+                if known.names != named.names:
+                    raise ValueError(f"{_name(handler)} is registered for {known.pattern} with other names")
                 return False
-            self._matcher.bind(parsed, (position, handler))
-            patterns[parsed] = None
-            if len(patterns) == 1:
-                self._handlers[handler] = position, patterns
+            self._matcher.bind(named.pattern, registration)
+            registration.patterns[named.pattern] = named
+            registration.find_names()
+            if len(registration.patterns) == 1:
+                self._handlers[handler] = registration
                 self._next_position += 1
             return True
 
-    def remove(self, pattern: str | Pattern, handler: Callable[[M], object]) -> bool:
+    def remove(self, pattern: str | Pattern, handler: Callable[[M], object] | Callable[[Delivery], object]) -> bool:
         """Remove a handler from a pattern; return False if it is not registered. Raises as `add`."""
-        parsed = self._parse(pattern)
+        parsed = self._parse(pattern).pattern
         with self._lock:
-            position, patterns = self._handlers.get(handler, (0, {}))
-            if parsed not in patterns:
+            registration = self._handlers.get(cast("Callable[[M], object]", handler))
+            if registration is None or parsed not in registration.patterns:
                 return False
-            self._matcher.unbind(parsed, (position, handler))
-            del patterns[parsed]
-            if not patterns:
-                del self._handlers[handler]
+            self._matcher.unbind(parsed, registration)
+            del registration.patterns[parsed]
+            registration.find_names()
+            if not registration.patterns:
+                del self._handlers[registration.handler]
             return True
 
     @property
     def patterns(self) -> tuple[Pattern, ...]:
-        """All patterns without repeats, grouped by handler: a queue with these bindings feeds this dispatcher."""
+        """All patterns, without their names, each once, grouped by handler: bindings that feed this dispatcher."""
         with self._lock:
-            return tuple(dict.fromkeys(chain.from_iterable(patterns for _, patterns in self._handlers.values())))
+            return tuple(dict.fromkeys(chain.from_iterable(each.patterns for each in self._handlers.values())))
 
     def handlers(self, key: str) -> Sequence[Callable[[M], object]]:
         """Return the handlers that a message with this key goes to, in the order of their calls."""
-        if not isinstance(key, str):
-            raise TypeError(f"the key of a message is a str, not {key!r}: see key= of Dispatcher")
-        matching: Collection[tuple[int, Callable[[M], object]]] = self._matcher.match(key)
-        if len(matching) > 1:
-            matching = (min(matching),) if self._first_only else sorted(matching)  # by position, which is unique
-        return [handler for _, handler in matching]
+        return [registration.handler for registration in self._find(key)]
 
     def dispatch(self, message: M) -> int:
         """Call the message's handlers; return their number, a callable ``no_handler`` included.
 
-        Raises what a handler raises, `NoHandler`, and TypeError when a handler returns an awaitable or a generator,
-        which nothing would run.
+        Raises what a handler raises, `NoHandler`, and TypeError before any call if one of them is an ``async def``, or
+        when one returns an awaitable or a generator, which nothing would run.
         """
-        handlers = self._find_handlers(message)
-        for handler in handlers:
-            if (result := handler(message)) is not None:
-                _check_has_run(handler, result)
-        return len(handlers)
+        return self._dispatch(message, lambda _: None)
 
-    def _find_handlers(self, message: M) -> Sequence[Callable[[M], object]]:
+    async def dispatch_async(self, message: M) -> int:
+        """Call or await the message's handlers, one after another, in this task; return their number.
+
+        Raises as `dispatch`, but awaits what is to be awaited.
+        """
+        return await self._dispatch_async(message)
+
+    def _dispatch(self, message: M, calling: Callable[[object], object]) -> int:
+        registrations = self._find_for(message)
+        for registration in registrations:
+            if registration.is_async:
+                raise TypeError(f"{_name(registration.handler)} is a coroutine function, which nobody awaits here")
+        answer: object = None
+        for registration in registrations:
+            calling(registration.handler)
+            result = registration.handler(registration.prepare(message) if registration.named else message)
+            if result is not None:
+                _check_has_run(registration.handler, result)
+                answer = result if answer is None else answer
+        _answer(message, answer)
+        return len(registrations)
+
+    async def _dispatch_async(
+        self, message: M, call: Callable[[Callable[[M], object], M], Awaitable[object]] | None = None
+    ) -> int:
+        """Dispatch; ``call`` calls the handlers that are no ``async def``, elsewhere than here."""
+        registrations = self._find_for(message)
+        answer: object = None
+        for registration in registrations:
+            given = registration.prepare(message) if registration.named else message
+            if call is not None and not registration.is_async:
+                result = await call(registration.handler, given)
+            else:
+                result = registration.handler(given)
+            if isinstance(result, Awaitable):
+                result = await result
+            if result is not None:
+                _check_has_run(registration.handler, result)
+                answer = result if answer is None else answer
+        _answer(message, answer)
+        return len(registrations)
+
+    def _find(self, key: str) -> Sequence[_Registration[M]]:
+        if not isinstance(key, str):
+            raise TypeError(f"the key of a message is a str, not {key!r}: see key= of Dispatcher")
+        matching = self._matcher.match(key)
+        if len(matching) > 1:
+            return (min(matching, key=_position),) if self._first_only else sorted(matching, key=_position)
+        return matching
+
+    def _find_for(self, message: M) -> Sequence[_Registration[M]]:
         key = self._key(message)
-        handlers = self.handlers(key)
-        if handlers or self._no_handler == "ignore":
-            return handlers
-        if not callable(self._no_handler):
+        registrations = self._find(key)
+        if registrations or self._ignore:
+            return registrations
+        if self._no_handler is None:
             raise NoHandler(key)
         return (self._no_handler,)
 
+    @overload
     def consume(
         self: Dispatcher[Message],
         channel: Any,
         queue: str,
         *,
-        on_error: OnError = "raise",
+        on_error: OnError = ...,
+        prefetch: int | None = ...,
+        **options: Any,
+    ) -> str: ...
+
+    @overload
+    def consume(
+        self: Dispatcher[Message],
+        channel: Any,
+        queue: None = ...,
+        *,
+        on_error: OnError | Retry = ...,
+        prefetch: int | None = ...,
+        concurrency: int | None = ...,
+        order_by: str | Partitioning | Callable[[Message], Hashable] | None = ...,
+        timeout: float | None = ...,
+        middleware: Sequence[Middleware] = ...,
+        threads: bool = ...,
+        ack_by_hand: bool = ...,
+        **options: Any,
+    ) -> Consumer: ...
+
+    def consume(
+        self: Dispatcher[Message],
+        channel: Any,
+        queue: str | None = None,
+        *,
+        on_error: OnError | Retry = "raise",
         prefetch: int | None = 100,
         **options: Any,
-    ) -> str:
-        """Dispatch the deliveries of a queue from now on; return the consumer tag.
+    ) -> str | Consumer:
+        """Dispatch the deliveries of a queue from now on. Handlers get each as a `Delivery`, which is a `Message`.
 
-        ``channel`` is pika's, of a BlockingConnection or of one of its asynchronous connections; the handlers run in
-        the thread that runs the connection. Each delivery becomes a `Message` (see `message_from_pika`) and is
-        acknowledged after its handlers have returned. ``on_error`` decides what happens when a handler raises, or when
-        there is none and ``no_handler`` is "error". In each case the exchange, the key and the handler are logged to
-        the logger ``exchange.dispatch.dispatcher`` as an error:
+        **With asyncio**, ``consumer = await dispatcher.consume(queue)``, or ``async with``. ``queue`` is a queue of
+        aio-pika, plain or robust, or `PikaQueue` on pika's AsyncioConnection, the fastest. Returns a `Consumer`.
+        Handlers are ``async def`` or plain functions; those of one delivery run one after another, those of different
+        deliveries side by side. Options:
 
-        * ``"raise"``: the exception leaves ``start_consuming``; an asynchronous connection is lost by it. The
-          delivery stays unacknowledged: the broker delivers it again once the channel is closed.
+        * ``concurrency``: maximum number of deliveries at work; by default as many as ``prefetch``.
+        * ``order_by``: deliveries with the same key are handled one after another, in their order in the queue. A
+          function of the message, the text of a key (``"word 2"``, ``'header "tenant"'``), or a `Partitioning`, also as
+          text, whose partitions are the keys then. None, the key of a message that lacks it, means no order.
+        * ``timeout``: maximum seconds for all handlers of a delivery together. After it, they are cancelled, and the
+          delivery has failed with a TimeoutError. A plain handler in a thread runs on: threads cannot be cancelled.
+        * ``middleware``: wrappers of the handling of a delivery, the outermost first: `exchange.dispatch.middleware`.
+        * ``threads``: whether plain functions run in threads, where they may block. False calls them in the event loop.
+        * ``ack_by_hand``: whether only `Delivery.ack` acknowledges, at any time, not the end of the handlers.
+
+        **With pika's blocking connection**, ``dispatcher.consume(channel, "orders")`` registers the consumer and
+        returns its tag. The handlers run in the thread that runs the connection; ``async def`` handlers are refused
+        with a TypeError. It also takes channels of pika's asynchronous connections, and runs plain handlers in their
+        loop.
+
+        A delivery is acknowledged after its handlers have returned, unless one of them settled it. The first value that
+        a handler returns is the reply, if the message has a ``reply_to``: see `Delivery.reply`. ``on_error`` decides
+        what happens when a handler raises, or when there is none and ``no_handler`` is "error". In each case the
+        exchange and the key are logged as an error, with the traceback:
+
+        * ``"raise"``: the exception leaves ``start_consuming``, and an asynchronous connection of pika is lost by it;
+          with asyncio, the consumer stops and `Consumer.wait` raises it. The delivery stays unacknowledged: the broker
+          delivers it again once the channel is closed.
         * ``"dead-letter"``: rejected for good. The queue's dead-letter exchange gets it; without one the broker
           drops it, and the log is all that remains.
         * ``"requeue"``: put back, and delivered again at once. A message that fails each time goes round for ever, as
           fast as it can. The delivery limit of a quorum queue ends that in RabbitMQ 3.10 to 4.0; 4.3 no longer
           counts what a consumer puts back, and classic queues never did.
+        * a `Retry`, with asyncio: delivered again after a delay, a limited number of times.
 
         "raise" is the default because only this loses nothing and loops nowhere with every kind of queue. Close the
         channel or the connection after it: on the same channel the delivery does not return.
 
-        ``prefetch`` is the maximum number of unacknowledged deliveries; None leaves the channel's setting. ``options``
-        are passed to ``basic_consume`` (``consumer_tag``, ``exclusive``, ``arguments`` ...).
+        ``prefetch`` is the maximum number of unacknowledged deliveries; None leaves the channel's setting. Further
+        options are passed to the client's method to consume (``consumer_tag``, ``exclusive``, ``arguments`` ...).
         """
+        if queue is None:
+            from exchange.dispatch.consuming import build_consumer  # not at the top: asyncio takes 50 ms to import
+
+            return build_consumer(self._dispatch_async, channel, on_error=on_error, prefetch=prefetch, **options)
         if on_error not in ("raise", "dead-letter", "requeue"):
             raise ValueError(f'on_error is "raise", "dead-letter" or "requeue", not {on_error!r}')
-        from logging import getLogger  # not at the top: only this needs it
+        for registration in self._handlers.values():
+            if registration.is_async:
+                raise TypeError(
+                    f"{_name(registration.handler)} is a coroutine function, which nobody awaits here: "
+                    "await dispatcher.consume(PikaQueue(channel, queue)), on pika's AsyncioConnection"
+                )
+        return _consume_blocking(self, channel, queue, on_error, prefetch, options)
 
-        log = getLogger(__name__)
-
-        def receive(channel: Any, method: Any, properties: Any, body: bytes) -> None:
-            message = message_from_pika(method, properties, body)
-            handler: object = None
-            try:
-                for handler in self._find_handlers(message):
-                    if (result := handler(message)) is not None:
-                        _check_has_run(handler, result)
-            except Exception:
-                where = "before any handler" if handler is None else f"in {_name(handler)}"
-                text = "exchange %r, key %r, failed %s: %s"
-                log.exception(text, message.exchange, message.routing_key, where, _DONE[on_error])
-                if on_error == "raise":
-                    raise
-                channel.basic_nack(delivery_tag=method.delivery_tag, requeue=on_error == "requeue")
-            else:
-                channel.basic_ack(delivery_tag=method.delivery_tag)
-
-        if prefetch is not None:
-            channel.basic_qos(prefetch_count=prefetch)
-        tag: str = channel.basic_consume(queue, receive, auto_ack=False, **options)
-        return tag
-
-    def _parse(self, pattern: str | Pattern) -> Pattern:
+    def _parse(self, pattern: str | Pattern) -> NamedPattern:
         if not isinstance(pattern, (str, Pattern)):
             raise TypeError(f'a pattern is a str or a Pattern, not {pattern!r}: write @dispatcher.on("order.#")')
         if isinstance(pattern, Pattern):
             if pattern.dialect is not self.dialect:
                 raise ValueError(f"a pattern in {pattern.dialect.name} for keys in {self.dialect.name}: see Pattern.to")
-            return pattern
-        return Pattern.of_binding_key(pattern) if self.dialect is AMQP else Pattern(pattern, self.dialect)
+            return NamedPattern(pattern)
+        return parse_named(pattern, self.dialect)
 
 
-def message_from_pika(method: Any, properties: Any, body: bytes) -> Message:
-    """Build the message of a delivery of pika: a Basic.Deliver (or GetOk, or Return), BasicProperties and a body.
+class _Register(Protocol[M]):
+    """What `Dispatcher.on` returns: it takes a handler of messages, or of deliveries, and returns it."""
 
-    Properties that are not set are left out. Headers are as pika decoded them, which is not always as they were sent:
-    pika 1.x truncates floats and doubles to integers, and bytes may have been a long string that is not UTF-8. An
-    exchange or key that is not UTF-8 has surrogate escapes, as everywhere in this package.
-    """
-    values = {name: getattr(properties, name) for name in BASIC_PROPERTIES}
-    return Message(
-        exchange=_decode(method.exchange),
-        routing_key=_decode(method.routing_key),
-        headers=properties.headers or {},
-        properties={name: value for name, value in values.items() if value is not None},
-        body=body,
-    )
+    @overload
+    def __call__(self, handler: Callable[[M], R], /) -> Callable[[M], R]: ...
+
+    @overload
+    def __call__(self, handler: Callable[[Delivery], R], /) -> Callable[[Delivery], R]: ...
+
+
+class _Registration(Generic[M]):
+    """A handler, its patterns, and its position in the order of calls."""
+
+    __slots__ = ("handler", "is_async", "named", "patterns", "position")
+
+    def __init__(self, position: int, handler: Callable[[M], object]) -> None:
+        self.position: Final = position
+        self.handler: Final = handler
+        self.is_async: Final = iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__)
+        self.patterns: dict[Pattern, NamedPattern] = {}
+        """A dict, which keeps their order. Changed under the dispatcher's lock."""
+        self.named: tuple[NamedPattern, ...] = ()
+        """Patterns, if any of them has names. Replaced, never changed: it is read without the lock."""
+
+    def find_names(self) -> None:
+        """Set `named` after a change of the patterns."""
+        patterns = tuple(self.patterns.values())
+        self.named = patterns if any(pattern.names for pattern in patterns) else ()
+
+    def prepare(self, message: Any) -> Any:
+        """Return a message as the handler gets it: with the words of the first pattern that matches."""
+        delivery = message if isinstance(message, Delivery) else Delivery.of(message)
+        key = delivery.routing_key
+        for named in self.named:
+            if len(self.named) == 1 or named.pattern.matches(key):
+                return delivery.with_words(named.capture(key)) if named.names else delivery
+        return delivery  # a pattern was removed meanwhile
+
+
+def _position(registration: _Registration[Any]) -> int:
+    return registration.position
+
+
+def _answer(message: object, answer: object) -> None:
+    """Send the value of a handler to whoever asked for a reply, if no handler has replied by hand."""
+    if answer is None or not isinstance(message, Delivery):
+        return
+    if message.properties.get("reply_to") and not message.replies:
+        message.reply(answer)
+
+
+def _consume_blocking(
+    dispatcher: Dispatcher[Message],
+    channel: Any,
+    queue: str,
+    on_error: str,
+    prefetch: int | None,
+    options: Mapping[str, Any],
+) -> str:
+    from logging import getLogger  # not at the top: only this needs it
+
+    log = getLogger(__name__)
+
+    def receive(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        ticket = Ticket(_Blocking(type(properties)), channel, method.delivery_tag, queue)
+        delivery = delivery_from_pika(ticket, method, properties, body)
+        handler: list[object] = []
+        try:
+            dispatcher._dispatch(delivery, handler.append)
+        except Exception:
+            where = f"in {_name(handler[-1])}" if handler else "before any handler"
+            text = "exchange %r, key %r, failed %s: %s"
+            done = _DONE[on_error] if ticket.answer is None else f"settled by hand before: {ticket.answer}"
+            log.exception(text, delivery.exchange, delivery.routing_key, where, done)
+            if on_error == "raise":
+                raise
+            if ticket.answer is None:
+                ticket.settle("requeue" if on_error == "requeue" else "reject")
+        else:
+            if ticket.answer is None:
+                ticket.settle("ack")
+
+    if prefetch is not None:
+        channel.basic_qos(prefetch_count=prefetch)
+    tag: str = channel.basic_consume(queue, receive, auto_ack=False, **options)
+    return tag
 
 
 _DONE: Final = {"raise": "not acknowledged", "dead-letter": "rejected", "requeue": "requeued"}
 
 
-def _decode(name: str | bytes) -> str:
-    # pika decodes UTF-8, and leaves all else as bytes.
-    return name.decode("utf-8", "surrogateescape") if isinstance(name, bytes) else name
+class _Blocking:
+    """The carrier of deliveries of a channel of pika, called in the thread that runs its connection."""
+
+    __slots__ = ("_properties",)
+
+    def __init__(self, properties: Callable[..., Any]) -> None:
+        self._properties = properties
+
+    def settle(self, ticket: Ticket, answer: Answer) -> None:
+        if answer == "ack":
+            ticket.channel.basic_ack(delivery_tag=ticket.tag)
+        else:
+            ticket.channel.basic_nack(delivery_tag=ticket.tag, requeue=answer == "requeue")
+
+    def reply(self, ticket: Ticket, reply: Message) -> None:
+        ticket.channel.basic_publish(
+            reply.exchange, reply.routing_key, reply.body, properties_for_pika(self._properties, reply)
+        )
 
 
 def _name(handler: object) -> str:
     return getattr(handler, "__qualname__", None) or repr(handler)
 
 
-def _check_runs_when_called(handler: Callable[..., object]) -> None:
-    # Calling such a function only makes an object that nothing awaits or iterates: the message would count as handled.
+def _check_is_handler(handler: Callable[..., object]) -> None:
+    # Calling a generator function only makes an object that nothing iterates: the message would count as handled.
     if not callable(handler):
         raise TypeError(f"{handler!r} cannot be a handler: it cannot be called")
     for function in (handler, type(handler).__call__):
-        if iscoroutinefunction(function):
-            raise TypeError(f"{_name(handler)} is a coroutine function; a handler is called, not awaited")
         if isgeneratorfunction(function) or isasyncgenfunction(function):
             raise TypeError(f"{_name(handler)} is a generator function; a handler is called, not iterated")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import namedtuple
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -179,7 +180,7 @@ def test_a_dispatcher_has_one_dialect() -> None:
         lambda: Dispatcher(dialect="stomp"),
         lambda: Dispatcher(matching="some"),  # type: ignore[call-overload]
         lambda: Dispatcher(no_handler="drop"),  # type: ignore[call-overload]
-        lambda: Dispatcher().consume(Channel(), "q", on_error="drop"),  # type: ignore[arg-type]
+        lambda: Dispatcher().consume(Channel(), "q", on_error="drop"),  # type: ignore[call-overload]
     ],
 )
 def test_a_misspelt_choice_is_refused(make: Callable[[], object]) -> None:
@@ -188,19 +189,31 @@ def test_a_misspelt_choice_is_refused(make: Callable[[], object]) -> None:
         make()
 
 
-def test_a_coroutine_function_is_no_handler() -> None:
+async def _handle(_: Message) -> None:
+    raise AssertionError("nobody awaits it")
+
+
+class _Handler:
+    async def __call__(self, _: Message) -> None:
+        raise AssertionError("nobody awaits it")
+
+
+@pytest.mark.parametrize("handler", [_handle, _Handler(), partial(_handle)])
+def test_where_nothing_awaits_a_coroutine_function_is_refused_before_any_call(
+    handler: Callable[[Message], Any],
+) -> None:
     """A call would not run it, and its message would count as handled."""
-
-    async def handle(_: Message) -> None: ...
-
-    class Handler:
-        async def __call__(self, _: Message) -> None: ...
-
-    for handler in (handle, Handler()):
-        with pytest.raises(TypeError, match="called, not awaited"):
-            Dispatcher().add("a", handler)
-        with pytest.raises(TypeError, match="called, not awaited"):
-            Dispatcher(no_handler=handler)
+    calls: list[Message] = []
+    dispatcher = Dispatcher()
+    dispatcher.add("a", calls.append)
+    dispatcher.add("a", handler)
+    with pytest.raises(TypeError, match="is a coroutine function, which nobody awaits here"):
+        dispatcher.dispatch(message("a"))
+    with pytest.raises(TypeError, match="is a coroutine function, which nobody awaits here"):
+        dispatcher.consume(Channel(), "billing")
+    with pytest.raises(TypeError, match="is a coroutine function, which nobody awaits here"):
+        Dispatcher(no_handler=handler).dispatch(message("a"))
+    assert calls == []
 
 
 def test_a_queue_bound_with_the_patterns_feeds_the_dispatcher() -> None:
@@ -331,6 +344,7 @@ class Delivery(NamedTuple):
     exchange: str
     routing_key: str
     delivery_tag: int
+    redelivered: bool = False
 
 
 class Channel:
@@ -489,7 +503,7 @@ def test_a_handler_that_only_returns_what_nobody_runs_has_failed(
         dispatcher.dispatch(message("order"))
     channel = _Channel()
     dispatcher.consume(channel, "q", on_error=on_error)
-    deliver = SimpleNamespace(exchange="orders", routing_key="order", delivery_tag=7)
+    deliver = Delivery("orders", "order", 7)
     if on_error == "raise":
         with pytest.raises(TypeError, match="nobody awaits or iterates"):
             channel.receive(channel, deliver, pika.BasicProperties(), b"")
@@ -521,7 +535,7 @@ class _Channel:
         self.answers.append("requeued" if requeue else "rejected")
 
 
-@pytest.mark.parametrize("handler", [5, None, "text", [], _handle_lazily, _handle_both, _handle_later])
+@pytest.mark.parametrize("handler", [5, None, "text", [], _handle_lazily, _handle_both])
 def test_a_handler_that_a_call_would_not_run_is_refused(handler: Any) -> None:
     """At registration, with what is wrong; nothing is registered."""
     dispatcher: Dispatcher[Any] = Dispatcher()

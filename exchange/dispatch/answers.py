@@ -1,0 +1,81 @@
+"""The answers to the deliveries of one channel, joined where the broker allows it.
+
+``basic.ack`` with ``multiple`` acknowledges all deliveries of a channel up to a tag: one frame instead of hundreds. It
+is right only where all these deliveries are ours and done. So answers are joined up to the first delivery that is not
+done, and never on a channel that gave deliveries to someone else, which shows as a gap in the tags.
+
+Pure: its owner sends what it returns.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from exchange.dispatch.delivery import Answer
+
+__all__ = ["Answers", "Frame"]
+
+
+class Frame(NamedTuple):
+    """An answer as it is sent: ``basic.ack`` or ``basic.nack``."""
+
+    tag: int
+    answer: Answer
+    multiple: bool = False
+    """Whether it is the answer to all unanswered deliveries up to this tag, too."""
+
+
+class Answers:
+    """What is to be sent on one channel."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        """The last tag that was received."""
+        self._alone = True
+        """Whether all deliveries of the channel so far came to us."""
+        self._low = 0
+        """All deliveries up to this tag are answered, if `_alone`."""
+        self._done: set[int] = set()
+        """Tags that are to be acknowledged."""
+        self._sent: set[int] = set()
+        """Tags above `_low` that were answered one by one."""
+        self._refused: list[Frame] = []
+
+    def receive(self, tag: int) -> None:
+        """Note that a delivery has come."""
+        if tag != self._last + 1:
+            self._alone = False
+        self._last = tag
+
+    def add(self, tag: int, answer: Answer) -> None:
+        """Add the answer to a delivery: one for each that was received."""
+        if answer == "ack":
+            self._done.add(tag)
+        else:
+            self._refused.append(Frame(tag, answer))
+
+    def take(self) -> list[Frame]:
+        """Return what is to be sent now, in order: a refusal before an acknowledgement that would cover it."""
+        frames, self._refused = self._refused, []
+        done, self._done = self._done, set()
+        if not self._alone:
+            self._sent.clear()
+            return [*frames, *(Frame(tag, "ack") for tag in sorted(done))]
+        self._sent.update([frame.tag for frame in frames])
+        low, covered = self._low + 1, 0
+        while True:
+            if low in done:
+                done.remove(low)
+                covered = low
+            elif low in self._sent:
+                self._sent.remove(low)
+            else:
+                break
+            low += 1
+        joined = covered - self._low > 1
+        self._low = low - 1
+        if covered:
+            frames.append(Frame(covered, "ack", joined))
+        frames += [Frame(tag, "ack") for tag in sorted(done)]
+        self._sent |= done
+        return frames

@@ -1,0 +1,1 @@
+"""The client libraries that deliveries come from. None is imported here: an application gives its own objects."""

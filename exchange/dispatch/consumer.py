@@ -1,0 +1,397 @@
+"""The asyncio consumer: deliveries of one queue, handled side by side, each settled once, and left in order at the end.
+
+A delivery waits for its turn (`exchange.dispatch.turns`), is handled in a task of its own, and is
+then settled as its handlers or the policy for errors decide. Answers of one turn of the event loop are sent together
+(`exchange.dispatch.answers`), on the channel that the delivery came on: what a lost channel gave is never answered on
+the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from types import TracebackType
+from typing import Any, Final, Self
+
+from exchange.dispatch.answers import Answers
+from exchange.dispatch.delivery import Answer, Delivery, Ticket
+from exchange.dispatch.link import Link, LinkLost, Unroutable
+from exchange.dispatch.policy import OnError, Retry
+from exchange.dispatch.turns import Turns
+from exchange.message import Message
+
+__all__ = ["Consumer", "Counts", "Handle", "Middleware", "Settings"]
+
+Handle = Callable[[Delivery], Awaitable[object]]
+"""All handlers of a delivery as one function."""
+
+Middleware = Callable[[Handle], Handle]
+"""A wrapper of that function: it returns another one, which calls it, or does not."""
+
+log: Final = logging.getLogger(__name__)
+
+ANSWER_SECONDS: Final = 5.0
+"""Maximum time that a consumer waits at its end for the broker to answer, or for the socket to take what is written."""
+
+THREADS: Final = 64
+"""Maximum number of threads for the plain handlers of one consumer."""
+
+DONE: Final[Mapping[str, str]] = {"raise": "not acknowledged", "dead-letter": "rejected", "requeue": "requeued"}
+
+
+@dataclass(slots=True)
+class Counts:
+    """Deliveries of a consumer since it started, by what became of them."""
+
+    received: int = 0
+    handled: int = 0
+    """All handlers returned."""
+    failed: int = 0
+    """Not handled: a handler raised, took too long, or there was none. Retried ones are counted here, too."""
+    retried: int = 0
+    """Published into a delay queue."""
+    released: int = 0
+    """Put back when the consumer stopped: not started, or cancelled."""
+    lost: int = 0
+    """Given by a channel that was closed before they were answered: the broker delivers them again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options of `Dispatcher.consume` that decide how a consumer works."""
+
+    on_error: OnError | Retry
+    prefetch: int | None
+    concurrency: int
+    key_of: Callable[[Message], Hashable] | None
+    timeout: float | None
+    middleware: Sequence[Middleware]
+    threads: bool
+    ack_by_hand: bool
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Consumer:
+    """The consumption of one queue; `Dispatcher.consume` makes it.
+
+    ``await`` it to start, or enter it with ``async with``, which also stops it. It belongs to the event loop that
+    starts it, and starts once.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        handle: Callable[..., Awaitable[object]],
+        settings: Settings,
+    ) -> None:
+        self.counts: Final = Counts()
+        self._link: Final = link
+        self._settings: Final = settings
+        self._turns: Final[Turns[Delivery]] = Turns(settings.concurrency)
+        self._tasks: Final[dict[Ticket, asyncio.Task[None]]] = {}
+        self._answers: Final[dict[Any, Answers]] = {}  # by channel: after a reconnect there may be two
+        self._unsent: Final[set[Any]] = set()
+        self._sending: asyncio.Task[None] | None = None
+        self._publishing: Final[dict[Ticket, list[asyncio.Task[None]]]] = {}
+        self._pool: ThreadPoolExecutor | None = None
+        handle_one: Handle = partial(handle, call=self._call_in_thread if settings.threads else None)
+        self._handle: Final[Handle] = reduce(lambda inner, wrap: wrap(inner), reversed(settings.middleware), handle_one)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        self._stopping: asyncio.Task[None] | None = None
+        self._stopped = False
+        self._error: BaseException | None = None
+        self._over: Final = asyncio.Event()
+
+    @property
+    def running(self) -> bool:
+        """Whether the consumer takes deliveries: it was started, and nothing has ended it."""
+        return self._loop is not None and not self._stopped
+
+    @property
+    def in_flight(self) -> int:
+        """Number of deliveries whose handlers run."""
+        return self._turns.at_work
+
+    @property
+    def waiting(self) -> int:
+        """Number of deliveries that were received and wait for their turn."""
+        return self._turns.waiting
+
+    async def start(self) -> Self:
+        """Begin to consume. Raises what the client raises, for example where there is no such queue."""
+        if self._loop is not None:
+            raise RuntimeError("a consumer starts once: call Dispatcher.consume again")
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        settings = self._settings
+        if isinstance(settings.on_error, Retry) and settings.on_error.declare:
+            await self._link.declare(*settings.on_error.declarations(self._link.queue))
+        await self._link.open(self, self._receive, self._end, settings.prefetch, settings.options)
+        return self
+
+    async def stop(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # what runs longer is cancelled
+        """Leave the queue in order: take no more, wait for the handlers that run, acknowledge, put back the rest.
+
+        After ``timeout`` seconds, handlers that still run are cancelled and their deliveries put back; None waits as
+        long as they run. The application's channel and connection stay open. May be called more than once; called by a
+        handler, it does not wait, as it would wait for that handler.
+        """
+        if self._loop is None:
+            return
+        self._begin_to_stop()
+        if asyncio.current_task() in self._tasks.values():
+            return
+        try:
+            async with asyncio.timeout(timeout):
+                await self._over.wait()
+        except TimeoutError:
+            for task in [*self._tasks.values()]:
+                task.cancel()
+            await self._over.wait()
+
+    async def wait(self) -> None:
+        """Wait until the consumer is over; raise the error that ended it.
+
+        That is the error of a handler with ``on_error="raise"``, or `LinkLost` where the channel is gone for good.
+        Returns after `stop`, and after the application has closed the channel.
+        """
+        await self._over.wait()
+        if self._error is not None:
+            raise self._error
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.start().__await__()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Whoever is cancelled, or failed, does not want to wait for handlers without end.
+        await self.stop(None if kind is None else 0)
+
+    # Receiving. All of this runs in the thread of the event loop.
+
+    def _receive(self, delivery: Delivery) -> None:
+        ticket = delivery._ticket
+        channel = ticket.channel
+        answers = self._answers.get(channel)
+        if answers is None:
+            for old in [old for old in self._answers if not self._link.is_open(old)]:
+                del self._answers[old]
+            answers = self._answers[channel] = Answers()
+        answers.receive(ticket.tag)
+        self.counts.received += 1
+        if self._stopped:
+            self._release(delivery)
+            return
+        key: Hashable = None
+        if self._settings.key_of is not None:
+            try:
+                key = self._settings.key_of(delivery)
+                hash(key)
+            except Exception as error:  # noqa: BLE001  # the key is computed by the application
+                self._start(delivery, None, error)
+                return
+        self._turns.add(delivery, key)
+        self._start_next()
+
+    def _start_next(self) -> None:
+        while (started := self._turns.start()) is not None:
+            delivery, key = started
+            if self._link.is_open(delivery._ticket.channel):
+                self._start(delivery, key)
+            else:  # the broker delivers it again: to handle it twice helps nobody
+                self.counts.lost += 1
+                self._turns.leave(key)
+
+    def _start(self, delivery: Delivery, key: Hashable, error: Exception | None = None) -> None:
+        self._tasks[delivery._ticket] = asyncio.get_running_loop().create_task(self._work(delivery, key, error))
+
+    async def _work(self, delivery: Delivery, key: Hashable, error: Exception | None) -> None:
+        """Handle one delivery and settle it; ``error`` is the reason not to handle it at all."""
+        ticket = delivery._ticket
+        counted = error is None
+        try:
+            if error is None:
+                if self._settings.timeout is None:
+                    await self._handle(delivery)
+                else:
+                    async with asyncio.timeout(self._settings.timeout):
+                        await self._handle(delivery)
+                if ticket in self._publishing:
+                    await self._wait_for_replies(ticket)
+        except Exception as raised:  # noqa: BLE001  # whatever a handler raises
+            error = raised
+        except asyncio.CancelledError as raised:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():  # it is we who are cancelled, and not a task of the handler
+                self._release(delivery)
+                self._leave(ticket, key, counted)
+                raise
+            error = RuntimeError("a handler was cancelled from within")
+            error.__cause__ = raised
+        try:
+            if error is not None:
+                await self._settle_failed(delivery, error)
+            else:
+                self.counts.handled += 1
+                if ticket.answer is None and not self._settings.ack_by_hand:
+                    ticket.settle("ack")
+        except asyncio.CancelledError:
+            self._release(delivery)
+            raise
+        finally:
+            self._leave(ticket, key, counted)
+
+    def _leave(self, ticket: Ticket, key: Hashable, counted: bool) -> None:
+        if self._tasks.pop(ticket, None) is None:
+            return
+        self._publishing.pop(ticket, None)
+        if counted:
+            self._turns.leave(key)
+        if not self._stopped:
+            self._start_next()
+
+    async def _call_in_thread(self, handler: Callable[[Delivery], object], delivery: Delivery) -> object:
+        if self._pool is None:
+            size = min(self._settings.concurrency, THREADS)
+            self._pool = ThreadPoolExecutor(size, thread_name_prefix=f"handlers of {self._link.queue}")
+        call = contextvars.copy_context().run
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call, handler, delivery)
+
+    # What becomes of a delivery that failed.
+
+    async def _settle_failed(self, delivery: Delivery, error: Exception) -> None:
+        ticket, policy = delivery._ticket, self._settings.on_error
+        self.counts.failed += 1
+        where = f"exchange {delivery.exchange!r}, key {delivery.routing_key!r}"
+        if ticket.answer is not None:
+            log.error("%s, failed after it was settled by hand: %s", where, ticket.answer, exc_info=error)
+            return
+        if isinstance(policy, Retry):
+            seconds = policy.delay_after(error, delivery.retries)
+            if seconds is not None:
+                await self._retry(policy, delivery, seconds, error)
+                return
+            policy = policy.then
+        log.error("%s, failed: %s", where, DONE[policy], exc_info=error)
+        if policy == "raise":
+            self._end(error)
+        else:
+            ticket.settle("requeue" if policy == "requeue" else "reject")
+
+    async def _retry(self, policy: Retry, delivery: Delivery, seconds: float, error: Exception) -> None:
+        where = f"exchange {delivery.exchange!r}, key {delivery.routing_key!r}"
+        try:
+            await self._link.publish(policy.delay(delivery, seconds))
+        except (LinkLost, Unroutable) as trouble:
+            text = "%s, failed: requeued, for its retry was not taken: %s"
+            log.error(text, where, trouble, exc_info=error)  # noqa: TRY400  # the traceback is that of the handler
+            delivery._ticket.settle("requeue")
+            return
+        log.warning("%s, failed: retry %d in %g s", where, delivery.retries + 1, seconds, exc_info=error)
+        self.counts.retried += 1
+        delivery._ticket.settle("ack")
+
+    def _release(self, delivery: Delivery) -> None:
+        """Put a delivery back that was not handled."""
+        if delivery._ticket.answer is None:
+            self.counts.released += 1
+            delivery._ticket.settle("requeue")
+
+    # Answers and replies: `Carrier`. Handlers in threads call these, too.
+
+    def settle(self, ticket: Ticket, answer: Answer) -> None:
+        """Send an answer, together with others of this turn of the event loop."""
+        if threading.get_ident() == self._thread:
+            self._settle(ticket, answer)
+        elif self._loop is not None:
+            self._loop.call_soon_threadsafe(self._settle, ticket, answer)
+
+    def _settle(self, ticket: Ticket, answer: Answer) -> None:
+        answers = self._answers.get(ticket.channel)
+        if answers is None:
+            self.counts.lost += 1
+            return
+        answers.add(ticket.tag, answer)
+        self._unsent.add(ticket.channel)
+        if self._sending is None:
+            self._sending = asyncio.get_running_loop().create_task(self._send())
+
+    async def _send(self) -> None:
+        try:
+            while self._unsent:
+                channel = self._unsent.pop()
+                frames = self._answers[channel].take()
+                try:
+                    await self._link.answer(channel, frames)
+                except LinkLost as trouble:
+                    log.warning("answers to deliveries were not sent: %s", trouble)
+                    self.counts.lost += len(frames)
+        finally:
+            self._sending = None
+
+    def reply(self, ticket: Ticket, reply: Message) -> None:
+        """Publish a reply; its delivery is settled only after the broker has taken it."""
+        if threading.get_ident() == self._thread:
+            self._reply(ticket, reply)
+        elif self._loop is not None:
+            self._loop.call_soon_threadsafe(self._reply, ticket, reply)
+
+    def _reply(self, ticket: Ticket, reply: Message) -> None:
+        publishing = asyncio.get_running_loop().create_task(self._publish(reply))
+        self._publishing.setdefault(ticket, []).append(publishing)
+
+    async def _publish(self, reply: Message) -> None:
+        try:
+            await self._link.publish(reply)
+        except Unroutable:
+            log.warning("reply to %r was not taken: whoever asked is gone", reply.routing_key)
+
+    async def _wait_for_replies(self, ticket: Ticket) -> None:
+        for publishing in self._publishing.pop(ticket):
+            await publishing
+
+    # The end.
+
+    def _end(self, error: BaseException | None) -> None:
+        """End the consumption: a handler failed, or the client gives no further deliveries."""
+        if self._loop is not None and not self._stopped:
+            self._error = error
+            self._begin_to_stop()
+
+    def _begin_to_stop(self) -> None:
+        self._stopped = True
+        if self._stopping is None:
+            self._stopping = asyncio.get_running_loop().create_task(self._stop())
+
+    async def _stop(self) -> None:
+        try:
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await self._link.cancel()
+            except (LinkLost, TimeoutError) as trouble:
+                log.debug("queue %r: the consumer was not cancelled: %s", self._link.queue, trouble)
+            for delivery in self._turns.clear():
+                self._release(delivery)
+            while self._tasks:
+                await asyncio.wait([*self._tasks.values()])
+            if self._sending is not None:
+                await asyncio.wait([self._sending], timeout=ANSWER_SECONDS)
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await self._link.close()
+            except Exception as trouble:  # noqa: BLE001  # of a connection that breaks at this moment
+                log.debug("queue %r: the channel for publishing was not closed: %s", self._link.queue, trouble)
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown(wait=False, cancel_futures=True)
+            self._over.set()

@@ -1,0 +1,83 @@
+"""From the options of `Dispatcher.consume` to an asyncio consumer: which client, which order, which policy."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Any, Final
+
+from exchange.dispatch.clients.aio_pika import AioPikaQueue
+from exchange.dispatch.consumer import Consumer, Middleware, Settings
+from exchange.dispatch.link import Link
+from exchange.dispatch.policy import OnError, Retry
+from exchange.message import Message
+from exchange.partition.partitioning.specification import Partitioning, parse_key_source
+
+__all__ = ["build_consumer", "key_function"]
+
+CONCURRENCY: Final = 100
+"""Default of ``concurrency`` where the prefetch is that of the channel."""
+
+
+def build_consumer(
+    dispatch: Callable[..., Awaitable[object]],
+    queue: Any,
+    *,
+    on_error: OnError | Retry,
+    prefetch: int | None,
+    concurrency: int | None = None,
+    order_by: str | Partitioning | Callable[[Message], Hashable] | None = None,
+    timeout: float | None = None,
+    middleware: Sequence[Middleware] = (),
+    threads: bool = True,
+    ack_by_hand: bool = False,
+    **options: Any,
+) -> Consumer:
+    """Build the consumer of a queue, which is not started; ``dispatch`` is `Dispatcher._dispatch_async`.
+
+    Raises ValueError and TypeError for wrong options.
+    """
+    if not isinstance(on_error, Retry) and on_error not in ("raise", "dead-letter", "requeue"):
+        raise ValueError(f'on_error is "raise", "dead-letter", "requeue" or a Retry, not {on_error!r}')
+    if timeout is not None and not timeout > 0:
+        raise ValueError(f"timeout is a number of seconds above 0, not {timeout!r}")
+    settings = Settings(
+        on_error,
+        prefetch,
+        concurrency if concurrency is not None else prefetch or CONCURRENCY,
+        key_function(order_by),
+        timeout,
+        tuple(middleware),
+        threads,
+        ack_by_hand,
+        options,
+    )
+    return Consumer(_link_to(queue), dispatch, settings)
+
+
+def _link_to(queue: Any) -> Link:
+    if isinstance(queue, Link):
+        return queue
+    if hasattr(queue, "consume") and hasattr(queue, "channel") and isinstance(getattr(queue, "name", None), str):
+        return AioPikaQueue(queue)
+    raise TypeError(
+        f"{type(queue).__name__} cannot be consumed: give a queue of aio-pika, PikaQueue(channel, name) of pika's "
+        "asyncio connection, or a channel of pika's blocking connection and the name of a queue"
+    )
+
+
+def key_function(
+    order_by: str | Partitioning | Callable[[Message], Hashable] | None,
+) -> Callable[[Message], Hashable] | None:
+    """Return the function from a message to its key. Raises TextError and InputError for a text that is no key."""
+    if order_by is None:
+        return None
+    if isinstance(order_by, str):
+        if " over " not in order_by:
+            return parse_key_source(order_by).of
+        order_by = Partitioning.parse(order_by)
+    if isinstance(order_by, Partitioning):
+        partitioning = order_by
+        return lambda message: partitioning.choose(message).partition
+    if not callable(order_by):
+        raise TypeError(f"order_by is a function, a Partitioning, or the text of a key, not {order_by!r}")
+    return order_by
