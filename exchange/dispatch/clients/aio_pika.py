@@ -19,7 +19,6 @@ __all__ = ["AioPikaQueue", "delivery_from_aio_pika"]
 
 COPIED: Final = (
     "content_type", "content_encoding", "correlation_id", "reply_to", "message_id", "type", "user_id", "app_id",
-    "cluster_id",
 )  # fmt: skip
 """Properties that aio-pika has as AMQP does: texts, None where they are not set."""
 
@@ -32,6 +31,8 @@ def delivery_from_aio_pika(ticket: Ticket, message: Any) -> Delivery:
     """
     properties = {name: value for name in COPIED if (value := getattr(message, name)) is not None}
     properties["delivery_mode"] = int(message.delivery_mode)
+    if message.cluster_id:
+        properties["cluster_id"] = message.cluster_id
     if message.priority:
         properties["priority"] = message.priority
     if message.expiration is not None:

@@ -1,0 +1,59 @@
+"""The snippets of docs/embed.md that consume run against a broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pika
+import pytest
+
+from tests.support.pages import ROOT, blocks
+from tests.support.servers import Server
+
+pytestmark = pytest.mark.live
+ADDRESS = "amqp://guest:guest@localhost/"
+SNIPPETS = [
+    block.text for block in blocks(ROOT / "docs" / "embed.md") if "await " in block.text and "dispatcher" in block.text
+]
+
+
+def test_the_first_consumer_of_the_guide_bills_and_replies(rabbitmq: Server) -> None:
+    """As it stands, at the server instead of the guide's, in a process that is ended by Ctrl-C."""
+    [snippet] = [text for text in SNIPPETS if "price.{product}" in text]
+    assert ADDRESS in snippet
+    answers: list[Any] = []
+    with pika.BlockingConnection(pika.URLParameters(rabbitmq.url)) as connection:
+        channel = connection.channel()
+        channel.queue_declare("orders", durable=True)
+        channel.exchange_declare("guide", "topic", auto_delete=True)
+        channel.queue_bind("orders", "guide", "#")
+        channel.basic_consume("amq.rabbitmq.reply-to", lambda *given: answers.append(given), auto_ack=True)
+        to_me = pika.BasicProperties(reply_to="amq.rabbitmq.reply-to", correlation_id="1")
+        channel.basic_publish("guide", "order.eu.created", b"17")
+        channel.basic_publish("guide", "price.tea", b"", to_me)
+        command = [sys.executable, "-u", "-W", "error", "-c", snippet.replace(ADDRESS, rabbitmq.url)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            deadline = time.monotonic() + 30
+            while not answers:
+                assert time.monotonic() < deadline
+                assert process.poll() is None, process.communicate()
+                connection.process_data_events(0.1)
+        finally:
+            process.send_signal(signal.SIGINT)
+            printed, errors = process.communicate(timeout=30)
+            left = channel.queue_declare("orders", passive=True).method.message_count
+            channel.queue_delete("orders")
+    assert printed == "bill eu 17\n"
+    assert errors.splitlines()[-1] == "KeyboardInterrupt"
+    assert "never" not in errors
+    assert left == 0
+    assert json.loads(answers[0][3]) == {"product": "tea", "cents": 1299}
+    assert answers[0][2].correlation_id == "1"

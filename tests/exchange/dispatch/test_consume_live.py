@@ -1,0 +1,373 @@
+"""The asyncio consumer on a real broker, with aio-pika, plain and robust, and with pika's asyncio connection."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+from uuid import uuid4
+
+import aio_pika
+import pika
+import pytest
+from pika.adapters.asyncio_connection import AsyncioConnection
+
+from exchange import Delivery, Dispatcher, Message, PikaQueue, Retry
+from exchange.dispatch import LinkLost
+from tests.support.servers import Server
+
+pytestmark = pytest.mark.live
+
+EXCHANGE = "amq.topic"
+SECONDS = 30.0
+
+
+@dataclass
+class Place:
+    """A queue of our own, bound for all keys below its name, with a queue for its dead letters."""
+
+    url: str
+    kind: str = "quorum"
+    queue: str = field(default_factory=lambda: f"hashstar-{uuid4().hex[:12]}")
+
+    def __post_init__(self) -> None:
+        self.connection = pika.BlockingConnection(pika.URLParameters(self.url))
+        self.channel = self.connection.channel()
+        self.channel.confirm_delivery()
+        self.dead = f"{self.queue}-dead"
+        dead_letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": self.dead}
+        self.channel.queue_declare(self.dead, durable=True)
+        self.channel.queue_declare(self.queue, durable=True, arguments={**dead_letters, "x-queue-type": self.kind})
+        self.channel.queue_bind(self.queue, EXCHANGE, f"{self.queue}.#")
+
+    def publish(self, key: str, body: bytes = b"", **properties: Any) -> None:
+        self.channel.basic_publish(
+            EXCHANGE, f"{self.queue}.{key}", body, pika.BasicProperties(**properties), mandatory=True
+        )
+
+    def get(self, queue: str, seconds: float = SECONDS) -> tuple[Any, Any, bytes]:
+        """Take the next message of a queue, within so many seconds."""
+        deadline = time.monotonic() + seconds
+        while True:
+            method, properties, body = self.channel.basic_get(queue, auto_ack=True)
+            if method is not None:
+                return method, properties, body
+            assert time.monotonic() < deadline, f"nothing came into {queue}"
+            time.sleep(0.02)
+
+    def drain(self, queue: str) -> list[bytes]:
+        """Take all messages of a queue that no consumer holds."""
+        deadline = time.monotonic() + SECONDS
+        while True:  # what a closed connection held is back a moment later
+            state = self.channel.queue_declare(queue, passive=True).method
+            if state.consumer_count == 0 or time.monotonic() > deadline:
+                break
+            time.sleep(0.02)
+        bodies = []
+        for _ in range(3):
+            while (got := self.channel.basic_get(queue, auto_ack=True))[0] is not None:
+                bodies.append(got[2])
+            time.sleep(0.1)
+        return bodies
+
+    def close(self) -> None:
+        names = [self.queue, self.dead, *(f"{self.queue}.retry.{delay}" for delay in (100, 300))]
+        for name in names:
+            self.channel.queue_delete(name)
+        for name in (f"{self.queue}.retry", f"{self.queue}.retried"):
+            self.channel.exchange_delete(name)
+        self.connection.close()
+
+
+@pytest.fixture
+def place(rabbitmq: Server) -> Iterator[Place]:
+    place = Place(rabbitmq.url)
+    yield place
+    place.close()
+
+
+Open = Callable[[Place], Any]
+
+
+@asynccontextmanager
+async def with_aio_pika(place: Place) -> AsyncIterator[Any]:
+    connection = await aio_pika.connect(place.url)
+    async with connection, connection.channel() as channel:
+        yield await channel.get_queue(place.queue)
+
+
+@asynccontextmanager
+async def with_robust_aio_pika(place: Place) -> AsyncIterator[Any]:
+    connection = await aio_pika.connect_robust(place.url, reconnect_interval=0.2)
+    async with connection, connection.channel() as channel:
+        yield await channel.get_queue(place.queue)
+
+
+@asynccontextmanager
+async def with_pika(place: Place) -> AsyncIterator[Any]:
+    loop = asyncio.get_running_loop()
+    opened, channel, closed = loop.create_future(), loop.create_future(), loop.create_future()
+    connection = AsyncioConnection(
+        pika.URLParameters(place.url),
+        on_open_callback=opened.set_result,
+        on_close_callback=lambda _, reason: closed.set_result(reason),
+    )
+    await opened
+    connection.channel(on_open_callback=channel.set_result)
+    yield PikaQueue(await channel, place.queue)
+    if not connection.is_closed and not connection.is_closing:
+        connection.close()
+    await closed
+
+
+CLIENTS = {"aio-pika": with_aio_pika, "aio-pika robust": with_robust_aio_pika, "pika": with_pika}
+
+
+@pytest.fixture(params=CLIENTS)
+def client(request: pytest.FixtureRequest) -> Open:
+    return CLIENTS[request.param]
+
+
+async def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        await asyncio.sleep(0.01)
+
+
+def run(work: Awaitable[None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(3 * SECONDS):
+            await work
+
+    asyncio.run(bounded())
+
+
+def test_async_and_plain_handlers_get_what_was_published(place: Place, client: Open) -> None:
+    """Exchange, key, words, headers, properties, body; afterwards the queue is empty."""
+    seen: list[Any] = []
+    dispatcher = Dispatcher()
+
+    @dispatcher.on("*.order.{region}.#")
+    async def handle(delivery: Delivery) -> None:
+        await asyncio.sleep(0)
+        seen.append((delivery.message, dict(delivery.words), delivery.queue, delivery.delivery_count))
+
+    @dispatcher.on("#")
+    def plain(delivery: Message) -> None:
+        time.sleep(0.01)  # in a thread: it may block
+        seen.append(delivery.body)
+
+    place.publish("order.eu.new", b"1", headers={"n": 1, "s": "text"}, message_id="17", delivery_mode=2, priority=3)
+
+    async def work() -> None:
+        async with client(place) as queue, dispatcher.consume(queue) as consumer:
+            await until(lambda: consumer.counts.handled == 1)
+
+    run(work())
+    message, *others = seen[0]
+    assert message == Message(
+        EXCHANGE,
+        f"{place.queue}.order.eu.new",
+        {"n": 1, "s": "text"},
+        {"message_id": "17", "delivery_mode": 2, "priority": 3},
+        b"1",
+    )
+    assert others == [{"region": "eu"}, place.queue, 0]
+    assert seen[1] == b"1"
+    assert place.drain(place.queue) == []
+
+
+def test_a_stop_finishes_what_runs_and_puts_back_the_rest(place: Place, client: Open) -> None:
+    """With one at work and others waiting: the first is acknowledged, the others are in the queue, in order."""
+    handled: list[bytes] = []
+    dispatcher = Dispatcher()
+
+    @dispatcher.on("#")
+    async def slow(delivery: Delivery) -> None:
+        await asyncio.sleep(0.3)
+        handled.append(delivery.body)
+
+    for number in range(5):
+        place.publish("a", b"%d" % number)
+
+    async def work() -> None:
+        async with client(place) as queue:
+            consumer = await dispatcher.consume(queue, concurrency=1)
+            await until(lambda: consumer.counts.received == 5)
+            await consumer.stop()
+            assert (consumer.counts.handled, consumer.counts.released) == (1, 4)
+            await consumer.wait()
+            assert not consumer.running
+
+    run(work())
+    assert handled == [b"0"]
+    assert place.drain(place.queue) == [b"1", b"2", b"3", b"4"]
+
+
+def test_a_stop_with_a_timeout_cancels_what_still_runs_and_puts_it_back(place: Place, client: Open) -> None:
+    dispatcher = Dispatcher()
+    ends: list[str] = []
+
+    @dispatcher.on("#")
+    async def endless(_: Delivery) -> None:
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+            raise
+
+    place.publish("a", b"1")
+
+    async def work() -> None:
+        async with client(place) as queue:
+            consumer = await dispatcher.consume(queue)
+            await until(lambda: consumer.in_flight == 1)
+            await consumer.stop(timeout=0.1)
+            assert (consumer.counts.handled, consumer.counts.released) == (0, 1)
+
+    run(work())
+    assert ends == ["cancelled"]
+    assert place.drain(place.queue) == [b"1"]
+
+
+def test_what_a_handler_returns_is_the_reply(place: Place, client: Open) -> None:
+    """To an own queue and to direct reply-to; who is gone gets none, and his request is done all the same."""
+    dispatcher = Dispatcher()
+
+    @dispatcher.on("*.price.{product}")
+    async def price(delivery: Delivery) -> dict[str, object]:
+        return {"product": delivery.words["product"]}
+
+    @dispatcher.on("*.stream")
+    def stream(delivery: Delivery) -> None:
+        for part in range(3):
+            delivery.reply(b"%d" % part, headers={"part": part})
+
+    answers = place.channel.queue_declare("", exclusive=True).method.queue
+    place.publish("price.tea", reply_to=answers, correlation_id="17")
+    place.publish("price.none", reply_to="nobody", correlation_id="18")
+    place.publish("stream", reply_to=answers, correlation_id="19")
+
+    async def work() -> None:
+        async with client(place) as queue, dispatcher.consume(queue) as consumer:
+            await until(lambda: consumer.counts.handled == 3)
+
+    run(work())
+    got = [place.get(answers) for _ in range(4)]
+    assert {(properties.correlation_id, body) for _, properties, body in got} == {
+        ("17", b'{"product":"tea"}'),
+        ("19", b"0"),
+        ("19", b"1"),
+        ("19", b"2"),
+    }
+    assert place.drain(place.queue) == []
+
+
+@pytest.mark.parametrize("kind", ["quorum", "classic"])
+def test_a_retry_comes_back_after_its_delay_and_at_last_the_dead_letters(
+    rabbitmq: Server, client: Open, kind: Any
+) -> None:
+    """Key, exchange, headers and properties are those of the first publish at each try, and key and body at the end."""
+    place = Place(rabbitmq.url, kind)
+    tries: list[tuple[float, Message, int]] = []
+    dispatcher = Dispatcher()
+
+    @dispatcher.on("#")
+    async def fail(delivery: Delivery) -> None:
+        tries.append((time.monotonic(), delivery.message, delivery.retries))
+        raise ConnectionError("the database is away")
+
+    place.publish("order.eu", b"body", headers={"a": 1, "CC": ["other"]}, message_id="17", expiration="60000")
+
+    async def work() -> None:
+        async with client(place) as queue:
+            policy = Retry((0.1, 0.3, 0.1), queue_type=kind)
+            async with dispatcher.consume(queue, on_error=policy) as consumer:
+                await until(lambda: consumer.counts.failed == 4)
+                await until(lambda: consumer.counts.retried == 3)
+
+    try:
+        run(work())
+        assert [count for _, _, count in tries] == [0, 1, 2, 3]
+        waited = [later[0] - earlier[0] for earlier, later in pairwise(tries)]
+        assert all(seconds >= delay for seconds, delay in zip(waited, (0.1, 0.3, 0.1), strict=True))
+        assert {(message.exchange, message.routing_key, message.body) for _, message, _ in tries} == {
+            (EXCHANGE, f"{place.queue}.order.eu", b"body")
+        }
+        assert all(message.headers["a"] == 1 for _, message, _ in tries)
+        assert all(message.properties["message_id"] == "17" for _, message, _ in tries)
+        _, properties, body = place.get(place.dead)
+        assert (body, properties.headers["x-death"][0]["routing-keys"][0]) == (b"body", f"{place.queue}.order.eu")
+        assert properties.headers["x-hashstar-retry"] == {"count": 3, "exchange": EXCHANGE}
+        assert place.drain(place.queue) == []
+    finally:
+        place.close()
+
+
+def test_an_error_ends_the_consumer_and_leaves_the_delivery_to_the_broker(place: Place, client: Open) -> None:
+    dispatcher = Dispatcher()
+    dispatcher.add("*.bad", lambda _: 1 / 0)
+    dispatcher.add("*.good", lambda _: None)
+    place.publish("good")
+    place.publish("bad", b"bad")
+
+    async def work() -> None:
+        async with client(place) as queue:
+            with pytest.raises(ZeroDivisionError):
+                async with dispatcher.consume(queue, concurrency=1) as consumer:
+                    await consumer.wait()
+
+    run(work())
+    assert place.drain(place.queue) == [b"bad"]
+
+
+def test_order_per_key_holds_with_many_at_work(place: Place, client: Open) -> None:
+    """A thousand messages of ten keys, handled in random times: each key in order, several keys at once."""
+    at_work: set[str] = set()
+    most = 0
+    order: dict[str, list[int]] = {}
+    dispatcher = Dispatcher()
+
+    @dispatcher.on("*.{key}")
+    async def handle(delivery: Delivery) -> None:
+        nonlocal most
+        key = delivery.words["key"]
+        assert key not in at_work
+        at_work.add(key)
+        most = max(most, len(at_work))
+        await asyncio.sleep(hash((key, delivery.body)) % 5 / 1000)
+        at_work.remove(key)
+        order.setdefault(key, []).append(int(delivery.body))
+
+    for number in range(1000):
+        place.publish(str(number % 10), b"%d" % number)
+
+    async def work() -> None:
+        async with client(place) as queue, dispatcher.consume(queue, order_by="word 2", prefetch=200) as consumer:
+            await until(lambda: consumer.counts.handled == 1000)
+
+    run(work())
+    assert order == {str(key): list(range(key, 1000, 10)) for key in range(10)}
+    assert most == 10
+    assert place.drain(place.queue) == []
+
+
+def test_a_deleted_queue_ends_the_consumer(rabbitmq: Server) -> None:
+    """On plain connections; a robust one declares the queue again."""
+    for client in (with_aio_pika, with_pika):
+        place = Place(rabbitmq.url)
+
+        async def work(client: Open = client, place: Place = place) -> None:
+            async with client(place) as queue:
+                consumer = await Dispatcher().consume(queue)
+                place.channel.queue_delete(place.queue)
+                with pytest.raises(LinkLost, match="cancelled the consumer"):
+                    await consumer.wait()
+
+        run(work())
+        place.close()
