@@ -46,6 +46,7 @@ def test_the_first_consumer_of_the_guide_bills_and_replies(rabbitmq: Server) -> 
                 assert time.monotonic() < deadline
                 assert process.poll() is None, process.communicate()
                 connection.process_data_events(0.1)
+            connection.sleep(0.5)  # the request is acknowledged after its reply
         finally:
             process.send_signal(signal.SIGINT)
             printed, errors = process.communicate(timeout=30)
