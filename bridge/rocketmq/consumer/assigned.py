@@ -86,8 +86,8 @@ class AssignedQueue:
     """
 
     __slots__ = (
-        "_held", "_order", "_ready", "dropped", "leaving", "locked_until", "max_offset", "next_offset", "ordered",
-        "pulled", "queue", "size", "suspended_until",
+        "_held", "_order", "_ready", "dropped", "leaving", "locked_until", "marked", "max_offset", "next_offset",
+        "ordered", "paused", "position", "pulled", "queue", "size", "suspended_until",
     )  # fmt: skip
 
     def __init__(self, queue: TopicQueue, offset: int, *, ordered: bool = False) -> None:
@@ -107,6 +107,12 @@ class AssignedQueue:
         """Time until which no message is handed out."""
         self.leaving = False
         """Whether it will be given up once all that was handed out is acknowledged: it hands out no more messages."""
+        self.position = offset
+        """Offset behind the last message that was handed out."""
+        self.marked: int | None = None
+        """Offset to commit where the caller decides that, whatever is acknowledged; None: acknowledgements decide."""
+        self.paused = False
+        """Whether it is neither pulled nor handed out for now."""
         self.dropped = False
         """Whether it was taken away: it hands out no more messages, and acknowledgements have no effect."""
         # Invariants: `_held` is sorted by offset; `_order` has all offsets of `_held`, in order, and begins with the
@@ -145,6 +151,8 @@ class AssignedQueue:
     @property
     def committable(self) -> int | None:
         """Offset to commit: all messages before it are acknowledged. None before the broker's first answer."""
+        if self.marked is not None:
+            return self.marked
         if not self.pulled:
             return None
         return self._order[0] if self._order else self.next_offset
@@ -188,7 +196,7 @@ class AssignedQueue:
         """
         return (
             bool(self._ready)
-            and not (self.leaving or self.dropped)
+            and not (self.leaving or self.dropped or self.paused)
             and self.suspended_until <= now < self.locked_until
             and (not window or self.out < window)
         )
@@ -199,7 +207,9 @@ class AssignedQueue:
             return []
         ready = self._ready
         count = min(limit, len(ready), window - self.out if window else limit)
-        return [ready.popleft() for _ in range(count)]
+        taken = [ready.popleft() for _ in range(count)]
+        self.position = taken[-1].queue_offset + 1
+        return taken
 
     def done(self, message: StoredMessage) -> bool:
         """Acknowledge a message, and return whether it was one of those handed out: this object, not an equal one."""
@@ -250,6 +260,16 @@ class AssignedQueue:
         self.drop()
         self.next_offset = offset
         self.pulled = True
+
+    def seek(self, offset: int) -> None:
+        """Forget the messages that are kept, and continue at an offset."""
+        self._held.clear()
+        self._order.clear()
+        self._ready.clear()
+        self.size = 0
+        self.next_offset = self.position = offset
+        self.max_offset = max(self.max_offset, offset)
+        self.pulled = False
 
     def is_out(self, message: StoredMessage) -> bool:
         """Return whether this message, the object itself, was handed out and is not acknowledged."""

@@ -11,11 +11,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
 from bridge.rocketmq.consumer.group import ConsumerSettings, Group, MessageModel
 from bridge.rocketmq.consumer.offsets import parse_table
+from bridge.rocketmq.consumer.pop.handle import POP_CK
 from bridge.rocketmq.consumer.retrying import DEAD, give_back, send_retry
 from bridge.rocketmq.consumer.running import offsets_body, running_info, stacks
 from bridge.rocketmq.consumer.share import Batch, Share
@@ -29,6 +30,8 @@ from exchange.errors import HashstarError, InputError
 from exchange.partition.clients.rocketmq.queues import TopicRoute
 
 __all__ = ["Batch", "Consumer"]
+
+T = TypeVar("T")
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -71,6 +74,11 @@ class Consumer:
     def assigned(self) -> Mapping[TopicQueue, AssignedQueue]:
         """Queues that are assigned to it now."""
         return {queue: reading.assigned for queue, reading in self._share.readings.items()}
+
+    @property
+    def popped(self) -> frozenset[TopicQueue]:
+        """Queues that are popped now, as the broker assigned them; -1 stands for all queues of a broker."""
+        return frozenset(self._share.popping.queues)
 
     @property
     def troubles(self) -> Mapping[TopicQueue | str, HashstarError]:
@@ -157,17 +165,25 @@ class Consumer:
         Messages of a queue come in order; retries have the topic that they were first read from. Raises ClientError
         when the consumer is closed.
         """
-        return [message for _, messages in await self.receive_by_queue(limit) for message in messages]
+        return await self._receive(lambda: self._take(limit))
 
     async def receive_by_queue(self, limit: int = 32) -> list[Batch]:
-        """Do as `receive`, but return messages by queue; see `done_before`."""
+        """Do as `receive`, but return messages by queue; see `done_before`. Popped messages are not among them."""
+        return await self._receive(lambda: self._share.take(limit))
+
+    def _take(self, limit: int) -> list[StoredMessage]:
+        popped = self._share.popping.take(limit)
+        pulled = self._share.take(limit - len(popped)) if len(popped) < limit else []
+        return [*popped, *[message for _, messages in pulled for message in messages]]
+
+    async def _receive(self, take: Callable[[], list[T]]) -> list[T]:
         while self._is_open:
             if self._share.broken is not None:
                 raise self._share.broken
             if not self._share.is_paused:
-                batches = self._share.take(limit)
-                if batches:
-                    return batches
+                taken = take()
+                if taken:
+                    return taken
             self._news.clear()
             await self._news.wait()
         raise ClientError(f"group {self.group.name}: the consumer is closed")
@@ -175,8 +191,11 @@ class Consumer:
     def done(self, message: StoredMessage) -> bool:
         """Acknowledge a message as it was received, and return whether its queue is still ours.
 
-        If not, another member gets the message again.
+        If not, another member gets the message again. For a popped message: whether its time is not over, else it is
+        handed out again. It is acknowledged at the broker soon, with others.
         """
+        if self._share.popping.holds(message):
+            return self._share.popping.done(message)
         return self._share.done(message)
 
     def done_before(self, assigned: AssignedQueue, offset: int) -> int:
@@ -193,15 +212,20 @@ class Consumer:
         ``most_reconsumed`` times. Any other message is handed out again after ``suspend_current_queue_time``, with all
         messages that were received after it from its queue.
 
+        A popped message is hidden until its delay is over: level 1 is 30 s (`POP_DELAYS`), with 0 it is the number of
+        times that the message was popped before. In order it is ``suspend_current_queue_time``.
+
         Raises RemotingError if no broker takes the message: then it is not acknowledged. Raises InputError when
         broadcasting, which has no retries.
         """
         if self.settings.message_model is MessageModel.BROADCASTING:
             raise InputError(f"group {self.group.name} is broadcasting: RocketMQ delivers no message again there")
+        most = self.settings.most_reconsumed
+        if self._share.popping.holds(message):
+            return await self._share.popping.retry(message, delay_level, most)
         assigned = self._share.queue_of(message)
         if assigned is None:
             return False
-        most = self.settings.most_reconsumed
         if not self.settings.orderly:
             await give_back(self._client, self.group.name, message, delay_level, most)
         elif delay_level == DEAD or message.reconsume_times >= most:
@@ -212,6 +236,16 @@ class Consumer:
             asyncio.get_running_loop().call_at(until, self._news.set)
             return assigned.hand_out_again(message, changed, until)
         return self.done(message)
+
+    async def change_invisible_time(self, message: StoredMessage, seconds: float) -> StoredMessage:
+        """Hide a popped message for ``seconds`` from now on, and return it with its new handle, to acknowledge it by.
+
+        So work that takes longer keeps its message; with a short time the message is handed out again soon. Raises
+        InputError for a message that was not popped, RemotingError if the broker does not change the time.
+        """
+        if POP_CK not in message.properties:
+            raise InputError(f"message {message.message_id} was pulled: only popped messages are hidden for a time")
+        return await self._share.popping.change_invisible_time(message, seconds)
 
     async def persist(self, queues: Iterable[TopicQueue] | None = None) -> dict[TopicQueue, int]:
         """Persist offsets now, in addition to every 5 s and with each pull, and return those that were persisted.
@@ -245,7 +279,14 @@ class Consumer:
             return None
         jstack = stacks() if request.fields.get("jstackEnable") == "true" else None
         servers = self._client.settings.name_servers
-        body = running_info(self.group, self._share.readings.values(), servers, self._opened_ms, jstack)
+        body = running_info(
+            self.group,
+            self._share.readings.values(),
+            self._share.popping.queues.values(),
+            servers,
+            self._opened_ms,
+            jstack,
+        )
         return request.response(ResponseCode.SUCCESS, body=body)
 
     def _answer_status(self, request: Command) -> Command | None:

@@ -8,6 +8,7 @@ from typing import Final
 
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
 from bridge.rocketmq.consumer.group import Group
+from bridge.rocketmq.consumer.offsets import RETRY_PREFIX
 from bridge.rocketmq.consumer.pulling import BrokerQueues, Pulled, PullStatus
 from bridge.rocketmq.consumer.retrying import restore_topic
 from bridge.rocketmq.consumer.room import ANSWER_BYTES
@@ -101,7 +102,7 @@ class Fetching:
             if left <= 0:  # answers for other queues have taken the room: this one is dropped, and pulled again later
                 return
             messages, next_offset = answer.first_messages(assigned.queue, subscription, min(left, ANSWER_BYTES))
-        if assigned.queue.topic == self._group.retry_topic:
+        if assigned.queue.topic.startswith(RETRY_PREFIX):
             messages = [restore_topic(message, self._group.name) for message in messages]
         if assigned.put(messages, next_offset, answer.max_offset):
             self._news()

@@ -7,15 +7,19 @@ queues. So for a moment, while members know different lists, a queue may be read
 from __future__ import annotations
 
 import json
+import logging
 import random
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from bridge.rocketmq.consumer.assigned import Limits, TopicQueue
 from bridge.rocketmq.consumer.offsets import ConsumeFrom
+from bridge.rocketmq.consumer.pop.assigning import Assignment, query_assignment
+from bridge.rocketmq.consumer.pop.handle import pop_retry_topic
 from bridge.rocketmq.consumer.retrying import MAX_RECONSUME_TIMES, retry_topic
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.client import Client
@@ -29,6 +33,8 @@ from exchange.partition.clients.rocketmq.queues import MASTER, TopicRoute, subsc
 from exchange.partition.hashing.java import code_units
 
 __all__ = ["ConsumerSettings", "Group", "MessageModel"]
+
+LOG: Final = logging.getLogger(__name__)
 
 
 class MessageModel(Enum):
@@ -65,8 +71,30 @@ class ConsumerSettings:
     rebalance_interval: float = 20.0
     unlock_delay_time: float = 20.0
     """Maximum number of seconds that a queue read in order waits for acknowledgements before it is given up."""
+    client_rebalance: bool = True
+    """``clientRebalance``: whether members divide the queues themselves. Else the broker does, and decides whether they
+    pull or pop (`set_request_mode`); with brokers before 5.0 members do all the same."""
+    pop_invisible_time: float = 60.0
+    """Seconds in which a popped message must be acknowledged, or it is handed out again."""
+    pop_batch_nums: int = 32
+    """Maximum number of messages to pop at once, 32 at most."""
+    pop_threshold_for_queue: int = 96
+    """Maximum number of popped messages of a queue, or of a broker, that are not acknowledged."""
+    is_active: bool = False
+    """Whether the caller polls and decides what is committed (`DefaultLitePullConsumer`); then there are no retries."""
     offset_folder: Path | None = None
     """Folder for offsets when broadcasting; None: ``~/.rocketmq_offsets`` (``rocketmq.client.localOffsetStoreDir``)."""
+
+    def __post_init__(self) -> None:
+        """Raise InputError for settings of POP that no broker takes."""
+        if not 1 <= self.pop_batch_nums <= 32:
+            raise InputError(f"pop_batch_nums is {self.pop_batch_nums}; brokers hand out 1 to 32 messages at once")
+        if not 0 < self.pop_invisible_time <= MAX_INVISIBLE_TIME:
+            raise InputError(
+                f"pop_invisible_time is {self.pop_invisible_time} s; 0 to {MAX_INVISIBLE_TIME} are allowed"
+            )
+        if self.pop_threshold_for_queue < 1:
+            raise InputError("pop_threshold_for_queue must be 1 at least")
 
     @property
     def most_reconsumed(self) -> int:
@@ -79,6 +107,10 @@ class ConsumerSettings:
     def locks(self) -> bool:
         """Whether the broker locks queues for members."""
         return self.orderly and self.message_model is MessageModel.CLUSTERING
+
+
+MAX_INVISIBLE_TIME: Final = 3 * 24 * 3600.0
+"""Maximum seconds for which a message is hidden: brokers delay their own messages for three days at most."""
 
 
 class Group:
@@ -99,9 +131,13 @@ class Group:
         for each in subscriptions:
             if self.subscriptions.setdefault(check_topic(each.topic), each) is not each:
                 raise InputError(f"topic {each.topic} is subscribed to twice: join the tags with ||")
-        if not self.subscriptions:
+        if not self.subscriptions and not settings.is_active:
             raise InputError(f"group {name}: subscribe to a topic at least")
-        if settings.message_model is MessageModel.CLUSTERING:
+        self.fixed: frozenset[TopicQueue] | None = None
+        """Queues that this member reads whatever the others read; None: members share the queues."""
+        self._divided_here: set[str] = set()
+        """Topics whose brokers do not divide queues, although that is wanted."""
+        if settings.message_model is MessageModel.CLUSTERING and not settings.is_active:
             self.subscriptions[self.retry_topic] = Subscription.to_tags(self.retry_topic)
         now = now_ms()
         self.subscriptions = {topic: each.at(now) for topic, each in self.subscriptions.items()}
@@ -110,7 +146,7 @@ class Group:
         """Return the group's part of a heartbeat (`ConsumerData`)."""
         return {
             "groupName": self.name,
-            "consumeType": "CONSUME_PASSIVELY",
+            "consumeType": "CONSUME_ACTIVELY" if self.settings.is_active else "CONSUME_PASSIVELY",
             "messageModel": self.settings.message_model.value,
             "consumeFromWhere": self.settings.consume_from.value,
             "subscriptionDataSet": [each.to_json() for each in self.subscriptions.values()],
@@ -143,16 +179,25 @@ class Group:
             self.subscriptions[topic] = before.at(max(now_ms(), before.version + 1))
         await self.client.heartbeat()
 
-    async def share(self, topic: str) -> set[TopicQueue]:
-        """Return the queues of a topic that this member must read now (`RebalanceImpl.rebalanceByTopic`).
+    async def share(self, topic: str) -> Assignment:
+        """Return the queues of a topic that this member must read now (`RebalanceImpl.doRebalance`).
 
         Raises RemotingError if a server does not answer, or if the broker does not know this member, as after a restart
         of the broker. Raises InputError where the allocation fails. In all these cases the member keeps its queues.
         """
+        if self.fixed is not None:
+            return Assignment(frozenset([queue for queue in self.fixed if queue.topic == topic]))
         route = await self.client.route(topic)
+        is_shared = self.settings.message_model is MessageModel.CLUSTERING
+        if is_shared and not self.settings.client_rebalance and topic not in self._divided_here:
+            assignment = await self._ask_broker(topic, route)
+            if assignment is not None:
+                return assignment
+            LOG.warning("group %s: brokers of %s divide no queues: members do, and pull", self.name, topic)
+            self._divided_here.add(topic)
         queues = subscribe_queues(route).all
-        if self.settings.message_model is MessageModel.BROADCASTING:
-            return {TopicQueue.of(topic, queue) for queue in queues}
+        if not is_shared:
+            return Assignment(frozenset([TopicQueue.of(topic, queue) for queue in queues]))
         members = await self._members(route)
         if self.client.client_id not in members:
             await self.client.heartbeat()
@@ -163,7 +208,32 @@ class Group:
         # member were counted twice, half of its queues would be read by no member.
         every = sorted(set(members), key=code_units)
         ours = self.settings.allocation.allocate(topic, self.client.client_id, queues, every)
-        return {TopicQueue.of(topic, queue) for queue in ours}
+        return Assignment(frozenset([TopicQueue.of(topic, queue) for queue in ours]))
+
+    async def _ask_broker(self, topic: str, route: TopicRoute) -> Assignment | None:
+        """Return the share that a broker of the topic assigns; None if it assigns none ever. Raises RemotingError."""
+        problem: RemotingError = ClientError(f"group {self.name}: no broker to ask for its queues of {topic}")
+        strategy, model = self.settings.allocation.name, self.settings.message_model.value
+        for address in _addresses(route):
+            try:
+                return await query_assignment(self.client, address, topic, self.name, strategy, model)
+            except RemotingError as error:
+                problem = error
+        await self.client.heartbeat()  # a broker that was restarted does not know this member
+        raise problem
+
+    async def follow_pop_retries(self, topic: str, *, popped: bool) -> None:
+        """Subscribe to the popped retries of a topic, if there are any and the group pulls the topic now: else nobody
+        would read them (`RebalanceImpl.updateMessageQueueAssignment`).
+        """
+        for mark in ("1", "2"):
+            name = pop_retry_topic(topic, self.name, mark)
+            if popped:
+                self.subscriptions.pop(name, None)
+            elif name not in self.subscriptions:
+                with suppress(RemotingError):
+                    await self.client.route(name)
+                    self.subscriptions[name] = Subscription.to_tags(name, version=now_ms())
 
     async def _members(self, route: TopicRoute) -> list[str]:
         """Ask a broker of the topic for the client ids in the group (`findConsumerIdList`)."""

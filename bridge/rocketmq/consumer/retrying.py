@@ -12,6 +12,7 @@ import random
 from typing import Final
 
 from bridge.rocketmq.consumer.offsets import RETRY_PREFIX
+from bridge.rocketmq.consumer.pop.handle import original_topic
 from bridge.rocketmq.remoting.client import AUTO_CREATE_TOPIC_KEY_TOPIC, Client
 from bridge.rocketmq.remoting.codes import RequestCode
 from bridge.rocketmq.remoting.command import now_ms
@@ -61,9 +62,10 @@ def dlq_topic(group: str) -> str:
 def restore_topic(message: StoredMessage, group: str) -> StoredMessage:
     """Return a retry with the topic it was first read from, another message as it is (`resetRetryAndNamespace`)."""
     first = message.properties.get(RETRY_TOPIC)
-    if first is None or message.topic != RETRY_PREFIX + group:
-        return message
-    return message._replace(topic=first)
+    if message.topic != RETRY_PREFIX + group:
+        popped_from = original_topic(message.topic, group)
+        return message if popped_from == message.topic else message._replace(topic=popped_from)
+    return message if first is None else message._replace(topic=first)
 
 
 async def give_back(

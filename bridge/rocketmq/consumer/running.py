@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
 from bridge.rocketmq.consumer.group import ConsumerSettings, Group
+from bridge.rocketmq.consumer.pop.popping import PopQueue
 from bridge.rocketmq.consumer.room import Reading
 
 __all__ = ["offsets_body", "running_info", "stacks"]
@@ -25,7 +26,12 @@ MIB: Final = 1 << 20
 
 
 def running_info(
-    group: Group, readings: Iterable[Reading], name_servers: Iterable[str], started: int, jstack: str | None = None
+    group: Group,
+    readings: Iterable[Reading],
+    popped: Iterable[PopQueue],
+    name_servers: Iterable[str],
+    started: int,
+    jstack: str | None = None,
 ) -> bytes:
     """Return the answer's body to GET_CONSUMER_RUNNING_INFO (`ConsumerRunningInfo`).
 
@@ -40,7 +46,11 @@ def running_info(
         **({} if jstack is None else {"jstack": jstack}),
     }
     queues = {reading.assigned.queue: _queue_info(reading, now) for reading in readings}
-    return _with_tables(info, {"mqTable": queues, "mqPopTable": {}})
+    pops = {
+        each.queue: {"waitAckCount": len(each.held), "droped": each.leaving, "lastPopTimestamp": each.popped_ms}
+        for each in popped
+    }
+    return _with_tables(info, {"mqTable": queues, "mqPopTable": pops})
 
 
 def offsets_body(readings: Iterable[Reading], topic: str) -> bytes:
@@ -77,7 +87,7 @@ def _properties(group: Group, name_servers: Iterable[str], started: int) -> dict
         "instanceName": group.client.client_id.partition("@")[2],
         "language": "PYTHON",
         "PROP_NAMESERVER_ADDR": "".join([f"{address};" for address in name_servers]),
-        "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+        "PROP_CONSUME_TYPE": "CONSUME_ACTIVELY" if settings.is_active else "CONSUME_PASSIVELY",
         "PROP_CONSUMEORDERLY": str(settings.orderly).lower(),
         "PROP_CLIENT_VERSION": CLIENT_VERSION,
         "PROP_CONSUMER_START_TIMESTAMP": started,

@@ -20,6 +20,7 @@ from bridge.rocketmq.consumer.fetching import Fetching
 from bridge.rocketmq.consumer.group import Group, MessageModel
 from bridge.rocketmq.consumer.offsets import BrokerOffsets, LocalOffsets, Offsets, start_offset
 from bridge.rocketmq.consumer.ordering import REBALANCE_LOCK_INTERVAL, REBALANCE_LOCK_MAX_LIVE_TIME, Locks
+from bridge.rocketmq.consumer.pop.popping import Popping
 from bridge.rocketmq.consumer.pulling import BrokerQueues
 from bridge.rocketmq.consumer.room import Reading, Room
 from bridge.rocketmq.remoting.client import Client
@@ -82,10 +83,13 @@ class Share:
             client, group, self._queues, self.troubles,
             news=news, reset=self._move, bytes_left=self._room.left,
         )  # fmt: skip
+        self.popping: Final = Popping(client, group, self.troubles, self._resumed, self._start, news)
+        """The queues that are popped, where the broker assigns them."""
         self._on_assigned: Final = assigned
         self._on_revoked: Final = revoked
         self._unlocked: Final = asyncio.Event()
         self._tasks: Final[set[asyncio.Task[None]]] = set()
+        self._rebalancing: asyncio.Task[None] | None = None
 
     @property
     def readings(self) -> Mapping[TopicQueue, Reading]:
@@ -102,14 +106,18 @@ class Share:
     def open(self) -> None:
         """Start the tasks."""
         self._resumed.set()
-        self._start(self._rebalance_on())
+        self._rebalancing = self._start(self._rebalance_on())
         self._start(self._persist_on())
         if self._settings.locks:
             self._start(self._lock_on())
 
     async def close(self) -> None:
         """Persist the offsets, and give up the queues."""
-        # First no more pulls and rebalances; then offsets, then locks, so that the next member reads from there on.
+        # First no more rebalances, and popped messages; then no more pulls, then offsets, then locks, so that the next
+        # member reads from there on.
+        if self._rebalancing is not None:
+            self._rebalancing.cancel()
+        await self.popping.close()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -150,6 +158,23 @@ class Share:
         Queues that are not ours are ignored.
         """
         self._start(self._reset(offsets))
+
+    # What the caller of a lite pull consumer decides.
+
+    def seek(self, queue: TopicQueue, offset: int) -> None:
+        """Continue a queue of ours from another offset. A pull under way is cancelled, so its answer is not kept."""
+        reading = self._readings[queue]
+        if reading.task is not None:
+            reading.task.cancel()
+        reading.assigned.seek(offset)
+        self._room.wake()
+        reading.task = self._start(self._pull_on(reading))
+
+    def pause_queue(self, queue: TopicQueue, *, paused: bool) -> None:
+        """Pull and hand out a queue of ours no more, or again."""
+        reading = self._readings[queue]
+        reading.assigned.paused = paused
+        reading.moved.set()
 
     # Messages.
 
@@ -218,7 +243,7 @@ class Share:
                 room = min(room, self._room.messages_for(reading))
             if not self._resumed.is_set():
                 await self._resumed.wait()
-            elif not room or asyncio.get_running_loop().time() >= assigned.locked_until:
+            elif not room or assigned.paused or asyncio.get_running_loop().time() >= assigned.locked_until:
                 # Nothing is awaited between the checks above and this wait, so no wake-up is lost.
                 reading.moved.clear()
                 reading.waits = True
@@ -248,16 +273,22 @@ class Share:
 
     async def _rebalance(self) -> bool:
         """Divide the queues anew, and return whether this member has all of its share (`RebalanceImpl.doRebalance`)."""
+        for topic in {queue.topic for queue in self._readings} - self._group.subscriptions.keys():  # unsubscribed
+            await self._leave([reading for queue, reading in self._readings.items() if queue.topic == topic])
         complete, changed, fresh = set[str](), set[str](), list[Reading]()
-        for topic in self._group.subscriptions:
+        for topic in tuple(self._group.subscriptions):
             try:
-                wanted = await self._group.share(topic)
+                wanted, popped = await self._group.share(topic)
                 self.troubles.pop(topic, None)
             except (RemotingError, InputError) as error:
                 if topic not in self.troubles and topic != self._group.retry_topic:
                     LOG.warning("group %s: topic %s is not divided: %s", self._group.name, topic, error)
                 self.troubles[topic] = error
                 continue
+            if self.popping.assign(topic, popped):
+                changed.add(topic)
+            if not self._settings.client_rebalance and topic != self._group.retry_topic:
+                await self._group.follow_pop_retries(topic, popped=bool(popped))
             ours = {queue: reading for queue, reading in self._readings.items() if queue.topic == topic}
             lost = [reading for queue, reading in ours.items() if queue not in wanted and not reading.assigned.leaving]
             await self._leave(lost)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from bridge.rocketmq.remoting.client import AUTO_CREATE_TOPIC_KEY_TOPIC, Client
 from bridge.rocketmq.remoting.codes import RequestCode
@@ -22,7 +22,7 @@ from exchange.partition.clients.rocketmq.queues import MASTER, READ, WRITE
 
 __all__ = [
     "GroupConfig", "TopicConfig", "cluster", "create_group", "create_topic", "delete_group", "delete_topic", "masters",
-    "runtime", "topics",
+    "runtime", "set_request_mode", "topics",
 ]  # fmt: skip
 
 KNOWN_SECONDS: Final = 10.0
@@ -147,3 +147,17 @@ async def delete_group(client: Client, group: str, *, clean_offset: bool = True)
     fields = {"groupName": group, "cleanOffset": "true" if clean_offset else "false"}
     for address in (await masters(client)).values():
         await client.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, fields)
+
+
+async def set_request_mode(
+    client: Client, topic: str, group: str, mode: Literal["POP", "PULL"], share_queues: int = 0
+) -> None:
+    """Have a group consume a topic by POP or by pulls, on all masters (``mqadmin setConsumeMode``).
+
+    It counts for members whose queues the broker assigns. With POP, 0 ``share_queues`` let each member pop all queues;
+    else each member pops its own queues, and those of this number of other members. Both must exist. Raises BrokerError
+    where a broker refuses, as those before 5.0 do.
+    """
+    body = {"topic": topic, "consumerGroup": group, "mode": mode, "popShareQueueNum": share_queues}
+    for address in (await masters(client)).values():
+        await client.ask(address, RequestCode.SET_MESSAGE_REQUEST_MODE, body=json.dumps(body).encode())

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, cast
 
 from bridge.rocketmq.remoting.acl import Credentials
 from bridge.rocketmq.remoting.codes import ResponseCode
-from bridge.rocketmq.remoting.command import ONEWAY, Command, Decoder, SerializeType, encode
+from bridge.rocketmq.remoting.command import CODE_MAX, ONEWAY, Command, Decoder, SerializeType, encode
 from bridge.rocketmq.remoting.errors import CommandError, ConnectError, RemotingError, RemotingTimeout, SendRequestError
 
 __all__ = ["Answer", "Channel", "ChannelSettings", "split_address"]
@@ -168,7 +168,7 @@ class Channel(asyncio.Protocol):
         """Return the frame of a command, signed if there are credentials. Raises CommandError."""
         credentials, kind = self.settings.credentials, self.settings.serialize_type
         if credentials is not None:
-            if kind is SerializeType.ROCKETMQ:
+            if kind is SerializeType.ROCKETMQ and command.code <= CODE_MAX:
                 # A server reads an empty value of a binary header as null, and signs "null"; so it is left out.
                 command = command._replace(fields={name: value for name, value in command.fields.items() if value})
             command = credentials.sign(command)

@@ -23,8 +23,8 @@ from exchange.partition.clients.rocketmq.fastjson import parse_json
 T = TypeVar("T")
 
 __all__ = [
-    "FRAME_MAX", "LANGUAGES", "ONEWAY", "RESPONSE", "VERSION", "Command", "Decoder", "SerializeType", "load_json",
-    "encode", "encode_field", "join_frame", "now_ms", "read_json",
+    "CODE_MAX", "FRAME_MAX", "LANGUAGES", "ONEWAY", "RESPONSE", "VERSION", "Command", "Decoder", "SerializeType",
+    "load_json", "encode", "encode_field", "join_frame", "now_ms", "read_json",
 ]  # fmt: skip
 
 RESPONSE: Final = 1
@@ -48,6 +48,8 @@ FRAME_MAX: Final = 16 * 1024 * 1024
 
 HEADER_MAX: Final = (1 << 24) - 1
 """Maximum length of a header, in bytes, and its bit mask."""
+CODE_MAX: Final = (1 << 15) - 1
+"""Maximum code of a command with a binary header. Requests for POP have greater ones, and headers in JSON."""
 KEY_MAX: Final = (1 << 15) - 1
 """Maximum length of a field's name in a binary header, in bytes."""
 
@@ -108,15 +110,17 @@ class Command(NamedTuple):
 def encode(command: Command, header: SerializeType = SerializeType.ROCKETMQ) -> bytes:
     """Return the frame of a command (`RemotingCommand.encode`).
 
-    Raises CommandError for a command that is too long, for text with lone surrogates, and for a code above 32767 in a
-    binary header.
+    A code that does not fit in a binary header gives a header in JSON, which every server reads; Java's encoder would
+    cut the code off. Raises CommandError for a command that is too long, and for text with lone surrogates.
     """
+    if command.code > CODE_MAX:
+        header = SerializeType.JSON
     try:
         head = _binary(command) if header == SerializeType.ROCKETMQ else _json(command)
     except UnicodeEncodeError as error:
         raise CommandError(f"not text: {error.object[max(error.start - 20, 0) : error.end + 20]!r}") from None
     except struct.error:
-        raise CommandError(f"code {command.code} or another number of the header is too great for it") from None
+        raise CommandError("a number of the header is too great for it") from None
     length = 4 + len(head) + len(command.body)
     if len(head) > HEADER_MAX or length > FRAME_MAX:
         raise CommandError(f"a frame of {length:,} bytes, {len(head):,} of them its header; {FRAME_MAX:,} are allowed")

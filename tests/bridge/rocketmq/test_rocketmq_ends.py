@@ -326,7 +326,7 @@ def test_a_member_that_a_broker_lists_twice_has_one_share(monkeypatch: pytest.Mo
             return ["me", "me"]
 
         monkeypatch.setattr(group, "_members", members)
-        assert await group.share("t") == {TopicQueue("t", "b", at) for at in range(4)}
+        assert (await group.share("t")).pull == {TopicQueue("t", "b", at) for at in range(4)}
 
     check()
 

@@ -122,7 +122,7 @@ def test_a_malformed_frame_is_an_error(frame: bytes, told: str) -> None:
 @pytest.mark.parametrize(
     ("command", "header", "told"),
     [
-        (Command(1 << 15), SerializeType.ROCKETMQ, "code 32768"),
+        (Command(1, opaque=1 << 31), SerializeType.ROCKETMQ, "a number of the header is too great"),
         (Command(1, {"k" * (1 << 15): ""}), SerializeType.ROCKETMQ, "32,768 bytes; 32,767 are allowed"),
         (Command(1, {"k": "\ud800"}), SerializeType.ROCKETMQ, "not text"),
         (Command(1, {"k": "\ud800"}), SerializeType.JSON, "not text"),
@@ -133,6 +133,13 @@ def test_a_malformed_frame_is_an_error(frame: bytes, told: str) -> None:
 def test_a_command_that_fits_in_no_frame_is_an_error(command: Command, header: SerializeType, told: str) -> None:
     with pytest.raises(CommandError, match=told):
         encode(command, header)
+
+
+@given(st.integers(0, 1 << 20), st.sampled_from(SerializeType))
+def test_a_code_that_fits_in_no_binary_header_has_one_in_json(code: int, header: SerializeType) -> None:
+    command = Command(code, {"topic": "t"}, b"body", 5)
+    (read,) = Decoder().feed(encode(command, header))
+    assert read == command
 
 
 def test_a_response_answers_its_request() -> None:

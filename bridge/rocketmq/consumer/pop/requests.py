@@ -1,0 +1,215 @@
+"""Requests of a group to brokers about popped messages: pop, acknowledge, hide for longer, wait for news.
+
+None of them needs a queue that is assigned to this member, or even the group's membership: a handle is enough. Their
+codes do not fit in a binary header, so their headers are always in JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+from bridge.rocketmq.consumer.assigned import TopicQueue
+from bridge.rocketmq.consumer.pop.answers import Popped, parse_pop
+from bridge.rocketmq.consumer.pop.handle import PopHandle
+from bridge.rocketmq.consumer.room import ANSWER_BYTES
+from bridge.rocketmq.consumer.subscription import Subscription
+from bridge.rocketmq.remoting.client import Client
+from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
+from bridge.rocketmq.remoting.command import Command, now_ms
+from bridge.rocketmq.remoting.errors import BrokerError, ClientError, CommandError
+from exchange.partition.clients.rocketmq.pop_assignment import ANY_QUEUE
+
+__all__ = ["ANY_QUEUE", "InitMode", "News", "PopRequests", "TopicHandle", "batch_ack_body"]
+
+InitMode = Literal["MIN", "MAX"]
+"""Where a group begins a queue that it has never read: at its first message, or at its last one (`ConsumeInitMode`)."""
+
+INIT_MODES: Final[dict[InitMode, str]] = {"MIN": "0", "MAX": "1"}
+POP_TIMEOUT: Final = 10.0
+"""Seconds beyond the time to wait at the broker until a pop must be answered."""
+ACK_TIMEOUT: Final = 3.0
+"""Seconds until an acknowledgement must be answered (``ASYNC_TIMEOUT``)."""
+SPAN: Final = 4096
+"""Maximum distance of an offset from the begin of its pop in a batch of acknowledgements, which has a bit for each."""
+
+TopicHandle = tuple[str, PopHandle]
+"""The topic of a popped message, as it was asked for, and its handle."""
+
+
+class News(NamedTuple):
+    """The answer of a broker that was asked for news (`NotificationResponseHeader`)."""
+
+    has_messages: bool
+    polling_full: bool = False
+    """Too many requests wait at the broker already, so this one did not wait."""
+
+
+class PopRequests:
+    """Requests of a group. Each raises RemotingError when it fails; times are in seconds."""
+
+    def __init__(self, client: Client, group: str) -> None:
+        self._client: Final = client
+        self._group: Final = group
+
+    async def pop(
+        self,
+        queue: TopicQueue,
+        subscription: Subscription,
+        count: int = 32,
+        invisible_time: float = 60.0,
+        *,
+        poll_time: float = 0.0,
+        init: InitMode = "MIN",
+        ordered: bool = False,
+        attempt: str = "",
+        room: float = ANSWER_BYTES,
+    ) -> Popped:
+        """Pop at most ``count`` messages, 32 at most (`PullAPIWrapper.popAsync`).
+
+        ``queue`` is a queue, or with `ANY_QUEUE` all of its broker. The broker waits ``poll_time`` for a message.
+        Popped in order (``ordered``), the messages of a queue are handed out to one member at a time: the broker hands
+        out none until all that it handed out are acknowledged, or their time is over; a pop with the ``attempt`` of the
+        last one gets the same messages again. See `parse_pop` for ``room``. Raises InputError for damaged messages.
+        """
+        address = await self._address(queue)
+        fields = {
+            "consumerGroup": self._group,
+            "topic": queue.topic,
+            "queueId": str(queue.queue_id),
+            "maxMsgNums": str(count),
+            "invisibleTime": str(round(invisible_time * 1000)),
+            "pollTime": str(round(poll_time * 1000)),
+            "bornTime": str(now_ms()),
+            "initMode": INIT_MODES[init],
+            "expType": subscription.type,
+            "exp": subscription.expression,
+            "order": "true" if ordered else "false",
+            "bname": queue.broker,
+            **({"attemptId": attempt} if attempt else {}),
+        }
+        answer = await self._client.invoke(address, RequestCode.POP_MESSAGE, fields, timeout=poll_time + POP_TIMEOUT)
+        return parse_pop(answer, queue.broker, queue.topic, room, address)
+
+    async def ack(self, topic: str, handle: PopHandle) -> None:
+        """Acknowledge a message: it is not handed out again, unless its time is over already.
+
+        Raises BrokerError with NO_MESSAGE for an offset that the queue does not have.
+        """
+        fields = self._handle_fields(topic, handle)
+        await self._client.ask(
+            await self._address_of(topic, handle), RequestCode.ACK_MESSAGE, fields, timeout=ACK_TIMEOUT
+        )
+
+    async def ack_all(self, handles: Sequence[TopicHandle]) -> None:
+        """Acknowledge messages of one broker in one request (`batchAckMessageAsync`).
+
+        The broker answers SUCCESS, whether or not it still knew the messages.
+        """
+        if len(handles) == 1:
+            await self.ack(*handles[0])
+            return
+        near = [each for each in handles if 0 <= each[1].offset - each[1].start_offset <= SPAN]
+        for far in set(handles) - set(near):
+            await self.ack(*far)
+        if near:
+            address = await self._address_of(*near[0])
+            body = batch_ack_body(self._group, near)
+            await self._client.ask(address, RequestCode.BATCH_ACK_MESSAGE, body=body, timeout=ACK_TIMEOUT)
+
+    async def change_invisible_time(self, topic: str, handle: PopHandle, seconds: float) -> PopHandle:
+        """Hide a message for another time, from now on, and return its new handle; the old one is void.
+
+        When the time is over, the message is handed out again, as after a failed try. Raises BrokerError.
+        """
+        fields = {**self._handle_fields(topic, handle), "invisibleTime": str(round(seconds * 1000))}
+        address = await self._address_of(topic, handle)
+        answer = await self._client.ask(address, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields, timeout=ACK_TIMEOUT)
+        pop_ms, invisible_ms, revive = _numbers(answer, address, "popTime", "invisibleTime", "reviveQid")
+        return handle._replace(
+            start_offset=handle.offset, pop_ms=pop_ms, invisible_ms=invisible_ms, revive_queue=revive
+        )
+
+    async def wait_for_news(self, queue: TopicQueue, poll_time: float, *, ordered: bool = False) -> News:
+        """Wait at the broker until a queue has messages that can be popped, ``poll_time`` at most.
+
+        Nothing is popped, so the request may be cancelled, losing nothing (``NOTIFICATION``).
+        """
+        address = await self._address(queue)
+        fields = {
+            "consumerGroup": self._group,
+            "topic": queue.topic,
+            "queueId": str(queue.queue_id),
+            "pollTime": str(round(poll_time * 1000)),
+            "bornTime": str(now_ms()),
+            "order": "true" if ordered else "false",
+            "bname": queue.broker,
+        }
+        answer = await self._client.invoke(address, RequestCode.NOTIFICATION, fields, timeout=poll_time + POP_TIMEOUT)
+        if answer.code in (ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND):
+            return News(has_messages=False)
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark, address)
+        has, full = (answer.fields.get(name) == "true" for name in ("hasMsg", "pollingFull"))
+        return News(has, full)
+
+    async def polling_number(self, queue: TopicQueue) -> int:
+        """Return how many pops of the group wait at the broker for this queue, or for any (``POLLING_INFO``)."""
+        address = await self._address(queue)
+        fields = {
+            "consumerGroup": self._group, "topic": queue.topic, "queueId": str(queue.queue_id), "bname": queue.broker,
+        }  # fmt: skip
+        answer = await self._client.ask(address, RequestCode.POLLING_INFO, fields)
+        return _numbers(answer, address, "pollingNum")[0]
+
+    def _handle_fields(self, topic: str, handle: PopHandle) -> dict[str, str]:
+        return {
+            "consumerGroup": self._group,
+            "topic": handle.real_topic(topic, self._group),
+            "queueId": str(handle.queue_id),
+            "extraInfo": handle.text,
+            "offset": str(handle.offset),
+            "bname": handle.broker,
+        }
+
+    async def _address_of(self, topic: str, handle: PopHandle) -> str:
+        return await self._address(TopicQueue(topic, handle.broker, handle.queue_id))
+
+    async def _address(self, queue: TopicQueue) -> str:
+        """Return the address of the master of a queue's broker; look the route up if it is not known."""
+        try:
+            return self._client.address(queue.broker)
+        except ClientError:
+            await self._client.update_route(queue.topic)
+            return self._client.address(queue.broker)
+
+
+def batch_ack_body(group: str, handles: Iterable[TopicHandle]) -> bytes:
+    """Return the body of a request that acknowledges messages of one broker (`BatchAckMessageRequestBody`).
+
+    Messages of one pop of one queue share a row, with a bit for each, counted from the pop's begin.
+    """
+    bits: defaultdict[tuple[Any, ...], int] = defaultdict(int)
+    broker = ""
+    for topic, handle in handles:
+        broker = handle.broker
+        *checkpoint, _ = handle
+        bits[topic, *checkpoint] |= 1 << handle.offset - handle.start_offset
+    rows = [
+        {
+            "b": b64encode(each.to_bytes((each.bit_length() + 7) // 8, "little")).decode(),
+            "c": group, "it": invisible_ms, "pt": pop_ms, "q": queue, "r": retry, "rq": revive, "so": start, "t": topic,
+        }
+        for (topic, start, pop_ms, invisible_ms, revive, retry, _, queue), each in bits.items()
+    ]  # fmt: skip
+    return json.dumps({"acks": rows, "brokerName": broker}).encode()
+
+
+def _numbers(answer: Command, address: str, *names: str) -> list[int]:
+    try:
+        return [int(answer.fields[name]) for name in names]
+    except (KeyError, ValueError) as error:
+        raise CommandError(f"{address}: an answer without {', '.join(names)}: {error}") from None
