@@ -280,13 +280,9 @@ class Consumer:
         jstack = stacks() if request.fields.get("jstackEnable") == "true" else None
         servers = self._client.settings.name_servers
         body = running_info(
-            self.group,
-            self._share.readings.values(),
+            self.group, self._share.readings.values(), servers, self._opened_ms, jstack,
             self._share.popping.queues.values(),
-            servers,
-            self._opened_ms,
-            jstack,
-        )
+        )  # fmt: skip
         return request.response(ResponseCode.SUCCESS, body=body)
 
     def _answer_status(self, request: Command) -> Command | None:

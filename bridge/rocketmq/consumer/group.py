@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge.rocketmq.consumer.assigned import Limits, TopicQueue
-from bridge.rocketmq.consumer.offsets import ConsumeFrom
+from bridge.rocketmq.consumer.offsets import RETRY_PREFIX, ConsumeFrom
 from bridge.rocketmq.consumer.pop.assigning import Assignment, query_assignment
 from bridge.rocketmq.consumer.pop.handle import pop_retry_topic
 from bridge.rocketmq.consumer.retrying import MAX_RECONSUME_TIMES, retry_topic
@@ -135,6 +135,8 @@ class Group:
             raise InputError(f"group {name}: subscribe to a topic at least")
         self.fixed: frozenset[TopicQueue] | None = None
         """Queues that this member reads whatever the others read; None: members share the queues."""
+        self._pop_retries: dict[str, list[str]] = {}
+        """Topic -> the topics of its popped retries that are pulled."""
         self._divided_here: set[str] = set()
         """Topics whose brokers do not divide queues, although that is wanted."""
         if settings.message_model is MessageModel.CLUSTERING and not settings.is_active:
@@ -226,6 +228,8 @@ class Group:
         """Subscribe to the popped retries of a topic, if there are any and the group pulls the topic now: else nobody
         would read them (`RebalanceImpl.updateMessageQueueAssignment`).
         """
+        if topic.startswith(RETRY_PREFIX):
+            return
         for mark in ("1", "2"):
             name = pop_retry_topic(topic, self.name, mark)
             if popped:
@@ -234,6 +238,11 @@ class Group:
                 with suppress(RemotingError):
                     await self.client.route(name)
                     self.subscriptions[name] = Subscription.to_tags(name, version=now_ms())
+                    self._pop_retries.setdefault(topic, []).append(name)
+
+    def stored_topics(self, topic: str) -> tuple[str, ...]:
+        """Return the topics in which a message of ``topic`` may be stored, as it was received: of retries, others."""
+        return topic, self.retry_topic, *self._pop_retries.get(topic, ())
 
     async def _members(self, route: TopicRoute) -> list[str]:
         """Ask a broker of the topic for the client ids in the group (`findConsumerIdList`)."""

@@ -28,10 +28,10 @@ MIB: Final = 1 << 20
 def running_info(
     group: Group,
     readings: Iterable[Reading],
-    popped: Iterable[PopQueue],
     name_servers: Iterable[str],
     started: int,
     jstack: str | None = None,
+    popped: Iterable[PopQueue] = (),
 ) -> bytes:
     """Return the answer's body to GET_CONSUMER_RUNNING_INFO (`ConsumerRunningInfo`).
 

@@ -199,7 +199,7 @@ class Share:
     def done(self, message: StoredMessage) -> bool:
         """Acknowledge a message, and return whether its queue is still ours."""
         readings = self._readings
-        for topic in (message.topic, self._group.retry_topic):  # retries are handed out with their first topic
+        for topic in self._group.stored_topics(message.topic):  # retries are handed out with their first topic
             reading = readings.get((topic, message.broker, message.queue_id))  # type: ignore[call-overload]  # a plain tuple is quicker made
             if reading is not None and reading.assigned.done(message):
                 self._advance(reading)
@@ -216,7 +216,7 @@ class Share:
 
     def queue_of(self, message: StoredMessage) -> AssignedQueue | None:
         """Return the queue of a message that was handed out and not acknowledged; None if that is no longer ours."""
-        for topic in (message.topic, self._group.retry_topic):
+        for topic in self._group.stored_topics(message.topic):
             reading = self._readings.get(TopicQueue(topic, message.broker, message.queue_id))
             if reading is not None and reading.assigned.is_out(message):
                 return reading.assigned
@@ -287,7 +287,7 @@ class Share:
                 continue
             if self.popping.assign(topic, popped):
                 changed.add(topic)
-            if not self._settings.client_rebalance and topic != self._group.retry_topic:
+            if not self._settings.client_rebalance:
                 await self._group.follow_pop_retries(topic, popped=bool(popped))
             ours = {queue: reading for queue, reading in self._readings.items() if queue.topic == topic}
             lost = [reading for queue, reading in ours.items() if queue not in wanted and not reading.assigned.leaving]

@@ -103,6 +103,11 @@ public class RocketmqMember {
         consumer.setNamesrvAddr((String) told.get("namesrv"));
         consumer.setMqClientApiTimeout(20_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        if (told.get("popped") != null) { // 4.x has no such methods
+            Class<?> type = DefaultMQPushConsumer.class;
+            type.getMethod("setClientRebalance", boolean.class).invoke(consumer, false);
+            type.getMethod("setPopInvisibleTime", long.class).invoke(consumer, ((Number) told.get("popped")).longValue());
+        }
         if (told.get("instance") != null) {
             consumer.setInstanceName((String) told.get("instance"));
         }

@@ -93,7 +93,7 @@ async def member(jars: str, *options: str, **told: Any) -> AsyncIterator[Member]
     """Start a member of a group, until it has left or the block ends.
 
     ``namesrv``, ``group``, ``topic`` and ``tags`` or ``sql``; ``orderly``, ``broadcasting``, ``fails``, ``instance``,
-    ``ip``.
+    ``ip``; ``popped``: its queues are assigned by the broker, and popped messages are hidden for so many milliseconds.
     """
     async with _process(jars, told, *options) as process:
         there = Member(process)

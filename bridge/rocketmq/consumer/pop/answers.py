@@ -59,7 +59,9 @@ class _Answer(NamedTuple):
     invisible_ms: int
     revive_queue: int
     starts: dict[str, int]
-    """Mark and queue -> the offset at which the pop began there."""
+    """Mark and queue -> the offset at which the pop began there; where the broker names none, of its first message."""
+    has_starts: bool
+    """Whether the broker names them; the first brokers of 5.0 do not."""
     offsets: dict[str, list[int]]
     """Mark and queue -> the offsets of its messages, in their order."""
     counts: dict[str, int]
@@ -82,7 +84,7 @@ def parse_pop(answer: Command, broker: str, topic: str, room: float, address: st
             return Popped(status, rest=rest)
         header = _Answer(
             broker, int(fields["popTime"]), int(fields["invisibleTime"]), int(fields["reviveQid"]),
-            _parse_table(fields.get("startOffsetInfo"), int),
+            _parse_table(fields.get("startOffsetInfo"), int), bool(fields.get("startOffsetInfo")),
             _parse_table(fields.get("msgOffsetInfo"), lambda text: [int(each) for each in text.split(",") if each]),
             _parse_table(fields.get("orderCountInfo"), int),
         )  # fmt: skip
@@ -92,7 +94,7 @@ def parse_pop(answer: Command, broker: str, topic: str, room: float, address: st
     taken: defaultdict[str, int] = defaultdict(int)
     weight = 0
     for record in stored_records(answer.body, broker):
-        if weight >= room:
+        if messages and weight >= room:
             break
         for message in record:
             weight += message.weight
@@ -107,13 +109,14 @@ def _with_handle(message: StoredMessage, topic: str, header: _Answer, taken: def
     mark = retry_mark(message.topic)
     key = f"{mark} {message.queue_id}"
     if POP_CK not in properties:
-        start, offset = message.queue_offset, message.queue_offset
-        if header.starts:
+        offset = message.queue_offset
+        if header.has_starts:
             offsets, index = header.offsets.get(key, []), taken[key]
             if key not in header.starts or index >= len(offsets):
                 raise CommandError(f"{header.broker}: the answer to a pop does not name queue {key} of a message")
-            start, offset = header.starts[key], offsets[index]
+            offset = offsets[index]
             taken[key] += 1
+        start = header.starts.setdefault(key, offset)
         handle = PopHandle(
             start, header.pop_ms, header.invisible_ms, header.revive_queue, mark, header.broker, message.queue_id,
             offset,
