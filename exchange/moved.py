@@ -53,8 +53,13 @@ MOVED: Final = {
     ("bindings.apply", "bindings.apply"): "steps>broker",
     ("bindings", "bindings"): "graph>drawing",
     ("bindings.archive", "bindings.archive.formats"): (
-        "detect fetched connect firehose json_lines kafka_batches kafka_rows kafka_segment kafka_transactions "
-        "parquet queue_dump rabtap tracing"
+        "detect fetched connect firehose json_lines parquet queue_dump rabtap tracing"
+    ),
+    ("bindings.archive", "bindings.archive.kafka"): (
+        "kafka_batches>batches kafka_rows>rows kafka_segment>segment kafka_transactions>transactions"
+    ),
+    ("bindings.archive.formats", "bindings.archive.kafka"): (
+        "kafka_batches>batches kafka_rows>rows kafka_segment>segment kafka_transactions>transactions"
     ),
     ("bindings.archive", "bindings.archive.rocketmq"): (
         "rocketmq_log>log rocketmq_commit>commit rocketmq_find>find rocketmq_fit>fit rocketmq_id>id "

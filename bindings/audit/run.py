@@ -14,7 +14,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final
 
 from bindings.archive.formats.detect import Archive, detect, drop_repeats
-from bindings.archive.formats.kafka_segment import KafkaSegment
+from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.audit.local.run import Pass, run_here
 from bindings.audit.local.selection import Selection

@@ -19,7 +19,7 @@ import pyarrow as pa
 from bindings.archive.fields import decode_field
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.json_lines import JsonLines, add_line, encode_line, read_lines
-from bindings.archive.formats.kafka_segment import KafkaSegment
+from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.formats.parquet import Parquet
 from bindings.archive.formats.queue_dump import SUFFIX, QueueDump
 from bindings.archive.formats.rabtap import Rabtap

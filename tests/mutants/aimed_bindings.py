@@ -309,8 +309,8 @@ BINDINGS: Final[list[Mutant]] = [
         ("tasks begin in the order of files", "    groups.sort(key=lambda group: -group[0])\n", ""),
     ),
     *mutants_of(
-        "bindings/archive/formats/kafka_transactions.py",
-        "bindings/archive/test_kafka_ends.py bindings/archive/test_kafka_segment.py",
+        "bindings/archive/kafka/transactions.py",
+        "bindings/archive/kafka/test_kafka_ends.py bindings/archive/kafka/test_kafka_segment.py",
         (
             "only one of the markers of earlier transactions is passed over",
             "        while markers and markers[0].place < (0, place):",
@@ -337,8 +337,8 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/archive/formats/kafka_batches.py",
-        "bindings/archive/test_kafka_ends.py bindings/archive/test_kafka_segment.py",
+        "bindings/archive/kafka/batches.py",
+        "bindings/archive/kafka/test_kafka_ends.py bindings/archive/kafka/test_kafka_segment.py",
         (
             "a length that goes round is taken",
             " or (moved > ends).any() or (moved < starts).any():",

@@ -334,8 +334,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/archive/formats/kafka_transactions.py",
-        "bindings/archive/test_kafka_ends.py",
+        "bindings/archive/kafka/transactions.py",
+        "bindings/archive/kafka/test_kafka_ends.py",
         (
             "the marker of an earlier transaction ends a later one",
             "if marker.producer != header.producer_id or marker.place >= (0, place):",

@@ -17,7 +17,7 @@ from typing import Final
 from bindings.archive.formats.connect import Connect
 from bindings.archive.formats.fetched import Fetched
 from bindings.archive.formats.json_lines import JsonLines
-from bindings.archive.formats.kafka_segment import KafkaSegment
+from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.formats.parquet import Parquet
 from bindings.archive.formats.queue_dump import QueueDump
 from bindings.archive.formats.rabtap import Rabtap

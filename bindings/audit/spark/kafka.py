@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bindings.archive.formats.kafka_batches import Places, Records, Spans
-from bindings.archive.formats.kafka_rows import build_items
+from bindings.archive.kafka.batches import Places, Records, Spans
+from bindings.archive.kafka.rows import build_items
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.reading import Item
 from bindings.audit.local.run import Pass

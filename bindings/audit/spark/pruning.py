@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 
 from bindings.archive.formats.connect import NAME, Connect
-from bindings.archive.formats.kafka_segment import KafkaSegment, topic_of
+from bindings.archive.kafka.segment import KafkaSegment, topic_of
 from bindings.archive.formats.parquet import UNREADABLE, Parquet
 from bindings.archive.names import escape
 from bindings.archive.reading import Format, Split

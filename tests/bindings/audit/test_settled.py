@@ -12,7 +12,7 @@ import pytest
 
 from bindings.archive.formats.connect import Connect
 from bindings.archive.formats.json_lines import JsonLines
-from bindings.archive.formats.kafka_segment import KafkaSegment
+from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.formats.parquet import Parquet
 from bindings.archive.formats.rabtap import Rabtap
 from bindings.archive.formats.tracing import TracingText

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.json_lines import encode_line
-from bindings.archive.formats.kafka_batches import read_header
+from bindings.archive.kafka.batches import read_header
 from bindings.archive.formats.parquet import ParquetWriter
 from bindings.archive.mapping import FieldMapping as Places
 from bindings.archive.reading import SPLIT_BYTES, Bad, Bias, Skipped, Split

@@ -8,8 +8,8 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from bindings.archive.formats.kafka_batches import CONTROL, TRANSACTION, Header, read_header, read_records
-from bindings.archive.formats.kafka_segment import KafkaSegment
+from bindings.archive.kafka.batches import CONTROL, TRANSACTION, Header, read_header, read_records
+from bindings.archive.kafka.segment import KafkaSegment
 from exchange import InputError
 from tests.support.archives.kafka_files import KafkaRecord, batch, varint
 from tests.support.archives.reads import read

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.formats.kafka_segment import KafkaSegment
+from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.mapping import FieldMapping
 from bindings.archive.reading import Split
 from bindings.archive.record import Record

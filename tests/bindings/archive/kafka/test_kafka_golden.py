@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bindings.archive.formats.detect import detect
-from bindings.archive.formats.kafka_segment import ABORTED, MARKER, NOT_ENDED, KafkaSegment
+from bindings.archive.kafka.segment import ABORTED, MARKER, NOT_ENDED, KafkaSegment
 from bindings.archive.inspection import inspect_splits
 from bindings.archive.mapping import FieldMapping
 from bindings.archive.reading import Split

@@ -2,7 +2,7 @@
 
 A record of an aborted transaction is skipped, and so is a record of a transaction whose end is not in the archive. The
 rest is what a consumer with the isolation level ``read_committed`` gets. The ends of transactions are found by
-`bindings.archive.formats.kafka_transactions`.
+`bindings.archive.kafka.transactions`.
 
 A batch is read if its CRC-32C is right. A damaged batch is reported and skipped by its length; if the length is wrong,
 too, reading continues at the next bytes that are a whole batch. If a file ends in the middle of a batch, its broker was
@@ -34,7 +34,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from bindings.archive.effort import Effort
-from bindings.archive.formats.kafka_batches import (
+from bindings.archive.kafka.batches import (
     HEADER_BYTES,
     Header,
     find_sound_header,
@@ -42,8 +42,8 @@ from bindings.archive.formats.kafka_batches import (
     read_header,
     read_records,
 )
-from bindings.archive.formats.kafka_rows import build_items
-from bindings.archive.formats.kafka_transactions import SEGMENT, TransactionEnd, TransactionEnds
+from bindings.archive.kafka.rows import build_items
+from bindings.archive.kafka.transactions import SEGMENT, TransactionEnd, TransactionEnds
 from bindings.archive.mapped import Bytes, Mapped, is_zero
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.reading import (

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bindings.archive.effort import Effort
-from bindings.archive.formats.kafka_batches import (
+from bindings.archive.kafka.batches import (
     HEADER_BYTES,
     Header,
     find_sound_header,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bindings.archive.fields import TABLE
-from bindings.archive.formats.kafka_batches import Records
+from bindings.archive.kafka.batches import Records
 from bindings.archive.mapping import FieldMapping
 from bindings.archive.names import bytes_to_text_array, escape
 from bindings.archive.reading import Bad, Item

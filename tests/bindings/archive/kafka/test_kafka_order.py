@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.formats.kafka_segment import KafkaSegment
+from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.mapping import FieldMapping
 from bindings.archive.reading import Bad, Skipped, Split
 from bindings.archive.record import to_records
