@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, NotRequired, TypeAlias, TypedDict
 from exchange.field_values import RANGES
 from exchange.limits import SHORTSTR_BYTES
 
-__all__ = ["BindingJson", "BytesJson", "Definition", "FieldJson", "MessageInput", "MessageJson"]
+__all__ = ["BindingJson", "BodilessJson", "BytesJson", "Definition", "FieldJson", "MessageInput", "MessageJson"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,8 +113,8 @@ class MessageInput(TypedDict):
     body: NotRequired[BytesJson | None]
 
 
-class MessageJson(TypedDict):
-    """A message as commands write it, and read it."""
+class BodilessJson(TypedDict):
+    """A message as commands write it, and read it, without its body."""
 
     exchange: str
     """The exchange that it is published to; "" is the default exchange."""
@@ -123,6 +123,11 @@ class MessageJson(TypedDict):
     """Absent if it has none."""
     properties: NotRequired[dict[str, FieldJson]]
     """The basic properties; absent if it has none."""
+
+
+class MessageJson(BodilessJson):
+    """A message as commands write it, and read it."""
+
     body: NotRequired[BytesJson]
     """Absent if it is empty."""
 

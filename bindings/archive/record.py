@@ -10,7 +10,8 @@ routing_key        string
 cc, bcc            list<string>                the routing keys in the headers CC and BCC
 headers            map<string, (type, value)>  all headers, CC and BCC too: see `bindings.archive.fields`
 properties         map<string, (type, value)>  the other basic properties, under their AMQP names
-body               binary                      null: the archive has none, or only its beginning
+body               binary                      null: the archive has none, or only its beginning; with a size of 0 it
+                                               is the null value of a record of Kafka, which differs from an empty one
 body_size          int64                       bytes; null: unknown
 routed_queues      list<string>                where the broker routed it; null: unknown, empty: nowhere
 source             string                      the file it was read from
@@ -38,6 +39,7 @@ from exchange.message import Message
 
 __all__ = [
     "SCHEMA",
+    "TOMBSTONE",
     "ListBuilder",
     "Record",
     "Rows",
@@ -69,6 +71,8 @@ UNHELD: Final = (TypeError, ValueError, ArithmeticError, AttributeError, Recursi
 """Exceptions that building a column of tables raises for values that AMQP cannot hold."""
 NOT_A_RECORD: Final = (*UNHELD, InputError, LookupError, pa.ArrowException)
 """Exceptions that building a record raises for a row that hashstar never writes."""
+TOMBSTONE: Final = "x-kafka-tombstone"
+"""Header of a message whose record of Kafka has no value, which a bridge and the readers of Kafka's files set."""
 EARLIEST: Final = -62_135_596_800_000_000
 LATEST: Final = 253_402_300_799_999_999
 """Bounds of times, in microseconds since 1970: the years 1 to 9999, which Spark and Python can show."""
@@ -85,11 +89,16 @@ class Record(NamedTuple):
     size: int | None = None
     """Size of the published body in bytes."""
     has_body: bool = True
-    """Whether the archive has the whole published body."""
+    """Whether the archive has the whole published body. False with a size of 0 for a null value, which has none."""
     routed_queues: tuple[str, ...] | None = None
     """Queues that the broker routed it to; None if the archive does not record them."""
     source: str = ""
     offset: int = 0
+
+    @property
+    def lacks_body(self) -> bool:
+        """Whether a published body is not in the archive, or only its beginning."""
+        return not self.has_body and self.size != 0
 
 
 class Rows:
@@ -141,7 +150,7 @@ class Rows:
         routed_queues: Sequence[str] | None = None,
         offset: int = 0,
     ) -> None:
-        """Add a record from ``source``.
+        """Add a record from ``source``. The body of a message with the header `TOMBSTONE` is null if it is empty.
 
         Raises InputError, and adds nothing, for a message that AMQP cannot hold, or that a broker refuses because its
         CC or BCC is not an array.
@@ -172,6 +181,8 @@ class Rows:
         self._exchanges.append(message.exchange)
         self._keys.append(message.routing_key)
         body = message.body
+        if headers and not body and headers.get(TOMBSTONE) is True:
+            size, has_body = 0, False
         if self._with_body:
             self._bodies.append(body if has_body else None)
             self._bytes += len(body)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-from exchange.json_types import MessageJson
+from exchange.json_types import BodilessJson, BytesJson
 
 __all__ = ["RecordLine", "Recorded"]
 
@@ -17,14 +17,16 @@ class OriginJson(TypedDict):
     offset: int
 
 
-class Recorded(MessageJson):
+class Recorded(BodilessJson):
     """A message, and what an archive has recorded of it."""
 
+    body: NotRequired[BytesJson | None]
+    """Absent if it is empty or missing; null for a record of Kafka without a value, whose size is 0."""
     timestamp: NotRequired[int | float | str]
     """When it was published: seconds since 1970, or ISO 8601; absent if unknown."""
     vhost: NotRequired[str]
     size: NotRequired[int | None]
-    """Bytes of the body, where it is missing; null if unknown."""
+    """Bytes of the body, where it is missing or there is none; null if unknown."""
     body_truncated: NotRequired[bool]
     """True where the body is missing."""
     routed_queues: NotRequired[list[str]]

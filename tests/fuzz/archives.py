@@ -19,12 +19,12 @@ import pyarrow as pa
 from bindings.archive.fields import decode_field
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.json_lines import JsonLines, add_line, encode_line, read_lines
-from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.formats.parquet import Parquet
 from bindings.archive.formats.queue_dump import SUFFIX, QueueDump
 from bindings.archive.formats.rabtap import Rabtap
 from bindings.archive.formats.tracing import TracingJson, TracingText
 from bindings.archive.inspection import inspect_splits
+from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Item, Skipped, Split
 from bindings.archive.record import SCHEMA, Record, build_batch, to_records
 from bindings.archive.rocketmq.find import find_by_id, find_by_key
@@ -129,6 +129,19 @@ def seal_batches(data: bytearray) -> None:
             data[at + 8 : at + 12] = (size - 12).to_bytes(4, "big")
         data[at + 16] = 2
         data[at + 17 : at + 21] = google_crc32c.value(bytes(data[at + 21 : at + size])).to_bytes(4, "big")
+        at += size
+
+
+def seal_old_messages(data: bytearray) -> None:
+    """Give messages of Kafka's formats 0 and 1 their CRC-32, up to one whose length cannot be."""
+    at = 0
+    while at + 26 <= len(data):
+        size = int.from_bytes(data[at + 8 : at + 12], "big") + 12
+        if not 26 <= size <= len(data) - at:
+            size = len(data) - at
+            data[at + 8 : at + 12] = (size - 12).to_bytes(4, "big")
+        data[at + 16] &= 1
+        data[at + 12 : at + 16] = zlib.crc32(data[at + 16 : at + size]).to_bytes(4, "big")
         at += size
 
 
@@ -275,6 +288,7 @@ def times(data: bytes) -> None:
 FORMATS: Final[Mapping[str, Callable[[bytes], None]]] = {
     "kafka-segment": lines(KafkaSegment(), "orders-0/00000000000000000000.log"),
     "kafka-batches": make_sealed(KafkaSegment(), "orders-1/00000000000000000000.log", seal_batches),
+    "kafka-messages": make_sealed(KafkaSegment(), "orders-2/00000000000000000000.log", seal_old_messages),
     "rocketmq-messages": make_sealed(RocketmqLog(), "commitlog/00000000000000000000", seal_messages),
     "rocketmq-log": lines(RocketmqLog(), "commitlog/00000000000000000000"),
     "json-lines-splits": lines(JsonLines(), "archive.jsonl"),

@@ -115,6 +115,16 @@ def archives() -> Mapping[str, list[bytes]]:
         "queue-dump": [dump + PART + b"body"],
         "kafka-segment": [*segments, b"".join(made[:2]) + bytes(64)],
         "kafka-batches": made,
+        "kafka-messages": [
+            b"".join([kafka_files.message(n, b"k", None if n % 3 else b"v" * n, magic=n % 2) for n in range(5)]),
+            *[
+                kafka_files.wrapper(
+                    5, [KafkaRecord(n, n, b"key%d" % n, b"v" * n) for n in range(3)], magic=old, codec=codec
+                )
+                for old in (0, 1)
+                for codec in (2, 3)
+            ],
+        ],
         "rocketmq-log": [log, log + bytes(40)],
         "rocketmq-messages": [log],
         "parquet": [parquet.getvalue()],

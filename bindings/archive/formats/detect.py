@@ -17,11 +17,11 @@ from typing import Final
 from bindings.archive.formats.connect import Connect
 from bindings.archive.formats.fetched import Fetched
 from bindings.archive.formats.json_lines import JsonLines
-from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.formats.parquet import Parquet
 from bindings.archive.formats.queue_dump import QueueDump
 from bindings.archive.formats.rabtap import Rabtap
 from bindings.archive.formats.tracing import TracingJson, TracingText
+from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.reading import SPLIT_BYTES, Bias, Format, NoArchive, Split
 from bindings.archive.rocketmq.log import RocketmqLog

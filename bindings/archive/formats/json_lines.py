@@ -6,7 +6,8 @@
 ``timestamp``      seconds since 1970, or ISO 8601 (UTC by default); numbers too great for seconds are milli-, micro- or
                    nanoseconds
 ``vhost``          the virtual host
-``size``           bytes of the body; without a body, 0 means that it is empty, otherwise it is unknown
+``size``           bytes of the body; without a body, 0 means that it is empty, otherwise it is unknown; if ``body`` is
+                   null, 0 means the null value of a record of Kafka
 ``body_truncated`` true where the body is missing, or only its beginning is there
 ``routed_queues``  names of the queues that the broker routed it to
 ``origin``         ``{"source": file, "offset": place}``; by default this file and the byte at which the line begins
@@ -188,7 +189,8 @@ def add_line(rows: Rows, value: Any, place: int) -> Skipped | None:
         raise InputError("routed_queues is not a list of names")
     if size is not None and (type(size) is not int or not 0 <= size < 2**63):
         raise InputError("size is not a number of bytes")
-    has_body = value.get("body_truncated") is not True and (value.get("body") is not None or size == 0)
+    is_empty = size == 0 and "body" not in value  # null is no empty body
+    has_body = value.get("body_truncated") is not True and (value.get("body") is not None or is_empty)
     queues = None if routed is None else tuple(routed)
     if type(origin) is dict and is_copied:
         rows.add_record(Record(message, time, vhost, size, has_body, queues, origin["source"], origin["offset"]))
@@ -209,9 +211,12 @@ def encode_line(record: Record) -> bytes:
             fields["timestamp"] = (EPOCH + time * MICROSECOND).isoformat()
     if vhost is not None:
         fields["vhost"] = vhost
-    if not has_body:
+    if record.lacks_body:
         fields["size"] = size
         fields["body_truncated"] = True
+    elif not has_body:
+        fields["body"] = None
+        fields["size"] = 0
     elif not message.body:
         fields["size"] = 0
     if routed is not None:

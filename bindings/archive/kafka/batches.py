@@ -8,128 +8,29 @@ headers stay in the bytes of the batch; columns of `Spans` point into them.
 
 from __future__ import annotations
 
-import struct
-import zlib
 from array import array
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from bindings.archive.kafka.header import CODEC, HEADER_BYTES, LOG_APPEND_TIME, Header
+from bindings.archive.kafka.packing import unpack
 from bindings.archive.mapped import Bytes
 from exchange.errors import InputError
-from exchange.limits import BATCH_BYTES, TABLE_ITEMS
+from exchange.limits import TABLE_ITEMS
 
-__all__ = [
-    "HEADER_BYTES",
-    "Header",
-    "Records",
-    "Spans",
-    "read_header",
-    "is_whole",
-    "find_sound_header",
-    "read_records",
-    "make_stream_unpacker",
-]
+__all__ = ["Places", "Records", "Spans", "read_records"]
 
 Places = npt.NDArray[np.int64]
 
-HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-HEADER_BYTES: Final = HEADER.size
-"""61: offset, length, leader epoch, magic, CRC, attributes, last offset delta, timestamps (2), producer (3), count."""
-LEAST_LENGTH: Final = HEADER_BYTES - 12
-"""Minimum value of the length field; it does not include the offset and the length itself, 12 bytes."""
-CRC_START: Final = 21
-"""Position of the first byte that the CRC covers; it covers the rest of the batch."""
-LOG_APPEND_TIME: Final = 0x08
-TRANSACTION: Final = 0x10
-CONTROL: Final = 0x20
-MAGIC_PLACE: Final = 16
-LAST_OFFSET: Final = 2**63 - 1
 LONG: Final = 256
 """Mean length of spans, in bytes, above which they are copied in a loop."""
 MANY_HEADERS: Final = 64
 """Maximum number of headers of a record that is read together with other records."""
 COPIED: Final = 1 << 20
 """Maximum end of a record, in bytes of the batch, whose bytes are copied: a Python loop indexes bytes faster."""
-
-
-class Header(NamedTuple):
-    """The header of a batch."""
-
-    base_offset: int
-    length: int
-    """Number of bytes after this field, which ends at byte 12."""
-    leader_epoch: int
-    magic: int
-    crc: int
-    attributes: int
-    last_offset_delta: int
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    records: int
-
-    @property
-    def size(self) -> int:
-        """Number of bytes of the whole batch."""
-        return self.length + 12
-
-    @property
-    def last_offset(self) -> int:
-        """Offset of the last record as it was written; compaction may have removed that record."""
-        return self.base_offset + self.last_offset_delta
-
-    @property
-    def is_control(self) -> bool:
-        """Whether it marks the end of a transaction."""
-        return bool(self.attributes & CONTROL)
-
-    @property
-    def is_transactional(self) -> bool:
-        """Whether its records belong to a transaction of its producer."""
-        return bool(self.attributes & TRANSACTION)
-
-    @property
-    def seems_sound(self) -> bool:
-        """Whether the fields are possible in a header of version 2."""
-        return (
-            self.magic == 2
-            and LEAST_LENGTH <= self.length <= BATCH_BYTES
-            and self.base_offset >= 0
-            and self.records >= 0
-            and self.last_offset_delta >= 0
-            and self.last_offset <= LAST_OFFSET
-            and self.attributes & 7 in UNPACKERS
-        )
-
-
-def read_header(data: Bytes, place: int = 0) -> Header:
-    """Return the header that begins at ``place``; all of its 61 bytes must be in the data."""
-    return Header(*HEADER.unpack_from(data, place))
-
-
-def is_whole(data: Bytes, header: Header) -> bool:
-    """Return whether the CRC-32C of a batch, which begins at byte 0 of the data, is right."""
-    import google_crc32c  # imported here: only this function of `bindings.archive` needs it
-
-    return bool(google_crc32c.value(bytes(data[CRC_START : header.size])) == header.crc)
-
-
-def find_sound_header(data: Bytes, place: int) -> int:
-    """Return the position of the next header, from ``place`` on, that seems sound; the end of the data if none."""
-    while True:
-        magic = data.find(b"\x02", place + MAGIC_PLACE)
-        if magic < 0 or magic - MAGIC_PLACE + HEADER_BYTES > len(data):
-            return len(data)
-        place = magic - MAGIC_PLACE
-        if read_header(data, place).seems_sound:
-            return place
-        place += 1
 
 
 class Spans(NamedTuple):
@@ -173,13 +74,7 @@ class Records(NamedTuple):
 
 def read_records(data: Bytes, header: Header) -> Records:
     """Return the records of a whole batch. Raises InputError if Kafka could not have written them."""
-    packed = bytes(data[HEADER_BYTES : header.size])
-    try:
-        unpacked = UNPACKERS[header.attributes & 7](packed)
-    except (pa.ArrowException, OSError, zlib.error, struct.error, EOFError) as error:
-        raise InputError(f"cannot be unpacked: {str(error).partition(chr(10))[0]}") from None
-    if len(unpacked) > BATCH_BYTES:
-        raise InputError(f"cannot be unpacked: it has more than {BATCH_BYTES >> 20} MiB")
+    unpacked = unpack(header.attributes & CODEC, bytes(data[HEADER_BYTES : header.size]))
     starts, ends = _find_records(unpacked, header.records)
     read = _Reader(unpacked, ends)
     read.places = starts + 1  # after the attributes, one byte that is always 0
@@ -335,70 +230,3 @@ class _Reader:
                 into.starts[n], into.lengths[n] = place, length
                 place += max(length, 0)
         self.places[row] = place
-
-
-PIECE_BYTES: Final = 1 << 18
-"""Maximum number of bytes that are unpacked in one call."""
-XERIAL: Final = b"\x82SNAPPY\0"
-"""The first bytes of a snappy-java stream."""
-
-
-def _unpack_snappy(data: bytes) -> bytes:
-    """Unpack snappy: the stream of snappy-java that Java clients write, or a single block as librdkafka writes it."""
-    if not data.startswith(XERIAL):
-        return _unpack_raw_snappy(data)
-    pieces: list[bytes] = []
-    place = len(XERIAL) + 8  # after the magic, two versions of 4 bytes
-    size = 0
-    while place < len(data):
-        (length,) = struct.unpack_from(">i", data, place)
-        if not 0 <= length <= len(data) - place - 4:
-            raise InputError("cannot be unpacked: a block of snappy that is not whole")
-        pieces.append(_unpack_raw_snappy(data[place + 4 : place + 4 + length]))
-        size += len(pieces[-1])
-        if size > BATCH_BYTES:
-            break
-        place += 4 + length
-    return b"".join(pieces)
-
-
-def _unpack_raw_snappy(data: bytes) -> bytes:
-    size = shift = 0  # a block begins with its unpacked size as a varint, which Arrow must be given
-    for byte in data[:5]:
-        size |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            break
-    if size > BATCH_BYTES:
-        raise InputError("cannot be unpacked: a block of snappy that says it is too large")
-    return bytes(pa.Codec("snappy").decompress(data, decompressed_size=size, asbytes=True))
-
-
-def make_stream_unpacker(name: str) -> Callable[[bytes], bytes]:
-    """Return a function that unpacks a stream; ``name`` is Arrow's name of the compression."""
-
-    def unpack(data: bytes) -> bytes:
-        pieces: list[bytes] = []
-        size = 0
-        with pa.CompressedInputStream(pa.BufferReader(data), name) as stream:
-            # Read in pieces: Arrow allocates the whole size that a call asks for, even if less is available.
-            while size <= BATCH_BYTES and (piece := stream.read(PIECE_BYTES)):
-                pieces.append(piece)
-                size += len(piece)
-        return b"".join(pieces)
-
-    return unpack
-
-
-def _unpack_gzip(data: bytes) -> bytes:
-    return zlib.decompressobj(31).decompress(data, BATCH_BYTES + 1)
-
-
-UNPACKERS: Final[dict[int, Callable[[bytes], bytes]]] = {
-    0: lambda data: data,
-    1: _unpack_gzip,
-    2: _unpack_snappy,
-    3: make_stream_unpacker("lz4"),
-    4: make_stream_unpacker("zstd"),
-}
-"""Compression type in a batch's attributes -> function that unpacks it (`CompressionType.java`)."""

@@ -14,7 +14,7 @@ from bindings.archive.kafka.batches import Records
 from bindings.archive.mapping import FieldMapping
 from bindings.archive.names import bytes_to_text_array, escape
 from bindings.archive.reading import Bad, Item
-from bindings.archive.record import EARLIEST, LATEST, SCHEMA, make_empty_column
+from bindings.archive.record import EARLIEST, LATEST, SCHEMA, TOMBSTONE, make_empty_column
 
 __all__ = ["build_items"]
 
@@ -22,7 +22,6 @@ PREFIX: Final = "x-kafka-"
 ESCAPED: Final = "x-kafka-header-"
 TOPIC: Final = "x-kafka-topic"
 KEY: Final = "x-kafka-key"
-TOMBSTONE: Final = "x-kafka-tombstone"
 """The same names as in `bridge.interop`."""
 
 
@@ -89,7 +88,7 @@ class _Rows:
         if name == "headers":
             return self._headers()
         if name == "body":
-            return pc.fill_null(records.values.of(records.data), b"")
+            return records.values.of(records.data)
         if name == "body_size":
             return pa.array(np.maximum(records.values.lengths, 0))
         if name == "source":

@@ -10,7 +10,6 @@ transactions have ended. If the archive ends before that, the end of a transacti
 
 from __future__ import annotations
 
-import re
 import struct
 from collections import defaultdict, deque
 from collections.abc import Iterator
@@ -19,20 +18,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bindings.archive.effort import Effort
-from bindings.archive.kafka.batches import (
-    HEADER_BYTES,
-    Header,
-    find_sound_header,
-    is_whole,
-    read_header,
-    read_records,
-)
+from bindings.archive.kafka.batches import read_records
+from bindings.archive.kafka.header import Header, find_sound_header, has_header, is_whole, read_header
+from bindings.archive.kafka.walk import SEGMENT, seems_sound_at
 from bindings.archive.mapped import Bytes, Mapped
 from exchange.errors import InputError
 
-__all__ = ["SEGMENT", "TransactionEnd", "TransactionEnds"]
+__all__ = ["TransactionEnd", "TransactionEnds"]
 
-SEGMENT: Final = re.compile(r"[0-9]{20}\.log(?:\.gz)?")
 MARKER: Final = struct.Struct(">hh")
 """The key of a control record: its version, and 0 for an abort, 1 for a commit (`ControlRecordType`)."""
 ABORT: Final = 0
@@ -101,13 +94,11 @@ class TransactionEnds:
 
 def _read_markers(data: Bytes, file: int, place: int) -> Iterator[Marker]:
     effort = Effort(place)
-    while place + HEADER_BYTES <= len(data):
+    while has_header(data, place):
         header = read_header(data, place)
         behind = place + header.size
         # A damaged length could skip markers: trust the length of a batch only if another batch follows it.
-        is_chained = header.seems_sound and (
-            behind == len(data) or (behind + HEADER_BYTES <= len(data) and read_header(data, behind).seems_sound)
-        )
+        is_chained = header.seems_sound and (behind == len(data) or seems_sound_at(data, behind))
         if header.seems_sound and header.is_control and behind <= len(data) and effort.allows(behind, header.size):
             end = _read_end(data[place:behind], header)
             if end is not None and (end is not TransactionEnd.DAMAGED or is_chained):

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 
 from bindings.archive.formats.connect import NAME, Connect
-from bindings.archive.kafka.segment import KafkaSegment, topic_of
 from bindings.archive.formats.parquet import UNREADABLE, Parquet
+from bindings.archive.kafka.segment import KafkaSegment, topic_of
 from bindings.archive.names import escape
 from bindings.archive.reading import Format, Split
 from bindings.archive.times import EPOCH, MICROSECOND

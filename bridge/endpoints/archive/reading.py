@@ -184,7 +184,7 @@ class ArchiveSource(Source):
             self.skipped[reason] += count
         lane, prefix, file = self._lane, f"{self._prefix}/{quote(chunk.file)}", chunk.file
         for number, record in chunk.records:
-            if not (record.has_body or self._without_bodies):
+            if record.lacks_body and not self._without_bodies:
                 self._leave_out(NO_BODY, f"{file} at {number}")
                 continue
             try:

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from bindings.archive.fields import TableBuilder, encode_field
 from bindings.archive.names import unescape
-from bindings.archive.record import EARLIEST, LATEST, SCHEMA, ListBuilder, make_empty_column
+from bindings.archive.record import EARLIEST, LATEST, SCHEMA, TOMBSTONE, ListBuilder, make_empty_column
 from bridge.interop import IDENTITY
 from exchange.amqp import ContentHeader, message_of
 from exchange.amqp.content import WIDTHS
@@ -42,6 +42,8 @@ RAW_HEADER: Final = "hashstar-content-header"
 """Property with the bytes of a content header that the schema cannot hold."""
 REASON: Final = "hashstar-reason"
 """Header with the reason why the schema cannot hold it."""
+NO_VALUE: Final = (TOMBSTONE, "bool")
+"""Name and type of the header of a message whose record of Kafka has no value."""
 LONGSTR: Final = 83
 """Tag of texts, which most values are."""
 
@@ -51,6 +53,7 @@ def to_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     contents, identities = batch.column("content").to_pylist(), batch.column("identity").to_pylist()
     headers, properties = TableBuilder(), TableBuilder()
     cc, bcc = ListBuilder(), ListBuilder()
+    has_value: list[bool] = []
     for raw, identity in zip(contents, identities, strict=True):
         try:
             content = ContentHeader(raw)
@@ -64,11 +67,15 @@ def to_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
             fields = [(REASON, "longstr", str(error) or type(error).__name__)]
         if identity is not None and all(name != IDENTITY for name, _, _ in fields):
             fields.append((IDENTITY, "longstr", unescape(identity)))
+        has_value.append(not any(field[:2] == NO_VALUE and field[2] == "true" for field in fields))
         headers.add_encoded(fields)
         properties.add_encoded(rest)
         cc.add(copies[0])
         bcc.add(copies[1])
     times, bodies = batch.column("time"), batch.column("body")
+    sizes = pc.binary_length(bodies).cast(pa.int64())
+    if not all(has_value):
+        bodies = pc.if_else(pc.or_(pa.array(has_value, pa.bool_()), pc.greater(sizes, 0)), bodies, None)
     known = pc.and_(pc.greater_equal(times, EARLIEST), pc.less_equal(times, LATEST))
     columns = {
         "time": pc.if_else(known, times, None).cast(SCHEMA.field("time").type),
@@ -79,7 +86,7 @@ def to_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
         "headers": headers.array(),
         "properties": properties.array(),
         "body": bodies,
-        "body_size": pc.binary_length(bodies).cast(pa.int64()),
+        "body_size": sizes,
         "source": batch.column("source"),
         "offset": batch.column("offset"),
     }

@@ -20,10 +20,11 @@ from bindings.archive.effort import TIMES
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.fetched import Fetched
 from bindings.archive.formats.json_lines import JsonLines, _read_by_arrow
-from bindings.archive.kafka.segment import NOT_ABOVE, NOT_BELOW, UNCERTAIN, KafkaSegment
 from bindings.archive.formats.parquet import Parquet
 from bindings.archive.formats.rabtap import Rabtap
 from bindings.archive.formats.tracing import TracingText
+from bindings.archive.kafka.segment import UNCERTAIN, KafkaSegment
+from bindings.archive.kafka.walk import NOT_ABOVE, NOT_BELOW
 from bindings.archive.mapped import Mapped
 from bindings.archive.mapping import FieldMapping
 from bindings.archive.reading import Block
@@ -240,7 +241,7 @@ def packed_batch(codec: int, data: bytes) -> bytes:
 def test_a_batch_that_unpacks_to_too_much_is_one_bad_record(
     segment: Path, codec: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bindings.archive.kafka.batches.BATCH_BYTES", 1 << 20)
+    monkeypatch.setattr("bindings.archive.kafka.packing.BATCH_BYTES", 1 << 20)
     segment.write_bytes(packed_batch(codec, bytes(64 << 20)) + batch(9, [KafkaRecord(0)]))
     result = read(KAFKA, segment)
     assert ([record.offset for record in result.records], len(result.bad)) == ([9], 1)

@@ -12,8 +12,8 @@ import pytest
 
 from bindings.archive.formats.connect import Connect
 from bindings.archive.formats.detect import detect
-from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.formats.parquet import Parquet, ParquetWriter
+from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.mapping import FieldMapping
 from bindings.archive.reading import Bias, Split
 from bindings.archive.record import SCHEMA, Record, build_batch

@@ -23,8 +23,8 @@ import pyarrow as pa
 
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.json_lines import encode_line
-from bindings.archive.kafka.batches import read_header
 from bindings.archive.formats.parquet import ParquetWriter
+from bindings.archive.kafka.header import read_header
 from bindings.archive.mapping import FieldMapping as Places
 from bindings.archive.reading import SPLIT_BYTES, Bad, Bias, Skipped, Split
 from bindings.archive.record import Record, build_batch, to_records_or_bad

@@ -1,9 +1,10 @@
-"""Kafka's record batches written plainly, as `DefaultRecordBatch.java` lays them out."""
+"""Kafka's record batches and older messages written plainly, as Kafka lays them out."""
 
 from __future__ import annotations
 
 import gzip
 import struct
+import zlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 from bindings.archive.record import Record
 from exchange.field_values import type_and_value
 
-__all__ = ["KafkaRecord", "batch", "strip_marks", "varint"]
+__all__ = ["KafkaRecord", "batch", "message", "strip_marks", "varint", "wrapper"]
 
 
 class KafkaRecord(NamedTuple):
@@ -67,6 +68,32 @@ def batch(base: int, records: Sequence[KafkaRecord], *, time: int = 1000, codec:
     latest = time + max([record.time for record in records], default=0)
     rest = struct.pack(">hiqqqhii", codec | flags, last, time, latest, -1, -1, -1, len(records)) + data
     return struct.pack(">qiibI", base, len(rest) + 9, 0, 2, google_crc32c.value(rest)) + rest
+
+
+def message(
+    offset: int, key: bytes | None, value: bytes | None, *, magic: int = 1, time: int = 1000, attributes: int = 0
+) -> bytes:
+    """Return a message of format 0 or 1."""
+    rest = struct.pack(">bb", magic, attributes) + (struct.pack(">q", time) if magic else b"")
+    for data in (key, value):
+        rest += struct.pack(">i", -1 if data is None else len(data)) + (data or b"")
+    return struct.pack(">qiI", offset, len(rest) + 4, zlib.crc32(rest)) + rest
+
+
+def wrapper(
+    base: int, records: Sequence[KafkaRecord], *, magic: int = 1, time: int = 1000, codec: int = 1, flags: int = 0
+) -> bytes:
+    """Return a message that wraps records, whose times and offsets are deltas, as the formats 0 and 1 do it."""
+    first = base if magic == 0 else 0
+    packed = [
+        message(first + each.offset, each.key, each.value, magic=magic, time=time + each.time) for each in records
+    ]
+    latest = time + max(each.time for each in records)
+    last = base + records[-1].offset
+    data = _pack(codec, b"".join(packed))
+    if codec == 3 and magic == 0:
+        data = data[:6] + bytes([data[6] ^ 0xFF]) + data[7:]  # KAFKA-3160
+    return message(last, None, data, magic=magic, time=latest, attributes=codec | flags)
 
 
 def strip_marks(record: Record) -> tuple[bytes | None, bytes | None, dict[str, bytes | None]]:

@@ -8,7 +8,8 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from bindings.archive.kafka.batches import CONTROL, TRANSACTION, Header, read_header, read_records
+from bindings.archive.kafka.batches import read_records
+from bindings.archive.kafka.header import CONTROL, TRANSACTION, Header, read_header
 from bindings.archive.kafka.segment import KafkaSegment
 from exchange import InputError
 from tests.support.archives.kafka_files import KafkaRecord, batch, varint

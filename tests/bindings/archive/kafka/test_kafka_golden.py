@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from bindings.archive.formats.detect import detect
-from bindings.archive.kafka.segment import ABORTED, MARKER, NOT_ENDED, KafkaSegment
 from bindings.archive.inspection import inspect_splits
+from bindings.archive.kafka.segment import ABORTED, MARKER, NOT_ENDED, KafkaSegment
 from bindings.archive.mapping import FieldMapping
-from bindings.archive.reading import Split
 from bindings.archive.record import Record
 from tests.recorders import golden
 from tests.recorders.kafka_log import CODECS, TOPICS
@@ -159,18 +158,3 @@ def test_a_gzipped_segment_is_read_as_one_that_is_not(logs: Path) -> None:
         packed = read_all(folder, 100)
         assert (packed.bad, packed.skipped) == (whole.bad, whole.skipped)
         assert [read_facts(record) for record in packed.records] == [read_facts(record) for record in whole.records]
-
-
-def test_messages_of_the_old_formats_are_reported_and_not_read(tmp_path: Path) -> None:
-    path = tmp_path / "00000000000000000000.log"
-    formats: list[int] = []
-    for text in golden.read("kafka-old-log-3.9.2")["logs"]:
-        path.write_bytes(b64decode(text))
-        ((_, form),) = detect(str(tmp_path)).files
-        result = read(form, path)
-        assert not result.records
-        (reason,) = {bad.reason for bad in result.bad}
-        formats += [old for old in (0, 1) if reason == f"a message of Kafka's old format {old}, which is not read"]
-        assert result.bad[0].offset == 0
-    assert formats == [0, 0, 1, 1]
-    assert list(KafkaSegment().read(Split(str(path)), ["routing_key"]))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bindings.archive.formats.detect import detect
 from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.mapping import FieldMapping
 from bindings.archive.reading import Split
 from bindings.archive.record import Record
+from bridge.cli import hashstar
 from bridge.interop import to_kafka
 from exchange.errors import InputError
 from tests.support.archives.kafka_files import KafkaRecord, batch, facts, strip_marks
@@ -176,3 +180,29 @@ def test_a_segment_is_recognised_by_its_first_batch(path: Path) -> None:
     assert LITERAL.recognises(whole[:70] + b"x" * 100_000, path) is False
     assert not LITERAL.recognises(b"{" * 100, path)
     assert LITERAL.is_companion(path.with_suffix(".index"))
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out"])
+def test_a_null_value_stays_null_through_conversions_and_an_empty_one_stays_empty(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    values = [b"", None, b"v", None]
+    (folder / "00000000000000000000.log").write_bytes(
+        batch(0, [KafkaRecord(n, key=b"k", value=value) for n, value in enumerate(values)])
+    )
+    source, target, back = folder, tmp_path / name, tmp_path / "back.jsonl"
+    for one, other in ((source, target), (target, back)):
+        result = CliRunner().invoke(hashstar, ["archive", "convert", str(one), str(other), "--max-bad", "0"])
+        assert result.exit_code == 0, result.output
+    for line, value in zip(map(json.loads, back.read_text().splitlines()), values, strict=True):
+        assert line.get("body", "") == (None if value is None else value.decode())
+        assert line.get("size") == (None if value else 0)
+        assert line.get("headers", {}).get("x-kafka-tombstone", False) is (value is None)
+        assert "body_truncated" not in line
+    for path in (source, target, back):
+        ((file, form),) = detect(str(path)).files
+        records = read(form, Path(file)).records
+        assert [(record.has_body, record.size, record.lacks_body) for record in records] == [
+            (value is not None, len(value or b""), False) for value in values
+        ]
+        assert [to_kafka(record.message, "other", None).value for record in records] == values

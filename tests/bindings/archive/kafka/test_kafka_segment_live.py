@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bindings.archive.formats.detect import detect
-from bindings.archive.kafka.batches import read_header
+from bindings.archive.kafka.header import read_header
 from exchange.field_values import type_and_value
 from tests.support.archives.containers import copy_out, run_inside
 from tests.support.archives.reads import read
