@@ -34,13 +34,14 @@ def check_sources(
     record: bool = False,
     seconds: float = ANSWER_SECONDS,
     show: Show = lambda text: None,
+    app: object = None,
 ) -> CheckResult:
     """Return the findings about all sources that ``names`` stand for; see `bindings.sources.tree.find_files`.
 
     ``selection``, ``vhost`` and ``profile`` hold for each source, as in `check_source`; ``seconds`` for each answer of
     a broker. ``show`` is called with the text of what is being done. A source that cannot be read is an error of the
     result, and so is a folder without any topology. Files below a folder that are no topologies, or that do not have
-    the virtual host, are skipped.
+    the virtual host, are skipped. ``app`` is a Celery app, as in `check_source`.
 
     Findings that ``baseline`` has are not reported, and among several files its own is left out. With ``record``, no
     finding is reported, and the baseline is written anew with all of them, unless there are errors. Raises InputError
@@ -52,7 +53,7 @@ def check_sources(
     files = [file for file in find_files(names) if Path(file.name).absolute() != own]
     applied = tuple(code for code in RULES if selection.applies(code))
     known = None if baseline is None else BaselineRun(baseline, applied, vhost, record=record)
-    check = _Check(selection, applied, vhost, profile, known, seconds, show)
+    check = _Check(selection, applied, vhost, profile, known, seconds, show, app)
     reports: list[Report] = []
     errors: list[SourceError] = []
     skipped: list[SkippedFile] = []
@@ -89,6 +90,7 @@ class _Check:
     known: BaselineRun | None
     seconds: float
     show: Show
+    app: object
 
     def check_file(self, file: TopologyFile) -> Report | SkippedFile:
         """Return the report about a file, or why it is skipped. Raises HashstarError if it cannot be read."""
@@ -115,6 +117,7 @@ class _Check:
             optional=self.selection.optional,
             keep=keep,
             progress=self._show_topology,
+            app=self.app,
         )
         return report._replace(known=found - sum(sum(of.tally.values()) for of in report.vhosts))
 

@@ -12,7 +12,9 @@ from typing import Final
 from bindings.check.check import find_all, list_findings
 from bindings.check.lines import find_lines
 from bindings.check.report import Report, VhostFindings
+from bindings.check.rules import tasks
 from bindings.check.rules.finding import RULES, Finding, Part
+from bindings.sources.applications.celery import read_app
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.import_warnings import FILE_ONLY, SourceWarning
 from bindings.sources.files import decode_text, read_content
@@ -36,13 +38,15 @@ def check_source(
     optional: Iterable[str] = (),
     keep: Callable[[str, list[Finding]], list[Finding]] = lambda vhost, findings: findings,
     progress: Callable[[Topology], None] = lambda topology: None,
+    app: object = None,
 ) -> Report:
     """Return the findings about a source: about one virtual host, or about all.
 
     ``profile`` names the RabbitMQ release whose rules apply; None for that of the source. Findings whose codes are not
     in ``codes`` are left out; ``optional`` are the codes of optional rules to apply as well. ``keep`` takes a virtual
     host and all findings about it, and returns those to report, of which the report lists the first of each kind (see
-    `bindings.check.check.check`). ``progress`` is called with each topology before it is checked.
+    `bindings.check.check.check`). ``progress`` is called with each topology before it is checked. ``app`` is a Celery
+    app: the ways of its tasks through each topology are checked, too. Those of a source that is an app always are.
 
     Raises InputError if there is no such virtual host, or if a definitions file cannot be read a second time, to find
     the lines.
@@ -55,6 +59,9 @@ def check_source(
         findings = [*find_all(topology, source.expectations(name), optional=optional)]
         if not checked:  # findings about the whole file go with the first virtual host
             findings = [*_file_findings(source), *findings]
+        application = source.application if app is None else read_app(app, topology)
+        if application is not None:
+            findings += tasks.find(application)
         kept = keep(name, [finding for finding in findings if finding.code in codes])
         tally = Counter(finding.code for finding in kept)
         checked.append(VhostFindings(name, list_findings(kept, topology), tally))

@@ -18,6 +18,7 @@ from bindings.check.run import check_sources
 from bindings.check.selection import CodeSelection, find_rules
 from bindings.fix.fix import Change, NotFixable, save_fixed
 from bindings.fix.run import FailedFile, diff_lines, fix_files
+from bindings.sources.applications.importing import import_object
 from bindings.sources.files import save_lines
 from exchange.commands.console import (
     echo_error,
@@ -92,6 +93,12 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
     "--fix", is_flag=True, help="Remove from the files what decides nothing, if it is proved that no route changes."
 )
 @click.option("--diff", "show_diff", is_flag=True, help="Print what --fix would change, and change nothing.")
+@click.option(
+    "--tasks",
+    "app_name",
+    metavar="PACKAGE.MODULE:APP",
+    help="Check also that the tasks of this Celery app get to their queues in each topology. Imports the app.",
+)
 @click.option("--output-file", metavar="FILE", help="Write the output format to FILE, and print the findings as text.")
 @click.option("--statistics", is_flag=True, help="Print the number of findings of each code, in text in place of them.")
 @timeout_option
@@ -107,6 +114,7 @@ def check_command(
     write_baseline: bool,
     fix: bool,
     show_diff: bool,
+    app_name: str | None,
     output_file: str | None,
     statistics: bool,
     sources: tuple[str, ...],
@@ -118,7 +126,9 @@ def check_command(
     TOPOLOGY is a .bindings file, definitions.json (also gzipped), - for standard input, or a live broker's management
     API, http://HOST:15672[/VHOST]; or of another format that hashstar convert reads. The expectations of a .bindings
     file are checked, too. Below a folder, all .bindings files, definitions, modules of Terraform and objects for
-    Kubernetes are checked; a pattern in quotes, such as 'topologies/**/*.bindings', is expanded.
+    Kubernetes are checked; a pattern in quotes, such as 'topologies/**/*.bindings', is expanded. It can also be an
+    application: celery:PACKAGE.MODULE:APP or faststream:PACKAGE.MODULE:BROKER is imported, and what it declares is
+    checked, with the routes of its tasks.
 
     HS205 (unroutable keys), which many sound topologies have, is checked only when --select names it in full:
     --select HS,HS205 adds it to the others. --explain HS lists all codes.
@@ -150,6 +160,7 @@ def check_command(
             record=write_baseline,
             seconds=seconds_to_answer(),
             show=show,
+            app=None if app_name is None else import_object(app_name),
         )
     result = result._replace(fail_on=fail_on, statistics=statistics, root=_find_root(os.environ))
     if output_file is not None:

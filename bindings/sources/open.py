@@ -11,10 +11,12 @@ from os import PathLike, fspath
 from os.path import isdir
 from typing import Final
 
+from bindings.sources.applications.application import Application
+from bindings.sources.applications.open import is_application, open_application
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.entries import Part
 from bindings.sources.definitions.import_warnings import SourceWarning
-from bindings.sources.document import Document
+from bindings.sources.document import Document, Section
 from bindings.sources.files import decode_text, gunzip, list_files, read_content, read_whole
 from bindings.sources.formats import NAMED_YAML, File, Format, Imported, format_of, read_folder
 from bindings.sources.language.expectations import Expectation
@@ -49,6 +51,8 @@ class Source:
     """The format of another system that it was read from; None for .bindings files, definitions and brokers."""
     imported: Imported | None = None
     """What was read in that format: places, warnings and what was left out."""
+    application: Application | None = None
+    """What was read of an application of Celery or FastStream; None for all other sources."""
 
     @property
     def vhosts(self) -> tuple[str, ...]:
@@ -136,7 +140,9 @@ def _is_json(text: str) -> bool:
 def open_source(where: str | PathLike[str], vhost: str | None = None, *, seconds: float = ANSWER_SECONDS) -> Source:
     """Read a source: a path, ``-``, or a live broker's ``http(s)://[USER[:PASSWORD]@]HOST[:PORT][/VHOST]``.
 
-    A path is a .bindings file, definitions, a folder or file of a format of `bindings.sources.formats`.
+    A path is a .bindings file, definitions, a folder or file of a format of `bindings.sources.formats`. An application
+    that is named as ``celery:PACKAGE.MODULE:APP`` or ``faststream:PACKAGE.MODULE:BROKER`` is imported, which runs its
+    code; its topology is what it declares.
 
     ``vhost`` also names the virtual host of an export that does not name its own; of a broker, only this one is read.
     Each answer of a broker must be complete within ``seconds``. Raises InputError, which names the source (without a
@@ -147,6 +153,11 @@ def open_source(where: str | PathLike[str], vhost: str | None = None, *, seconds
         broker = Management.at(where, seconds=seconds)
         definitions = broker.definitions(vhost)
         return Source(broker.address, definitions, closest_profile(definitions.rabbitmq_version or broker.version()))
+    if is_application(where):
+        application = open_application(where, vhost)
+        topology = application.declared.topology
+        document = Document({topology.vhost: Section(topology)}, name=where)
+        return Source(where, document, application=application)
     scheme, separator, _ = where.partition("://")
     if separator and scheme.isalpha():  # the rest is not printed: it may have a password
         raise InputError(f"{scheme}://... has no topology; a broker's management API has: http://HOST:15672[/VHOST]")

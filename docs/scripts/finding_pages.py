@@ -19,7 +19,7 @@ from bindings.check.rules.finding import RULES, Rule
 from bindings.check.run import check_sources
 from bindings.check.selection import CodeSelection
 
-__all__ = ["EXAMPLES", "PAGES", "RELEASES", "ROOT", "render_pages"]
+__all__ = ["EXAMPLES", "PAGES", "RELEASES", "ROOT", "find_example", "render_pages"]
 
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = ROOT / "docs/findings"
@@ -34,7 +34,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "HS5": "Headers",
     "HS6": "Types and arguments",
     "HS7": "Policies",
-    "HS8": "Expectations",
+    "HS8": "Expectations and applications",
     "HS9": "The file",
 }
 """Beginning of the codes of a family -> its heading in the index."""
@@ -63,7 +63,7 @@ def _render_page(rule: Rule) -> str:
 
 
 def _page_lines(rule: Rule) -> Iterator[str]:
-    example = f"{EXAMPLES}/{rule.code}.bindings"
+    example, source = find_example(rule.code)
     yield f"# {rule.code}: {rule.name}"
     yield ""
     yield rule.meaning.translate(MARKDOWN)
@@ -75,20 +75,28 @@ def _page_lines(rule: Rule) -> Iterator[str]:
         yield ""
         yield f"It is looked for only where it is selected by its whole code: `--select HS,{rule.code}`."
     yield ""
-    yield f"**Releases:** {_describe_releases(_find_releases(example, rule.code))}"
+    yield f"**Releases:** {_describe_releases(_find_releases(source, rule.code))}"
     yield ""
     yield "## Example"
     yield ""
-    yield "```bindings"
+    yield "```bindings" if example == source else "```python"
     yield (ROOT / example).read_text("utf-8").rstrip("\n")
     yield "```"
     yield ""
     yield "```console"
-    yield f"$ hashstar check --select {rule.code} {example}"
-    yield from FORMS["text"].reporter(_check(example, rule.code))
+    yield f"$ hashstar check --select {rule.code} {source}"
+    yield from FORMS["text"].reporter(_check(source, rule.code))
     yield "```"
     yield ""
     yield "[All findings](index.md) · [check](../topology.md#check-what-is-wrong-with-it) · [in CI](../ci.md)"
+
+
+def find_example(code: str) -> tuple[str, str]:
+    """Return the file of the example of a code, and the source that the check is given: the file, or an application."""
+    example = f"{EXAMPLES}/{code}.py"
+    if (ROOT / example).is_file():
+        return example, f"celery:{EXAMPLES.replace('/', '.')}.{code}:app"
+    return (f"{EXAMPLES}/{code}.bindings",) * 2
 
 
 def _check(example: str, code: str, release: str | None = None) -> CheckResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from bindings.check.report import CheckResult, Report, SourceError
 from bindings.check.rules.finding import Finding
@@ -20,6 +20,10 @@ class Reporter(Protocol):
 
     def __call__(self, result: CheckResult) -> Iterator[str]:
         """Yield the lines, without line breaks; lone surrogates in them are for the caller to escape."""
+
+
+TRAILED: Final = frozenset({"HS801", "HS811"})
+"""Codes of findings whose message goes on with the trail of a route, in lines of its own."""
 
 
 def dump_lines(value: Any) -> Iterator[str]:
@@ -58,6 +62,6 @@ def locate(failed: SourceError, root: Path) -> FaultPlace:
 
 
 def message_lines(finding: Finding) -> list[str]:
-    """Return the message of a finding as lines: several for a failed expectation, whose message has a trail."""
+    """Return the message of a finding as lines: several where the message has the trail of a route."""
     # Any other line break belongs to a name.
-    return finding.message.split("\n") if finding.code == "HS801" else [finding.message]
+    return finding.message.split("\n") if finding.code in TRAILED else [finding.message]

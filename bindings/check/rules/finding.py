@@ -279,6 +279,33 @@ TABLE: Final = (
     Rule("HS801", "failed-expectation", "error",
          "What is expected of a message does not come true.",
          "correct the topology, or the expectation"),
+    # 81x: applications
+    Rule("HS811", "lost-task", "error",
+         "What a Celery app sends for this task gets to no queue, and is lost without a word: no worker runs the task. "
+         "Celery does not publish with mandatory.",
+         "bind the queue of its workers for the routing key of the task, or route the task elsewhere"),
+    Rule("HS812", "misrouted-task", "warning",
+         "The messages of a Celery task get to other queues than the one that its route names: that routing key is not "
+         "bound to the queue, or also to others. Each queue gets a copy: the task runs elsewhere, or more than once.",
+         "correct the routing key of the route, or the bindings of the exchange"),
+    Rule("HS813", "unknown-task-queue", "error",
+         "The route of a Celery task names a queue that is not in task_queues, and task_create_missing_queues is off: "
+         "sending the task raises QueueNotFound.",
+         "add the queue to task_queues, or correct its name in the route"),
+    Rule("HS814", "undeclared-task-queue", "warning",
+         "The route of a Celery task names a queue that is not in task_queues, often since it is misspelt. Celery "
+         "makes such a queue, and workers that are started without -Q do not consume from it: its tasks wait for ever.",
+         "add the queue to task_queues, or correct its name; set task_create_missing_queues to False to make it an "
+         "error"),
+    Rule("HS815", "unused-task-route", "note",
+         "An entry of task_routes decides about no task of the app: it matches none, or earlier entries decide about "
+         "those that it matches. In one dictionary, names go before patterns, and patterns in their order.",
+         "correct the pattern, move it to the front, or remove it; an entry for tasks of other apps is as it should "
+         "be"),
+    Rule("HS816", "refused-declaration", "error",
+         "The broker refuses what an application declares when it starts or publishes, and closes the channel. Often "
+         "two places declare one name with different arguments.",
+         "declare it alike everywhere, or correct what the message names"),
     # 9xx: the file
     Rule("HS901", "file", "note",
          "RabbitMQ's import would skip or refuse something in the file, or read it otherwise.",

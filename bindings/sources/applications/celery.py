@@ -7,67 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from copy import copy
+from typing import Any, Final
 
+from bindings.sources.applications.application import Application, TaskRoute, TaskWay
 from bindings.sources.applications.kombu import read_parts
-from bindings.sources.applications.parts import Declared, Part, Refusal, declare_parts
+from bindings.sources.applications.parts import declare_parts
 from exchange.display import escape_line
 from exchange.entities.profile import LATEST, Profile
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
-__all__ = ["CeleryApp", "TaskRoute", "TaskWay", "read_app", "topology_of"]
+__all__ = ["read_app", "topology_of"]
 
 BUILT_IN: Final = "celery."
 """Prefix of the names of Celery's own tasks."""
-
-
-class TaskWay(NamedTuple):
-    """Where the messages of a task are published to."""
-
-    task: str
-    exchange: str
-    routing_key: str
-    queue: str | None
-    """Name of the queue that the app means: that of its route, or the default queue; None if it names an exchange."""
-    is_made: bool
-    """Whether the queue is none of ``task_queues``, and is made because ``task_create_missing_queues`` is set."""
-    parts: tuple[Part, ...]
-    """What the producer declares before it publishes."""
-    error: str | None = None
-    """Why `send_task` raises an error in place of publishing."""
-
-
-class TaskRoute(NamedTuple):
-    """One entry of ``task_routes``."""
-
-    pattern: str
-    """The name of a task, a glob pattern, or the text of a regular expression."""
-    queue: str | None
-    tasks: tuple[str, ...]
-    """The tasks of the app that it matches."""
-    used_by: tuple[str, ...]
-    """Those of them that it decides about: no earlier entry matches them."""
-    is_pattern: bool
-
-
-class CeleryApp(NamedTuple):
-    """What was read of an app."""
-
-    name: str
-    declared: Declared
-    """The topology that workers and producers of the app declare, on top of the one that was given."""
-    ways: tuple[TaskWay, ...]
-    routes: tuple[TaskRoute, ...]
-    has_queues: bool
-    """Whether ``task_queues`` is set."""
-    has_routers: bool
-    """Whether some routes are functions: they may decide by more than the name of a task."""
-
-    @property
-    def refusals(self) -> tuple[Refusal, ...]:
-        """The declarations that the broker refuses."""
-        return self.declared.refusals
 
 
 def topology_of(app: Any, *, vhost: str = "/", profile: Profile | str = LATEST) -> Topology:
@@ -79,42 +33,53 @@ def topology_of(app: Any, *, vhost: str = "/", profile: Profile | str = LATEST) 
     return read_app(app, Topology(vhost=vhost, profile=profile)).declared.topology
 
 
-def read_app(app: Any, base: Topology) -> CeleryApp:
-    """Return what the tasks of an app do on top of a topology. Raises InputError as `topology_of`."""
+def read_app(app: Any, base: Topology) -> Application:
+    """Return what a Celery app declares on top of a topology, and where its tasks go.
+
+    Raises InputError as `topology_of`, and for what is no Celery app.
+    """
+    try:
+        from celery import Celery
+    except ImportError:
+        raise InputError("reading a Celery app needs Celery: pip install 'hashstar[celery]'") from None
+    if not isinstance(app, Celery):
+        raise InputError(f"no Celery app, but a {type(app).__name__}")
     try:
         app.loader.import_default_modules()  # as a worker, so that all tasks are known
         app.finalize()
-        queues = dict(app.amqp.queues)  # before routes make more
+        queues = copy(app.amqp.queues)  # asking for a route adds queues
+        declared_queues = dict(queues)
+        router = app.amqp.Router(queues)
         tasks = sorted(name for name in app.tasks if not name.startswith(BUILT_IN))
-        ways = tuple(_find_way(app, task, queues) for task in tasks)
-        routes = tuple(_read_routes(app, tasks))
-        routers = app.amqp.routes
+        ways = tuple(_find_way(app, router, task, declared_queues) for task in tasks)
+        routes = tuple(_read_routes(app, router, tasks))
     except Exception as error:
-        name = getattr(app, "main", None) or type(app).__name__
-        raise InputError(escape_line(f"Celery app {name!r}: {type(error).__name__}: {error}")) from error
-    parts = [part for queue in queues.values() for part in read_parts(queue)]
+        raise InputError(escape_line(f"Celery app {app.main!r}: {type(error).__name__}: {error}")) from error
+    parts = [part for queue in declared_queues.values() for part in read_parts(queue)]
     parts += [part for way in ways for part in way.parts]
     declared = declare_parts(dict.fromkeys(parts), base)
-    has_routers = any(_map_of(router) is None for router in routers)
-    return CeleryApp(app.main or "app", declared, ways, routes, bool(app.conf.task_queues), has_routers)
+    return Application(app.main or "app", declared, ways, routes, bool(app.conf.task_queues))
 
 
-def _find_way(app: Any, task: str, queues: Mapping[str, Any]) -> TaskWay:
-    """Return what ``app.send_task(task)`` would publish, as `celery.app.amqp.AMQP._create_task_sender` builds it."""
+def _find_way(app: Any, router: Any, task: str, declared: Mapping[str, Any]) -> TaskWay:
+    """Return what ``app.send_task(task)`` would publish, as `celery.app.amqp.AMQP._create_task_sender` builds it.
+
+    ``declared`` are the queues of the app without those that Celery makes for routes.
+    """
     from celery.exceptions import QueueNotFound
 
     kind = app.tasks[task]
     given = {name: getattr(kind, name, None) for name in ("queue", "exchange", "routing_key")}
     try:
-        options = app.amqp.router.route({name: value for name, value in given.items() if value is not None}, task)
+        options = router.route({name: value for name, value in given.items() if value is not None}, task)
     except QueueNotFound as error:
         return TaskWay(task, "", "", None, False, (), f"QueueNotFound: {error}")
     queue, exchange, key = (options.get(name) for name in ("queue", "exchange", "routing_key"))
     exchange = getattr(exchange, "name", exchange)
     if queue is None and exchange is None:
-        queue = app.amqp.default_queue
+        queue = app.conf.task_default_queue
     if isinstance(queue, str):
-        queue = app.amqp.queues[queue]
+        queue = router.queues[queue]
     kind_of_exchange = options.get("exchange_type") or getattr(getattr(queue, "exchange", None), "type", "direct")
     name = None if queue is None else queue.name
     if (not exchange or not key) and kind_of_exchange == "direct":
@@ -124,29 +89,29 @@ def _find_way(app: Any, task: str, queues: Mapping[str, Any]) -> TaskWay:
         exchange = (queue.exchange.name if queue.exchange else "") or default.name
         key = key or queue.routing_key or app.conf.task_default_routing_key
     parts = () if queue is None else tuple(read_parts(queue))
-    is_made = name is not None and name not in queues and all(name != other.alias for other in queues.values())
+    is_made = name is not None and name not in declared
     return TaskWay(task, exchange or "", key or "", name, is_made, parts)
 
 
-def _read_routes(app: Any, tasks: list[str]) -> Iterator[TaskRoute]:
+def _read_routes(app: Any, router: Any, tasks: list[str]) -> Iterator[TaskRoute]:
     """Yield the entries of ``task_routes`` in the order in which Celery asks them; functions have no entries."""
     decided: set[str] = set()
-    for router in app.amqp.routes:
-        entries = _map_of(router)
+    for each in router.routes:
+        entries = _map_of(each)
         if entries is None:
-            decided.update(task for task in tasks if router_answers(app, router, task))
+            decided.update(task for task in tasks if _has_route_for(app, router, each, task))
             continue
         for text, matches, target in entries:
             found = tuple(task for task in tasks if matches(task))
-            used = tuple(task for task in found if task not in decided)
+            decides = tuple(task for task in found if task not in decided)
             decided.update(found)
-            yield TaskRoute(text, _queue_of(target), found, used, "*" in text or text not in router.map)
+            yield TaskRoute(text, _queue_of(target), found, decides)
 
 
-def router_answers(app: Any, router: Any, task: str) -> bool:
-    """Return whether a router that is a function has a route for a call of the task without arguments."""
+def _has_route_for(app: Any, router: Any, function: Any, task: str) -> bool:
+    """Return whether a function in ``task_routes`` has a route for a call of the task without arguments."""
     try:
-        return app.amqp.router.query_router(router, task, (), {}, {}, app.tasks[task]) is not None
+        return router.query_router(function, task, (), {}, {}, app.tasks[task]) is not None
     except Exception:  # noqa: BLE001  it may need the arguments of a real call
         return False
 

@@ -114,7 +114,8 @@ def document_of(code: str) -> Document:
 
 def test_every_rule_has_a_case() -> None:
     """And a severity that there is, and sentences without a full stop where another text goes on."""
-    assert {*WRITTEN, *MADE, OF_FILES} == set(RULES)
+    of_applications = {code for code in RULES if code.startswith("HS81")}  # see tests/bindings/sources/applications
+    assert {*WRITTEN, *MADE, OF_FILES} == set(RULES) - of_applications
     for rule in RULES.values():
         assert rule.severity in SEVERITIES
         assert rule.meaning.endswith((".", ")"))

@@ -1,0 +1,42 @@
+"""Check the tasks of a Celery app: whether what it sends gets to the queues that its routes mean.
+
+``hashstar check celery:PACKAGE.MODULE:APP`` is the same as a command.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import celery as _celery  # noqa: F401  named in the error, not used
+except ImportError:
+    raise ImportError("bindings.adapters.celery needs Celery: pip install 'hashstar[celery]'") from None
+
+from bindings.check.check import find_all, list_findings
+from bindings.check.rules import tasks
+from bindings.check.rules.finding import Finding
+from bindings.sources.applications.celery import read_app, topology_of
+from exchange.topology.topology import Topology
+
+__all__ = ["check_app", "topology_of"]
+
+
+def check_app(app: Any, topology: Topology | None = None) -> list[Finding]:
+    """Return the findings about a Celery app, those about its tasks and those about the topology that results.
+
+    ``topology`` is what the broker has before the app starts; without it, the app is alone, and what its queues and
+    exchanges are follows from its settings only. A task in it that goes elsewhere, or nowhere, is a finding:
+
+    >>> from celery import Celery
+    >>> app = Celery("shop")
+    >>> app.conf.task_create_missing_queues = False
+    >>> app.conf.task_routes = {"send_mail": "mails"}
+    >>> send_mail = app.task(lambda: None, name="send_mail")
+    >>> [finding.code for finding in check_app(app) if finding.rule.severity == "error"]
+    ['HS813']
+
+    Raises InputError if its settings are such that Celery cannot read them.
+    """
+    application = read_app(app, Topology() if topology is None else topology)
+    after = application.declared.topology
+    return list_findings([*tasks.find(application), *find_all(after)], after)

@@ -1,0 +1,58 @@
+"""Open an application by name: ``celery:PACKAGE.MODULE:APP`` and ``faststream:PACKAGE.MODULE:BROKER``.
+
+That imports the module, and so runs its code: only a name that the user of a command or function gives is opened, never
+one in a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from bindings.sources.applications import celery, faststream
+from bindings.sources.applications.application import Application
+from bindings.sources.applications.importing import import_object
+from bindings.sources.applications.parts import declare_parts
+from exchange.errors import InputError
+from exchange.topology.topology import Topology
+
+__all__ = ["is_application", "open_application"]
+
+
+def is_application(where: str) -> bool:
+    """Return whether a source is named as an application: ``celery:...`` or ``faststream:...``."""
+    return where.partition(":")[0] in READERS
+
+
+def open_application(where: str, vhost: str | None = None) -> Application:
+    """Import an application and return what it declares, in ``vhost`` or the one that it connects to.
+
+    Raises InputError, which names the application, if it cannot be imported or read.
+    """
+    library, _, address = where.partition(":")
+    found = import_object(address)
+    try:
+        return READERS[library](found, vhost)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _read_celery(app: Any, vhost: str | None) -> Application:
+    if vhost is None:
+        make = getattr(app, "connection_for_write", None)  # it does not connect yet
+        vhost = (make().virtual_host if make is not None else None) or "/"
+    return celery.read_app(app, Topology(vhost=vhost))
+
+
+def _read_faststream(broker: Any, vhost: str | None) -> Application:
+    if not hasattr(broker, "subscribers"):
+        raise InputError(f"no broker of FastStream, but a {type(broker).__name__}")
+    declared = declare_parts(faststream.read_parts(broker), Topology(vhost=vhost or "/"))
+    return Application("broker", declared)
+
+
+READERS: Final[Mapping[str, Callable[[Any, str | None], Application]]] = {
+    "celery": _read_celery,
+    "faststream": _read_faststream,
+}
+"""Prefix of the name -> function that reads an imported object."""

@@ -1,0 +1,142 @@
+"""Where the tasks of a Celery app go: read from its settings, and as Celery itself publishes them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from celery import Celery
+from kombu import Exchange, Queue
+
+from bindings.adapters.celery import check_app, topology_of
+from bindings.adapters.kombu import broker_at, register
+from bindings.sources.applications.celery import read_app
+from exchange import Binding, InputError, Topology
+from exchange import Exchange as OurExchange
+from exchange import Queue as OurQueue
+
+TASKS = ("feed.import", "feed.update.all", "mail.send", "video.encode", "alone")
+
+
+def make_app(host: str = "localhost", **settings: Any) -> Celery:
+    """Return an app with the tasks of `TASKS`, which is not the current app afterwards."""
+    app = Celery("shop", broker=f"hashstar://{host}", set_as_current=False)
+    app.conf.update(settings)
+    for name in TASKS:
+        app.task(name=name)(work)
+    return app
+
+
+def work() -> None:
+    """Do nothing."""
+
+
+TOPIC = Exchange("tasks", "topic")
+SETTINGS: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "names of queues": {"task_routes": {"feed.*": "feeds", "mail.send": {"queue": "mail"}}},
+    "another default": {"task_default_queue": "main", "task_default_exchange": "main", "task_default_routing_key": "m"},
+    "a default topic": {"task_default_exchange": "main", "task_default_exchange_type": "topic"},
+    "queues with keys": {
+        "task_queues": [Queue("feeds", TOPIC, "feed.#"), Queue("rest", TOPIC, "#"), Queue("plain")],
+        "task_default_queue": "rest",
+        "task_routes": ([
+            ("feed.*", {"queue": "feeds", "routing_key": "feed.import"}),
+            (re.compile(r"(video|image)\..*"), {"queue": "feeds", "exchange": "tasks", "routing_key": "feed"}),
+            ("mail.*", {"exchange": "tasks", "routing_key": "mail.new"}),
+            ("alone", "plain"),
+        ],),
+    },
+    "a function": {"task_routes": (lambda name, *_args, **_options: {"queue": name} if "mail" in name else None,)},
+    "quorum": {"task_create_missing_queue_type": "quorum", "task_routes": {"mail.send": "mail"}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_tasks_go_where_celery_publishes_them(name: str) -> None:
+    """Every task is really sent, through a broker in memory: to the same exchange, key and queues."""
+    register()
+    host = name.replace(" ", "-")  # Celery keeps connections and what was declared on them, by the host
+    broker, settings = broker_at(host), SETTINGS[name]
+    app = make_app(host, **settings)
+    with app.connection_for_write() as connection:
+        for queue in make_app(host, **settings).amqp.queues.values():  # as a worker does
+            queue(connection.channel()).declare()
+    for way in read_app(make_app(**settings), Topology()).ways:
+        for messages in broker.queues.values():
+            messages.clear()
+        app.send_task(way.task)
+        got = {queue: messages[0] for queue, messages in broker.queues.items() if messages}
+        infos = [message["properties"]["delivery_info"] for message in got.values()]
+        assert {(info["exchange"], info["routing_key"]) for info in infos} == {(way.exchange, way.routing_key)}
+        assert way.queue is None or way.queue in got
+    assert broker.topology == topology_of(make_app(**settings))
+
+
+def codes(app: Celery, topology: Topology | None = None) -> list[tuple[str, str]]:
+    """Return code and message, up to a colon and to the end of its line, of the findings about tasks."""
+    found = [(finding.code, finding.message.partition("\n")[0]) for finding in check_app(app, topology)]
+    return [(code, message) for code, message in found if code.startswith("HS81")]
+
+
+def test_an_app_in_order_has_no_findings() -> None:
+    for name in ("nothing", "names of queues", "another default", "a function", "quorum"):
+        assert codes(make_app(**SETTINGS[name])) == [], name
+
+
+def test_a_task_that_also_goes_to_other_queues_is_found() -> None:
+    assert codes(make_app(**SETTINGS["queues with keys"])) == [
+        ("HS812", "task 'feed.import' is meant for queue 'feeds', but 'tasks' <- 'feed.import' also gets to 'rest'"),
+        (
+            "HS812",
+            "task 'feed.update.all' is meant for queue 'feeds', but 'tasks' <- 'feed.import' also gets to 'rest'",
+        ),
+        ("HS812", "task 'video.encode' is meant for queue 'feeds', but 'tasks' <- 'feed' also gets to 'rest'"),
+    ]
+
+
+def test_a_task_is_lost_without_a_binding_for_its_key() -> None:
+    queues = [Queue("mail", Exchange("tasks", "topic"), "mail.*")]
+    app = make_app(
+        task_queues=queues, task_default_queue="mail", task_routes={"mail.send": {"queue": "mail", "routing_key": "x"}}
+    )
+    assert ("HS811", "task 'mail.send' is lost: 'tasks' <- 'x' gets to no queue") in codes(app)
+
+
+def test_a_route_to_an_exchange_that_does_not_exist_is_found() -> None:
+    app = make_app(task_routes={"mail.send": {"exchange": "nowhere", "routing_key": "mail"}})
+    [(code, message)] = codes(app)
+    assert code == "HS811"
+    assert "404 NOT_FOUND - no exchange 'nowhere'" in message
+
+
+def test_the_topology_of_the_broker_counts() -> None:
+    app = make_app(task_routes={"mail.send": {"exchange": "mails", "routing_key": "mail.new"}})
+    there = Topology([OurExchange("mails", "topic")], [OurQueue("mail")], [Binding.to_queue("mails", "mail", "mail.*")])
+    assert codes(app, there) == []
+    other = Topology(queues=[OurQueue("celery", durable=False)])
+    assert [code for code, _ in codes(make_app(), other)] == ["HS816"]
+
+
+def test_routes_that_decide_nothing_are_found() -> None:
+    routes = {
+        "mail.*": "mail", "mail.s*": "sent", "feed.#": "feeds", "alone?": "other", "gone": "gone", "feed.#.*": "feeds",
+    }  # fmt: skip
+    found = dict(message.partition("' ")[::2] for code, message in codes(make_app(task_routes=routes)))
+    assert found == {
+        "task_routes: 'mail.s*": "decides about no task: earlier entries match 'mail.send'",
+        "task_routes: 'feed.#": "matches no task of the app; without a '*', Celery takes it for the name of a task",
+        "task_routes: 'alone?": "matches no task of the app; without a '*', Celery takes it for the name of a task",
+        "task_routes: 'gone": "matches no task of the app",
+        "task_routes: 'feed.#.*": "matches no task of the app; '#' is no wildcard of Celery's, and '*' stands for any "
+        "characters, dots included",
+    }
+
+
+def test_settings_that_celery_cannot_use_are_an_input_error() -> None:
+    for settings in ({"task_routes": "no.such.module.route"}, {"task_queues": [3]}, {"include": ["no_such_module"]}):
+        with pytest.raises(InputError, match="Celery app 'shop'"):
+            read_app(make_app(**settings), Topology())
+    with pytest.raises(InputError, match="no Celery app, but a str"):
+        read_app("app", Topology())

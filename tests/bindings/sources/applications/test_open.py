@@ -1,0 +1,119 @@
+"""Applications as sources of commands: ``celery:MODULE:APP`` and ``faststream:MODULE:BROKER``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bridge.cli import hashstar
+
+SHOP = """
+from celery import Celery
+from kombu import Exchange, Queue
+app = Celery("shop", broker="amqp://user:secret@example.invalid//shop")
+app.conf.task_queues = [Queue("mail", Exchange("tasks", "topic"), "mail.*")]
+app.conf.task_default_queue = "mail"
+app.conf.task_routes = {"send": {"queue": "mail", "routing_key": "mail.new"}}
+@app.task(name="send")
+def send(): ...
+class names:
+    number = 3
+"""
+STREAM = """
+from faststream.rabbit import ExchangeType, RabbitBroker, RabbitExchange, RabbitQueue
+broker = RabbitBroker("amqp://user:secret@example.invalid/")
+orders = RabbitExchange("orders", type=ExchangeType.TOPIC)
+europe = RabbitExchange("europe", type=ExchangeType.FANOUT, bind_to=orders, routing_key="*.eu.#")
+@broker.subscriber(RabbitQueue("billing", routing_key="order.{region}"), orders)
+async def bill(body: str) -> None: ...
+@broker.subscriber("all", europe)
+async def keep(body: str) -> None: ...
+broker.publisher(routing_key="x", exchange=RabbitExchange("out"))
+"""
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the modules, which are imported once: Celery complains about tasks that are made again."""
+    folder = tmp_path_factory.mktemp("applications")
+    for name, text in {"shop_for_tests": SHOP, "stream_for_tests": STREAM, "broken_for_tests": "1 / 0"}.items():
+        (folder / f"{name}.py").write_text(text)
+    return folder
+
+
+@pytest.fixture
+def folder(modules: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(modules)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return modules
+
+
+def run(*arguments: str) -> Result:
+    """Run a command."""
+    return CliRunner().invoke(hashstar, arguments)
+
+
+def test_a_celery_app_can_be_routed_through_explained_and_converted(folder: Path) -> None:
+    app = "celery:shop_for_tests:app"
+    assert "'mail.*'" in run("explain", "-t", app, "tasks", "mail.new").stdout
+    converted = run("convert", "--to", "bindings", app)
+    assert 'tasks -> mail: "mail.*"' in converted.stdout
+    assert "secret" not in converted.output
+    assert 'vhost "/shop"' in converted.stdout
+    (folder / "before.bindings").write_text("vhost /shop\nexchange tasks: topic\nqueue mail\n")
+    assert run("diff", "before.bindings", app).exit_code == 1
+
+
+def test_a_faststream_broker_is_a_source(folder: Path) -> None:
+    broker = "faststream:stream_for_tests:broker"
+    explained = run("explain", "-t", broker, "orders", "order.eu").stdout
+    assert "queue 'billing'" in explained
+    assert "queue 'all'" in explained
+    converted = run("convert", "--to", "bindings", broker).stdout
+    for line in ('orders -> billing: "order.*"', 'orders -> exchange europe: "*.eu.#"', "exchange out: direct"):
+        assert line in converted
+
+
+def test_tasks_are_checked_against_the_topology_of_a_file(folder: Path) -> None:
+    (folder / "broker.bindings").write_text('exchange tasks: topic\nqueue other\ntasks -> other: "#"\n')
+    result = run("check", "--tasks", "shop_for_tests:app", "--select", "HS81", "--format", "json", "broker.bindings")
+    findings = json.loads(result.stdout)["vhosts"][0]["findings"]
+    [finding] = [each for each in findings if "'send'" in each["message"]]  # apps of other tests share their tasks
+    assert finding["code"] == "HS812"
+    assert "also gets to 'other'" in finding["message"]
+    assert run("check", "--select", "HS81", "celery:shop_for_tests:app").exit_code == 0
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("celery:shop_for_tests", "names no object: write PACKAGE.MODULE:NAME"),
+    ("celery:no_such_module_for_tests:app", "cannot import no_such_module_for_tests: ModuleNotFoundError"),
+    ("celery:broken_for_tests:app", "cannot import broken_for_tests: ZeroDivisionError: division by zero"),
+    ("celery:shop_for_tests:nothing", "shop_for_tests has no 'nothing'"),
+    ("celery:shop_for_tests:names.number", "no Celery app, but a int"),
+    ("faststream:shop_for_tests:app", "no broker of FastStream, but a Celery"),
+])  # fmt: skip
+def test_what_cannot_be_opened_is_named(folder: Path, name: str, text: str) -> None:
+    result = run("check", name)
+    assert result.exit_code == 2
+    assert text in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_no_library_is_imported_before_it_is_asked_for() -> None:
+    code = "import sys, bindings, bindings.check, bindings.sources.open, bindings.adapters\n"
+    code += "assert not {'kombu', 'celery', 'faststream', 'aio_pika', 'pika'} & {*sys.modules}"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("module", "library"), [("kombu", "kombu"), ("faststream", "faststream"), ("celery", "celery")]
+)
+def test_an_adapter_without_its_library_names_the_extra(module: str, library: str) -> None:
+    code = f"import sys; sys.modules[{library!r}] = None; import bindings.adapters.{module}"
+    result = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert f"pip install 'hashstar[{library}]'" in result.stderr.splitlines()[-1]
