@@ -39,6 +39,9 @@ log: Final = logging.getLogger(__name__)
 ANSWER_SECONDS: Final = 5.0
 """Maximum time that a consumer waits at its end for the broker to answer, or for the socket to take what is written."""
 
+PAUSE_SECONDS: Final = 1.0
+"""Time before a delivery is put back whose retry the broker did not take: it comes again at once."""
+
 THREADS: Final = 64
 """Maximum number of threads for the plain handlers of one consumer."""
 
@@ -295,6 +298,7 @@ class Consumer:
         except (LinkLost, Unroutable) as trouble:
             text = "%s, failed: requeued, for its retry was not taken: %s"
             log.error(text, where, trouble, exc_info=error)  # noqa: TRY400  # the traceback is that of the handler
+            await asyncio.sleep(PAUSE_SECONDS)
             delivery._ticket.settle("requeue")
             return
         log.warning("%s, failed: retry %d in %g s", where, delivery.retries + 1, seconds, exc_info=error)

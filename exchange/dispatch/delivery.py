@@ -6,7 +6,6 @@ what sends its answers is its `Carrier`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol, TypeVar, overload
@@ -251,6 +250,8 @@ def build_reply(request: Message, body: object, headers: Mapping[str, Any], prop
         own["content_type"] = "text/plain; charset=utf-8"
         content = body.encode()
     else:
+        import json  # not at the top: `import exchange` stays light
+
         own["content_type"] = "application/json"
         content = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     correlation = request.properties.get("correlation_id", request.properties.get("message_id"))
