@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
 import aio_pika
@@ -18,6 +20,7 @@ from pika.adapters.asyncio_connection import AsyncioConnection
 
 from exchange import Delivery, Dispatcher, Message, PikaQueue, Retry
 from exchange.dispatch import LinkLost
+from tests.support.bridge.relay import Relay, relay_to
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.live
@@ -355,6 +358,93 @@ def test_order_per_key_holds_with_many_at_work(place: Place, client: Open) -> No
     assert order == {str(key): list(range(key, 1000, 10)) for key in range(10)}
     assert most == 10
     assert place.drain(place.queue) == []
+
+
+def test_connections_that_are_cut_while_handlers_run_lose_nothing(rabbitmq: Server) -> None:
+    """Robust: cut three times amid 500 messages of 20 keys; each is handled, each key in order but for repeats.
+
+    Nothing is acknowledged on another channel than its own: the broker would close that, and with it all that it gave.
+    """
+    place = Place(rabbitmq.url)
+    order: dict[str, list[int]] = {}
+    closed: list[object] = []
+    dispatcher = Dispatcher()
+
+    @dispatcher.on("*.{key}")
+    async def handle(delivery: Delivery) -> None:
+        await asyncio.sleep(0.005)
+        order.setdefault(delivery.words["key"], []).append(int(delivery.body))
+
+    for number in range(500):
+        place.publish(str(number % 20), b"%d" % number)
+
+    async def work(relay: Relay) -> None:
+        connection = await aio_pika.connect_robust(relayed(place.url, relay.port), reconnect_interval=0.1)
+        async with connection, connection.channel() as channel:
+            channel.close_callbacks.add(lambda _, error: closed.append(getattr(error, "reply_code", None)))
+            queue = await channel.get_queue(place.queue)
+            async with dispatcher.consume(queue, order_by="word 2", prefetch=50) as consumer:
+                for part in (100, 200, 300):
+                    await until(lambda part=part: sum(map(len, order.values())) >= part)  # type: ignore[misc]
+                    relay.cut()
+                await until(lambda: len({number for numbers in order.values() for number in numbers}) == 500)
+                await until(lambda: not consumer.in_flight)
+                assert consumer.counts.lost > 0
+
+    address = urlsplit(place.url)
+    with relay_to(str(address.hostname), address.port or 5672) as relay:
+        run(work(relay))
+    assert [code for code in closed if code == 406] == []
+    for key, numbers in order.items():
+        assert list(dict.fromkeys(numbers)) == list(range(int(key), 500, 20)), key
+    assert place.drain(place.queue) == []
+    place.close()
+
+
+@pytest.mark.parametrize("client", [with_aio_pika, with_pika], ids=["aio-pika", "pika"])
+def test_a_plain_connection_that_is_cut_ends_the_consumer_when_its_handlers_have_ended(
+    rabbitmq: Server, client: Open
+) -> None:
+    """The delivery at work is finished but not acknowledged; a reply that waits fails, and nothing hangs."""
+    place = Place(rabbitmq.url)
+    ended: list[bytes] = []
+    dispatcher = Dispatcher()
+
+    async def work(relay: Relay) -> None:
+        cut = asyncio.Event()
+
+        @dispatcher.on("#")
+        async def handle(delivery: Delivery) -> bytes:
+            await cut.wait()
+            await asyncio.sleep(0.2)
+            ended.append(delivery.body)
+            return b"reply"
+
+        through: Any = SimpleNamespace(url=relayed(place.url, relay.port), queue=place.queue)
+        async with client(through) as queue:
+            consumer = await dispatcher.consume(queue, on_error="requeue")
+            await until(lambda: consumer.in_flight == 2)
+            relay.cut()
+            cut.set()
+            with pytest.raises(LinkLost):
+                await consumer.wait()
+            assert ended == [b"1", b"2"]
+            assert consumer.counts.handled <= 1
+
+    place.publish("a", b"1")
+    place.publish("a", b"2", reply_to="answers")
+    address = urlsplit(place.url)
+    with relay_to(str(address.hostname), address.port or 5672) as relay:
+        run(work(relay))
+    assert place.drain(place.queue) == [b"1", b"2"]
+    place.close()
+
+
+def relayed(url: str, port: int) -> str:
+    """Return a URL of the same login, at a relay."""
+    address = urlsplit(url)
+    login = address.netloc.rpartition("@")[0]
+    return urlunsplit(address._replace(netloc=f"{login}@127.0.0.1:{port}"))
 
 
 def test_a_deleted_queue_ends_the_consumer(rabbitmq: Server) -> None:
