@@ -54,6 +54,11 @@ class Answers:
         else:
             self._refused.append(Frame(tag, answer))
 
+    @property
+    def pending(self) -> int:
+        """Number of answers that `take` would return, if none were joined."""
+        return len(self._done) + len(self._refused)
+
     def take(self) -> list[Frame]:
         """Return what is to be sent now, in order: a refusal before an acknowledgement that would cover it."""
         frames, self._refused = self._refused, []
