@@ -39,8 +39,8 @@ ANSWER_SECONDS: Final = 5.0
 """Maximum time that a consumer waits at its end for the broker to answer, or for the socket to take what is written."""
 
 ANSWER_DELAY: Final = 0.002
-"""Maximum seconds that an answer waits for others, to be sent with them. It does not wait where an eighth of the prefetch
-is done, so that the broker never runs out of deliveries that it may send."""
+"""Maximum seconds that an answer waits for others, to be sent with them. It does not wait where an eighth of the
+prefetch is done, so that the broker never runs out of deliveries that it may send."""
 
 PAUSE_SECONDS: Final = 1.0
 """Time before a delivery is put back whose retry the broker did not take: it comes again at once."""

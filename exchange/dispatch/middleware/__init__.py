@@ -1,7 +1,7 @@
 """Wrappers around the handling of a delivery: plain functions from a function to a function.
 
-``dispatcher.consume(queue, middleware=[traced(), measured(), deduplicated()])`` wraps the handling of each delivery, all
-its handlers together, the first wrapper outermost. One of your own::
+``dispatcher.consume(queue, middleware=[traced(), measured(), deduplicated()])`` wraps the handling of each delivery,
+all its handlers together, the first wrapper outermost. One of your own::
 
     def in_transaction(handle):
         async def handle_in_transaction(delivery):

@@ -51,8 +51,8 @@ def deduplicated(seen: SeenIds | None = None) -> Callable[[Handle], Handle]:
     """Return a wrapper that skips deliveries whose message id was handled; they are acknowledged.
 
     An id counts once its handlers have returned: one that failed is handled again, and of two deliveries at the same
-    time the second waits how the first one ends. A message without an id is always handled. Between the end of the handlers and `SeenIds.add` a process can still die: for "exactly once", write
-    the id in the transaction of the handler.
+    time the second waits how the first one ends. A message without an id is always handled. Between the end of the
+    handlers and `SeenIds.add` a process can still die: for "exactly once", write the id in the handler's transaction.
     """
     known = seen if seen is not None else SeenInMemory()
     under_way: dict[str, asyncio.Future[None]] = {}
