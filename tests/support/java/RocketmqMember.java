@@ -18,7 +18,10 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -45,6 +48,12 @@ public class RocketmqMember {
         Map<?, ?> told = JSON.parseObject(in.readLine(), Map.class);
         if (told.containsKey("messages")) {
             send(told);
+        } else if (told.containsKey("transactions")) {
+            TransactionMQProducer producer = transact(told);
+            while (in.readLine() != null) {
+                continue;
+            }
+            producer.shutdown();
         } else {
             DefaultMQPushConsumer consumer = member(told);
             while (in.readLine() != null) {
@@ -95,6 +104,34 @@ public class RocketmqMember {
             say(sent);
         }
         producer.shutdown();
+    }
+
+    /** Send half messages, each with the state of its local transaction, and answer checks with the state for all. */
+    static TransactionMQProducer transact(Map<?, ?> told) throws Exception {
+        TransactionMQProducer producer = new TransactionMQProducer((String) told.get("group"));
+        say(Map.of("made", true));
+        producer.setNamesrvAddr((String) told.get("namesrv"));
+        producer.setSendMsgTimeout(20_000);
+        producer.setMqClientApiTimeout(20_000);
+        producer.setTransactionListener(new TransactionListener() {
+            @Override
+            public LocalTransactionState executeLocalTransaction(Message message, Object state) {
+                return LocalTransactionState.valueOf((String) state);
+            }
+
+            @Override
+            public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                got(message);
+                return LocalTransactionState.valueOf((String) told.get("check"));
+            }
+        });
+        producer.start();
+        for (Object each : (Collection<?>) told.get("transactions")) {
+            Map<?, ?> row = (Map<?, ?>) each;
+            Message message = new Message((String) row.get("topic"), Base64.getDecoder().decode((String) row.get("body")));
+            say(Map.of("id", producer.sendMessageInTransaction(message, row.get("state")).getMsgId()));
+        }
+        return producer;
     }
 
     static DefaultMQPushConsumer member(Map<?, ?> told) throws Exception {

@@ -7,7 +7,7 @@ import base64
 import json
 import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, Final
@@ -16,7 +16,7 @@ from bridge.rocketmq.remoting.message import StoredMessage
 from tests.recorders.jvm import PROGRAMS, QUICK, find_classpath, make_command
 from tests.support.servers import missing
 
-__all__ = ["Member", "fields_of", "java", "send_with_java", "member"]
+__all__ = ["Member", "fields_of", "java", "member", "send_with_java", "transact_with_java"]
 
 SOURCE: Final = Path(__file__).parents[2] / "support" / "java" / "RocketmqMember.java"
 VERSIONS: Final = ("5.5.0", "4.9.7")
@@ -90,7 +90,7 @@ TRIES: Final = 4
 
 @asynccontextmanager
 async def member(jars: str, *options: str, **told: Any) -> AsyncIterator[Member]:
-    """Start a member of a group, until it has left or the block ends.
+    """Start a member of a group, or with ``transactions`` a transactional producer, until the block ends.
 
     ``namesrv``, ``group``, ``topic`` and ``tags`` or ``sql``; ``orderly``, ``broadcasting``, ``fails``, ``instance``,
     ``ip``; ``popped``: its queues are assigned by the broker, and popped messages are hidden for so many milliseconds.
@@ -111,6 +111,17 @@ async def send_with_java(jars: str, namesrv: str, messages: Sequence[Mapping[str
     *sent, end = [json.loads(line) for line in out.splitlines()]
     assert end == {"ended": True}
     return sent
+
+
+def transact_with_java(
+    jars: str, namesrv: str, group: str, rows: Sequence[tuple[str, bytes, str]], check: str
+) -> AbstractAsyncContextManager[Member]:
+    """Send transactions with Java's producer, each a topic, a body and the state of its local transaction.
+
+    What the broker asks it about, and it answers with the state ``check``, is in the member's ``got``.
+    """
+    told = [{"topic": topic, "body": base64.b64encode(body).decode(), "state": state} for topic, body, state in rows]
+    return member(jars, namesrv=namesrv, group=group, transactions=told, check=check)
 
 
 ADDED: Final = ("MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME")
