@@ -76,7 +76,7 @@ def _show(name: str, batch: pa.RecordBatch, rounds: int) -> None:
     ]
     about = f"{batch.num_rows:,} messages, {group().num_rows:,} exchanges and keys; {PATTERNS:,} patterns, one thread"
     show(f"audit kernel, {name}", about, run_rounds(rows, rounds))
-    print(f"  first pass {batch.num_rows / cold / 1e6:.2f} million/s, {classifier.states:,} states,", end=" ")
+    print(f"  first pass {batch.num_rows / cold / 1e6:.2f} million/s, {classifier.sets:,} sets of patterns,", end=" ")
     print(f"{len(classifier.outcomes):,} outcomes; tallies agree: {len(sums) == 1}")
     print("  million messages/s: " + ", ".join(f"{row.name} {1 / row.cost:.2f}" for row in rows if row.cost))
 

@@ -70,8 +70,8 @@ class Wild(dict[V, None]):
             return self.open or self.least > LONGEST
         return self.least <= length if self.open else self.least == length
 
-    def conjunctions(self, length: int) -> list[Conditions] | None:
-        """Return the placements in keys of this length as conjunctions; None if there are too many.
+    def conjunctions(self, length: int, most: int = PLACEMENTS) -> list[Conditions] | None:
+        """Return the placements in keys of this length as conjunctions; None if there are more than ``most``.
 
         A key of this length matches if it satisfies one of them. The pattern must fit the length.
         """
@@ -81,7 +81,7 @@ class Wild(dict[V, None]):
             return [_literal(ends)]
         conjunctions: list[Conditions] = []
         for places in _placements(self.inner, len(self.head), spare):
-            if len(conjunctions) == PLACEMENTS:
+            if len(conjunctions) == most:
                 return None
             inner = chain.from_iterable(enumerate(part, at) for part, at in zip(self.inner, places, strict=True))
             conjunctions.append(_literal([*ends, *inner]))

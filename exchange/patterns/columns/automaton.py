@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from exchange.arrays.table import IntArray, IntTable, KeyArray, pack_pairs
 from exchange.patterns.pattern import MANY, Wildcard, Word
@@ -45,17 +46,16 @@ class Node:
         """Next node by exactly one word, whichever (``*``)."""
         self.many: Node | None = None
         """Next node without reading a word: the node after a MANY (``#``)."""
-        self.accepts: int | None = None
-        """Number of the pattern that ends here."""
+        self.accepts: set[int] = set()
+        """Groups of the patterns that end here."""
 
 
 class Automaton:
-    """Trees of patterns, and the states that keys have reached so far."""
+    """A tree of patterns, and the states that keys have reached so far."""
 
     def __init__(self, limit: int) -> None:
         self._limit: Final = limit
         self._nodes = 0
-        self._patterns = 0
         self._columns: dict[str, int] = {}
         self._states: list[tuple[Node, ...]] = [(), ()]  # 0 is not a state, as in tables 0 means missing; 1 is BEYOND
         self._numbers: dict[tuple[int, ...], int] = {}
@@ -63,11 +63,8 @@ class Automaton:
         """Next states, flattened: one row per state, one element per column; 0 if not computed. None once too large."""
         self._steps = IntTable()
         """Pair of state and column -> next state; empty as long as there is a grid."""
-        self._accepted: dict[tuple[int, ...], int] = {}
-        """Numbers of the patterns that match -> number of this set."""
-        self._accepts: list[int] = [0, 0]
-        """State -> number of the set of patterns that match a key which ends there."""
-        self._accept_array: IntArray = np.zeros(2, np.int32)
+        self._accepts: list[tuple[int, ...]] = [(), ()]
+        """State -> groups of the patterns that match a key which ends there."""
 
     @property
     def columns(self) -> dict[str, int]:
@@ -75,33 +72,29 @@ class Automaton:
         return self._columns
 
     @property
-    def patterns(self) -> int:
-        """Number of patterns."""
-        return self._patterns
-
-    @property
     def states(self) -> int:
         """Number of states until now."""
         return len(self._states) - 2
 
-    def tree(self, patterns: Iterable[Sequence[Word]]) -> Node:
-        """Add a tree of patterns whose wildcards are `exchange.patterns.pattern.ordered`, and return its root."""
+    def tree(self, patterns: Iterable[tuple[Sequence[Word], int]]) -> Node:
+        """Build a tree of patterns, each with the group that it belongs to, and return its root.
+
+        Their wildcards must be `exchange.patterns.pattern.ordered`.
+        """
         root = self._node()
-        for words in patterns:
+        for words, group in patterns:
             node = root
             for word in words:
                 node = self._onward(node, word)
-            if node.accepts is None:
-                node.accepts = self._patterns
-                self._patterns += 1
+            node.accepts.add(group)
         return root
 
-    def start(self, roots: Iterable[Node]) -> int:
-        """Return the state of a key before its first word, for the patterns of these trees.
+    def start(self, root: Node) -> int:
+        """Return the state of a key before its first word, for the patterns of this tree.
 
         No tree may be added afterwards: a new word would widen the rows of the grid.
         """
-        return self._state(roots)
+        return self._state([root])
 
     def step(self, states: IntArray, columns: IntArray) -> IntArray:
         """Return the state of each key after its next word, given by the word's column."""
@@ -141,14 +134,28 @@ class Automaton:
         kept = np.flatnonzero(steps >> np.uint64(32) != BEYOND)[:room]
         self._steps.put(steps[kept], ends[kept])
 
-    def pattern_sets(self, states: IntArray) -> IntArray:
-        """Return for each state the number of the set of patterns that match a key which ends there.
+    def walk(
+        self, start: int, columns: IntArray, first: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
+    ) -> IntArray:
+        """Return the states of keys after their last words.
 
-        BEYOND also has the number 0, which may be that of any set: check for BEYOND first.
+        ``columns`` are those of all words, ``first`` is the index of each key's first word, ``counts`` its number of
+        words. The keys are sorted by their number of words, most first: the keys with a word at ``position`` are then
+        the first ``size`` keys, a slice.
         """
-        if len(self._accept_array) != len(self._accepts):
-            self._accept_array = np.array(self._accepts, np.int32)
-        return self._accept_array.take(states)
+        order = np.argsort(counts, kind="stable")[::-1]
+        ascending, starts = counts[order[::-1]], first[order]
+        states = np.full(len(counts), start, np.int32)
+        for position in range(int(ascending[-1]) if len(ascending) else 0):
+            size = len(counts) - int(np.searchsorted(ascending, position, "right"))
+            states[:size] = self.step(states[:size], columns[starts[:size] + position])
+        result = np.empty(len(counts), np.int32)
+        result[order] = states
+        return result
+
+    def accepted(self, state: int) -> tuple[int, ...]:
+        """Return the groups of the patterns that match a key which ends in this state, not ``BEYOND``; ascending."""
+        return self._accepts[state]
 
     def _node(self, *, loops: bool = False) -> Node:
         self._nodes += 1
@@ -197,6 +204,6 @@ class Automaton:
                 return BEYOND
             state = self._numbers[numbers] = len(self._states)
             self._states.append(tuple(closure.values()))
-            matching = tuple(sorted([node.accepts for node in closure.values() if node.accepts is not None]))
-            self._accepts.append(self._accepted.setdefault(matching, len(self._accepted)))
+            matching = tuple(sorted(set().union(*[node.accepts for node in closure.values()])))
+            self._accepts.append(matching)
         return state

@@ -69,25 +69,28 @@ def split_words(column: Column) -> Words:
     they are removed first, and put back at the end.
     """
     begin, end = int(column.offsets[0]), int(column.offsets[-1])
-    data = np.zeros(end - begin + PAD, np.uint8)
-    data[: end - begin] = column.data[begin:end]
-    offsets = column.offsets - begin
+    size = end - begin
+    data = np.empty(size + PAD, np.uint8)
+    data[:size] = column.data[begin:end]
+    data[size:] = 0
+    offsets = column.offsets - begin if begin else column.offsets
     empty = offsets[1:] == offsets[:-1]
     some_empty = bool(empty.any())
-    heads, tails = offsets[:-1], offsets[1:] - 1
+    heads, ends = offsets[:-1], offsets[1:]
     if some_empty:
-        heads, tails = heads[~empty], tails[~empty]
-    marks = np.empty(end - begin + 1, np.uint8)  # per byte: 1 where a word begins, 2 where a key begins, else 0
-    np.equal(data[: end - begin], DOT, out=marks[1:].view(np.bool_))
-    open_end = marks[tails + 1]  # 1 for a key that ends with a dot; read it before the next key's 2 overwrites it
+        heads, ends = heads[~empty], ends[~empty]
+    marks = np.empty(size + 1, np.uint8)  # per byte: 1 where a word begins, 2 where a key begins, else 0
+    np.equal(data[:size], DOT, out=marks[1:].view(np.bool_))
+    open_end = marks.take(ends)  # 1 for a key that ends with a dot; read it before the next key's 2 overwrites it
     marks[heads] = 2
-    starts = np.flatnonzero(marks[: end - begin].view(np.bool_))
-    first = np.flatnonzero(marks[starts] == 2)
-    counts = np.diff(first, append=len(starts))
-    lengths = np.diff(starts, append=end - begin + 1) - 1
+    starts = np.flatnonzero(marks[:size].view(np.bool_))
+    first = np.flatnonzero(marks.take(starts) == 2)
+    counts = _differences(first, len(starts))
+    lengths = _differences(starts, size + 1)
+    lengths -= 1
     lengths[first[1:] - 1] += 1  # no dot follows the last word of a key, so nothing was to be subtracted
     if len(lengths):
-        lengths[-1] = end - begin - starts[-1]
+        lengths[-1] = size - starts[-1]
     if open_end.any():
         at = (first + counts)[open_end != 0]
         lengths[at - 1] -= 1
@@ -99,6 +102,15 @@ def split_words(column: Column) -> Words:
         all_first[~empty], all_counts[~empty] = first, counts
         first, counts = all_first, all_counts
     return Words(data, starts, lengths, first, counts)
+
+
+def _differences(ascending: Offsets, end: int) -> Offsets:
+    """Return the difference of each number to the next one, of the last to ``end``."""
+    result = np.empty(len(ascending), np.int64)
+    np.subtract(ascending[1:], ascending[:-1], out=result[:-1])
+    if len(result):
+        result[-1] = end - ascending[-1]
+    return result
 
 
 class Vocabulary:
@@ -135,7 +147,9 @@ class Vocabulary:
 
     def _numbers(self, data: Bytes, starts: Offsets, lengths: Offsets, *, add: bool) -> IntArray:
         sizes = np.minimum(lengths, FIRST + 1)
-        keys = (_read(data, starts, "<u8") & LOW_BYTES[sizes]) | FIRST_MARKS[sizes]
+        keys = _read(data, starts, "<u8")
+        keys &= LOW_BYTES.take(sizes)
+        keys |= FIRST_MARKS.take(sizes)
         nodes = self._find(keys, add=add)
         # Invariant: ``nodes`` are where the first ``done`` bytes of each word lead; ``rows`` are the longer words among
         # those that have not left the tree.
@@ -168,5 +182,5 @@ class Vocabulary:
 def _read(data: Bytes, starts: Offsets, unit: str) -> KeyArray:
     """Return the little-endian integers of this type at these byte offsets, aligned or not."""
     size = np.dtype(unit).itemsize
-    windows: npt.NDArray[Any] = np.ndarray((len(data) - size + 1,), f"V{size}", data, strides=(1,))
-    return windows[starts].view(unit).astype(np.uint64, copy=False)
+    windows: npt.NDArray[Any] = np.ndarray((len(data) - size + 1,), unit, data, strides=(1,))
+    return windows.take(starts).astype(np.uint64, copy=False)

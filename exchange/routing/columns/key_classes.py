@@ -1,45 +1,48 @@
-"""Compute key classes: which patterns with wildcards match a key, and which literal key of a binding equals it.
+"""Compute key classes: which patterns match a key, and which literal key of a binding equals it.
 
 Messages to one exchange whose keys agree in both are routed alike by every exchange that only compares keys, on all
 hops. A key class packs three numbers into one integer: the exchange, the set of patterns, and the literal key.
+
+Where bindings need not be told apart, because only their destinations count, fewer classes are enough: patterns with
+equal destinations are one group, and so are literal keys. A few literal keys are then matched as patterns are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from exchange.arrays.columns import Column, column_of_bytes
-from exchange.arrays.table import KeyArray
+from exchange.arrays.table import IntArray, KeyArray
 from exchange.kinds import Decider, kind_of
-from exchange.patterns.columns.automaton import BEYOND, Automaton
 from exchange.patterns.columns.literals import Literals
-from exchange.patterns.columns.shapes import walk_keys
-from exchange.patterns.columns.words import Vocabulary, split_words
-from exchange.patterns.pattern import Pattern, ordered
+from exchange.patterns.columns.pattern_sets import STATES, UNKNOWN, PatternSets
+from exchange.patterns.columns.shapes import hash_words
+from exchange.patterns.columns.words import Vocabulary, Words, split_words
+from exchange.patterns.pattern import AMQP, Pattern, Word
 from exchange.routing.columns.routing_inputs import RoutingInputs, inputs_from
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 
 __all__ = ["NO_CLASS", "STATES", "Entry", "KeyClasses"]
 
-STATES: Final = 1 << 17
-"""Maximum number of states of an automaton, by default."""
+MOST_SETS: Final = 1 << 19
+"""Maximum number of sets of patterns for which a key class has enough bits."""
 
-MOST_STATES: Final = 1 << 19
-"""Maximum number of states, and so of sets of patterns, for which a key class has enough bits."""
+FEW_LITERALS: Final = 1_024
+"""Maximum number of literal keys that are matched as patterns, where shapes are not needed."""
 
 NO_CLASS: Final = 0
 """Stands for an unknown key class: the limits were exceeded, so the message itself must be routed."""
 
 ENTRY_SHIFT: Final = np.uint64(44)
-ACCEPTED_SHIFT: Final = np.uint64(24)
-"""Layout of a key class: from bit 44 the exchange, from bit 24 the set of patterns plus 1, from bit 0 the literal key.
+SET_SHIFT: Final = np.uint64(24)
+"""Layout of a key class: from bit 44 the exchange, from bit 24 the set of patterns, from bit 0 the literal key.
 
-Plus 1, so that no key class is 0, which is ``NO_CLASS`` and not allowed as a key of a table.
+Sets are numbered from 1, so no key class is 0, which is ``NO_CLASS`` and not allowed as a key of a table.
 """
 
 
@@ -47,89 +50,162 @@ class Entry(NamedTuple):
     """An exchange that messages may be published to."""
 
     name: str
-    state: int
-    """State of the automaton before the first word of a key."""
+    realm: int
+    """Index of the patterns of the exchanges that can be reached."""
     inputs: RoutingInputs
 
 
 class KeyClasses:
     """The key classes of a topology, kept from batch to batch.
 
-    ``encode`` returns a key or word as the bytes that stand for it in columns. ``states`` is the maximum number of
-    states of the automaton, which bounds its memory.
+    ``encode`` returns a key or word as the bytes that stand for it in columns. Bindings of one exchange are told apart
+    by their keys, or, if ``by_destination``, only by their destinations; then no shapes are computed. ``states`` is the
+    maximum number of sets of patterns for each exchange, and of states of an automaton; it bounds the memory.
     """
 
-    def __init__(self, topology: Topology, encode: Callable[[str], bytes], states: int = STATES) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        encode: Callable[[str], bytes],
+        states: int = STATES,
+        *,
+        by_destination: bool = False,
+    ) -> None:
         self._encode: Final = encode
-        self._automaton: Final = Automaton(min(states, MOST_STATES))
+        self._shapes: Final = not by_destination
+        self._states: Final = min(states, MOST_SETS)
         self._vocabulary: Final = Vocabulary()
-        roots, literals, patterns = {}, dict.fromkeys(topology.queues), dict[str, None]()
-        for name, exchange in topology.exchanges.items():
-            kind = kind_of(exchange)
-            if kind.decider is not Decider.KEY:
-                continue
-            wild: dict[str, None] = {}
-            for binding in topology.bindings_from(name):
-                literal = kind.literal_key(binding)
-                if literal is None:
-                    wild[binding.routing_key] = None
-                else:
-                    literals[literal] = None
-            if wild:
-                roots[name] = self._automaton.tree([ordered(Pattern.of_binding_key(key).words) for key in wild])
-                patterns |= wild
+        self._conditions: Final = {
+            name: _Conditions(topology, name, by_destination)
+            for name, exchange in topology.exchanges.items()
+            if kind_of(exchange).decider is Decider.KEY
+        }
+        literals = self._gather_literals()
+        self._as_patterns: Final = by_destination and len(literals) <= FEW_LITERALS
+        self._learn_words(list(literals))
+        self._literal_classes: Final = np.array([0, *literals.values()], np.int64)
+        self._realms: Final[list[PatternSets]] = []
+        self._realm_numbers: Final[dict[tuple[str, ...], int]] = {}
         self.entries: Final[list[Entry]] = []
         """Exchanges that accept messages from publishers."""
         graph = TopologyGraph(topology)
         for name, exchange in topology.exchanges.items():
             if not exchange.internal:
-                inputs = inputs_from(graph, name)
-                state = self._automaton.start([roots[topic] for topic in inputs.topics if topic in roots])
-                self.entries.append(Entry(name, state, inputs))
-        self._starts: Final = np.array([entry.state for entry in self.entries], np.int32)
-        self._learn_words(list(literals))
+                self.entries.append(Entry(name, self._realm(name, graph), inputs_from(graph, name)))
+        self._entry_realms: Final = np.array([entry.realm for entry in self.entries], np.int32)
+
+    def _gather_literals(self) -> dict[str, int]:
+        """Return the literal keys of all bindings, each with a number from 1 that is equal for keys alike."""
+        groups: dict[str, tuple[Hashable, ...]] = {}
+        for name, conditions in self._conditions.items():
+            for key, group in conditions.literal.items():
+                groups[key] = (*groups.get(key, ()), name, group)
+        numbers: dict[Hashable, int] = {}
+        return {key: numbers.setdefault(alike, len(numbers) + 1) for key, alike in groups.items()}
 
     def _learn_words(self, literals: Sequence[str]) -> None:
         words = split_words(column_of_bytes(list(map(self._encode, literals))))
         self._vocabulary.add(words)
-        columns = self._automaton.columns
-        wild = list(map(self._encode, columns))
-        self._vocabulary.add_each(wild)
-        self._column_of = np.zeros(len(self._vocabulary), np.int32)  # number of a word -> column of the automaton
-        if wild:
-            self._column_of[self._vocabulary.numbers_of(wild)] = np.arange(1, len(wild) + 1, dtype=np.int32)
-        self._literals = Literals(words, self._vocabulary.numbers(words))
+        patterns = (words for each in self._conditions.values() for words, _ in each.patterns(literals=False))
+        wild = {word for words in patterns for word in words if isinstance(word, str)}
+        self._vocabulary.add_each(list(map(self._encode, sorted(wild))))
+        self._literals = None if self._as_patterns else Literals(words, self._vocabulary.numbers(words))
+
+    def _realm(self, start: str, graph: TopologyGraph) -> int:
+        """Return the number of the patterns of all exchanges that can be reached from ``start``."""
+        # As an alternate exchange, the default exchange matches nothing.
+        names = [name for name in sorted(graph.graph.downstream([start])) if name or not start]
+        conditions = {name: self._conditions[name] for name in names if name in self._conditions}
+        reached = tuple(
+            [name for name, each in conditions.items() if each.wild or (self._as_patterns and each.literal)]
+        )
+        if reached not in self._realm_numbers:
+            self._realm_numbers[reached] = len(self._realms)
+            groups: dict[Hashable, int] = {}
+            patterns = [
+                (words, groups.setdefault((name, group), len(groups)))
+                for name in reached
+                for words, group in conditions[name].patterns(literals=self._as_patterns)
+            ]
+            self._realms.append(
+                PatternSets(patterns, len(groups), self._numbers_of, len(self._vocabulary), self._states)
+            )
+        return self._realm_numbers[reached]
+
+    def _numbers_of(self, words: Sequence[str]) -> IntArray:
+        return self._vocabulary.numbers_of(list(map(self._encode, words)))
 
     @property
-    def states(self) -> int:
-        """Number of states of the automaton so far."""
-        return self._automaton.states
+    def sets(self) -> int:
+        """Number of sets of patterns that keys have matched so far."""
+        return sum(map(len, self._realms))
 
-    def of(self, column: Column, entries: npt.NDArray[np.int64]) -> tuple[KeyArray, KeyArray]:
-        """Return the key class of each key, published to its entry, and the hash of its shape.
+    def of(self, column: Column, entries: npt.NDArray[np.int64]) -> tuple[KeyArray, KeyArray | None]:
+        """Return the key class of each key, published to its entry, and the hash of its shape, if that is computed.
 
         ``entries`` has for each key an index of ``self.entries``; where it is negative, the key class is ``NO_CLASS``.
         """
         words = split_words(column)
         numbers = self._vocabulary.numbers(words)
-        states = self._starts[np.maximum(entries, 0)]
-        columns = self._column_of.take(numbers)
-        # walk_keys also moves ``states``, in place, to the states after the last words.
-        shapes = walk_keys(self._automaton, states, columns, numbers, words.first, words.counts)
-        literals = self._literals.find(shapes, words, numbers)
-        unknown = (states == BEYOND) | (literals < 0) | (entries < 0)
-        classes = (entries.astype(np.uint64) << ENTRY_SHIFT) | (
-            (self._automaton.pattern_sets(states).astype(np.uint64) + np.uint64(1)) << ACCEPTED_SHIFT
-        )
-        classes |= literals.astype(np.uint64)
+        sets = self._sets_of(words, numbers, entries)
+        unknown = (sets == UNKNOWN) | (entries < 0)
+        classes = (entries.astype(np.uint64) << ENTRY_SHIFT) | (sets.astype(np.uint64) << SET_SHIFT)
+        shapes = None
+        if self._literals is not None:
+            shapes = hash_words(numbers, words.first, words.counts)
+            literals = self._literals.find(shapes, words, numbers)
+            unknown |= literals < 0
+            classes |= self._literal_classes.take(literals).astype(np.uint64)
         if unknown.any():
             classes[unknown] = NO_CLASS
         return classes, shapes
+
+    def _sets_of(self, words: Words, numbers: IntArray, entries: npt.NDArray[np.int64]) -> IntArray:
+        if len(self._realms) == 1:
+            return self._realms[0].find(words, numbers)
+        sets = np.zeros(len(entries), np.int32)
+        if not self._realms or not len(entries):
+            return sets
+        realms = self._entry_realms.take(np.maximum(entries, 0))
+        if (realms == realms[0]).all():
+            return self._realms[realms[0]].find(words, numbers)
+        for realm in np.unique(realms).tolist():
+            rows = np.flatnonzero(realms == realm)
+            sets[rows] = self._realms[realm].find(words, numbers, rows)
+        return sets
 
     def shape(self, key: str) -> tuple[str | None, ...]:
         """Return the words of a key, with None for each word that no binding names."""
         words = key.split(".") if key else []
         if not words:
             return ()
-        numbers = self._vocabulary.numbers_of(list(map(self._encode, words)))
-        return tuple([word if number else None for word, number in zip(words, numbers.tolist(), strict=True)])
+        numbers = self._numbers_of(words).tolist()
+        return tuple([word if number else None for word, number in zip(words, numbers, strict=True)])
+
+
+class _Conditions:
+    """The conditions of one exchange on keys, each with a value that is equal for those that need not be told apart."""
+
+    def __init__(self, topology: Topology, name: str, by_destination: bool) -> None:
+        kind = kind_of(topology.exchanges[name])
+        destinations: dict[str, set[Hashable]] = {}
+        self.wild: Final[dict[str, Hashable]] = {}
+        self.literal: Final[dict[str, Hashable]] = {}
+        if not name:  # the default exchange has no bindings; each queue has one that its name implies
+            self.literal.update({queue: queue for queue in topology.queues})
+        for binding in topology.bindings_from(name):
+            literal = kind.literal_key(binding)
+            key = binding.routing_key if literal is None else literal
+            (self.wild if literal is None else self.literal)[key] = key
+            destinations.setdefault(key, set()).add(binding.destination)
+        if by_destination:
+            for keys in (self.wild, self.literal):
+                keys.update({key: frozenset(destinations[key]) for key in keys if key in destinations})
+
+    def patterns(self, *, literals: bool) -> Iterator[tuple[Sequence[Word], Hashable]]:
+        """Yield the words of each condition, with wildcards or, if wanted, without, and its value."""
+        for key, group in self.wild.items():
+            yield Pattern.of_binding_key(key).words, group
+        if literals:
+            for key, group in self.literal.items():
+                yield AMQP.split(key), group

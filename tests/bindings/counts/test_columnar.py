@@ -19,7 +19,7 @@ from bindings.counts.outcome import AlternateLink, Explorer, Outcome, ordered_bi
 from exchange import PROFILES, Binding, BrokerError, Exchange, InputError, Message, Profile, Queue, Router, Topology
 from exchange.arrays.columns import build_column
 from exchange.arrays.table import IntTable
-from exchange.patterns.columns import automaton
+from exchange.patterns.columns import automaton, pattern_sets
 from exchange.patterns.columns.words import NO_WORD, Vocabulary, split_words
 from tests.support import topologies
 
@@ -136,10 +136,16 @@ def test_the_columns_of_a_classifier_are_enough_to_classify(seed: int, profile: 
 
 
 @settings(max_examples=200, deadline=None)
-@given(SEED, st.sampled_from([0, 3, 40, 1 << 17]), st.sampled_from([0, 60, 1 << 24]))
-def test_keys_have_one_class_only_if_the_router_matches_the_same_bindings(seed: int, states: int, cells: int) -> None:
-    """With dense patterns, keys of few words and slices; with steps in a grid, in a table, or first in the one."""
+@given(SEED, st.sampled_from([0, 3, 40, 1 << 17]), st.sampled_from([0, 60, 1 << 24]), st.sampled_from([0, 20, 4096]))
+def test_keys_have_one_class_only_if_the_router_matches_the_same_bindings(
+    seed: int, states: int, cells: int, conjunctions: int
+) -> None:
+    """With dense patterns, keys of few words and slices; by bit planes, or by an automaton where those are too many.
+
+    The automaton has its steps in a grid, in a table, or first in the one.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pattern_sets, "MOST_CONJUNCTIONS", conjunctions)
         patch.setattr(automaton, "CELLS", cells)
         patch.setattr(keys, "CHUNK", 7)
         compare_topics(seed, states)
@@ -224,7 +230,7 @@ def test_no_patterns_take_more_states_than_allowed() -> None:
     rng = Random(5)
     keys = [".".join(f"w{rng.randrange(18)}" for _ in range(8)) for _ in range(3000)]
     found = classifier.classify(build_batch([Record(Message("amq.topic", key)) for key in keys])).classes
-    assert classifier.states <= 500
+    assert classifier.sets <= 500
     explorer = Explorer(topology)
     for number, key in zip(found.tolist()[:300], keys, strict=False):
         assert classifier.outcomes[number] == explorer.outcome(Message("amq.topic", key))
@@ -240,7 +246,7 @@ def test_literal_bindings_need_no_states() -> None:
     classes = classifier.classify(build_batch([Record(message) for message in messages])).classes
     found = [classifier.outcomes[number].queues for number in classes.tolist()]
     assert list(map(bool, found)) == [number < 20_000 and verbs[name] == verb for name, number, verb in asked]
-    assert classifier.states <= 1
+    assert classifier.sets <= 1
 
 
 def test_two_exchanges_with_the_same_name_in_a_dictionary_column_are_one() -> None:

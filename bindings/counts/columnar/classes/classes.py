@@ -64,8 +64,8 @@ class Classes(NamedTuple):
 class Classifier:
     """Computes the classes of messages.
 
-    ``states`` is the maximum number of states of the patterns' automaton; it bounds memory, and results do not depend
-    on it. Keys and their classes are kept from batch to batch. Not safe for several threads.
+    ``states`` is the maximum number of sets of patterns, and of states of an automaton; it bounds memory, and results
+    do not depend on it. Keys and their classes are kept from batch to batch. Not safe for several threads.
     """
 
     def __init__(self, topology: Topology, *, states: int = STATES) -> None:
@@ -106,9 +106,9 @@ class Classifier:
         return (*NEEDED, *headers, *(("properties",) if any(each.properties for each in inputs) else ()))
 
     @property
-    def states(self) -> int:
-        """Number of states of the patterns' automaton so far."""
-        return self._key_classes.states
+    def sets(self) -> int:
+        """Number of sets of patterns that keys have matched so far."""
+        return self._key_classes.sets
 
     def shape(self, key: str) -> tuple[str | None, ...]:
         """Return the words of a key, with None for each word that no binding names."""
@@ -165,6 +165,7 @@ class Classifier:
     def _numbers_of(self, column: Column, entries: npt.NDArray[np.int64]) -> tuple[IntArray, KeyArray]:
         """Return the number of each key's key class, and the hash of its shape; route one key of each new key class."""
         key_classes, shapes = self._key_classes.of(column, entries)
+        assert shapes is not None  # noqa: S101  they are computed unless bindings are told apart by destination
         numbers = self._numbers.find(key_classes)
         missing = np.flatnonzero((numbers == 0) & (key_classes != NO_CLASS))
         if len(missing):

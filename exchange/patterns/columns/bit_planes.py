@@ -1,0 +1,177 @@
+"""Patterns, for keys of one length, as bit planes: which of them match each key, found by gathering and joining bits.
+
+For keys of n words, a pattern is one or a few conjunctions: certain words at certain positions (see
+`exchange.patterns.wildcards`). Each conjunction has a bit, 64 of them fill a plane. For each position a table has, for
+every word, the planes of the conjunctions that allow it there. The planes of a key are those of its words, joined by
+AND: what is left are the conjunctions that the key satisfies. Neighbouring positions with few words share a table, with
+one element for each combination; so where patterns name few words, a key needs a single lookup.
+
+No step depends on how many patterns match halfway, and nothing is remembered of prefixes of keys. That is why dense
+patterns, with which an automaton has a state for almost every prefix, are as fast as others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from exchange.arrays.table import IntArray, KeyArray
+from exchange.patterns.conjunctions import Conditions
+
+__all__ = ["BitPlanes", "Codes", "Grid"]
+
+CELLS: Final = 1 << 12
+"""Maximum number of combinations of words in the table of several positions: a plane of it fits a CPU cache."""
+
+BYTES: Final = 1 << 25
+"""Maximum size of the tables for one length of keys, in bytes."""
+
+WIDTH: Final = 64
+"""Number of conjunctions in a plane."""
+
+Codes = Callable[[Sequence[str]], IntArray]
+"""Function from words to their numbers in the vocabulary."""
+
+Grid = npt.NDArray[np.uint64]
+
+Placed = Sequence[tuple[Any, Any]]
+"""A conjunction: pairs of a position and the word required there."""
+
+
+class _Table(NamedTuple):
+    """The planes of one run of positions."""
+
+    steps: list[tuple[int, npt.NDArray[np.int64]]]
+    """Position, and number of a word -> what the word adds to the index of a cell."""
+    planes: Grid
+    """Of shape (planes, cells)."""
+
+
+class BitPlanes:
+    """The conjunctions for keys of ``length`` words, each with the number of the group it belongs to.
+
+    ``numbers_of`` gives the numbers of words, which are below ``vocabulary``. Raises MemoryError if the tables would
+    exceed `BYTES`.
+    """
+
+    def __init__(
+        self, length: int, conjunctions: Sequence[tuple[Conditions, int]], numbers_of: Codes, vocabulary: int
+    ) -> None:
+        # The first conjunction of each group comes first, so that bit i belongs to group i of ``groups``.
+        first, more = dict[int, Conditions](), list[tuple[Conditions, int]]()
+        for conditions, group in dict.fromkeys(conjunctions):
+            if first.setdefault(group, conditions) is not conditions:
+                more.append((conditions, group))
+        place = {group: bit for bit, group in enumerate(first)}
+        self.groups: Final = np.array(list(first), np.int64)
+        """Bit -> group, for the first bit of each group."""
+        self._more: Final = [place[group] for _, group in more]
+        """Further bit -> the first bit of its group."""
+        bits: list[Placed] = [*first.values(), *(conditions for conditions, _ in more)]
+        self.width: Final = max(-(-len(bits) // WIDTH), 1)
+        """Number of planes."""
+        self.exact: Final = len(bits) < WIDTH
+        """Whether the one plane is the signature itself, so that no signature stands for two sets."""
+        # Odd, and others for each plane: differences of two planes must not cancel each other.
+        self._factors: Final = np.random.default_rng(length).integers(
+            0, 1 << 64, (2, self.width, 1), np.uint64
+        ) | np.uint64(1)
+        self._tables: Final = self._build(length, bits, numbers_of, vocabulary)
+
+    def _build(self, length: int, bits: Sequence[Placed], numbers_of: Codes, vocabulary: int) -> list[_Table]:
+        words: list[dict[str, int]] = [{} for _ in range(length)]  # per position: required word -> its code, from 1
+        for conditions in bits:
+            for position, word in conditions:
+                words[position].setdefault(word, len(words[position]) + 1)
+        positions = [position for position in range(length) if words[position]]
+        if sum(len(words[position]) + 1 for position in positions) * self.width * 8 > BYTES:
+            raise MemoryError
+        allowed = {position: self._allow(position, bits, words[position]) for position in positions}
+        tables: list[_Table] = []
+        for position in positions:
+            steps = np.zeros(vocabulary, np.int64)
+            steps[numbers_of(list(words[position]))] = np.arange(1, len(words[position]) + 1)
+            planes = allowed[position]
+            if tables and tables[-1].planes.shape[1] * planes.shape[1] <= CELLS:
+                before = tables.pop()
+                joined = before.planes[:, :, None] & planes[:, None, :]
+                wider = [(earlier, step * planes.shape[1]) for earlier, step in before.steps]
+                tables.append(_Table([*wider, (position, steps)], joined.reshape(self.width, -1)))
+            else:
+                tables.append(_Table([(position, steps)], planes))
+        if not tables:  # no pattern names a word
+            tables.append(_Table([], self._allow(0, bits, {})))
+        return tables
+
+    def _allow(self, position: int, bits: Sequence[Placed], codes: dict[str, int]) -> Grid:
+        """Return for each code of a word at this position, 0 for all other words, the conjunctions that allow it."""
+        requires = np.zeros((self.width * WIDTH, len(codes) + 1), np.bool_)
+        free = np.ones(self.width * WIDTH, np.bool_)
+        free[len(bits) :] = False
+        for bit, conditions in enumerate(bits):
+            for asked, word in conditions:
+                if asked == position:
+                    requires[bit, codes[word]] = True
+                    free[bit] = False
+        requires[free] = True
+        packed = np.packbits(requires, axis=0, bitorder="little")
+        rows = packed.T.reshape(len(codes) + 1, self.width, 8).copy().view("<u8")[:, :, 0]
+        return np.ascontiguousarray(rows.T).astype(np.uint64, copy=False)
+
+    def planes_of(self, numbers: IntArray, first: npt.NDArray[np.int64]) -> Grid:
+        """Return the planes of keys, of shape (planes, keys): the conjunctions that each key satisfies.
+
+        ``numbers`` are the numbers of words, ``first`` the index of each key's first word among them.
+        """
+        result: Grid | None = None
+        for table in self._tables:
+            if not table.steps:
+                return np.repeat(table.planes, len(first), axis=1)
+            cells = _cells_of(table, numbers, first)
+            planes = table.planes.take(cells, axis=1)
+            if result is None:
+                result = planes
+            else:
+                result &= planes
+        assert result is not None  # noqa: S101  there is at least one table
+        return result
+
+    def signatures_of(self, planes: Grid) -> tuple[KeyArray, KeyArray]:
+        """Return two hashes of each key's planes; none of the first is 0.
+
+        If the planes are `exact`, equal first hashes mean equal planes. Else both must be equal: 127 bits.
+        """
+        if self.exact:
+            keys = planes[0] | np.uint64(1 << 63)
+            return keys, keys
+        mixed = planes * self._factors[0]
+        mixed ^= mixed >> np.uint64(32)
+        mixed *= self._factors[1]
+        keys = np.add.reduce(mixed, axis=0)
+        keys |= np.uint64(1)
+        return keys, np.bitwise_xor.reduce(mixed, axis=0)
+
+    def members_of(self, planes: Grid) -> npt.NDArray[np.bool_]:
+        """Return whether each key is matched by each of ``groups``, of shape (keys, groups)."""
+        bits = np.unpackbits(
+            np.ascontiguousarray(planes.T).astype("<u8", copy=False).view(np.uint8), axis=1, bitorder="little"
+        ).view(np.bool_)
+        size = len(self.groups)
+        for further, bit in enumerate(self._more, size):
+            bits[:, bit] |= bits[:, further]
+        return bits[:, :size]
+
+
+def _cells_of(table: _Table, numbers: IntArray, first: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    cells: npt.NDArray[np.int64] | None = None
+    for position, steps in table.steps:
+        words = numbers.take(first + position if position else first)
+        if cells is None:
+            cells = steps.take(words)
+        else:
+            cells += steps.take(words)
+    assert cells is not None  # noqa: S101  a table has at least one position
+    return cells
