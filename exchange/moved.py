@@ -71,15 +71,13 @@ MOVED: Final = {
         "witness sketch slots rows>codec batch>columnar"
     ),
     ("bindings.batch", "bindings.counts.columnar.arrays"): "keys spans window messages hashing placing",
-    ("bindings.batch", "bindings.counts.columnar.classes"): (
-        "classes addresses>key_groups header_codes header_sorts>header_classes"
-    ),
+    ("bindings.batch", "bindings.counts.columnar.classes"): ("classes header_codes header_sorts>header_classes"),
     ("bindings.batch", "exchange.arrays"): "table",
     ("bindings.batch", "exchange.patterns.columns"): "automaton literals shapes words",
-    ("bindings.batch", "exchange.routing.columns"): "key_sorts>key_classes ways>routing_inputs",
+    ("bindings.batch", "exchange.routing.columns"): "key_sorts>key_classes ways>routing_inputs addresses",
     ("bindings.counts.columnar.arrays", "exchange.arrays"): "table",
     ("bindings.counts.columnar.classes", "exchange.patterns.columns"): "automaton literals shapes words",
-    ("bindings.counts.columnar.classes", "exchange.routing.columns"): "key_classes routing_inputs",
+    ("bindings.counts.columnar.classes", "exchange.routing.columns"): "key_classes routing_inputs key_groups>addresses",
     ("exchange.partition.batch", "exchange.arrays"): "columns",
     ("bindings.analysis", "exchange.topology"): "graph",
     ("bindings.batch", "bindings.counts.columnar.sketches"): (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from exchange.entities.entities import (
     Binding,
@@ -32,6 +32,8 @@ from exchange.topology.topology import Topology
 
 if TYPE_CHECKING:
     from exchange.partition.partitioning.specification import Partitioning
+    from exchange.routing.columns.column_router import ColumnRouter
+    from exchange.routing.columns.route_columns import RouteColumns
 
 __all__ = ["Router"]
 
@@ -67,6 +69,7 @@ class Router:
         self._remembered: Final[dict[str, dict[str, Route]]] = {}
         self._remembered_count = 0
         self._beyond_key_cache: frozenset[str] | None = None
+        self._columns: ColumnRouter | None = None
         self._partitioned: Final[dict[str, Partitioning]] = {}
         for queue in self._tables.queues.values():
             self._compile_queue(queue)
@@ -108,6 +111,30 @@ class Router:
             if key_only and self._cache_size and message.exchange not in self._beyond_key():
                 self._remember(message, route)
             return route
+
+    def route_columns(self, exchange: Any, keys: Any, headers: Any = None) -> RouteColumns:
+        """Return the routes of a whole column of messages, as `route` returns them one by one.
+
+        ``exchange`` is a name, or a column of names; ``keys`` is a column of texts or bytes, plain, as views or
+        dictionary-encoded; ``headers`` is a column of structs, maps or JSON texts (see `exchange.routing.columns`). A
+        column is what exports Arrow's PyCapsule interface, as columns of pyarrow, Polars, pandas and DuckDB do, or a
+        sequence of Python values. All rows are routed through one state of the topology. What is learned of keys is
+        kept until the topology changes.
+
+        Needs numpy and pyarrow. Raises InputError for columns of other types or different lengths, and for nulls among
+        exchanges and keys; the BrokerError of `route` if the one exchange takes no messages. Where single rows are
+        refused, the result has their errors.
+        """
+        columns = self._columns
+        if columns is None:
+            from exchange.routing.columns import build_column_router  # not at the top: it needs numpy
+
+            with self._lock:
+                columns = self._columns
+                if columns is None:
+                    topology = Topology.of_tables(self._tables.copy(), self._host.vhost, self._host.profile)
+                    columns = self._columns = build_column_router(topology, self._choose)
+        return columns.route(exchange, keys, headers)
 
     def explain(self, message: Message, queue: str | None = None) -> Explanation:
         """Return the route with its reasons, and why ``queue`` does not get the message. Raises as `route` does."""
@@ -316,6 +343,8 @@ class Router:
             except BaseException:
                 self._apply(changes)
                 raise
+            finally:
+                self._columns = None
 
     def _apply(self, changes: Iterable[Change]) -> None:
         for change in changes:

@@ -19,7 +19,6 @@ from bindings.counts.columnar.arrays.placing import columns_of, partitions_of
 from bindings.counts.columnar.arrays.spans import Spans, count_by_number, weights_of
 from bindings.counts.columnar.arrays.window import Window
 from bindings.counts.columnar.classes.classes import STATES, Classifier
-from bindings.counts.columnar.classes.key_groups import addresses_of
 from bindings.counts.columnar.sketches.hyperloglog import Registers
 from bindings.counts.columnar.witnessing import COLUMNS, Witnesses
 from bindings.counts.comparison import Change, ChangeFacts, Comparison, Move, Pair, change_of
@@ -28,6 +27,7 @@ from bindings.counts.tally import fingerprint
 from exchange.arrays.table import IntArray, IntTable, KeyArray, pack_pairs
 from exchange.partition.batch import UNDECIDED
 from exchange.partition.partitioning.specification import Partitioning
+from exchange.routing.columns.addresses import addresses_of
 from exchange.topology.topology import Topology
 
 __all__ = ["Comparer"]

@@ -1,6 +1,6 @@
 """Count batches of an archive to a tally.
 
-Where keys repeat, rows are grouped by address first (`bindings.counts.columnar.classes.key_groups`): what depends on
+Where keys repeat, rows are grouped by address first (`exchange.routing.columns.addresses`): what depends on
 the key alone, and the sketches, are computed once per address of a window of rows. A row whose class differs from that
 of its address, because of headers, CC or BCC, is counted by itself. Where keys do not repeat, every row is counted by
 itself. Times are always read row by row. The tally is the same in each case.
@@ -22,7 +22,6 @@ from bindings.counts.columnar.arrays.placing import columns_of, partitions_of
 from bindings.counts.columnar.arrays.spans import Spans, count_by_number, weights_of
 from bindings.counts.columnar.arrays.window import Window
 from bindings.counts.columnar.classes.classes import STATES, Classifier
-from bindings.counts.columnar.classes.key_groups import Addresses, addresses_of
 from bindings.counts.columnar.sketches.bottom_k import Samples
 from bindings.counts.columnar.sketches.heavy_hitters import HeavyHitters
 from bindings.counts.columnar.sketches.hyperloglog import Registers
@@ -33,6 +32,7 @@ from bindings.counts.tally import Facts, Tally, fingerprint
 from exchange.arrays.table import IntArray, KeyArray
 from exchange.partition.batch import UNDECIDED
 from exchange.partition.partitioning.specification import Partitioning
+from exchange.routing.columns.addresses import Addresses, addresses_of
 from exchange.topology.topology import Topology
 
 __all__ = ["Tallier"]

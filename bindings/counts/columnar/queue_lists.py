@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bindings.archive.names import escape, unescape
-from bindings.counts.columnar.arrays.keys import decode_dictionary
 from bindings.counts.verification import HEADINGS, OTHERS, heading_of
 from exchange.arrays.table import IntArray, IntTable, pack_pairs
+from exchange.routing.columns.addresses import decode_dictionary
 
 __all__ = ["QueueLists"]
 

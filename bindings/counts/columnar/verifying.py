@@ -14,11 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bindings.counts.columnar.arrays.hashing import hashes_of
-from bindings.counts.columnar.arrays.keys import decode_dictionary
 from bindings.counts.columnar.arrays.spans import Spans
 from bindings.counts.columnar.arrays.window import Window
 from bindings.counts.columnar.classes.classes import STATES, Classifier
-from bindings.counts.columnar.classes.key_groups import addresses_of
 from bindings.counts.columnar.queue_lists import QueueLists
 from bindings.counts.columnar.witnessing import COLUMNS, Witnesses
 from bindings.counts.sketch import Frequent, Item, merge_summaries
@@ -34,6 +32,7 @@ from bindings.counts.verification import (
     verdict_for,
 )
 from exchange.arrays.table import IntArray, IntTable, pack_pairs
+from exchange.routing.columns.addresses import addresses_of, decode_dictionary
 from exchange.topology.topology import Topology
 
 __all__ = ["Verifier"]

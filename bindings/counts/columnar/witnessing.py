@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 
 from bindings.archive.names import unescape
 from bindings.counts.columnar.arrays.hashing import hashes_of
-from bindings.counts.columnar.arrays.keys import decode_dictionary
 from bindings.counts.columnar.arrays.messages import messages_of
 from bindings.counts.witness import MOST, Witness, keep_witnesses
 from exchange.arrays.table import KeyArray
+from exchange.routing.columns.addresses import decode_dictionary
 
 __all__ = ["COLUMNS", "Witnesses"]
 

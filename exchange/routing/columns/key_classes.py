@@ -9,7 +9,7 @@ equal destinations are one group, and so are literal keys. A few literal keys ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -52,6 +52,8 @@ class Entry(NamedTuple):
     name: str
     realm: int
     """Index of the patterns of the exchanges that can be reached."""
+    reached: frozenset[str]
+    """The exchanges that its messages may pass, with itself."""
     inputs: RoutingInputs
 
 
@@ -91,7 +93,8 @@ class KeyClasses:
         graph = TopologyGraph(topology)
         for name, exchange in topology.exchanges.items():
             if not exchange.internal:
-                self.entries.append(Entry(name, self._realm(name, graph), inputs_from(graph, name)))
+                reached = frozenset(graph.graph.downstream([name]))
+                self.entries.append(Entry(name, self._realm(name, reached), reached, inputs_from(graph, name)))
         self._entry_realms: Final = np.array([entry.realm for entry in self.entries], np.int32)
 
     def _gather_literals(self) -> dict[str, int]:
@@ -111,10 +114,10 @@ class KeyClasses:
         self._vocabulary.add_each(list(map(self._encode, sorted(wild))))
         self._literals = None if self._as_patterns else Literals(words, self._vocabulary.numbers(words))
 
-    def _realm(self, start: str, graph: TopologyGraph) -> int:
+    def _realm(self, start: str, reachable: Collection[str]) -> int:
         """Return the number of the patterns of all exchanges that can be reached from ``start``."""
         # As an alternate exchange, the default exchange matches nothing.
-        names = [name for name in sorted(graph.graph.downstream([start])) if name or not start]
+        names = [name for name in sorted(reachable) if name or not start]
         conditions = {name: self._conditions[name] for name in names if name in self._conditions}
         reached = tuple(
             [name for name, each in conditions.items() if each.wild or (self._as_patterns and each.literal)]
@@ -140,8 +143,8 @@ class KeyClasses:
         """Number of sets of patterns that keys have matched so far."""
         return sum(map(len, self._realms))
 
-    def of(self, column: Column, entries: npt.NDArray[np.int64]) -> tuple[KeyArray, KeyArray | None]:
-        """Return the key class of each key, published to its entry, and the hash of its shape, if that is computed.
+    def of(self, column: Column, entries: npt.NDArray[np.int64]) -> tuple[KeyArray, KeyArray]:
+        """Return the key class of each key, published to its entry, and the hashes of shapes, if these are needed.
 
         ``entries`` has for each key an index of ``self.entries``; where it is negative, the key class is ``NO_CLASS``.
         """
@@ -150,7 +153,7 @@ class KeyClasses:
         sets = self._sets_of(words, numbers, entries)
         unknown = (sets == UNKNOWN) | (entries < 0)
         classes = (entries.astype(np.uint64) << ENTRY_SHIFT) | (sets.astype(np.uint64) << SET_SHIFT)
-        shapes = None
+        shapes = np.zeros(0, np.uint64)
         if self._literals is not None:
             shapes = hash_words(numbers, words.first, words.counts)
             literals = self._literals.find(shapes, words, numbers)
@@ -163,12 +166,12 @@ class KeyClasses:
     def _sets_of(self, words: Words, numbers: IntArray, entries: npt.NDArray[np.int64]) -> IntArray:
         if len(self._realms) == 1:
             return self._realms[0].find(words, numbers)
-        sets = np.zeros(len(entries), np.int32)
+        sets: IntArray = np.zeros(len(entries), np.int32)
         if not self._realms or not len(entries):
             return sets
         realms = self._entry_realms.take(np.maximum(entries, 0))
         if (realms == realms[0]).all():
-            return self._realms[realms[0]].find(words, numbers)
+            return self._realms[int(realms[0])].find(words, numbers)
         for realm in np.unique(realms).tolist():
             rows = np.flatnonzero(realms == realm)
             sets[rows] = self._realms[realm].find(words, numbers, rows)

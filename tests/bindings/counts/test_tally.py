@@ -20,7 +20,6 @@ from bindings.archive.record import Record, build_batch, to_records
 from bindings.archive.sums import Span, Unread
 from bindings.counts.columnar import counting
 from bindings.counts.columnar.arrays.hashing import hashes_of
-from bindings.counts.columnar.classes import key_groups as addresses
 from bindings.counts.columnar.counting import Tallier
 from bindings.counts.outcome import Explorer
 from bindings.counts.sketch import (
@@ -42,6 +41,7 @@ from bindings.counts.tally import Facts, Tally, fingerprint
 from bindings.counts.tally_file import load_tally, save_tally, table_of, tally_of
 from exchange import LATEST, Binding, InputError, Message, Queue, Topology
 from exchange.partition.partitioning.specification import Partitioning
+from exchange.routing.columns import addresses
 from tests.support import topologies
 from tests.support.bindings.exact import exact
 

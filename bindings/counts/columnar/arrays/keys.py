@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
 from exchange.arrays.columns import Column, split_column
 from exchange.errors import InputError
 
-__all__ = ["CHUNK", "chunks", "decode_dictionary"]
+__all__ = ["CHUNK", "chunks"]
 
 CHUNK: Final = 16_384
 """Number of keys in a chunk."""
-
-
-def decode_dictionary(keys: Any) -> pa.Array:
-    """Return a column of texts as a plain array, decoded if it is dictionary-encoded."""
-    return keys.dictionary_decode() if isinstance(keys, pa.DictionaryArray) else keys
 
 
 def chunks(keys: pa.Array) -> Iterator[Column]:

@@ -23,14 +23,14 @@ from bindings.archive.names import escape, unescape
 from bindings.counts.columnar.arrays.keys import CHUNK, chunks
 from bindings.counts.columnar.arrays.messages import messages_of, rows_with_copies
 from bindings.counts.columnar.classes.header_classes import HeaderClasses
-from bindings.counts.columnar.classes.key_groups import Addresses, addresses_of
 from bindings.counts.outcome import Explorer, Outcome
-from exchange.arrays.columns import Column
-from exchange.arrays.table import IntArray, IntTable, KeyArray
+from exchange.arrays.table import IntArray, KeyArray
 from exchange.entities.entities import Binding
 from exchange.field_values import type_and_value
 from exchange.message import Message
-from exchange.routing.columns.key_classes import NO_CLASS, STATES, KeyClasses
+from exchange.routing.columns.addresses import Addresses, addresses_of
+from exchange.routing.columns.key_classes import STATES, KeyClasses
+from exchange.routing.columns.key_decisions import KeyDecisions
 from exchange.routing.columns.routing_inputs import ALONE, HEADERS, special_exchanges
 from exchange.topology.topology import Topology
 
@@ -78,10 +78,8 @@ class Classifier:
         self._codes: Final = {entry.name: number for number, entry in enumerate(self._entries)}
         self._outcomes: Final[list[Outcome]] = []
         self._by_outcome: Final[dict[Outcome, int]] = {}
-        self._numbers: Final = IntTable()
-        """Key class -> its number, from 1; 0 stands for ``NO_CLASS``, which is in no table."""
-        self._class_of_number = np.full(1, BY_MESSAGE, np.int32)
-        """Number of a key class -> class, or the mark ``BY_HEADERS`` or ``BY_MESSAGE``."""
+        self._decisions: Final = KeyDecisions(self._key_classes, self._class_of_key, BY_MESSAGE)
+        """For each key class, its class, or the mark ``BY_HEADERS`` or ``BY_MESSAGE``."""
         headers = dict.fromkeys(header for entry in self._entries for header in entry.inputs.headers)
         self._header_classes: Final = HeaderClasses(headers, self._asking(topology), topology.profile)
         self._class_of_header_class = np.full(1, UNKNOWN, np.int32)
@@ -132,9 +130,9 @@ class Classifier:
         start = 0
         for column in chunks(addresses.keys):
             chunk = slice(start, start + column.size)
-            numbers[chunk], shapes[chunk] = self._numbers_of(column, entries[chunk])
+            numbers[chunk], shapes[chunk] = self._decisions.number(column, entries[chunk])
             start += column.size
-        by_address = self._class_of_number.take(numbers)
+        by_address = self._decisions.answers.take(numbers)
         refused = entries < 0
         by_address[refused] = ~entries[refused]
         classes = addresses.spread(by_address)
@@ -162,28 +160,13 @@ class Classifier:
                 self._codes[name] = code
         return code
 
-    def _numbers_of(self, column: Column, entries: npt.NDArray[np.int64]) -> tuple[IntArray, KeyArray]:
-        """Return the number of each key's key class, and the hash of its shape; route one key of each new key class."""
-        key_classes, shapes = self._key_classes.of(column, entries)
-        assert shapes is not None  # noqa: S101  they are computed unless bindings are told apart by destination
-        numbers = self._numbers.find(key_classes)
-        missing = np.flatnonzero((numbers == 0) & (key_classes != NO_CLASS))
-        if len(missing):
-            new, first, which = np.unique(key_classes[missing], return_index=True, return_inverse=True)
-            classes = [self._class_of_key(column, int(row), int(entries[row])) for row in missing[first]]
-            begin = len(self._class_of_number)
-            self._class_of_number = np.append(self._class_of_number, np.array(classes, np.int32))
-            self._numbers.put(new, np.arange(begin, begin + len(new), dtype=np.int32))
-            numbers[missing] = begin + which
-        return numbers, shapes
-
-    def _class_of_key(self, column: Column, row: int, entry: int) -> int:
+    def _class_of_key(self, entry: int, key: bytes) -> int:
         """Route one key of a key class, and return its class, or a mark if the key does not determine the outcome.
 
         The message is routed without headers. If it passes an exchange that reads headers, other messages of the key
         class may be routed differently.
         """
-        outcome = self._explorer.outcome(Message(self._entries[entry].name, _text(column, row)))
+        outcome = self._explorer.outcome(Message(self._entries[entry].name, unescape(key.decode())))
         needs = {self._special.get(name) for name in (*outcome.exchanges, *outcome.possible_exchanges)}
         if outcome.refused or ALONE in needs:
             return BY_MESSAGE
@@ -252,7 +235,3 @@ _ABSENT: Final = object()
 
 def _encode(text: str) -> bytes:
     return escape(text).encode()
-
-
-def _text(column: Column, row: int) -> str:
-    return unescape(column.data[column.offsets[row] : column.offsets[row + 1]].tobytes().decode())

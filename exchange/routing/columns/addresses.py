@@ -12,16 +12,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bindings.counts.columnar.arrays.keys import decode_dictionary
 from exchange.arrays.table import IntArray
 from exchange.errors import InputError
 
-__all__ = ["Addresses", "addresses_of"]
+__all__ = ["Addresses", "addresses_of", "decode_dictionary", "group_keys"]
 
 A = TypeVar("A", bound=npt.NDArray[Any])
 
 LOOK: Final = 1 << 12
-"""Number of keys in the sample, from the middle of a batch, that decides whether its keys repeat."""
+MOST_LOOK: Final = 1 << 16
+"""Number of keys in the sample that decides whether keys repeat: a sixteenth of all, within these bounds."""
 
 WORTH: Final = 0.8
 """Maximum share of distinct keys at which grouping rows by key costs less than it saves."""
@@ -53,16 +53,39 @@ def addresses_of(batch: pa.RecordBatch) -> Addresses:
     if not isinstance(exchanges, pa.DictionaryArray):
         exchanges = exchanges.dictionary_encode()
     names, codes = exchanges.dictionary.to_pylist(), np.asarray(exchanges.indices)
-    if not isinstance(keys, pa.DictionaryArray) and _repeat(keys):
+    grouped = group_keys(keys, codes, len(names))
+    if grouped is None:
+        return Addresses(names, codes.astype(np.int32, copy=False), decode_dictionary(keys), None)
+    distinct, exchange, of = grouped
+    return Addresses(names, exchange, distinct, of)
+
+
+def group_keys(
+    keys: pa.Array, exchanges: npt.NDArray[Any] | None, number: int
+) -> tuple[pa.Array, IntArray, IntArray] | None:
+    """Return the distinct pairs of key and exchange, as two columns, and the pair of each row.
+
+    None if most pairs are distinct. ``exchanges`` are codes below ``number``, None if all are 0. No key may be null.
+    """
+    if not isinstance(keys, pa.DictionaryArray):
+        if not _repeat(keys):
+            return None
         keys = keys.dictionary_encode()
-    if isinstance(keys, pa.DictionaryArray):
-        size = len(keys.dictionary)
-        distinct = _distinct(codes.astype(np.int64) * size + np.asarray(keys.indices), len(names) * size)
-        if distinct is not None:
-            pairs, of = distinct
-            exchange, key = np.divmod(pairs, max(size, 1))
-            return Addresses(names, exchange.astype(np.int32), keys.dictionary.take(pa.array(key)), of)
-    return Addresses(names, codes.astype(np.int32, copy=False), decode_dictionary(keys), None)
+    size = len(keys.dictionary)
+    codes = np.asarray(keys.indices).astype(np.int64)
+    if exchanges is not None and number > 1:
+        codes += exchanges.astype(np.int64) * size
+    distinct = _distinct(codes, number * size)
+    if distinct is None:
+        return None
+    pairs, of = distinct
+    exchange, key = np.divmod(pairs, max(size, 1))
+    return keys.dictionary.take(pa.array(key)), exchange.astype(np.int32), of
+
+
+def decode_dictionary(keys: pa.Array) -> pa.Array:
+    """Return a column as a plain array, decoded if it is dictionary-encoded."""
+    return keys.dictionary_decode() if isinstance(keys, pa.DictionaryArray) else keys
 
 
 def _column_without_nulls(batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -75,7 +98,7 @@ def _column_without_nulls(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def _repeat(keys: pa.Array) -> bool:
-    sample = keys.slice(len(keys) // 2, LOOK)
+    sample = keys.slice(len(keys) // 2, min(max(len(keys) >> 4, LOOK), MOST_LOOK))
     return len(sample.dictionary_encode().dictionary) <= WORTH * len(sample)
 
 

@@ -1,0 +1,288 @@
+"""Route columns of messages: classes of keys that route alike, and one message of each class for the router.
+
+So this module does not know how an exchange routes. Keys are in one class if the same bindings match them, up to
+bindings that lead to the same destinations. One message of each class is routed, and its route holds for the class,
+unless it passed an exchange that reads more than keys:
+
+* past a headers exchange, the headers that bindings ask for divide the class further;
+* past an exchange that hashes or evaluates a selector, and for messages with CC or BCC, each distinct combination of
+  key and headers is routed;
+* past an exchange that chooses at random, each row is routed, in the order of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from threading import Lock
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from exchange.arrays.arrow import read_column, read_texts
+from exchange.arrays.columns import Column, split_column
+from exchange.arrays.table import IntArray, pack_pairs
+from exchange.errors import BrokerError, InputError
+from exchange.field_values import to_bytes
+from exchange.kinds import Choose, Decider, kind_of
+from exchange.message import Message
+from exchange.routing.columns.addresses import decode_dictionary, group_keys
+from exchange.routing.columns.headers import HeaderColumn
+from exchange.routing.columns.key_classes import KeyClasses
+from exchange.routing.columns.key_decisions import KeyDecisions
+from exchange.routing.columns.route_columns import RouteColumns
+from exchange.routing.route import Route
+from exchange.routing.router import Router
+from exchange.topology.topology import Topology
+
+__all__ = ["ColumnRouter"]
+
+SETS: Final = 1 << 19
+"""Maximum number of sets of patterns that are kept for each exchange."""
+
+OUTCOMES: Final = 1 << 20
+"""Number of outcomes, and of key classes, from which on nothing is kept for the next call."""
+
+CHUNK: Final = 16_384
+"""Number of keys that are matched together: their words fit a CPU cache."""
+
+# Numbers of outcomes are 0 or greater; an array of them may also hold these marks.
+BY_HEADERS: Final = -1
+BY_MESSAGE: Final = -2
+BY_ROW: Final = -3
+
+DECIDERS: Final = {
+    Decider.HEADERS: BY_HEADERS,
+    Decider.SELECTOR: BY_MESSAGE,
+    Decider.HASH: BY_MESSAGE,
+    Decider.CHANCE: BY_ROW,
+}
+"""What decides at an exchange -> how messages that pass it are routed; all others by the class of their key."""
+
+
+class ColumnRouter:
+    """Routes columns of messages through one topology; see `Router.route_columns`. Safe to use from several threads.
+
+    What it learns of keys is kept from call to call.
+    """
+
+    def __init__(self, topology: Topology, choose: Choose) -> None:
+        self._lock: Final = Lock()
+        self._topology: Final = topology
+        self._choose: Final = choose
+        self._partitionings: Final = {
+            name: queue.partitioning for name, queue in topology.queues.items() if queue.partitioning is not None
+        }
+        # Partitions are computed for whole columns, see `RouteColumns.partitions`.
+        queues = [replace(queue, partitioning=None) for queue in topology.queues.values()]
+        parts = (topology.exchanges.values(), queues, topology.bindings, topology.policies.values())
+        plain = Topology(*parts, profile=topology.profile, vhost=topology.vhost)
+        self._router: Final = Router(plain, choose=self._draw, cache=0)
+        self._marks: Final = {
+            name: DECIDERS[kind_of(exchange).decider]
+            for name, exchange in topology.exchanges.items()
+            if kind_of(exchange).decider in DECIDERS
+        }
+        self._deciding = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._routes: list[Route] = []
+        self._errors: dict[int, BrokerError] = {}
+        self._numbers: dict[Route | str, int] = {}
+        self._keys = KeyClasses(self._topology, to_bytes, SETS, by_destination=True)
+        self._decisions = KeyDecisions(self._keys, self._decide, BY_MESSAGE)
+        self._codes = {entry.name: number for number, entry in enumerate(self._keys.entries)}
+
+    def route(self, exchange: Any, keys: Any, headers: Any = None) -> RouteColumns:
+        """Return the routes of messages, as `Router.route_columns`."""
+        chunks = read_texts(keys, "routing key")
+        rows = sum(map(len, chunks))
+        if isinstance(exchange, str):
+            names, codes = [exchange], None
+        else:
+            names, codes = _encode_names(read_texts(exchange, "exchange"))
+            _check_rows(len(codes), rows, "exchanges")
+        tables = None
+        if headers is not None:
+            tables = HeaderColumn(join_chunks(read_column(headers, "headers")))
+            _check_rows(len(tables), rows, "tables of headers")
+        with self._lock:
+            entries = np.array([self._entry_of(name) for name in names], np.int64)
+            if codes is None and entries[0] < 0 and rows:
+                raise self._errors[~int(entries[0])]
+            index, classes = self._route_keys(entries, codes, chunks, rows)
+            alone = index < 0
+            if tables is not None:  # CC and BCC are more keys; a refusal of the exchange does not depend on keys
+                alone |= (tables.has("CC") | tables.has("BCC")) & (True if codes is None else entries.take(codes) >= 0)
+            if alone.any():
+                self._route_rest(_Rest(names, codes, chunks, tables), np.flatnonzero(alone), classes, index)
+            result = self._collect(index, chunks, tables)
+            if len(self._routes) > OUTCOMES or len(self._decisions.answers) > OUTCOMES:
+                self._begin()
+            return result
+
+    def _route_keys(
+        self, entries: npt.NDArray[np.int64], codes: IntArray | None, chunks: Sequence[pa.Array], rows: int
+    ) -> tuple[IntArray, IntArray]:
+        """Return for each row the outcome by its key, or a mark, and the number of its key class."""
+        index, classes = np.empty(rows, np.int32), np.empty(rows, np.int32)
+        start = 0
+        for chunk in chunks:
+            end = start + len(chunk)
+            which = None if codes is None else codes[start:end]
+            keys, of = decode_dictionary(chunk), None
+            grouped = group_keys(chunk, which, len(entries))
+            if grouped is not None:
+                keys, distinct, of = grouped
+                which = None if which is None else distinct
+            numbers = np.empty(len(keys), np.int32)
+            at = 0
+            for column in _pieces(keys):
+                piece = slice(at, at + column.size)
+                entry = np.repeat(entries, column.size) if which is None else entries.take(which[piece])
+                numbers[piece], _ = self._decisions.number(column, entry)
+                at += column.size
+            answers = self._decisions.answers.take(numbers)
+            if which is not None:
+                entry = entries.take(which)
+                answers = np.where(entry < 0, ~entry, answers).astype(np.int32)
+            index[start:end] = answers if of is None else answers.take(of)
+            classes[start:end] = numbers if of is None else numbers.take(of)
+            start = end
+        return index, classes
+
+    def _route_rest(self, rest: _Rest, rows: npt.NDArray[np.intp], classes: IntArray, index: IntArray) -> None:
+        """Set the outcomes of the rows that keys do not decide."""
+        names = dict.fromkeys(header for entry in self._keys.entries for header in entry.inputs.headers)
+        groups = rest.groups((*names, "CC", "BCC"))
+        by_headers = rows[index[rows] == BY_HEADERS]
+        if rest.headers is not None:
+            copies = rest.headers.has("CC") | rest.headers.has("BCC")
+            index[rows[copies[rows]]] = BY_MESSAGE
+            by_headers = by_headers[~copies[by_headers]]
+        if len(by_headers):
+            pairs = pack_pairs(classes[by_headers], groups[by_headers])
+            _, first, which = np.unique(pairs, return_index=True, return_inverse=True)
+            decided = [self._decide_message(message, BY_MESSAGE) for message in rest.messages(by_headers[first])]
+            index[by_headers] = np.array(decided, np.int32)[which]
+        left = rows[index[rows] < 0]
+        known: dict[tuple[str, str, int], int] = {}
+        for low in range(0, len(left), CHUNK):
+            part = left[low : low + CHUNK]
+            for row, message in zip(part.tolist(), rest.messages(part), strict=True):
+                identity = (message.exchange, message.routing_key, int(groups[row]))
+                outcome = known.get(identity)
+                if outcome is None:
+                    outcome = known[identity] = self._decide_message(message, BY_ROW)
+                index[row] = self._route_message(message) if outcome == BY_ROW else outcome
+
+    def _entry_of(self, name: str) -> int:
+        """Return the index of an exchange among the entries; ~outcome if it takes no messages."""
+        code = self._codes.get(name)
+        return ~self._route_message(Message(name)) if code is None else code
+
+    def _decide(self, entry: int, key: bytes) -> int:
+        """Route a key without headers; return the outcome, or a mark if the key alone does not decide."""
+        start = self._keys.entries[entry]
+        message = Message(start.name, key.decode("utf-8", "surrogateescape"))
+        if self._marks.keys().isdisjoint(start.reached):
+            return self._route_message(message)
+        return self._decide_message(message, BY_HEADERS)
+
+    def _decide_message(self, message: Message, least: int) -> int:
+        """Return the outcome of a message, or a mark if it passes an exchange with a mark of ``least`` or less."""
+        self._deciding = True
+        try:
+            hops = self._router.explain(message).hops
+        except BrokerError:
+            return min(least, BY_MESSAGE)
+        finally:
+            self._deciding = False
+        mark = min([self._marks.get(hop.exchange.name, 0) for hop in hops])
+        return mark if mark <= least else self._route_message(message)
+
+    def _draw(self, count: int) -> int:
+        return 0 if self._deciding else self._choose(count)
+
+    def _route_message(self, message: Message) -> int:
+        """Return the outcome of a message."""
+        try:
+            route = self._router.route(message)
+        except BrokerError as error:
+            return self._number(f"{type(error).__name__}: {error}", Route(()), error)
+        return self._number(route, route)
+
+    def _number(self, identity: Route | str, route: Route, error: BrokerError | None = None) -> int:
+        number = self._numbers.get(identity)
+        if number is None:
+            number = self._numbers[identity] = len(self._routes)
+            self._routes.append(route)
+            if error is not None:
+                self._errors[number] = error
+        return number
+
+    def _collect(self, index: IntArray, keys: Sequence[pa.Array], headers: HeaderColumn | None) -> RouteColumns:
+        """Return the result, with the outcomes of these rows only."""
+        used = np.flatnonzero(np.bincount(index, minlength=len(self._routes)))
+        numbers = np.zeros(len(self._routes), np.int32)
+        numbers[used] = np.arange(len(used), dtype=np.int32)
+        outcomes = used.tolist()
+        errors = {number: self._errors[each] for number, each in enumerate(outcomes) if each in self._errors}
+        routes = tuple([self._routes[each] for each in outcomes])
+        return RouteColumns(routes, numbers.take(index), errors, keys, headers, self._partitionings)
+
+
+class _Rest(NamedTuple):
+    """The columns of a call, for rows that keys alone do not decide."""
+
+    names: Sequence[str]
+    codes: IntArray | None
+    keys: Sequence[pa.Array]
+    headers: HeaderColumn | None
+
+    def groups(self, names: Iterable[str]) -> IntArray:
+        """Return a number for each row, equal for rows in which these headers are equal."""
+        if self.headers is None:
+            return np.zeros(sum(map(len, self.keys)), np.int32)
+        return self.headers.groups(names)
+
+    def messages(self, rows: npt.NDArray[np.intp]) -> Iterator[Message]:
+        """Yield rows as messages."""
+        keys = join_chunks(pa.chunked_array(self.keys)).take(pa.array(rows)).to_pylist()
+        for row, key in zip(rows.tolist(), keys, strict=True):
+            name = self.names[0 if self.codes is None else self.codes[row]]
+            text = key if isinstance(key, str) else key.decode("utf-8", "surrogateescape")
+            yield Message(name, text) if self.headers is None else Message(name, text, self.headers.table(row))
+
+
+def join_chunks(column: pa.ChunkedArray) -> pa.Array:
+    """Return a chunked array as one array."""
+    joined = column.combine_chunks()
+    return joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks)
+
+
+def _encode_names(chunks: Sequence[pa.Array]) -> tuple[list[str], IntArray]:
+    """Return the distinct names of a column of exchanges, and for each row the index of its name."""
+    numbers: dict[str | bytes, int] = {}
+    codes = []
+    for chunk in chunks:
+        coded = chunk if isinstance(chunk, pa.DictionaryArray) else chunk.dictionary_encode()
+        own = [numbers.setdefault(name, len(numbers)) for name in coded.dictionary.to_pylist()]
+        codes.append(np.array(own, np.int32).take(np.asarray(coded.indices)))
+    names = [name if isinstance(name, str) else name.decode("utf-8", "surrogateescape") for name in numbers]
+    return names, np.concatenate(codes) if codes else np.zeros(0, np.int32)
+
+
+def _check_rows(count: int, rows: int, what: str) -> None:
+    if count != rows:
+        raise InputError(f"{count} {what} for {rows} routing keys: the columns must have the same length")
+
+
+def _pieces(keys: pa.Array) -> Iterator[Column]:
+    for piece in split_column(keys):
+        assert isinstance(piece, Column)  # noqa: S101  `read_texts` lets nothing else pass
+        for low in range(0, piece.size, CHUNK):
+            yield Column(piece.data, piece.offsets[low : low + CHUNK + 1])
