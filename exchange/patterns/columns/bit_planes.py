@@ -29,6 +29,9 @@ CELLS: Final = 1 << 12
 BYTES: Final = 1 << 25
 """Maximum size of the tables for one length of keys, in bytes."""
 
+OWN_PLANES: Final = 8
+"""Maximum number of planes that may be added so that each group has planes of its own."""
+
 WIDTH: Final = 64
 """Number of conjunctions in a plane."""
 
@@ -60,21 +63,18 @@ class BitPlanes:
     def __init__(
         self, length: int, conjunctions: Sequence[tuple[Conditions, int]], numbers_of: Codes, vocabulary: int
     ) -> None:
-        # The first conjunction of each group comes first, so that bit i belongs to group i of ``groups``.
-        first, more = dict[int, Conditions](), list[tuple[Conditions, int]]()
+        by_group: dict[int, list[Placed]] = {}
         for conditions, group in dict.fromkeys(conjunctions):
-            if first.setdefault(group, conditions) is not conditions:
-                more.append((conditions, group))
-        place = {group: bit for bit, group in enumerate(first)}
-        self.groups: Final = np.array(list(first), np.int64)
-        """Bit -> group, for the first bit of each group."""
-        self._more: Final = [place[group] for _, group in more]
-        """Further bit -> the first bit of its group."""
-        bits: list[Placed] = [*first.values(), *(conditions for conditions, _ in more)]
+            by_group.setdefault(group, []).append(conditions)
+        self.groups: Final = np.array(list(by_group), np.int64)
+        """The groups that keys of this length can match."""
+        bits, self._planes_of_group = _arrange(list(by_group.values()))
+        self._more: Final = [number for number, placed in enumerate(by_group.values()) for _ in placed[1:]]
+        """Bit after those of the groups' first conjunctions -> index of its group; if planes have several groups."""
         self.width: Final = max(-(-len(bits) // WIDTH), 1)
         """Number of planes."""
-        self.exact: Final = len(bits) < WIDTH
-        """Whether the one plane is the signature itself, so that no signature stands for two sets."""
+        self.exact: Final = bool(self._planes_of_group) or len(bits) < WIDTH
+        """Whether the signature of a key is its set of groups or its one plane, so that none stands for two sets."""
         # Odd, and others for each plane: differences of two planes must not cancel each other.
         self._factors: Final = np.random.default_rng(length).integers(
             0, 1 << 64, (2, self.width, 1), np.uint64
@@ -140,12 +140,18 @@ class BitPlanes:
         return result
 
     def signatures_of(self, planes: Grid) -> tuple[KeyArray, KeyArray]:
-        """Return two hashes of each key's planes; none of the first is 0.
+        """Return two signatures of each key; none of the first is 0.
 
-        If the planes are `exact`, equal first hashes mean equal planes. Else both must be equal: 127 bits.
+        If they are `exact`, keys with equal first signatures match the same groups. Else they are hashes, and both must
+        be equal: 127 bits.
         """
         if self.exact:
-            keys = planes[0] | np.uint64(1 << 63)
+            keys = np.full(planes.shape[1], 1 << 63, np.uint64)
+            for number, (begin, end) in enumerate(self._planes_of_group):
+                plane = planes[begin] if end == begin + 1 else np.bitwise_or.reduce(planes[begin:end], axis=0)
+                keys |= (plane != 0).astype(np.uint64) << np.uint64(number)
+            if not self._planes_of_group:
+                keys |= planes[0]
             return keys, keys
         mixed = planes * self._factors[0]
         mixed ^= mixed >> np.uint64(32)
@@ -156,6 +162,8 @@ class BitPlanes:
 
     def members_of(self, planes: Grid) -> npt.NDArray[np.bool_]:
         """Return whether each key is matched by each of ``groups``, of shape (keys, groups)."""
+        if self._planes_of_group:
+            return np.array([(planes[begin:end] != 0).any(axis=0) for begin, end in self._planes_of_group]).T
         bits = np.unpackbits(
             np.ascontiguousarray(planes.T).astype("<u8", copy=False).view(np.uint8), axis=1, bitorder="little"
         ).view(np.bool_)
@@ -163,6 +171,24 @@ class BitPlanes:
         for further, bit in enumerate(self._more, size):
             bits[:, bit] |= bits[:, further]
         return bits[:, :size]
+
+
+def _arrange(groups: Sequence[Sequence[Placed]]) -> tuple[list[Placed], list[tuple[int, int]]]:
+    """Arrange the conjunctions of groups in planes; return them in the order of bits, and the planes of each group.
+
+    If that takes few more planes, each group has planes of its own, which it fills up with conjunctions that it has
+    already. Else all groups share planes, the first conjunctions of all groups first; the list of planes is then empty.
+    """
+    total = -(-sum(map(len, groups)) // WIDTH)
+    own = [-(-len(placed) // WIDTH) for placed in groups]
+    if len(groups) < WIDTH and sum(own) <= total + OWN_PLANES:
+        bits: list[Placed] = []
+        planes = []
+        for placed, width in zip(groups, own, strict=True):
+            planes.append((len(bits) // WIDTH, len(bits) // WIDTH + width))
+            bits += [*placed, *[placed[0]] * (width * WIDTH - len(placed))]
+        return bits, planes
+    return [*(placed[0] for placed in groups), *(each for placed in groups for each in placed[1:])], []
 
 
 def _cells_of(table: _Table, numbers: IntArray, first: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -68,18 +68,16 @@ class PatternSets:
         self._lengths: Final[dict[int, _Length | None]] = {}
         self._states: Final = states
         self._automaton: _Walk | None = None
-        self._sets: Final[dict[bytes, int]] = {}
-        self._members: Final[list[bytes]] = [b""]
+        self._sets: Final[dict[tuple[int, ...], int]] = {}
+        self._members: Final[list[tuple[int, ...]]] = [()]
 
     def __len__(self) -> int:
         """Return the number of sets so far."""
         return len(self._sets)
 
-    def members(self, number: int) -> list[int]:
+    def members(self, number: int) -> tuple[int, ...]:
         """Return the groups of a set, ascending."""
-        bits = np.frombuffer(self._members[number], np.uint8)
-        found: list[int] = np.flatnonzero(np.unpackbits(bits, bitorder="little")).tolist()
-        return found
+        return self._members[number]
 
     def find(self, words: Words, numbers: IntArray, rows: npt.NDArray[np.intp] | None = None) -> IntArray:
         """Return the number of the set of groups that match each key; ``UNKNOWN`` where a limit is exceeded.
@@ -138,12 +136,11 @@ class PatternSets:
         """Return the numbers of sets, given as one row each; column i is about ``groups[i]``."""
         every = np.zeros((len(members), self._groups), np.bool_)
         every[:, groups] = members
-        packed = np.packbits(every, axis=1, bitorder="little")
-        size = packed.shape[1]
-        data = packed.tobytes()
-        numbers = []
-        for start in range(0, len(members) * size, size) if size else [0] * len(members):
-            one = data[start : start + size]
+        rows, columns = np.nonzero(every)
+        ends = np.cumsum(np.bincount(rows, minlength=len(every))).tolist()
+        listed, start, numbers = columns.tolist(), 0, []
+        for end in ends:
+            one = tuple(listed[start:end])
             number = self._sets.get(one)
             if number is None and len(self._sets) >= self._states:
                 number = UNKNOWN
@@ -151,6 +148,7 @@ class PatternSets:
                 number = self._sets[one] = len(self._members)
                 self._members.append(one)
             numbers.append(number)
+            start = end
         return np.array(numbers, np.int32)
 
 

@@ -10,13 +10,14 @@ equal destinations are one group, and so are literal keys. A few literal keys ar
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from exchange.arrays.columns import Column, column_of_bytes
 from exchange.arrays.table import IntArray, KeyArray
+from exchange.entities.entities import Destination
 from exchange.kinds import Decider, kind_of
 from exchange.patterns.columns.literals import Literals
 from exchange.patterns.columns.pattern_sets import STATES, UNKNOWN, PatternSets
@@ -54,6 +55,8 @@ class Entry(NamedTuple):
     """Index of the patterns of the exchanges that can be reached."""
     reached: frozenset[str]
     """The exchanges that its messages may pass, with itself."""
+    alone: bool
+    """Whether its messages take its own bindings, by their keys, and nothing else."""
     inputs: RoutingInputs
 
 
@@ -82,11 +85,15 @@ class KeyClasses:
             for name, exchange in topology.exchanges.items()
             if kind_of(exchange).decider is Decider.KEY
         }
+        self._literal_groups: Final[list[tuple[Any, ...]]] = [()]
+        """Number of a literal key -> names of exchanges, each followed by the value of its group there."""
         literals = self._gather_literals()
         self._as_patterns: Final = by_destination and len(literals) <= FEW_LITERALS
         self._learn_words(list(literals))
         self._literal_classes: Final = np.array([0, *literals.values()], np.int64)
         self._realms: Final[list[PatternSets]] = []
+        self._realm_groups: Final[list[list[Any]]] = []
+        """Realm -> value of each of its groups: see ``groups_of``."""
         self._realm_numbers: Final[dict[tuple[str, ...], int]] = {}
         self.entries: Final[list[Entry]] = []
         """Exchanges that accept messages from publishers."""
@@ -94,7 +101,8 @@ class KeyClasses:
         for name, exchange in topology.exchanges.items():
             if not exchange.internal:
                 reached = frozenset(graph.graph.downstream([name]))
-                self.entries.append(Entry(name, self._realm(name, reached), reached, inputs_from(graph, name)))
+                alone = len(reached) == 1 and name in self._conditions and name not in graph.unsure
+                self.entries.append(Entry(name, self._realm(name, reached), reached, alone, inputs_from(graph, name)))
         self._entry_realms: Final = np.array([entry.realm for entry in self.entries], np.int32)
 
     def _gather_literals(self) -> dict[str, int]:
@@ -103,8 +111,10 @@ class KeyClasses:
         for name, conditions in self._conditions.items():
             for key, group in conditions.literal.items():
                 groups[key] = (*groups.get(key, ()), name, group)
-        numbers: dict[Hashable, int] = {}
-        return {key: numbers.setdefault(alike, len(numbers) + 1) for key, alike in groups.items()}
+        numbers: dict[tuple[Any, ...], int] = {}
+        literals = {key: numbers.setdefault(alike, len(numbers) + 1) for key, alike in groups.items()}
+        self._literal_groups += numbers
+        return literals
 
     def _learn_words(self, literals: Sequence[str]) -> None:
         words = split_words(column_of_bytes(list(map(self._encode, literals))))
@@ -124,7 +134,7 @@ class KeyClasses:
         )
         if reached not in self._realm_numbers:
             self._realm_numbers[reached] = len(self._realms)
-            groups: dict[Hashable, int] = {}
+            groups: dict[tuple[str, Hashable], int] = {}
             patterns = [
                 (words, groups.setdefault((name, group), len(groups)))
                 for name in reached
@@ -133,6 +143,7 @@ class KeyClasses:
             self._realms.append(
                 PatternSets(patterns, len(groups), self._numbers_of, len(self._vocabulary), self._states)
             )
+            self._realm_groups.append([group for _, group in groups])
         return self._realm_numbers[reached]
 
     def _numbers_of(self, words: Sequence[str]) -> IntArray:
@@ -177,6 +188,22 @@ class KeyClasses:
             sets[rows] = self._realms[realm].find(words, numbers, rows)
         return sets
 
+    def entry_of(self, key_class: int) -> Entry:
+        """Return the entry of a key class."""
+        return self.entries[key_class >> int(ENTRY_SHIFT)]
+
+    def groups_of(self, key_class: int) -> Iterator[Any]:
+        """Yield the groups of bindings that match, at the exchanges that its entry reaches: sets of destinations."""
+        entry = self.entry_of(key_class)
+        groups = self._realm_groups[entry.realm]
+        for member in self._realms[entry.realm].members((key_class >> int(SET_SHIFT)) & (1 << 20) - 1):
+            yield groups[member]
+        if not self._as_patterns:
+            literal = self._literal_groups[key_class & (1 << int(SET_SHIFT)) - 1]
+            for name, group in zip(literal[::2], literal[1::2], strict=True):
+                if name in entry.reached:
+                    yield group
+
     def shape(self, key: str) -> tuple[str | None, ...]:
         """Return the words of a key, with None for each word that no binding names."""
         words = key.split(".") if key else []
@@ -195,6 +222,7 @@ class _Conditions:
         self.wild: Final[dict[str, Hashable]] = {}
         self.literal: Final[dict[str, Hashable]] = {}
         if not name:  # the default exchange has no bindings; each queue has one that its name implies
+            destinations.update({queue: {Destination("queue", queue)} for queue in topology.queues})
             self.literal.update({queue: queue for queue in topology.queues})
         for binding in topology.bindings_from(name):
             literal = kind.literal_key(binding)

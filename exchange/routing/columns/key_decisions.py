@@ -15,7 +15,7 @@ from exchange.routing.columns.key_classes import NO_CLASS, KeyClasses
 __all__ = ["Decide", "KeyDecisions"]
 
 Decide = Callable[[int, bytes], int]
-"""Function from the index of an entry and a key, as it is in columns, to the answer for all keys of its class."""
+"""Function from a key class, and one key of it as it is in columns, to the answer for all keys of the class."""
 
 
 class KeyDecisions:
@@ -43,7 +43,8 @@ class KeyDecisions:
         if len(missing):
             new, first, which = np.unique(key_classes[missing], return_index=True, return_inverse=True)
             rows = missing[first].tolist()
-            answers = [self._decide(int(entries[row]), _bytes(column, row)) for row in rows]
+            pairs = zip(new.tolist(), rows, strict=True)
+            answers = [self._decide(key_class, _bytes(column, row)) for key_class, row in pairs]
             begin = len(self.answers)
             self.answers = np.append(self.answers, np.array(answers, np.int32))
             self._numbers.put(new, np.arange(begin, begin + len(new), dtype=np.int32))

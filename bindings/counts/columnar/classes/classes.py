@@ -160,13 +160,13 @@ class Classifier:
                 self._codes[name] = code
         return code
 
-    def _class_of_key(self, entry: int, key: bytes) -> int:
+    def _class_of_key(self, key_class: int, key: bytes) -> int:
         """Route one key of a key class, and return its class, or a mark if the key does not determine the outcome.
 
         The message is routed without headers. If it passes an exchange that reads headers, other messages of the key
         class may be routed differently.
         """
-        outcome = self._explorer.outcome(Message(self._entries[entry].name, unescape(key.decode())))
+        outcome = self._explorer.outcome(Message(self._key_classes.entry_of(key_class).name, unescape(key.decode())))
         needs = {self._special.get(name) for name in (*outcome.exchanges, *outcome.possible_exchanges)}
         if outcome.refused or ALONE in needs:
             return BY_MESSAGE

@@ -56,7 +56,7 @@ def encodable(message: Message) -> bool:
     return True
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(SEED, PROFILE, st.sampled_from([0, 20, 4096]), st.sampled_from([0, 1, 1024]), st.integers(1, 60))
 def test_a_column_has_the_routes_of_its_messages(
     seed: int, profile: Profile, conjunctions: int, literals: int, chunk: int
