@@ -225,23 +225,33 @@ class _SplitByName(_Split[V]):
         return (self.children[place] for place in places & self.children.keys())
 
 
-class _Feature:
-    """The requirements of a block's conjunctions on one feature; each integer is a mask, a set of slots."""
+class _Feature(dict[Hashable, int]):
+    """The requirements of a block's conjunctions on one feature; each integer is a mask, a set of slots.
 
-    __slots__ = ("asked", "equal", "ruled_out", "valued")
+    It is a dict from a value to the slots that this value rules out, ``valued`` without ``equal[value]``, so that a
+    search pays for a lookup only. It has values that are required; changes clear it.
+    """
+
+    __slots__ = ("asked", "equal", "valued")
 
     def __init__(self) -> None:
+        super().__init__()
         self.asked = 0  # slots that require the feature, and so are ruled out if it is absent
         self.valued = 0  # those of them that require a value of it
         self.equal: dict[Hashable, int] = {}  # value -> slots that require this value
-        self.ruled_out: dict[Hashable, int] = {}  # value -> valued without equal[value]; a cache, cleared by changes
+
+    def __missing__(self, value: Hashable) -> int:
+        if value not in self.equal:  # not remembered: messages bring any number of such values
+            return self.valued
+        others = self[value] = self.valued ^ self.equal[value]
+        return others
 
 
 class _Block(Generic[V]):
     """A leaf of the tree: conjunctions, each with a slot, the number of its bit in all masks.
 
     Invariants: ``_live`` has exactly the bits of ``slots``, and every mask is a subset of ``_live``, as a freed slot's
-    bit is cleared in all of them. Every change clears the caches (``_lacking``, ``ruled_out``) that it makes wrong.
+    bit is cleared in all of them. Every change clears the caches (``_lacking``, `_Feature`) that it makes wrong.
     """
 
     __slots__ = ("_features", "_free", "_lacking", "_live", "_masks", "limit", "parent", "place", "slots", "values")
@@ -283,7 +293,7 @@ class _Block(Generic[V]):
                     feature.equal[wanted] = 0
                     self._masks += 1
                 feature.equal[wanted] |= bit
-                feature.ruled_out.clear()
+                feature.clear()
         self._live |= bit
         self._lacking.clear()
 
@@ -306,7 +316,7 @@ class _Block(Generic[V]):
                 if not feature.equal[wanted]:
                     del feature.equal[wanted]
                     self._masks -= 1
-                feature.ruled_out.clear()
+                feature.clear()
             if not feature.asked:
                 del self._features[name]
                 self._masks -= 1
@@ -328,12 +338,7 @@ class _Block(Generic[V]):
         for name, value in features:
             feature = known.get(name)
             if feature is not None:
-                others = feature.ruled_out.get(value)
-                if others is None:
-                    others = feature.valued
-                    if value in feature.equal:  # only such values are cached: messages bring any number of others
-                        others = feature.ruled_out[value] = others ^ feature.equal[value]
-                ruled_out |= others
+                ruled_out |= feature[value]
         return self._live ^ ruled_out  # the difference of the sets, as every mask is a subset of _live
 
     def values_of(self, bits: int) -> list[V]:

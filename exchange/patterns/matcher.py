@@ -182,7 +182,7 @@ class Matcher(Generic[V]):
         return (*literal, *wild) if self._distinct else tuple(dict.fromkeys((*literal, *wild)))
 
     def _search_wild(self, words: list[str]) -> tuple[V, ...]:
-        if not self.dialect.has_key_of(words):
+        if self.dialect is not AMQP and not self.dialect.has_key_of(words):
             return ()
         length = len(words) if len(words) <= LONGEST else None
         index = self._indexes.get(length) or self._build(length)

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Router"]
 
+MOST_ANSWERS: Final = 16_384
+"""Maximum number of sets of matching bindings whose routes are kept."""
+
 
 class Router:
     """A router of messages through a topology, exactly as the RabbitMQ of its profile routes them.
@@ -68,6 +71,7 @@ class Router:
         self._compiled: Final[dict[str, _Compiled]] = {}
         self._remembered: Final[dict[str, dict[str, Route]]] = {}
         self._remembered_count = 0
+        self._routes_of_bindings: Final[dict[int, tuple[Collection[Binding], Route]]] = {}
         self._beyond_key_cache: frozenset[str] | None = None
         self._columns: ColumnRouter | None = None
         self._partitioned: Final[dict[str, Partitioning]] = {}
@@ -107,8 +111,10 @@ class Router:
                 if route is not None:
                     return route
         with self._lock:
-            route = self._walk(message, None)
-            if key_only and self._cache_size and message.exchange not in self._beyond_key():
+            if not key_only or not self._cache_size:
+                return self._walk(message, None)
+            route = self._find_route(message)
+            if message.exchange not in self._beyond_key():
                 self._remember(message, route)
             return route
 
@@ -185,6 +191,26 @@ class Router:
     def clear_policy(self, name: str) -> None:
         """Remove a policy, as `Topology.clear_policy`."""
         self._edit(lambda: rules.clear_policy(self._tables, self._host, name))
+
+    def _find_route(self, message: Message) -> Route:
+        """Return the route of a message without CC and BCC, by a shorter way than `_walk` where there is one.
+
+        Keys that match the same bindings get the same tuple of them from the matcher. If these lead to queues only, the
+        tuple decides the route. It is kept beside the route: so nothing else can get its id.
+        """
+        start = self._compiled.get(message.exchange)
+        if start is None or start.kind is None or not start.kind.by_key or start.exchange.internal or self._partitioned:
+            return self._walk(message, None)
+        matched = start.kind.match(message, (message.routing_key,))
+        known = self._routes_of_bindings.get(id(matched))
+        if known is not None:
+            return known[1]
+        route = self._walk(message, None)
+        if matched and type(matched) is tuple and all(each.destination.kind == "queue" for each in matched):
+            if len(self._routes_of_bindings) >= MOST_ANSWERS:
+                self._routes_of_bindings.clear()
+            self._routes_of_bindings[id(matched)] = matched, route
+        return route
 
     def _walk(self, message: Message, hops: list[Hop] | None) -> Route:
         """Route a message from exchange to exchange, and append to ``hops``, if given, what each exchange did.
@@ -300,6 +326,7 @@ class Router:
         # it may return the route from before the change. It adds nothing to the cache, since that needs the lock.
         self._remembered.clear()
         self._remembered_count = 0
+        self._routes_of_bindings.clear()
 
     def _beyond_key(self) -> frozenset[str]:
         """Return the exchanges whose routes may depend on more than the routing key, there or at later exchanges.

@@ -113,7 +113,7 @@ class KeyClasses:
                 groups[key] = (*groups.get(key, ()), name, group)
         numbers: dict[tuple[Any, ...], int] = {}
         literals = {key: numbers.setdefault(alike, len(numbers) + 1) for key, alike in groups.items()}
-        self._literal_groups += numbers
+        self._literal_groups.extend(numbers)
         return literals
 
     def _learn_words(self, literals: Sequence[str]) -> None:
