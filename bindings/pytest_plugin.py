@@ -1,11 +1,12 @@
-"""The pytest plugin: the fixture `virtual_broker`, which routes through your topology without a broker.
+"""The pytest plugin: the fixtures `virtual_broker` and `amqp_server`, which route by your topology without a broker.
 
 It is loaded at the start of every run by ``pytest_plugins = ["bindings.pytest_plugin"]`` in the top conftest.py. So it
-imports pytest and nothing else until a test asks for the fixture.
+imports pytest and nothing else until a test asks for a fixture.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from bindings.testing.server import AmqpServer
     from bindings.testing.virtual_broker import VirtualBroker
     from exchange import Profile, Topology
 
-__all__ = ["pytest_addoption", "pytest_configure", "virtual_broker"]
+__all__ = ["pytest_addoption", "pytest_configure", "virtual_broker", "amqp_server"]
 
 MARKER = "topology"
 INI = "hashstar_definitions"
@@ -24,14 +26,16 @@ INI = "hashstar_definitions"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Register the ini option."""
-    parser.addini(INI, "topology of the virtual_broker fixture (.bindings or definitions), relative to the ini file")
+    parser.addini(
+        INI, "topology of virtual_broker and amqp_server (.bindings or definitions), relative to the ini file"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker."""
     config.addinivalue_line(
         "markers",
-        f"{MARKER}(definitions=None, *, vhost=None, profile=None): the topology of the virtual_broker fixture: "
+        f"{MARKER}(definitions=None, *, vhost=None, profile=None): the topology of virtual_broker and amqp_server: "
         f"a .bindings or definitions file, relative to the test's own file, or a Topology; else the ini option {INI}",
     )
 
@@ -46,9 +50,25 @@ def virtual_broker(request: pytest.FixtureRequest) -> VirtualBroker:
     """
     from bindings.testing.virtual_broker import VirtualBroker
 
+    return VirtualBroker(_marked_topology(request))
+
+
+@pytest.fixture
+def amqp_server(request: pytest.FixtureRequest) -> Iterator[AmqpServer]:
+    """Yield a broker at the address ``amqp_server.url`` of this machine, new for each test, for any AMQP client.
+
+    Its topology is found as that of `virtual_broker`. See `bindings.testing.server.AmqpServer`.
+    """
+    from bindings.testing.server import AmqpServer
+
+    with AmqpServer(_marked_topology(request)) as server:
+        yield server
+
+
+def _marked_topology(request: pytest.FixtureRequest) -> Topology:
     marker = request.node.get_closest_marker(MARKER)
     args, kwargs = (marker.args, marker.kwargs) if marker is not None else ((), {})
-    return VirtualBroker(_topology(request, *args, **kwargs))
+    return _topology(request, *args, **kwargs)
 
 
 def _topology(

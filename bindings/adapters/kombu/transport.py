@@ -36,6 +36,8 @@ ALIAS: Final = "hashstar"
 HOST: Final = "localhost"
 """Host of the URL ``hashstar://``."""
 
+GENERATED: Final = "gen-"
+"""Beginning of the names of queues that are declared without one. RabbitMQ's is reserved for itself, ``amq.gen-``."""
 PATIENCE: Final = 0.25
 """Maximum number of seconds to wait for a message before the consumers are asked again: others may have started."""
 
@@ -191,11 +193,11 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         arguments: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> queue_declare_ok_t:
-        queue = queue or f"amq.gen-{uuid4().hex}"
+        queue = queue or f"{GENERATED}{uuid4().hex}"
         with _amqp_errors(50, 10):
             if passive and queue not in self.broker.queues:
                 raise NotFound(f"no queue '{queue}' in vhost '{self.broker.topology.vhost}'")
-            if not passive and not (queue.startswith("amq.gen-") and queue in self.broker.queues):
+            if not passive:
                 self.broker.declare_queue(Queue(queue, bool(durable), bool(auto_delete), arguments or {}))
                 if exclusive:
                     self.connection.exclusive.add(queue)

@@ -231,6 +231,11 @@ def test_the_ini_option_under_another_profile(virtual_broker):
     assert virtual_broker.topology.profile.name == "rabbitmq-3.12"
     virtual_broker.expect("orders", "a", queues=["all"])
 
+@pytest.mark.topology(SMALL)
+def test_a_server_of_the_same_topology(amqp_server):
+    assert amqp_server.topology == SMALL
+    assert amqp_server.messages("q") == []
+
 @pytest.mark.topology(SMALL, vhost="other")
 def test_error_vhost_of_a_topology(virtual_broker): ...
 
@@ -261,7 +266,7 @@ def test_the_fixture_takes_its_topology_from_the_marker_or_the_ini_option(tmp_pa
         "[pytest]\naddopts = --strict-markers\nhashstar_definitions = definitions.json\n"
     )
     output = run_pytest(tmp_path, "-rA", "sub")
-    assert "5 passed, 1 failed, 2 errors" in output.replace("1 failed, 5 passed", "5 passed, 1 failed"), output
+    assert "6 passed, 1 failed, 2 errors" in output.replace("1 failed, 6 passed", "6 passed, 1 failed"), output
     assert "ERROR sub/test_users.py::test_error_vhost_of_a_topology" in output
     assert "a Topology has its vhost, '/'" in output
     assert "missing.json" in output
