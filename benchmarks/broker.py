@@ -23,7 +23,7 @@ from pika.exceptions import AMQPError
 
 from benchmarks.workloads import EXCHANGE, Topics
 
-__all__ = ["QUEUES", "Timing", "find_bound", "images", "time_inside"]
+__all__ = ["QUEUES", "Timing", "find_bound", "images", "run_broker", "time_inside"]
 
 VARIABLE: Final = "HASHSTAR_BENCH_RABBITMQ"
 
@@ -110,9 +110,21 @@ def _container(image: str) -> Iterator[str]:
 
 
 @contextmanager
+def run_broker(image: str) -> Iterator[str]:
+    """Start a broker of this image, and yield its URL once it accepts connections."""
+    with _container(image) as container:
+        port = _port(container)
+        _connect(pika.ConnectionParameters("127.0.0.1", port)).close()
+        yield f"amqp://guest:guest@127.0.0.1:{port}/%2F?heartbeat=0"
+
+
+def _port(container: str) -> int:
+    return int(_docker("port", container, "5672/tcp").splitlines()[0].rpartition(":")[2])
+
+
+@contextmanager
 def _channel(container: str) -> Iterator[BlockingChannel]:
-    port = int(_docker("port", container, "5672/tcp").splitlines()[0].rpartition(":")[2])
-    connection = _connect(pika.ConnectionParameters("127.0.0.1", port, heartbeat=0))
+    connection = _connect(pika.ConnectionParameters("127.0.0.1", _port(container), heartbeat=0))
     try:
         yield connection.channel()
     finally:
