@@ -9,8 +9,8 @@ little as it can do. ``HASHSTAR_BENCH_RABBITMQ`` names the broker's image, the f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from time import process_time
 from typing import Any, Final
@@ -22,6 +22,7 @@ from pika.adapters.asyncio_connection import AsyncioConnection
 from benchmarks.broker import VARIABLE, images, run_broker
 from benchmarks.measure import Contestant, resident_mb, run_rounds, show
 from exchange import Delivery, Dispatcher, PikaQueue
+from exchange.dispatch import open_channel
 
 __all__ = ["dispatcher"]
 
@@ -139,21 +140,8 @@ async def _on_robust(url: str, count: int) -> float:
     return await _on_aio_pika(url, count, aio_pika.connect_robust)
 
 
-@asynccontextmanager
-async def _open_pika(url: str) -> AsyncIterator[Any]:
-    """Yield a channel of pika's asyncio connection."""
-    loop = asyncio.get_running_loop()
-    opened, channel, closed = loop.create_future(), loop.create_future(), loop.create_future()
-    connection = AsyncioConnection(
-        pika.URLParameters(url),
-        on_open_callback=opened.set_result,
-        on_close_callback=lambda _, reason: closed.set_result(reason),
-    )
-    await opened
-    connection.channel(on_open_callback=channel.set_result)
-    yield await channel
-    connection.close()
-    await closed
+def _open_pika(url: str) -> AbstractAsyncContextManager[Any]:
+    return open_channel(AsyncioConnection, pika.URLParameters(url))
 
 
 async def _bare_pika(url: str, count: int, each: int = 1) -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from exchange.dispatch.answers import Frame
@@ -15,7 +16,7 @@ from exchange.message import BASIC_PROPERTIES, NO_FIELDS, Message
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["PikaQueue", "delivery_from_pika", "message_from_pika", "properties_for_pika"]
+__all__ = ["PikaQueue", "delivery_from_pika", "message_from_pika", "open_channel", "properties_for_pika"]
 
 
 def message_from_pika(method: Any, properties: Any, body: bytes) -> Message:
@@ -101,9 +102,12 @@ class PikaQueue:
             ended(None if by_us else LinkLost(f"queue {queue!r}: {reason}"))
 
         channel.add_on_close_callback(on_close)
-        channel.add_on_cancel_callback(
-            lambda _: ended(LinkLost(f"queue {queue!r}: the broker cancelled the consumer: is the queue still there?"))
-        )
+
+        def on_cancel(_: Any) -> None:
+            self._tag = None  # there is nothing to cancel any more
+            ended(LinkLost(f"queue {queue!r}: the broker cancelled the consumer: is the queue still there?"))
+
+        channel.add_on_cancel_callback(on_cancel)
         if prefetch is not None:
             await self._calls.ask("basic_qos", prefetch_count=prefetch)
         frame = await self._calls.ask("basic_consume", queue, on_message, auto_ack=False, **options)
@@ -168,6 +172,40 @@ class PikaQueue:
                 await publisher.calls.ask("confirm_delivery", publisher.on_confirm)
                 self._publisher = publisher
             return self._publisher
+
+
+@asynccontextmanager
+async def open_channel(connection_class: Callable[..., Any], parameters: Any) -> AsyncIterator[Any]:
+    """Connect on the running event loop, open a channel, and close the connection at the end.
+
+    ``connection_class`` is pika's `AsyncioConnection`, ``parameters`` are its parameters. Raises LinkLost where the
+    broker cannot be reached, or refuses.
+
+    >>> async def main():
+    ...     async with open_channel(AsyncioConnection, pika.URLParameters("amqp://localhost/")) as channel:
+    ...         async with dispatcher.consume(PikaQueue(channel, "orders")) as consumer:
+    ...             await consumer.wait()
+    """
+    opened, channel, closed = _future(), _future(), _future()
+
+    def on_close(_: Any, reason: BaseException) -> None:
+        _fail(channel, LinkLost(str(reason)))
+        _fulfil(closed, reason)
+
+    connection = connection_class(
+        parameters,
+        on_open_callback=lambda connection: _fulfil(opened, connection),
+        on_open_error_callback=lambda _, error: _fail(opened, LinkLost(f"{type(error).__name__}: {error}")),
+        on_close_callback=on_close,
+    )
+    await opened
+    try:
+        connection.channel(on_open_callback=lambda each: _fulfil(channel, each))
+        yield await channel
+    finally:
+        if not connection.is_closed and not connection.is_closing:
+            connection.close()
+        await closed
 
 
 class _Calls:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import asyncio
 import json
 import os
 import signal
@@ -10,9 +12,11 @@ import sys
 import time
 from typing import Any
 
+import aio_pika
 import pika
 import pytest
 
+from exchange import Delivery, Dispatcher
 from tests.support.pages import ROOT, blocks
 from tests.support.servers import Server
 
@@ -58,3 +62,43 @@ def test_the_first_consumer_of_the_guide_bills_and_replies(rabbitmq: Server) -> 
     assert left == 0
     assert json.loads(answers[0][3]) == {"product": "tea", "cents": 1299}
     assert answers[0][2].correlation_id == "1"
+
+
+async def execute(snippet: str, url: str, names: dict[str, Any]) -> None:
+    """Run a snippet as the asyncio REPL would, at the server instead of the guide's."""
+    code = compile(snippet.replace(ADDRESS, url), "docs/embed.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    await eval(code, names)  # noqa: S307  # our own page
+
+
+@pytest.mark.parametrize("part", ["open_channel", "SIGTERM"])
+def test_the_other_consumers_of_the_guide_consume_until_they_are_ended(rabbitmq: Server, part: str) -> None:
+    """With the dispatcher of the first one: pika's until its task is cancelled, the other until SIGTERM."""
+    [snippet] = [text for text in SNIPPETS if part in text]
+    handled: list[bytes] = []
+    dispatcher = Dispatcher()
+
+    @dispatcher.on("#")
+    async def handle(delivery: Delivery) -> None:
+        handled.append(delivery.body)
+
+    async def work() -> None:
+        connection = await aio_pika.connect(rabbitmq.url)
+        async with connection, connection.channel() as channel:
+            queue = await channel.declare_queue("orders", durable=True)
+            await channel.default_exchange.publish(aio_pika.Message(b"17"), "orders")
+            task = asyncio.ensure_future(execute(snippet, rabbitmq.url, {"dispatcher": dispatcher, "queue": queue}))
+            while not handled:
+                assert not task.done()
+                await asyncio.sleep(0.02)
+            await asyncio.sleep(0.1)
+            if part == "SIGTERM":
+                os.kill(os.getpid(), signal.SIGTERM)
+            else:
+                task.cancel()
+            await asyncio.wait([task], timeout=20)
+            assert task.done()
+            assert task.cancelled() or task.exception() is None
+            assert (await queue.delete(if_unused=False, if_empty=False)).message_count == 0
+
+    asyncio.run(work())
+    assert handled == [b"17"]

@@ -19,7 +19,7 @@ import pytest
 from pika.adapters.asyncio_connection import AsyncioConnection
 
 from exchange import Delivery, Dispatcher, Message, PikaQueue, Retry
-from exchange.dispatch import LinkLost
+from exchange.dispatch import LinkLost, open_channel
 from tests.support.bridge.relay import Relay, relay_to
 from tests.support.servers import Server
 
@@ -112,19 +112,8 @@ async def with_robust_aio_pika(place: Place) -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def with_pika(place: Place) -> AsyncIterator[Any]:
-    loop = asyncio.get_running_loop()
-    opened, channel, closed = loop.create_future(), loop.create_future(), loop.create_future()
-    connection = AsyncioConnection(
-        pika.URLParameters(place.url),
-        on_open_callback=opened.set_result,
-        on_close_callback=lambda _, reason: closed.set_result(reason),
-    )
-    await opened
-    connection.channel(on_open_callback=channel.set_result)
-    yield PikaQueue(await channel, place.queue)
-    if not connection.is_closed and not connection.is_closing:
-        connection.close()
-    await closed
+    async with open_channel(AsyncioConnection, pika.URLParameters(place.url)) as channel:
+        yield PikaQueue(channel, place.queue)
 
 
 CLIENTS = {"aio-pika": with_aio_pika, "aio-pika robust": with_robust_aio_pika, "pika": with_pika}
@@ -330,7 +319,7 @@ def test_an_error_ends_the_consumer_and_leaves_the_delivery_to_the_broker(place:
 
 
 def test_order_per_key_holds_with_many_at_work(place: Place, client: Open) -> None:
-    """A thousand messages of ten keys, handled in random times: each key in order, several keys at once."""
+    """Hundreds of messages of ten keys, handled in random times: each key in order, several keys at once."""
     at_work: set[str] = set()
     most = 0
     order: dict[str, list[int]] = {}
@@ -347,15 +336,15 @@ def test_order_per_key_holds_with_many_at_work(place: Place, client: Open) -> No
         at_work.remove(key)
         order.setdefault(key, []).append(int(delivery.body))
 
-    for number in range(1000):
+    for number in range(300):
         place.publish(str(number % 10), b"%d" % number)
 
     async def work() -> None:
         async with client(place) as queue, dispatcher.consume(queue, order_by="word 2", prefetch=200) as consumer:
-            await until(lambda: consumer.counts.handled == 1000)
+            await until(lambda: consumer.counts.handled == 300)
 
     run(work())
-    assert order == {str(key): list(range(key, 1000, 10)) for key in range(10)}
+    assert order == {str(key): list(range(key, 300, 10)) for key in range(10)}
     assert most == 10
     assert place.drain(place.queue) == []
 
@@ -438,6 +427,17 @@ def test_a_plain_connection_that_is_cut_ends_the_consumer_when_its_handlers_have
         run(work(relay))
     assert place.drain(place.queue) == [b"1", b"2"]
     place.close()
+
+
+def test_a_channel_that_cannot_be_opened_raises() -> None:
+    async def work() -> None:
+        parameters = pika.URLParameters("amqp://127.0.0.1:1/")
+        parameters.connection_attempts = 1
+        async with open_channel(AsyncioConnection, parameters):
+            raise AssertionError("nobody listens there")
+
+    with pytest.raises(LinkLost):
+        run(work())
 
 
 def relayed(url: str, port: int) -> str:
