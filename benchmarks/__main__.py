@@ -24,6 +24,7 @@ from benchmarks import (
     rocketmq,
     selector,
     structures,
+    threads,
 )
 
 BENCHMARKS: Final[Mapping[str, Callable[[bool], None]]] = {
@@ -42,6 +43,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[bool], None]]] = {
     "bridge": bridge.bridge,
     "rocketmq": rocketmq.rocketmq,
     "structures": structures.structures,
+    "threads": threads.threads,
 }
 """Name -> what runs it; its argument is whether to be quick."""
 

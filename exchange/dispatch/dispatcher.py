@@ -31,6 +31,7 @@ from exchange.forks import DISPATCHERS, lock_at_forks
 from exchange.message import Message
 from exchange.patterns.matcher import Matcher
 from exchange.patterns.pattern import AMQP, Dialect, Pattern, dialect_named
+from exchange.threads import defer_counting
 
 if TYPE_CHECKING:
     from exchange.dispatch.consumer import Consumer, Middleware
@@ -124,6 +125,8 @@ class Dispatcher(Generic[M]):
         self._matcher: Final[Matcher[_Registration[M]]] = Matcher(self.dialect, cache=cache)
         self._handlers: Final[dict[Callable[[M], object], _Registration[M]]] = {}
         self._next_position = 0
+        for shared in (self, self._key):
+            defer_counting(shared)
 
     def on(self, pattern: str | Pattern) -> _Register[M]:
         """Register the decorated function for a pattern; use several decorators for several. Raises as `add`."""
@@ -167,6 +170,7 @@ class Dispatcher(Generic[M]):
             registration.patterns[named.pattern] = named
             registration.find_names()
             if len(registration.patterns) == 1:
+                defer_counting(registration)
                 self._handlers[handler] = registration
                 self._next_position += 1
             return True

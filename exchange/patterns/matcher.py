@@ -10,10 +10,11 @@ Memory grows with the patterns only, and no search backtracks. docs/decisions/00
 structures were chosen, and not a trie or an automaton.
 
 Bounded caches are in front of them. The first maps keys to their values, and ``match`` is its lookup, as fast as that
-of a dict. The second maps signatures: a signature is the key's words with None for each word that no pattern names, so
-keys that differ only in an id share an entry. The third maps the patterns that match to their values, so keys with the
-same answer share one tuple. A change drops the entries that it may affect. Reading the first cache needs no lock; all
-else happens under the lock. So no match sees half a change, and no result from before a change enters a cache after it.
+of a dict; on a free-threaded Python each thread has such a cache. The second maps signatures: a signature is the key's
+words with None for each word that no pattern names, so keys that differ only in an id share an entry. The third maps
+the patterns that match to their values, so keys with the same answer share one tuple. A change drops the entries that
+it may affect. Reading the first cache needs no lock; all else happens under the lock. So no match sees half a change,
+and no result from before a change enters a cache after it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Callable, Collection, Hashable
 from itertools import chain
 from typing import Final, Generic, TypeVar
 
+from exchange import threads
 from exchange.forks import MATCHERS, lock_at_forks
 from exchange.patterns.conjunctions import with_value, without_value
 from exchange.patterns.pattern import AMQP, MQTT, NATS, ONE_PLAIN, Dialect, Pattern, ordered
@@ -47,8 +49,6 @@ class Matcher(Generic[V]):
     ('billing',)
     """
 
-    match: Callable[[str], tuple[V, ...]]
-
     def __init__(self, dialect: Dialect = AMQP, *, cache: int = 65_536, distinct: bool = False) -> None:
         self.dialect: Final = dialect
         self._separator: Final = dialect.separator
@@ -62,12 +62,25 @@ class Matcher(Generic[V]):
         self._signatures: dict[tuple[str | bool | None, ...], tuple[V, ...]] = {}
         self._answers: dict[tuple[Wild[V], ...], tuple[V, ...]] = {}  # matching patterns -> their values
         self._cache_size: Final = cache
-        self._keys: Final[_Keys[V]] = _Keys(self._remember)
-        self.match = self._keys.__getitem__ if cache else self._search
+        self._keys: Final = threads.Caches(lambda: _Keys(self._remember))
+        self._local: Final = self._keys.local
+        if not cache:
+            self.match = self._search  # type: ignore[method-assign]
+        elif not threads.FREE_THREADED:  # elsewhere the method, which counts no reference that threads share
+            self.match = self._local.own.__getitem__  # type: ignore[method-assign]
+        threads.defer_counting(self)
 
     def __len__(self) -> int:
         """Return the number of distinct patterns bound."""
         return len(self._literal) + len(self._wild)
+
+    def match(self, key: str) -> tuple[V, ...]:
+        """Return the values of all patterns that match the key, each once, in no particular order."""
+        try:
+            keys: _Keys[V] = self._local.own
+        except AttributeError:
+            keys = self._keys.make_own()
+        return keys[key]
 
     def bind(self, pattern: Pattern, value: V) -> bool:
         """Add a value under a pattern; return False if it is there already. Raises ValueError for another dialect."""
@@ -78,7 +91,7 @@ class Matcher(Generic[V]):
                 if value in values:
                     return False
                 self._literal[pattern.text] = with_value(values, value)
-                self._keys.pop(pattern.text, None)
+                self._forget_key(pattern.text)
                 return True
             wild = self._wild.get(pattern.text)
             if wild is None:
@@ -101,7 +114,7 @@ class Matcher(Generic[V]):
                 self._literal[pattern.text] = without_value(values, value)
                 if not self._literal[pattern.text]:
                     del self._literal[pattern.text]
-                self._keys.pop(pattern.text, None)
+                self._forget_key(pattern.text)
                 return True
             wild = self._wild.get(pattern.text)
             if wild is None or value not in wild:
@@ -140,9 +153,14 @@ class Matcher(Generic[V]):
 
     def _forget(self) -> None:
         # Searches fill the caches under the same lock, so a result from before this change cannot enter them later.
-        self._keys.clear()
+        for keys in self._keys.all():
+            keys.clear()
         self._signatures.clear()
         self._answers.clear()
+
+    def _forget_key(self, key: str) -> None:
+        for keys in self._keys.all():
+            keys.pop(key, None)
 
     def _remember(self, key: str) -> tuple[V, ...]:
         with self._lock:
@@ -151,10 +169,8 @@ class Matcher(Generic[V]):
             literal = self._literal.get(key)
             if literal:
                 values = self._join(literal, values)
-            if len(self._keys) >= self._cache_size:
-                self._keys.clear()
-            self._keys[key] = values
-            return values
+            keys: _Keys[V] = self._local.own
+            return keys.add(key, values, self._cache_size)
 
     def _search_named(self, key: str, words: list[str]) -> tuple[V, ...]:
         signature: tuple[str | bool | None, ...] = tuple(map(self._vocabulary.get, words))
@@ -211,12 +227,28 @@ class Matcher(Generic[V]):
 
 
 class _Keys(dict[str, tuple[V, ...]]):
-    """The cache of keys. Its lookup is ``match``: a missing key is searched for and added."""
+    """A cache of keys. Its lookup is ``match``: a missing key is searched for and added."""
 
-    __slots__ = ("_remember",)
+    __slots__ = ("__weakref__", "_copies", "_remember")
 
     def __init__(self, remember: Callable[[str], tuple[V, ...]]) -> None:
         self._remember = remember
+        # Identity of an answer, which keys share -> the answer, which keeps its identity, and the copy of this thread.
+        self._copies: dict[int, tuple[tuple[V, ...], tuple[V, ...]]] = {}
 
     def __missing__(self, key: str) -> tuple[V, ...]:
         return self._remember(key)
+
+    def add(self, key: str, values: tuple[V, ...], most: int) -> tuple[V, ...]:
+        """Add the values of a key, and return them; if there are ``most`` keys already, drop all of them before."""
+        if len(self) >= most:
+            self.clear()
+        if threads.FREE_THREADED:
+            _, values = self._copies.setdefault(id(values), (values, (*values,)))
+        self[key] = values
+        return values
+
+    def clear(self) -> None:
+        """Drop all keys."""
+        super().clear()
+        self._copies.clear()

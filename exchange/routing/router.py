@@ -2,7 +2,7 @@
 
 A bounded cache keeps the routes that depend only on the exchange and the routing key; it is read without a lock. All
 else, routing what is not in the cache and changing the topology, happens under one lock. So no route sees half a
-change, and no route from before a change enters the cache after it.
+change, and no route from before a change enters the cache after it. On a free-threaded Python each thread has a cache.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from exchange import threads
 from exchange.entities.entities import (
     Binding,
     Destination,
@@ -51,10 +52,10 @@ class Router:
     ('billing',)
 
     ``choose(n)`` returns an integer from 0 to n - 1, by which random exchange types choose a binding; by default it is
-    random. ``cache`` is the maximum number of routes in the cache; 0 disables it. The editing methods change the
-    router's own copy of the topology in place, by the same rules as the methods of `Topology`; their time does not grow
-    with the topology, and a method that raises has changed nothing. Safe to use from several threads, which may fork.
-    Copying and unpickling build the new router from the topology.
+    random. ``cache`` is the maximum number of routes in the cache, of each thread on a free-threaded Python; 0 disables
+    it. The editing methods change the router's own copy of the topology in place, by the same rules as the methods of
+    `Topology`; their time does not grow with the topology, and a method that raises has changed nothing. Safe to use
+    from several threads, which may fork. Copying and unpickling build the new router from the topology.
 
     Raises InputError, naming the binding, when a key of a topic exchange is longer than AMQP allows.
     """
@@ -69,8 +70,10 @@ class Router:
         self._choose: Final = choose if choose is not None else _random_choice()
         self._cache_size: Final = cache
         self._compiled: Final[dict[str, _Compiled]] = {}
-        self._remembered: Final[dict[str, dict[str, Route]]] = {}
-        self._remembered_count = 0
+        self._remembered: Final = threads.Caches(_Routes)
+        self._local: Final = self._remembered.local
+        if not threads.FREE_THREADED:  # elsewhere the method, which counts no reference that threads share
+            self._routes_from = self._local.own.get  # type: ignore[method-assign]
         self._routes_of_bindings: Final[dict[int, tuple[Collection[Binding], Route]]] = {}
         self._beyond_key_cache: frozenset[str] | None = None
         self._columns: ColumnRouter | None = None
@@ -79,6 +82,7 @@ class Router:
             self._compile_queue(queue)
         for exchange in self._tables.exchanges.values():
             self._compile(exchange)
+        threads.defer_counting(self)
 
     @property
     def topology(self) -> Topology:
@@ -105,7 +109,7 @@ class Router:
             raise TypeError(f"Router: message must be a Message, not {type(message).__name__}") from None
         key_only = not headers or ("CC" not in headers and "BCC" not in headers)
         if key_only:
-            routes = self._remembered.get(message.exchange)
+            routes = self._routes_from(message.exchange)
             if routes is not None:
                 route = routes.get(message.routing_key)
                 if route is not None:
@@ -115,7 +119,8 @@ class Router:
                 return self._walk(message, None)
             route = self._find_route(message)
             if message.exchange not in self._beyond_key():
-                self._remember(message, route)
+                remembered: _Routes = self._local.own
+                return remembered.add(message, route, self._cache_size)
             return route
 
     def route_columns(self, exchange: Any, keys: Any, headers: Any = None) -> RouteColumns:
@@ -315,17 +320,19 @@ class Router:
         policy = None if by_argument else policy_in_force(exchange.name, self._tables.policies)
         return Alternate(name, taken, policy.name if policy is not None else None)
 
-    def _remember(self, message: Message, route: Route) -> None:
-        if self._remembered_count >= self._cache_size:
-            self._forget()
-        self._remembered_count += 1
-        self._remembered.setdefault(message.exchange, {})[message.routing_key] = route
+    def _routes_from(self, exchange: str) -> Mapping[str, Route] | None:
+        """Return the cached routes from an exchange: routing key -> route."""
+        try:
+            remembered: _Routes = self._local.own
+        except AttributeError:
+            remembered = self._remembered.make_own()
+        return remembered.get(exchange)
 
     def _forget(self) -> None:
         # A concurrent call of `route` may still read a dict that is dropped here. That call began before the change, so
         # it may return the route from before the change. It adds nothing to the cache, since that needs the lock.
-        self._remembered.clear()
-        self._remembered_count = 0
+        for remembered in self._remembered.all():
+            remembered.clear()
         self._routes_of_bindings.clear()
 
     def _beyond_key(self) -> frozenset[str]:
@@ -413,7 +420,8 @@ class Router:
                 and part.partitioning is None
                 and not self._tables.bindings_to(Destination("queue", part.name))
             ):
-                self._remembered.get("", {}).pop(part.name, None)
+                for remembered in self._remembered.all():
+                    remembered.get("", {}).pop(part.name, None)
                 return
         elif isinstance(part, Policy):
             policies = {**self._tables.policies, part.name: part}
@@ -442,8 +450,9 @@ class Router:
             self._forget()
         else:
             # A route keeps its key from exchange to exchange: only routes of this key can take the binding.
-            for routes in self._remembered.values():
-                routes.pop(key, None)
+            for remembered in self._remembered.all():
+                for routes in remembered.values():
+                    routes.pop(key, None)
 
     def _compile_queue(self, queue: Queue) -> None:
         if queue.partitioning is not None:
@@ -468,6 +477,33 @@ class Router:
     def _with_alternate(self, exchange: Exchange, kind: Kind | None, policies: Mapping[str, Policy]) -> _Compiled:
         possible = possible_alternates(exchange, policies)
         return _Compiled(exchange, kind, possible[0] if len(possible) == 1 else None, len(possible) > 1)
+
+
+class _Routes(dict[str, dict[str, Route]]):
+    """A cache of routes: exchange -> routing key -> route. Only the holder of the router's lock changes it."""
+
+    __slots__ = ("__weakref__", "_copies", "_count")
+
+    def __init__(self) -> None:
+        self._count = 0  # maximum number of routes; less are left after some were dropped one by one
+        # Identity of a route, which keys share -> the route, which keeps its identity, and the copy of this thread.
+        self._copies: dict[int, tuple[Route, Route]] = {}
+
+    def add(self, message: Message, route: Route, most: int) -> Route:
+        """Add the route of a message, and return it; if there are ``most`` routes already, drop all of them before."""
+        if self._count >= most:
+            self.clear()
+        self._count += 1
+        if threads.FREE_THREADED:
+            _, route = self._copies.setdefault(id(route), (route, Route(*route)))
+        self.setdefault(message.exchange, {})[message.routing_key] = route
+        return route
+
+    def clear(self) -> None:
+        """Drop all routes."""
+        super().clear()
+        self._copies.clear()
+        self._count = 0
 
 
 class _Compiled(NamedTuple):

@@ -107,6 +107,18 @@ def test_a_child_forked_while_threads_match_and_dispatch_can_match() -> None:
         assert all(answers_in_a_child(ask) for _ in range(CHILDREN))
 
 
+def test_a_process_forks_while_threads_make_and_drop_matchers() -> None:
+    """A lock that is made during a fork is free in the child, and one that is dropped is no error."""
+
+    def ask() -> bool:
+        matcher: Matcher[str] = Matcher()
+        matcher.bind(Pattern("a.*"), "v")
+        return matcher.match("a.b") == ("v",)
+
+    with busy(lambda _: Matcher(), lambda _: Dispatcher()):
+        assert all(answers_in_a_child(ask) for _ in range(CHILDREN))
+
+
 def test_choose_may_call_the_router_that_calls_it() -> None:
     """The function that chooses for random exchanges can route, and can fork."""
     topology = (

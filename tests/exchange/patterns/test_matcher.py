@@ -179,7 +179,7 @@ def test_caches_are_bounded() -> None:
     for number in range(1000):
         matcher.match(f"a.{number}")
         matcher.match(".".join(["a"] * (number % 50)))
-        assert len(matcher._keys) <= 100
+        assert len(matcher._local.own) <= 100
         assert len(matcher._signatures) <= 100
 
 
@@ -190,12 +190,12 @@ def test_a_literal_pattern_drops_the_cached_answer_of_one_key_only() -> None:
     matcher.match("a.b")
     matcher.match("a.c")
     matcher.bind(Pattern("a.b"), 2)
-    assert set(matcher._keys) == {"a.c"}
+    assert set(matcher._local.own) == {"a.c"}
     assert set(matcher.match("a.b")) == {1, 2}
     matcher.unbind(Pattern("a.b"), 2)
     assert matcher.match("a.b") == (1,)
     matcher.bind(Pattern("#"), 3)
-    assert not matcher._keys
+    assert not matcher._local.own
 
 
 def test_a_pattern_of_another_dialect_is_refused() -> None:

@@ -129,7 +129,7 @@ def test_every_cache_is_bounded() -> None:
     for n in range(200):
         matcher.match(f"{n}.{n % 9}")
         matcher.match(f"{n % 9}.{n}")
-    assert 0 < len(matcher._keys) <= 5
+    assert 0 < len(matcher._local.own) <= 5
     assert 0 < len(matcher._signatures) <= 5
     assert 0 < len(matcher._answers) <= 5
     for index in matcher._indexes.values():
