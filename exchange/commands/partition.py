@@ -7,6 +7,7 @@ import math
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 from typing import IO, Any, Final, NamedTuple, NotRequired, TypedDict
 
@@ -19,10 +20,11 @@ from exchange.field_json import decode, json_line, message_from_json
 from exchange.json_text import Refused, find_fault, refuse_repeated
 from exchange.partition import picture
 from exchange.partition.moves import Distribution, KeyCounts, compare_distributions
-from exchange.partition.partitioner import Appended, Choice, Producer
+from exchange.partition.partitioner import UNKNOWN, Appended, Choice, PartitionRequest, Producer
 from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitioning.specification import parse_key_source, parse_partitioner, parse_partitions
 from exchange.partition.partitioning.strategies import STRATEGIES, find_strategy
+from exchange.partition.python_function import PREFIX, STRATEGY, PythonFunction
 
 __all__ = ["PartitionLine", "partition_command"]
 
@@ -41,7 +43,7 @@ class _Described(NamedTuple):
 def _list_strategies(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if not wanted:
         return
-    for strategy in STRATEGIES.values():
+    for strategy in (*STRATEGIES.values(), STRATEGY):
         click.echo(strategy.name + (f"({', '.join(strategy.parameters)})" if strategy.parameters else ""))
         for label, text in (("mirrors", strategy.mirrors), ("promise", strategy.promise), ("cost", strategy.cost)):
             click.echo(f"    {label}: {text}")
@@ -51,9 +53,8 @@ def _list_strategies(context: click.Context, _: click.Parameter, wanted: bool) -
 @click.command("partition")
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_strategies,
               help="List the strategies: the client mirrored, the promise and its cost.")  # fmt: skip
-@click.option(
-    "--partitioner", "-p", required=True, metavar="STRATEGY", help="Partitioning strategy, such as kafka.murmur2."
-)
+@click.option("--partitioner", "-p", required=True, metavar="STRATEGY", help="Partitioning strategy, such as "
+              "kafka.murmur2, or a function of your own: python:MODULE:FUNCTION.")  # fmt: skip
 @click.option("--partitions", "-n", required=True, metavar="PARTITIONS",
               help="Number of partitions: 12. RocketMQ: queues by broker, broker-a:4,broker-b:4, in the order of "
               "the queue list. Super streams: names. Kafka with leaders: b1@rack-1:6,b2@rack-2:6.")  # fmt: skip
@@ -77,13 +78,14 @@ def partition_command(
     """Compute the partition that a given client would choose.
 
     In: JSON lines such as {"key": "order-1"}; other fields are kept. A key is null, a string, {"!bytes": "<base64>"},
-    {"!long": 5}, {"!signedint": 5} (Java's Integer) or another typed value. Out: the same lines with "partition",
-    the number or name of the partition; null, with the reason as "rule", where the key does not decide.
+    {"!long": 5}, {"!signedint": 5} (Java's Integer) or another typed value. A function of your own is also given
+    "value" and "topic". Out: the same lines with "partition", the number or name of the partition; null, with the
+    reason as "rule", where the key does not decide.
     """
     try:
         before = _parse_distribution(partitioner, partitions)
         source = parse_key_source(by) if by is not None else None
-        lines = _read(file, source)
+        lines = _read(file, source, reads_record=before.distribution.partitioner.reads_record)
         if changes and seed is not None:
             raise InputError("--seed and --to cannot be combined: --to compares only what keys decide")
         if changes:
@@ -97,9 +99,10 @@ def partition_command(
 def _parse_distribution(strategy: str, partitions: str) -> _Described:
     name = strategy.split("(", 1)[0].strip()
     find_strategy(name)
-    return _Described(
-        strategy, partitions, Distribution(parse_partitioner(strategy), parse_partitions(partitions, name))
-    )
+    partitioner = parse_partitioner(strategy)
+    if isinstance(partitioner, PythonFunction):  # it was named on the command line: its code is wanted
+        partitioner = partitioner.imported(str(Path.cwd()))
+    return _Described(strategy, partitions, Distribution(partitioner, parse_partitions(partitions, name)))
 
 
 def _apply_changes(before: _Described, changes: tuple[str, ...]) -> _Described:
@@ -109,7 +112,7 @@ def _apply_changes(before: _Described, changes: tuple[str, ...]) -> _Described:
         if change.startswith("lost="):
             continue
         name = change.partition("(")[0].strip()
-        if name in STRATEGIES or "(" in change:
+        if name in STRATEGIES or name.startswith(PREFIX) or "(" in change:
             after = _parse_distribution(change, after.partitions)
             continue
         try:
@@ -134,14 +137,16 @@ def _apply_changes(before: _Described, changes: tuple[str, ...]) -> _Described:
 
 
 class _Line(NamedTuple):
-    """A line of the input: its position, its JSON object, and its key."""
+    """A line of the input: its position, its JSON object, and what a partitioner may read of it."""
 
     position: str
     fields: dict[str, Any]
     key: Any
+    value: Any
+    topic: str
 
 
-def _read(file: IO[bytes], source: KeySource | None) -> Iterator[_Line]:
+def _read(file: IO[bytes], source: KeySource | None, reads_record: bool) -> Iterator[_Line]:
     for number, raw in enumerate(file, 1):
         if not raw.strip():
             continue
@@ -152,7 +157,12 @@ def _read(file: IO[bytes], source: KeySource | None) -> Iterator[_Line]:
             )
             if not isinstance(fields, dict):
                 raise InputError("expected a JSON object")  # noqa: TRY301
-            yield _Line(position, fields, _read_key(fields) if source is None else source.of(message_from_json(fields)))
+            if source is None:
+                key = _read_key(fields)
+                yield _Line(position, fields, key, *(_read_value(fields) if reads_record else (UNKNOWN, "")))
+            else:
+                message = message_from_json(fields)
+                yield _Line(position, fields, source.of(message), message.body, "")
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{position}: not JSON: {error}") from None
         except (ValueError, Refused, RecursionError) as error:
@@ -174,21 +184,29 @@ def _read_key(fields: dict[str, Any]) -> Any:
     return decode(fields["key"])
 
 
+def _read_value(fields: dict[str, Any]) -> tuple[Any, str]:
+    topic = fields.get("topic", "")
+    if not isinstance(topic, str):
+        raise InputError(f'"topic" is not a string: {topic!r}')
+    return decode(fields.get("value")), topic
+
+
 def _choose(lines: Iterator[_Line], named: _Described, seed: int | None) -> None:
     """Print each line with its partition."""
     distribution = named.distribution
     now = 0
     producer = None if seed is None else Producer(distribution.partitioner, Random(seed).randrange, lambda: now)
     out = sys.stdout.buffer
-    for position, fields, key in lines:
+    for position, fields, key, value, topic in lines:
         try:
             if producer is None:
-                choice = distribution.partitioner.choose(key, distribution.partitions)
+                request = PartitionRequest(topic, key, value, distribution.partitions)
+                choice, _ = distribution.partitioner.answer(request)
             else:
                 now = _number(fields, "time", now)
-                choice = producer.choose("", key, distribution.partitions)
+                choice = producer.choose(topic, key, distribution.partitions, value)
                 if "size" in fields:
-                    producer.handle("", Appended(_number(fields, "size", 0)), distribution.partitions)
+                    producer.handle(topic, Appended(_number(fields, "size", 0)), distribution.partitions)
         except InputError as error:
             raise InputError(f"{position}: {error}") from None
         out.write(json_line(fields | _answer(choice, distribution)))
@@ -224,8 +242,8 @@ STATUS_EVERY: Final = 100_000
 
 def _report(lines: Iterator[_Line], before: _Described, after: _Described, as_json: bool) -> None:
     counts = KeyCounts()
-    for number, (_, _, key) in enumerate(lines, 1):
-        counts.add(key)
+    for number, line in enumerate(lines, 1):
+        counts.add(line.key)
         if number % STATUS_EVERY == 0:
             show_status(f"{number:,} messages, {len(counts):,} keys")
     show_status("")

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from os import SEEK_END
+from pathlib import Path
 from random import Random
 from typing import IO, Any, Final, NotRequired, TypedDict
 
@@ -30,6 +31,7 @@ from exchange.message import Message
 from exchange.routing.explain import ReasonsJson, describe, to_json
 from exchange.routing.route import Explanation, Route
 from exchange.routing.router import Router
+from exchange.topology.partitioners import import_partitioners
 from exchange.topology.topology import Topology
 
 __all__ = ["ErrorLine", "ExplanationJson", "Load", "RouteLine", "build_commands", "topology_options"]
@@ -55,6 +57,7 @@ def build_commands(load: Load) -> list[click.Command]:
 
     @click.command("route")
     @topology_options
+    @allow_python_option
     @click.option("--seed", type=int, help="Seed for random exchanges, to make results reproducible.")
     @click.option("--skip-bad", is_flag=True, help="Answer bad lines with their error, continue, and exit with 1.")
     @click.option("--line-buffered", is_flag=True, help="Write each line at once.")
@@ -63,6 +66,7 @@ def build_commands(load: Load) -> list[click.Command]:
         source: str,
         vhost: str | None,
         profile: str | None,
+        allow_python: bool,
         seed: int | None,
         skip_bad: bool,
         line_buffered: bool,
@@ -84,7 +88,7 @@ def build_commands(load: Load) -> list[click.Command]:
         """
         if source == "-" == getattr(file, "name", "").replace("<stdin>", "-"):
             raise click.UsageError("the topology and the messages cannot both come from standard input")
-        router = Router(_load_or_fail(load, source, vhost, profile), choose=Random(seed).randrange)
+        router = Router(_load_or_fail(load, source, vhost, profile, allow_python), choose=Random(seed).randrange)
         out = sys.stdout.buffer
         notes = _Notes(skip_bad)
         try:
@@ -106,6 +110,7 @@ def build_commands(load: Load) -> list[click.Command]:
 
     @click.command("explain")
     @topology_options
+    @allow_python_option
     @click.option(
         "--header", "-H", "headers", multiple=True, metavar="NAME=VALUE", help="Header: JSON, else text; repeatable."
     )
@@ -126,6 +131,7 @@ def build_commands(load: Load) -> list[click.Command]:
         source: str,
         vhost: str | None,
         profile: str | None,
+        allow_python: bool,
         headers: tuple[str, ...],
         properties: tuple[str, ...],
         body: str,
@@ -140,7 +146,7 @@ def build_commands(load: Load) -> list[click.Command]:
 
         With --queue, the nearest binding to that queue is shown, and the word or header that fails.
         """
-        topology = _load_or_fail(load, source, vhost, profile)
+        topology = _load_or_fail(load, source, vhost, profile, allow_python)
         router = Router(topology)
         try:
             for name, text in (("EXCHANGE", exchange), ("ROUTING_KEY", routing_key)):
@@ -211,9 +217,17 @@ def topology_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _load_or_fail(load: Load, source: str, vhost: str | None, profile: str | None) -> Topology:
+allow_python_option: Final = click.option(
+    "--allow-python",
+    is_flag=True,
+    help="Import the partitioners that the topology names as python:MODULE:FUNCTION, which runs their code.",
+)
+
+
+def _load_or_fail(load: Load, source: str, vhost: str | None, profile: str | None, allow_python: bool) -> Topology:
     try:
-        return load(source, vhost, profile)
+        topology = load(source, vhost, profile)
+        return import_partitioners(topology, str(Path.cwd())) if allow_python else topology
     except HashstarError as error:
         fail(error)
 

@@ -11,11 +11,12 @@ from exchange.partition.partitioner import (
     LoadStats,
     NewBatch,
     Partitioner,
+    PartitionRequest,
     Producer,
 )
 from exchange.partition.partitions import Broker, Partition, Partitions
 
 __all__ = (
-    "Appended", "Broker", "Choice", "Inputs", "LoadStats", "NewBatch", "Partition", "Partitioner", "Partitions",
-    "Producer",
+    "Appended", "Broker", "Choice", "Inputs", "LoadStats", "NewBatch", "Partition", "PartitionRequest",
+    "Partitioner", "Partitions", "Producer",
 )  # fmt: skip

@@ -8,11 +8,16 @@ is mutable: it keeps the memories between records.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
+from exchange.partition.hashing.keys import serialize_key
 from exchange.partition.partitions import Partitions
 
-__all__ = ["Appended", "Choice", "Draw", "Event", "Inputs", "LoadStats", "NewBatch", "Partitioner", "Producer"]
+__all__ = [
+    "Appended", "Choice", "Draw", "Event", "Inputs", "LoadStats", "NewBatch", "PartitionRequest", "Partitioner",
+    "Producer", "UNKNOWN", "Undecided",
+]  # fmt: skip
 
 Key = Any
 """None, str, bytes, bool, int, float, or a `Typed` of these; `exchange.partition.hashing.keys` serialises it."""
@@ -38,6 +43,74 @@ class Inputs(NamedTuple):
     draw: Draw
     now: int = 0
     """Milliseconds of a monotonic clock."""
+
+
+class Undecided(BaseException):
+    """What is known does not decide the partition: the value, chance, time or the memory of a producer is needed, too.
+
+    No Exception, so that a partitioner that handles its own errors does not catch it.
+    """
+
+
+UNKNOWN: Final = object()
+"""In place of a value that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRequest:
+    """All that a partitioner may know of a record: the arguments of `org.apache.kafka.clients.producer.Partitioner`.
+
+    Chance, time and memory come from outside, so a run can be replayed. What is not known raises `Undecided` when it is
+    read: chance, time and memory where a route is explained; the value, too, where only keys are compared.
+    """
+
+    topic: str
+    """Name of the topic; of the queue of the topology, where no topic is known."""
+    key: Any
+    """None, str, bytes, bool, int, float, or a `Typed` of these."""
+    given: Any
+    """The value; `UNKNOWN` where only the key is known."""
+    partitions: Partitions
+    """The partitions in the order of the metadata, each with its leader (name, host, rack), None while it has none."""
+    inputs: Inputs | None = None
+    kept: Any = None
+
+    @property
+    def key_bytes(self) -> bytes | None:
+        """The serialized key; None for no key. Raises InputError for a key that no serializer of Kafka takes."""
+        return serialize_key(self.key)
+
+    @property
+    def value(self) -> Any:
+        """The body of the message, bytes; in ``hashstar partition`` a value as the key is one. None for no value."""
+        if self.given is UNKNOWN:
+            raise Undecided
+        return self.given
+
+    @property
+    def value_bytes(self) -> bytes | None:
+        """The serialized value; None for no value. Raises InputError for a value that no serializer of Kafka takes."""
+        return serialize_key(self.value)
+
+    @property
+    def memory(self) -> Any:
+        """What the partitioner returned with its last answer for the topic; None before the first record."""
+        self._require_inputs()
+        return self.kept
+
+    @property
+    def now(self) -> int:
+        """Milliseconds of a monotonic clock."""
+        return self._require_inputs().now
+
+    def draw(self, n: int) -> int:
+        """Return a random integer from 0 to ``n`` - 1."""
+        return self._require_inputs().draw(n)
+
+    def _require_inputs(self) -> Inputs:
+        if self.inputs is None:
+            raise Undecided
+        return self.inputs
 
 
 class NewBatch(NamedTuple):
@@ -81,6 +154,8 @@ class Partitioner:
 
     one_memory: ClassVar[bool] = False
     """Whether a producer has one memory for all topics, and not one for each."""
+    reads_record: ClassVar[bool] = False
+    """Whether more of a record than its key may decide: `answer` takes all of it, and `choose` only its key."""
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
         """Return what the key alone decides. Raises InputError for a key that the client cannot take."""
@@ -93,6 +168,15 @@ class Partitioner:
     def choose_next(self, key: Key, partitions: Partitions, memory: Any, inputs: Inputs) -> tuple[Choice, Any]:
         """Return the choice for the next record, and the memory after it."""
         return self.choose(key, partitions), memory
+
+    def answer(self, request: PartitionRequest) -> tuple[Choice, Any]:
+        """Return the choice for a record, and the memory after it.
+
+        Without inputs it is what the record alone decides. Raises InputError as `choose`.
+        """
+        if request.inputs is None:
+            return self.choose(request.key, request.partitions), None
+        return self.choose_next(request.key, request.partitions, request.kept, request.inputs)
 
     def after(self, event: Event, partitions: Partitions, memory: Any, inputs: Inputs) -> Any:
         """Return the memory after the event; an event that means nothing to the strategy leaves it unchanged."""
@@ -111,10 +195,11 @@ class Producer:
         self._clock: Final = clock
         self._memories: Final[dict[str, Any]] = {}
 
-    def choose(self, topic: str, key: Key, partitions: Partitions) -> Choice:
-        """Return the choice for the next record of this topic."""
+    def choose(self, topic: str, key: Key, partitions: Partitions, value: Any = UNKNOWN) -> Choice:
+        """Return the choice for the next record of this topic. Raises InputError as `Partitioner.choose`."""
         name, inputs = self._memory_name(topic), Inputs(self._draw, self._clock())
-        choice, self._memories[name] = self.partitioner.choose_next(key, partitions, self._recall(name, inputs), inputs)
+        request = PartitionRequest(topic, key, value, partitions, inputs, self._recall(name, inputs))
+        choice, self._memories[name] = self.partitioner.answer(request)
         return choice
 
     def handle(self, topic: str, event: Event, partitions: Partitions) -> None:

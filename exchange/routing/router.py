@@ -281,7 +281,7 @@ class Router:
         for queue in sorted(self._partitioned.keys() & queues):
             partitioning = self._partitioned[queue]
             key = partitioning.key.of(message)
-            partition, hashed, rule = partitioning.choose_for(key)
+            partition, hashed, rule = partitioning.choose_for(key, message, queue)
             name = None if partition is None else partitioning.partitions[partition].name
             placements.append(Placement(queue, partition, name, key, hashed, rule, partitioning))
         return tuple(placements)
@@ -350,7 +350,7 @@ class Router:
             beyond: set[str] = set()
             pending = [name for name, compiled in self._compiled.items() if compiled.kind and not compiled.kind.by_key]
             for queue, partitioning in self._partitioned.items():
-                if not partitioning.key.by_routing_key:
+                if not partitioning.by_routing_key:
                     pending += ["", *(b.source for b in self._tables.bindings_to(Destination("queue", queue)))]
             while pending:
                 name = pending.pop()

@@ -8,16 +8,17 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from exchange.errors import InputError, TextError
 from exchange.limits import PARTITIONS
 from exchange.message import Message
-from exchange.partition.partitioner import Choice, Partitioner
+from exchange.partition.partitioner import Choice, Partitioner, PartitionRequest
 from exchange.partition.partitioning.key_source import ROUTING_KEY, KeySource
 from exchange.partition.partitions import Broker, Partitions
+from exchange.partition.python_function import PREFIX, PythonFunction
 
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree
@@ -63,14 +64,36 @@ class Partitioning:
             _build_partitioner(strategy),
         )
 
-    def choose(self, message: Message) -> Choice:
-        """Return the choice for a message: the partition of its key; if the key does not decide, the rule that does."""
-        return self.choose_for(self.key.of(message))
+    def imported(self, folder: str = "") -> Partitioning:
+        """Return this partitioning with the code of its partitioner, if that is ``python:module:function``.
 
-    def choose_for(self, key: Any) -> Choice:
-        """Return the choice for a message's key; a key that the client cannot take decides nothing."""
+        Importing a module runs its code: ask for it only where you trust the text. Raises as `PythonFunction.imported`.
+        """
+        if not isinstance(self.partitioner, PythonFunction):
+            return self
+        return replace(self, partitioner=self.partitioner.imported(folder))
+
+    @property
+    def by_routing_key(self) -> bool:
+        """Whether messages of equal routing keys get equal partitions, as far as their keys decide."""
+        return self.key.by_routing_key and not self.partitioner.reads_record
+
+    def choose(self, message: Message, topic: str = "") -> Choice:
+        """Return the choice for a message: the partition of its key; if the key does not decide, the rule that does.
+
+        ``topic`` is for partitioners that read more than the key.
+        """
+        return self.choose_for(self.key.of(message), message, topic)
+
+    def choose_for(self, key: Any, message: Message | None = None, topic: str = "") -> Choice:
+        """Return the choice for a message's key; a key that the client cannot take decides nothing.
+
+        The message is for partitioners that read more than the key.
+        """
         try:
-            return self.partitioner.choose(key, self.partitions)
+            if message is None or not self.partitioner.reads_record:
+                return self.partitioner.choose(key, self.partitions)
+            return self.partitioner.answer(PartitionRequest(topic, key, message.body, self.partitions))[0]
         except InputError as error:
             return Choice(None, None, str(error))
 
@@ -79,7 +102,10 @@ class Partitioning:
 
 
 def parse_partitioner(text: str) -> Partitioner:
-    """Build the partitioner of a text ``NAME`` or ``NAME(parameter=value, ...)``. Raises TextError, InputError."""
+    """Build the partitioner of a text ``NAME`` or ``NAME(parameter=value, ...)``. Raises TextError, InputError.
+
+    The code of ``python:module:function`` is not imported: see `PythonFunction.imported`.
+    """
     return _build_partitioner(_parse(text, "strategy"))
 
 
@@ -102,6 +128,8 @@ def _build_partitioner(tree: Tree[Token]) -> Partitioner:
     for parameter in cast("list[Tree[Token]]", rest[0].children if rest else []):  # type: ignore[union-attr]
         key, value = parameter.children
         parameters[str(key)] = _value(cast("Token", value))
+    if name.startswith(PREFIX):  # type: ignore[union-attr]
+        return PythonFunction(name.removeprefix(PREFIX), tuple(parameters.items()))  # type: ignore[union-attr]
     from exchange.partition.partitioning.strategies import build_partitioner  # not at the top: it imports all clients
 
     return build_partitioner(str(name), **parameters)
@@ -123,7 +151,7 @@ def _build_partitions(tree: Tree[Token], strategy: str) -> Partitions:
                 return Partitions.queues(brokers)
             return Partitions.led_by({_broker(name): count for name, count in brokers.items()})
         if all(len(item) == 1 for item in items):
-            if not strategy.startswith(STREAMS):
+            if not strategy.startswith((STREAMS, PREFIX)):
                 raise InputError(
                     f"partitions: {', '.join(name for (name,) in items[:3])!s}: {strategy} takes a number (12) or "
                     "brokers with numbers (a:4,b:4); only super streams have names"
@@ -220,7 +248,7 @@ WORD: Final = re.compile("-?[0-9]{1,9}")
 
 _EXPECTED: Final = {
     "start": "expected STRATEGY over PARTITIONS by KEY, as in: kafka.murmur2 over 12 by routing_key",
-    "strategy": "expected the name of a strategy, with parameters or without: kafka.nearest(rack=eu-1)",
+    "strategy": "expected a strategy, with parameters or without: kafka.nearest(rack=eu-1), python:module:function",
     "key": 'expected a key: routing_key, word 2, header "name", property message_id or body "/json/pointer"',
     "partitions": "expected partitions: 12, or broker-a:4,broker-b:4, or stream-1,stream-2",
 }

@@ -11,6 +11,7 @@ from exchange.errors import InputError
 from exchange.partition.clients import go, kafka, librdkafka, rabbitmq
 from exchange.partition.clients.rocketmq import selectors as rocketmq
 from exchange.partition.partitioner import Partitioner
+from exchange.partition.python_function import PREFIX, STRATEGY
 from exchange.partition.strategy import Strategy
 
 __all__ = ["STRATEGIES", "build_partitioner", "find_strategy"]
@@ -23,6 +24,8 @@ STRATEGIES: Final[Mapping[str, Strategy]] = MappingProxyType({
 
 def find_strategy(name: str) -> Strategy:
     """Return the strategy of a name, ``kafka.murmur2``. Raises InputError, which lists or suggests names."""
+    if name.startswith(PREFIX):
+        return STRATEGY
     strategy = STRATEGIES.get(name)
     if strategy is None:
         near = get_close_matches(name, STRATEGIES, n=3, cutoff=0.5)

@@ -87,7 +87,8 @@ def test_the_option_list_prints_every_strategy() -> None:
     for name, strategy in STRATEGIES.items():
         assert name in output
         assert strategy.mirrors in output
-    assert output.count("promise:") == output.count("cost:") == len(STRATEGIES)
+    assert output.count("promise:") == output.count("cost:") == len(STRATEGIES) + 1
+    assert "python:PACKAGE.MODULE:FUNCTION" in output
 
 
 @pytest.mark.parametrize(("arguments", "given", "words"), [
