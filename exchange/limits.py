@@ -25,6 +25,8 @@ BATCH_BYTES: Final = 256 << 20
 reading takes several times this in memory."""
 FILE_BYTES: Final = 4 << 30
 """Maximum size in bytes of a gzipped segment or log after decompression: segments of Kafka have 2 GiB at most."""
+SIDE_FILE_BYTES: Final = 64 << 20
+"""Maximum size in bytes of a file that a broker keeps beside its logs, such as a checkpoint or a snapshot."""
 RECORD_BYTES: Final = 256 << 20
 """Maximum size in bytes of one record of a text archive: a line, or an entry of a log."""
 DOCUMENT_BYTES: Final = 512 << 20

@@ -11,6 +11,7 @@ import click
 
 from bindings.commands.archive_store import inspect_a_store
 from bindings.report.inspection import bad_lines, inspection_json, inspection_lines, skipped_lines
+from bindings.report.kafka import kafka_json, kafka_lines
 from exchange.commands.console import echo_line, exit_on_error, progress
 from exchange.display import count_noun
 from exchange.errors import InputError
@@ -51,7 +52,7 @@ def archive_command() -> None:
 @archive_command.command("inspect")
 @with_mapping
 @click.option("--key", metavar="KEY", help="In a RocketMQ store: show the messages with this key or unique id.")
-@click.option("--topic", metavar="TOPIC", help="In a RocketMQ store: show this topic only.")
+@click.option("--topic", metavar="TOPIC", help="In a RocketMQ store or a Kafka data folder: show this topic only.")
 @click.option(
     "--message-id", metavar="ID", help="In a RocketMQ store: show the message with this offset id or unique id."
 )
@@ -68,6 +69,9 @@ def inspect_command(
     Of the store of a RocketMQ broker: its topics with their queues, offsets and tags, consumer groups, what is delayed,
     what does not fit together; or some of its messages.
 
+    Of the data folder of a Kafka broker, too: its topics with their partitions, offsets, leader epochs, producers and
+    open transactions, consumer groups with their offsets, transactional producers, and the cluster's topics.
+
     Exit codes: 0 read, bad records or not; 1 no message has that key or id; 2 there is no archive, or none that can be
     audited.
     """
@@ -75,22 +79,37 @@ def inspect_command(
         from bindings.archive.formats.conversion import explain_nothing
         from bindings.archive.formats.detect import detect
         from bindings.archive.inspection import inspect_splits
+        from bindings.archive.kafka.folder import inspect_folder, is_data_folder
         from bindings.archive.mapping import FieldMapping
         from bindings.archive.rocketmq.store import is_store
 
         if is_store(path):
             inspect_a_store(path, key, topic, message_id, as_json)
             return
-        if key is not None or topic is not None or message_id is not None:
-            raise InputError(f"{path}: --key, --topic and --message-id are for the store of a RocketMQ broker")
+        if key is not None or message_id is not None:
+            raise InputError(f"{path}: --key and --message-id are for the store of a RocketMQ broker")
+        is_folder = is_data_folder(path)
+        if topic is not None and not is_folder:
+            raise InputError(
+                f"{path}: --topic is for the store of a RocketMQ broker and the data folder of a Kafka broker"
+            )
         archive = detect(path, FieldMapping(exchange, routing_key))
         splits = archive.plan()
         with progress("reading") as step:
             inspection = inspect_splits(splits, step)
+        folder = None
+        if is_folder:
+            with progress("reading the folder") as step:
+                folder = inspect_folder(path, step)
+            if topic is not None:
+                folder.keep_topic(topic)
         if as_json:
-            click.echo(json.dumps(inspection_json(archive, inspection), indent=2))
+            output = inspection_json(archive, inspection)
+            if folder is not None:
+                output["kafka"] = kafka_json(folder)
+            click.echo(json.dumps(output, indent=2))
         else:
-            for line in inspection_lines(archive, inspection):
+            for line in [*inspection_lines(archive, inspection), *(kafka_lines(folder) if folder is not None else ())]:
                 echo_line(line)
         if not inspection.records:
             raise InputError(f"{path}: {explain_nothing(inspection)}")

@@ -5,9 +5,10 @@ Times are ISO 8601 in UTC, and what is not known is null.
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from bindings.report.forms.json_types import BadJson
+from bindings.report.kafka_types import KafkaJson
 
 __all__ = [
     "BiasKey", "InspectionJson", "LevelJson", "MatchesJson", "StoreJson", "StoredMessageJson", "TopicJson",
@@ -82,6 +83,8 @@ class InspectionJson(TypedDict):
     outcome: OutcomeJson
     exchanges: list[ExchangeCountJson]
     bad: list[BadJson]
+    kafka: NotRequired[KafkaJson]
+    """What else is in the data folder of a Kafka broker; absent for other archives."""
 
 
 class LogJson(TypedDict):

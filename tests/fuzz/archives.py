@@ -24,6 +24,7 @@ from bindings.archive.formats.queue_dump import SUFFIX, QueueDump
 from bindings.archive.formats.rabtap import Rabtap
 from bindings.archive.formats.tracing import TracingJson, TracingText
 from bindings.archive.inspection import inspect_splits
+from bindings.archive.kafka.folder import inspect_folder
 from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Item, Skipped, Split
 from bindings.archive.record import SCHEMA, Record, build_batch, to_records
@@ -32,6 +33,7 @@ from bindings.archive.rocketmq.inspection import inspect_store
 from bindings.archive.rocketmq.log import RocketmqLog
 from bindings.archive.rocketmq.store import open_store
 from bindings.archive.times import parse_time, parse_time_text
+from bindings.report.kafka import kafka_json, kafka_lines
 from bridge.endpoints.archive.rows import restore_message
 from exchange.erlang_parser import parse
 from exchange.errors import HashstarError, InputError
@@ -235,6 +237,34 @@ def rocketmq_store(data: bytes) -> None:
                 _ = stored.parts
 
 
+DATA_FOLDER: Final = (
+    "meta.properties", "replication-offset-checkpoint", "orders-0/00000000000000000000.log",
+    "orders-0/leader-epoch-checkpoint", "orders-0/partition.metadata", "orders-0/00000000000000000000.txnindex",
+    "orders-0/00000000000000000000.snapshot", "__consumer_offsets-0/00000000000000000000.log",
+    "__transaction_state-0/00000000000000000000.log", "__cluster_metadata-0/00000000000000000000.log",
+    "__cluster_metadata-0/00000000000000000001-0000000001.checkpoint",
+)  # fmt: skip
+"""Files of the data folder of a Kafka broker, in the order of the parts of the input."""
+
+
+def kafka_folder(data: bytes) -> None:
+    """Inspect the data folder of a broker, whose batches get the right checksums first, and write what is in it."""
+    for name, content in zip(DATA_FOLDER, cut(data, len(DATA_FOLDER)), strict=True):
+        whole = bytearray(content)
+        if name.endswith((".log", ".checkpoint")):
+            seal_batches(whole)
+        if name.endswith(".snapshot") and len(whole) >= SNAPSHOT_HEAD:
+            whole[2:6] = google_crc32c.value(bytes(whole[6:])).to_bytes(4, "big")
+        write(f"kafka/{name}", bytes(whole))
+    with suppress(InputError):
+        found = inspect_folder(str(folder() / "kafka"))
+        json.dumps(kafka_json(found))
+        list(kafka_lines(found))
+
+
+SNAPSHOT_HEAD: Final = 10
+
+
 def typed_texts(data: bytes) -> None:
     """Make a field value of the type and text that a column has."""
     kind, text = cut(data, 2)
@@ -300,6 +330,7 @@ FORMATS: Final[Mapping[str, Callable[[bytes], None]]] = {
     "parquet": whole(Parquet(), "part-0.parquet"),
     "detect": detected,
     "rocketmq-store": rocketmq_store,
+    "kafka-folder": kafka_folder,
     "typed-texts": typed_texts,
     "table-rows": table_rows,
     "times": times,

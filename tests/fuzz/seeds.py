@@ -19,7 +19,7 @@ MOST_BYTES: Final = 16_000
 """Maximum size of a seed."""
 MAKERS: Final = (
     seeds_texts.languages, seeds_texts.values, seeds_wire.wire, seeds_wire.crossings, seeds_files.archives,
-    seeds_files.stores, seeds_files.documents,
+    seeds_files.stores, seeds_files.data_folders, seeds_files.documents,
 )  # fmt: skip
 
 

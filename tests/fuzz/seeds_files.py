@@ -24,7 +24,7 @@ from bindings.counts.columnar.comparing import Comparer
 from bindings.counts.columnar.verifying import Verifier
 from exchange import Exchange, Message
 from tests.bindings.archive import test_traces
-from tests.fuzz.archives import STORE
+from tests.fuzz.archives import DATA_FOLDER, STORE
 from tests.fuzz.seeds_wire import HEADERS
 from tests.fuzz.target import PART
 from tests.recorders import golden
@@ -155,6 +155,26 @@ def _log(versions: list[int]) -> bytes:
                 len(log), "orders", {"KEYS": "k1 k2", "TAGS": "t"}, b"body%d" % n, version=version
             )
     return log
+
+
+def data_folders() -> Mapping[str, list[bytes]]:
+    """Return seeds of the data folders of Kafka brokers: recorded ones, of which one partition of each kind."""
+    found = []
+    for version in ("3.9.2", "4.3.1"):
+        with tarfile.open(golden.GOLDEN / f"kafka-folder-{version}.tar.gz") as kept:
+            held = {member.name: member for member in kept.getmembers()}
+            parts = []
+            for name in DATA_FOLDER:
+                each = name.replace("orders-0/", "paid-0/")
+                place, _, file = each.rpartition("/")
+                if file.endswith(".snapshot") or place.startswith("__cluster"):
+                    parts.append(b"")
+                    continue
+                member = held.get(each) or held.get(each.replace("-0/", "-1/"))
+                stream = kept.extractfile(member) if member is not None else None
+                parts.append(stream.read()[:6000] if stream is not None else b"")
+        found.append(PART.join(parts))
+    return {"kafka-folder": found}
 
 
 def stores() -> Mapping[str, list[bytes]]:

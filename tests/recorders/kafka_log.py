@@ -21,7 +21,7 @@ from tests.recorders import golden
 from tests.recorders.brokers import free_ports, install, run_server
 from tests.recorders.jvm import ask
 
-__all__ = ["CODECS", "TOPICS"]
+__all__ = ["CODECS", "TOPICS", "drop_owner"]
 
 JAVA: Final = Path(__file__).parent / "kafka_java"
 VERSIONS: Final = ("3.9.2", "4.3.1")
@@ -111,7 +111,7 @@ def record(version: str) -> None:
             answers = ask(JAVA / "Log.java", jars, {"bootstrap": question["bootstrap"], "consume": [*TOPICS]})
             with tarfile.open(golden.GOLDEN / f"kafka-log-{version}.tar.gz", "w:gz") as kept:
                 for topic in TOPICS:  # while it runs: it cuts off what it keeps free when it ends
-                    kept.add(data / f"{topic}-0", f"{topic}-0", filter=_anonymous)
+                    kept.add(data / f"{topic}-0", f"{topic}-0", filter=drop_owner)
         recording = {
             topic: {
                 "records": read["read_uncommitted"],
@@ -125,7 +125,8 @@ def record(version: str) -> None:
             golden.write(f"kafka-old-log-{version}", "kafka-clients MemoryRecords", version, {"logs": old})
 
 
-def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+def drop_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Return a member of an archive without owner and time, so that a recording has neither."""
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = ""
     return member

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 from tests.recorders import golden
 from tests.recorders.brokers import free_ports, run_server
 from tests.recorders.jvm import QUICK, find_classpath, make_command
+from tests.recorders.kafka_log import drop_owner
 
 __all__ = ["CODECS", "VERSIONS", "OldBroker", "OldRecord", "run_broker", "topics_of"]
 
@@ -159,15 +160,9 @@ def record(version: str) -> None:
             answers[read.topic].append([read.offset, read.time, read.kind, read.key, read.value])
         with tarfile.open(golden.GOLDEN / f"kafka-old-log-{version}.tar.gz", "w:gz") as kept:
             for topic in answers:
-                kept.add(broker.data / f"{topic}-0", f"{topic}-0", filter=_anonymous)
+                kept.add(broker.data / f"{topic}-0", f"{topic}-0", filter=drop_owner)
     client = "SimpleConsumer" if version.startswith("0.8.") else "KafkaConsumer"
     golden.write(f"kafka-old-log-{version}", f"kafka {client}", version, answers)
-
-
-def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    member.uid = member.gid = member.mtime = 0
-    member.uname = member.gname = ""
-    return member
 
 
 if __name__ == "__main__":

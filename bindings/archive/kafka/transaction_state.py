@@ -1,0 +1,81 @@
+"""Read the state of transactional producers from the topic ``__transaction_state``, as their coordinator keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from bindings.archive.kafka.partition import LoggedRecord
+from bindings.archive.kafka.schemas import INT8, INT16, INT32, INT64, NEVER, STRING, Array, Field, Schema
+from bindings.archive.reading import Bad, take_sample
+from bindings.archive.sums import Unread
+from exchange.errors import InputError
+
+__all__ = ["STATES", "TOPIC", "TransactionState", "read_transaction_states"]
+
+TOPIC: Final = "__transaction_state"
+KEY: Final = Schema(0, NEVER, (Field("transactional_id", STRING),))
+VALUE: Final = Schema(
+    1, 1,
+    (
+        Field("producer_id", INT64), Field("epoch", INT16), Field("timeout", INT32), Field("state", INT8),
+        Field("topics", Array((Field("topic", STRING), Field("partitions", Array(INT32))))),
+        Field("updated", INT64), Field("started", INT64),
+    ),
+)  # fmt: skip
+"""`TransactionLogValue`."""
+STATES: Final = (
+    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence",
+)  # fmt: skip
+"""Names of states, by number (`TransactionState`)."""
+
+
+class TransactionState(NamedTuple):
+    """The state of a transactional producer and of its newest transaction."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    timeout: int
+    """Milliseconds."""
+    state: str
+    """One of `STATES`."""
+    partitions: tuple[tuple[str, int], ...]
+    """Topic and number of the partitions in the transaction; empty once it has ended."""
+    updated: int
+    """Milliseconds since 1970."""
+    started: int | None
+    """Milliseconds since 1970; None if there was no transaction."""
+
+
+def read_transaction_states(
+    partitions: Iterable[tuple[str, Iterable[LoggedRecord]]], problems: Unread
+) -> list[TransactionState]:
+    """Return the states in the records of these partitions, each with its folder, by transactional id.
+
+    Records that are not the coordinator's go to the problems.
+    """
+    found: dict[str, TransactionState] = {}
+    for source, records in partitions:
+        for record in records:
+            try:
+                name = KEY.read_versioned(record.key or b"")["transactional_id"] or ""
+                if record.value is None:
+                    found.pop(name, None)
+                else:
+                    found[name] = _read_state(name, record.value)
+            except InputError as error:
+                reason = f"a record of {TOPIC} that cannot be read: {error}"
+                problems.add_bad(Bad(source, record.offset, reason, take_sample(record.key or b"")))
+    return [found[name] for name in sorted(found)]
+
+
+def _read_state(name: str, data: bytes) -> TransactionState:
+    value = VALUE.read_versioned(data)
+    if not 0 <= value["state"] < len(STATES):
+        raise InputError(f"its state {value['state']} is not known")
+    partitions = [(each["topic"] or "", number) for each in value["topics"] for number in each["partitions"]]
+    return TransactionState(
+        name, value["producer_id"], value["epoch"], value["timeout"], STATES[value["state"]],
+        tuple(sorted(partitions)), value["updated"], value["started"] if value["started"] >= 0 else None,
+    )  # fmt: skip
