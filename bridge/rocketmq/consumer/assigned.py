@@ -110,7 +110,8 @@ class AssignedQueue:
         self.position = offset
         """Offset behind the last message that was handed out."""
         self.marked: int | None = None
-        """Offset to commit where the caller decides that, whatever is acknowledged; None: acknowledgements decide."""
+        """Offset to commit where the caller decides that, whatever is acknowledged; negative: none yet. None:
+        acknowledgements decide."""
         self.paused = False
         """Whether it is neither pulled nor handed out for now."""
         self.dropped = False
@@ -152,7 +153,7 @@ class AssignedQueue:
     def committable(self) -> int | None:
         """Offset to commit: all messages before it are acknowledged. None before the broker's first answer."""
         if self.marked is not None:
-            return self.marked
+            return self.marked if self.marked >= 0 else None
         if not self.pulled:
             return None
         return self._order[0] if self._order else self.next_offset

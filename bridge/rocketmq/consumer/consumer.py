@@ -71,6 +71,11 @@ class Consumer:
         await self.close()
 
     @property
+    def share(self) -> Share:
+        """Its queues and their tasks, for a consumer that is built upon this one."""
+        return self._share
+
+    @property
     def assigned(self) -> Mapping[TopicQueue, AssignedQueue]:
         """Queues that are assigned to it now."""
         return {queue: reading.assigned for queue, reading in self._share.readings.items()}

@@ -90,6 +90,8 @@ class Share:
         self._unlocked: Final = asyncio.Event()
         self._tasks: Final[set[asyncio.Task[None]]] = set()
         self._rebalancing: asyncio.Task[None] | None = None
+        self._rebalanced: list[asyncio.Future[None]] = []
+        """Futures of those who wait for the end of the next rebalance."""
 
     @property
     def readings(self) -> Mapping[TopicQueue, Reading]:
@@ -117,6 +119,11 @@ class Share:
         # member reads from there on.
         if self._rebalancing is not None:
             self._rebalancing.cancel()
+            self._rebalancing = None
+        for each in self._rebalanced:
+            if not each.done():
+                each.set_result(None)
+        self._rebalanced.clear()
         await self.popping.close()
         tasks = list(self._tasks)
         for task in tasks:
@@ -161,20 +168,30 @@ class Share:
 
     # What the caller of a lite pull consumer decides.
 
+    async def rebalance(self) -> None:
+        """Rebalance now, and wait until it is done, or has failed; while this is not open, do nothing."""
+        if self._rebalancing is None:
+            return
+        done = asyncio.get_running_loop().create_future()
+        self._rebalanced.append(done)
+        self._changed.set()
+        await done
+
     def seek(self, queue: TopicQueue, offset: int) -> None:
         """Continue a queue of ours from another offset. A pull under way is cancelled, so its answer is not kept."""
         reading = self._readings[queue]
-        if reading.task is not None:
-            reading.task.cancel()
         reading.assigned.seek(offset)
         self._room.wake()
-        reading.task = self._start(self._pull_on(reading))
+        if reading.task is not None:  # else it begins after this rebalance
+            reading.task.cancel()
+            reading.task = self._start(self._pull_on(reading))
 
     def pause_queue(self, queue: TopicQueue, *, paused: bool) -> None:
         """Pull and hand out a queue of ours no more, or again."""
         reading = self._readings[queue]
         reading.assigned.paused = paused
         reading.moved.set()
+        self._news()
 
     # Messages.
 
@@ -264,7 +281,14 @@ class Share:
         while True:
             self._changed.clear()
             wait = self._settings.rebalance_interval
-            if not await self._rebalance():
+            waiting, self._rebalanced = self._rebalanced, []
+            try:
+                is_complete = await self._rebalance()
+            finally:
+                for each in waiting:
+                    if not each.done():  # its caller may have been cancelled
+                        each.set_result(None)
+            if not is_complete:
                 # While only queues are missing, which another member has to give up first, the next try is after 1 s.
                 # While a whole topic fails, for example because it does not exist, the interval doubles.
                 failures = failures + 1 if self.troubles.keys() & self._group.subscriptions.keys() else 0

@@ -7,6 +7,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,9 +59,11 @@ async def answering(client: Client, producer: Producer, topic: str) -> AsyncIter
         await asyncio.wait([task])
 
 
-def test_the_snippets_of_the_guide_run(rocketmq_servers: list[Server], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_snippets_of_the_guide_run(
+    rocketmq_servers: list[Server], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """One sends, another receives that; the lines of producing and the request find a producer, as in the first."""
-    [first, producing, requesting, consuming] = SNIPPETS
+    [first, producing, requesting, transacting, consuming, popping, polling] = SNIPPETS
     server = rocketmq_servers[0]
     shipped: list[Any] = []
     names: dict[str, Any] = {"ship": shipped.append}
@@ -84,6 +87,21 @@ def test_the_snippets_of_the_guide_run(rocketmq_servers: list[Server], capsys: p
             assert names["reply"].body == b"1.20"
             while not shipped:
                 await execute(consuming, server, names)
+            inserted: list[str] = []
+
+            async def insert_order(number: str) -> None:
+                inserted.append(number)
+
+            names.update(insert_order=insert_order, order_exists=inserted.__contains__, ShipmentError=ValueError)
+            await execute(transacting.replace("shop.db", str(tmp_path / "shop.db")), server, names)
+            while not any(message.unique_id in inserted for message in shipped):
+                await execute(consuming, server, names)
+            names["client"] = client
+            await execute(polling.replace("1_795_392_000_000", "0"), server, names)
+            assert {message.unique_id for message in shipped[-5:]} & set(inserted)
+            await producer.send(RocketMessage.of("orders", b"popped"))
+            while shipped[-1].body != b"popped":
+                await execute(popping, server, names)
         assert {message.topic for message in shipped} == {"orders"}
 
     asyncio.run(asyncio.wait_for(work(), 300))

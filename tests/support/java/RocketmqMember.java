@@ -11,6 +11,7 @@ import java.util.Base64;
 import java.util.Collection;
 import java.util.Map;
 import java.util.TreeMap;
+import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
@@ -29,6 +30,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 public class RocketmqMember {
     static PrintStream out;
+    static volatile boolean polling = true;
 
     public static void main(String[] arguments) {
         int status = 0;
@@ -54,6 +56,20 @@ public class RocketmqMember {
                 continue;
             }
             producer.shutdown();
+        } else if (Boolean.TRUE.equals(told.get("polls"))) {
+            DefaultLitePullConsumer consumer = poller(told);
+            Thread polls = new Thread(() -> {
+                while (polling) {
+                    consumer.poll(100).forEach(RocketmqMember::got);
+                }
+            });
+            polls.start();
+            while (in.readLine() != null) {
+                continue;
+            }
+            polling = false;
+            polls.join();
+            consumer.shutdown();
         } else {
             DefaultMQPushConsumer consumer = member(told);
             while (in.readLine() != null) {
@@ -132,6 +148,18 @@ public class RocketmqMember {
             say(Map.of("id", producer.sendMessageInTransaction(message, row.get("state")).getMsgId()));
         }
         return producer;
+    }
+
+    static DefaultLitePullConsumer poller(Map<?, ?> told) throws Exception {
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer((String) told.get("group"));
+        say(Map.of("made", true));
+        consumer.setNamesrvAddr((String) told.get("namesrv"));
+        consumer.setMqClientApiTimeout(20_000);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setAutoCommitIntervalMillis(1_000);
+        consumer.subscribe((String) told.get("topic"), (String) told.get("tags"));
+        consumer.start();
+        return consumer;
     }
 
     static DefaultMQPushConsumer member(Map<?, ?> told) throws Exception {

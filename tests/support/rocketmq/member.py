@@ -93,7 +93,8 @@ async def member(jars: str, *options: str, **told: Any) -> AsyncIterator[Member]
     """Start a member of a group, or with ``transactions`` a transactional producer, until the block ends.
 
     ``namesrv``, ``group``, ``topic`` and ``tags`` or ``sql``; ``orderly``, ``broadcasting``, ``fails``, ``instance``,
-    ``ip``; ``popped``: its queues are assigned by the broker, and popped messages are hidden for so many milliseconds.
+    ``ip``; ``popped``: its queues are assigned by the broker, and popped messages are hidden for so many milliseconds;
+    ``polls``: it is a lite pull consumer.
     """
     async with _process(jars, told, *options) as process:
         there = Member(process)
