@@ -48,6 +48,12 @@ CONFIG_KEY_PARTS: Final = 32
 """Maximum number of parts of a dotted key in a configuration file: reading takes a time quadratic in it."""
 PARTITIONS: Final = 200_000
 """Maximum number of partitions of one queue or topic: what a whole cluster of Kafka was recommended to have at most."""
+SLOTS: Final = 16_384
+"""Maximum number of slots of a partitioned queue; each is a binding."""
+GROUP_PARTITIONS: Final = 2_000
+"""Maximum number of partitions of a partitioned queue: a member opens a channel for each, RabbitMQ allows 2,047."""
+BEAT_BYTES: Final = 1 << 20
+"""Maximum size in bytes of what a member of a consumer group announces."""
 STATEMENTS: Final = 250_000
 """Maximum number of statements and bindings that the loops and lists of a .bindings file expand to."""
 TEXT_BYTES: Final = 64 << 20
