@@ -1,0 +1,14 @@
+"""Consumer groups on RabbitMQ: a queue in partitions, whose members share them, in order for each key.
+
+Needs aio-pika: ``pip install 'hashstar[aio-pika]'``. `PartitionedQueue` names what is declared, `create` and `resize`
+declare it, a `Publisher` chooses partitions by key, a `ConsumerGroup` is one member, `describe` looks at all of them.
+"""
+
+from __future__ import annotations
+
+from bridge.groups.group import ConsumerGroup
+from bridge.groups.names import PartitionedQueue
+from bridge.groups.publisher import Publisher
+from bridge.groups.resizing import create, resize
+
+__all__ = ["ConsumerGroup", "PartitionedQueue", "Publisher", "create", "resize"]

@@ -1,0 +1,149 @@
+"""A member of a consumer group, as an application runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Mapping
+from inspect import isawaitable
+from typing import Any, Final, Literal
+
+from bridge.groups.connection import ConnectionLost
+from bridge.groups.membership import Plan, Progress
+from bridge.groups.session import Session
+from exchange.errors import InputError
+from exchange.message import Message
+
+__all__ = ["ConsumerGroup"]
+
+log = logging.getLogger(__name__)
+
+REJOINING: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
+"""Seconds to wait before joining again, by the number of attempts that failed; then the last one."""
+
+Hook = Callable[[int], object]
+
+
+class ConsumerGroup:
+    """One member of the group that consumes a partitioned queue; run as many as there are partitions, at most.
+
+    ::
+
+        async def handle(message: Message) -> None: ...
+
+        group = ConsumerGroup("amqp://guest:guest@127.0.0.1", "orders", handle)
+        await group.run()
+
+    ``handler`` is called with each message, its slot removed from the routing key. It may be a coroutine function, or
+    the ``dispatch`` of an `exchange.Dispatcher`. A message is acknowledged when it has returned; if it raises, the
+    message is not acknowledged and the member leaves the group and raises it from `run`, or with
+    ``on_error="dead-letter"`` the message is rejected for good. Messages of one key are handled one after another, and
+    with ``concurrency=1`` all of one partition; partitions, and up to ``concurrency`` slots of each, side by side.
+
+    ``prefetch`` is the maximum number of unacknowledged messages of each partition, the same for all members.
+    ``heartbeat`` is in whole seconds: a member that stops without a word is replaced after two to three of them, and one
+    whose event loop is blocked for 1.75 of them loses its partitions. ``drain_seconds`` is the maximum time for which a
+    handler may go on when its partition is handed over; then it is cancelled.
+
+    ``on_assigned`` is called with the number of a partition before the first of its messages is handled, and after its
+    former owner has handed it over; ``on_revoked`` before it is handed over, when all that was handled is acknowledged;
+    ``on_lost`` when it was lost together with the connection, and may have another owner already (without it,
+    ``on_revoked`` is called then, too). Each may be a coroutine function. ``name`` is the first part of the member's id.
+
+    Raises InputError for settings that cannot be.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        queue: str,
+        handler: Callable[[Message], object],
+        *,
+        name: str = "",
+        prefetch: int = 100,
+        concurrency: int = 1,
+        heartbeat: int = 1,
+        drain_seconds: float = 30.0,
+        on_error: Literal["raise", "dead-letter"] = "raise",
+        on_assigned: Hook | None = None,
+        on_revoked: Hook | None = None,
+        on_lost: Hook | None = None,
+    ) -> None:
+        if not 1 <= prefetch <= 65_535:
+            raise InputError(f"prefetch is 1 to 65,535, not {prefetch}")
+        if concurrency < 1:
+            raise InputError(f"concurrency is at least 1, not {concurrency}")
+        if heartbeat != int(heartbeat) or not 1 <= heartbeat <= 600:
+            raise InputError(f"the heartbeat is 1 to 600 whole seconds, not {heartbeat}")
+        if on_error not in ("raise", "dead-letter"):
+            raise InputError(f'on_error is "raise" or "dead-letter", not {on_error!r}')
+        self.url: Final = url
+        self.queue: Final = queue
+        self.handler: Final = handler
+        self.name: Final = name or socket.gethostname()[:40] or "member"
+        self.prefetch: Final = prefetch
+        self.concurrency: Final = concurrency
+        self.heartbeat: Final = int(heartbeat)
+        self.drain_seconds: Final = drain_seconds
+        self.on_error: Final = on_error
+        self._hooks: Final[Mapping[str, Hook | None]] = {
+            "assigned": on_assigned, "revoked": on_revoked, "lost": on_lost or on_revoked,
+        }  # fmt: skip
+        self._session: Session | None = None
+        self._stopping = asyncio.Event()
+        self.plan: Plan | None = None
+        """The plan that this member follows; None before it has joined."""
+
+    async def run(self) -> None:
+        """Join the group, and consume until `stop`; after a loss of the connection, join again.
+
+        Raises InputError if there is no such partitioned queue, and what a handler or one of the functions for
+        partitions raises. If it is cancelled, handlers are cancelled, and what they handled is not acknowledged.
+        """
+        failed = 0
+        while not self._stopping.is_set():
+            self._session = session = Session(self)
+            try:
+                await session.run()
+            except ConnectionLost as error:
+                failed = 0 if self.plan is not None else failed + 1
+                wait = REJOINING[min(failed, len(REJOINING) - 1)]
+                log.warning("%s: %s; joining again in %g s", self.queue, error, wait)
+            else:
+                return
+            finally:
+                self._session = self.plan = None
+            try:
+                async with asyncio.timeout(wait):
+                    await self._stopping.wait()
+            except TimeoutError:
+                pass
+
+    def stop(self) -> None:
+        """Leave the group: `run` returns when handlers have ended and partitions are handed over."""
+        self._stopping.set()
+        if self._session is not None:
+            self._session.leave()
+
+    @property
+    def partitions(self) -> Mapping[int, Progress]:
+        """The partitions that this member holds, with the number of handled and of waiting messages of each."""
+        session = self._session
+        return {} if session is None else {number: held.progress for number, held in session.partitions.items()}
+
+    @property
+    def member(self) -> str | None:
+        """The member's id; None while it is in no group. It has a new one whenever it joins again."""
+        return None if self._session is None else self._session.member
+
+    def take_plan(self, plan: Plan) -> None:
+        """Take note of the plan that is followed from now on."""
+        self.plan = plan
+
+    async def call(self, hook: str, partition: int) -> None:
+        """Call the function for "assigned", "revoked" or "lost", if there is one."""
+        function = self._hooks[hook]
+        result: Any = function(partition) if function is not None else None
+        if isawaitable(result):
+            await result

@@ -1,0 +1,251 @@
+"""Declare a partitioned queue, and change the number of its partitions while it is published to and consumed.
+
+A change is begun by writing it into the state. From then on it can be ended by anyone: each of its steps may be done
+again, and running it again does so. `bridge.groups.barrier` says how messages of a key stay in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from bridge.groups.barrier import GATE, MARKER, Resize, read_news
+from bridge.groups.connection import close, connect, losses
+from bridge.groups.names import PartitionedQueue, binding_key, check_partitions
+from bridge.groups.session import LOOK
+from bridge.groups.state import State, declare_state, read_state, write_state
+from exchange.display import list_some
+from exchange.errors import HashstarError, InputError
+from exchange.partition.slots import moved_slots, place_slots
+
+if TYPE_CHECKING:
+    from aiormq.abc import DeliveredMessage
+
+__all__ = ["GRACE", "create", "resize"]
+
+GRACE: Final = 2.0
+"""Default number of seconds between the last change of a binding and the markers: more than the broker needs to put a
+message into the queue that it was routed to."""
+LEAVING: Final = 10.0
+"""Maximum number of seconds to wait until members have left the partitions that are removed."""
+
+Report = Callable[[str], object]
+
+
+async def create(url: str, queue: PartitionedQueue, partitions: int) -> bool:
+    """Declare a partitioned queue; return False if it exists as wanted.
+
+    Raises InputError for a number that cannot be, or if it exists otherwise.
+    """
+    check_partitions(queue.slots, partitions)
+    async with _locked(url, queue.name) as (connection, channel):
+        await declare_state(channel, queue)
+        state = await read_state(connection, queue.name, wait=0)
+        if state is not None:
+            if (state.queue, state.partitions) != (queue, partitions) or state.resize is not None:
+                raise InputError(
+                    f"{queue.name!r} exists with {state.partitions} partitions, {state.queue.slots} slots, "
+                    f"{state.queue.queue_type} queues; hashstar group resize changes the number of partitions"
+                )
+            return False
+        await channel.exchange_declare(queue.name, exchange_type="topic", durable=True)
+        for number in range(partitions):
+            await _declare_partition(connection, channel, queue, number)
+        for slot, number in enumerate(place_slots(queue.slots, partitions)):
+            await channel.queue_bind(queue.partition(number), queue.name, binding_key(slot))
+        await write_state(channel, State(queue, partitions, partitions))
+    return True
+
+
+async def resize(
+    url: str, name: str, partitions: int, *, grace: float = GRACE, report: Report = lambda _: None
+) -> bool:
+    """Change the number of partitions, and wait until all old messages of moved keys are handled.
+
+    Returns False if it is that number already. ``report`` is called with what is done or waited for. If it is
+    interrupted, messages of moved keys wait in their new partitions until it is run again, with the same number.
+
+    Raises InputError for a number that cannot be, if there is no such queue, and if another change is under way;
+    ConnectionLost.
+    """
+    async with _locked(url, name) as (connection, channel):
+        state = await read_state(connection, name)
+        if state is None:
+            raise HashstarError(f"the state of {name!r} is not there: declare it again")
+        change = state.resize
+        if change is not None and change.after != partitions:
+            raise InputError(f"a change to {change.after} partitions is not complete: run that one again first")
+        if change is None:
+            check_partitions(state.queue.slots, partitions)
+            if partitions == state.partitions:
+                return False
+            change = Resize(uuid4().hex, state.partitions, partitions, state.queue.slots)
+        await _Resizing(connection, channel, state, change, grace, report).run()
+    return True
+
+
+class _Resizing:
+    """The steps of a change. Each may have been done before, in a run that was interrupted."""
+
+    def __init__(
+        self, connection: Any, channel: Any, state: State, change: Resize, grace: float, report: Report
+    ) -> None:
+        self._connection: Final = connection
+        self._channel: Final = channel
+        self._queue: Final = state.queue
+        self._state = state
+        self._change: Final = change
+        self._grace: Final = grace
+        self._report: Final = report
+
+    async def run(self) -> None:
+        change, queue = self._change, self._queue
+        self._report(f"{change.before} partitions become {change.after}: declaring queues")
+        for number in range(change.before, change.after):
+            await _declare_partition(self._connection, self._channel, queue, number)
+        await self._declare_inboxes()
+        if self._state.owned >= change.before:  # not one that was interrupted when removing partitions
+            await self._write(owned=max(change.before, change.after), resize=change)
+            for target in sorted(change.targets):
+                await self._put(target, GATE)
+            await self._bind()
+            self._report(f"waiting {self._grace:g} s for messages that the broker is routing")
+            await asyncio.sleep(self._grace)
+            for source in sorted(change.sources):
+                await self._put(source, MARKER)
+            await self._wait_for_members()
+        await self._remove_partitions()
+        await self._write(owned=change.after, partitions=change.after, resize=None)
+        await self._delete_inboxes()
+
+    async def _declare_inboxes(self) -> None:
+        change, name = self._change, self._queue.name
+        await self._channel.exchange_declare(change.news(name), exchange_type="fanout", durable=True)
+        for target in (None, *sorted(change.targets)):
+            inbox = change.inbox(name, target)
+            await self._channel.queue_declare(inbox, durable=True, arguments={"x-queue-type": self._queue.queue_type})
+            await self._channel.queue_bind(inbox, change.news(name))
+
+    async def _delete_inboxes(self) -> None:
+        change, name = self._change, self._queue.name
+        for target in (None, *change.targets):
+            await self._channel.queue_delete(change.inbox(name, target))
+        await self._channel.exchange_delete(change.news(name))
+
+    async def _write(self, **changes: Any) -> None:
+        self._state = replace(self._state, version=self._state.version + 1, **changes)
+        await write_state(self._channel, self._state)
+        await _announce(self._channel, self._queue)
+
+    async def _put(self, number: int, kind: str) -> None:
+        from pamqp.commands import Basic
+
+        properties = Basic.Properties(message_type=kind, delivery_mode=2)
+        await self._channel.basic_publish(
+            self._change.to_bytes(), routing_key=self._queue.partition(number), properties=properties, mandatory=True
+        )
+
+    async def _bind(self) -> None:
+        """Bind each moved slot to its new partition, then unbind it from the old one: none is ever without a queue."""
+        queue = self._queue
+        moved = moved_slots(queue.slots, self._change.before, self._change.after)
+        self._report(f"moving {len(moved)} of {queue.slots} slots")
+        for slot, (old, new) in moved.items():
+            await self._channel.queue_bind(queue.partition(new), queue.name, binding_key(slot))
+            await self._channel.queue_unbind(queue.partition(old), queue.name, binding_key(slot))
+
+    async def _wait_for_members(self) -> None:
+        """Wait until all old partitions are passed and all new ones are open."""
+        sources, targets = set(self._change.sources), set(self._change.targets)
+        news: asyncio.Queue[DeliveredMessage] = asyncio.Queue()
+        channel = await self._connection.channel(publisher_confirms=False)
+        await channel.basic_consume(self._change.inbox(self._queue.name), news.put)
+        while sources or targets:
+            numbers = list_some([str(number) for number in sorted(sources or targets)], 10)
+            self._report(
+                f"waiting until members have handled what was in partitions {numbers}"
+                if sources
+                else f"waiting until members have let messages through in partitions {numbers}"
+            )
+            passed, opened = read_news((await news.get()).body)
+            sources.discard(-1 if passed is None else passed)
+            targets.discard(-1 if opened is None else opened)
+        await close(channel)
+
+    async def _remove_partitions(self) -> None:
+        change = self._change
+        if change.after >= change.before:
+            return
+        await self._write(owned=change.after, resize=change)
+        loop = asyncio.get_running_loop()
+        for number in reversed(range(change.after, change.before)):
+            name = self._queue.partition(number)
+            until = loop.time() + LEAVING
+            while (found := await _look(self._connection, name)) is not None:
+                messages, consumers = found
+                if messages:
+                    raise HashstarError(f"queue {name!r} has {messages} messages: something else publishes to it")
+                if not consumers or loop.time() > until:
+                    self._report(f"deleting {name}")
+                    await self._channel.queue_delete(name)
+                    break
+                await asyncio.sleep(0.1)
+
+
+async def _look(connection: Any, name: str) -> tuple[int, int] | None:
+    """Return a queue's number of ready messages and of consumers; None if there is no such queue."""
+    channel = await connection.channel(publisher_confirms=False)
+    try:
+        declared = await channel.queue_declare(name, passive=True)
+    except losses() as error:
+        if type(error).__name__ != "ChannelNotFoundEntity":
+            raise
+        return None
+    await close(channel)
+    return declared.message_count, declared.consumer_count
+
+
+async def _declare_partition(connection: Any, channel: Any, queue: PartitionedQueue, number: int) -> None:
+    arguments = queue.arguments
+    if queue.queue_type == "quorum" and _version(connection) >= (4,):
+        # From 4.0 on, a message that came back 20 times is dropped by default. Before, -1 would drop it the first time.
+        arguments["x-delivery-limit"] = -1
+    await channel.queue_declare(queue.partition(number), durable=True, arguments=arguments)
+
+
+def _version(connection: Any) -> tuple[int, ...]:
+    version = str(connection.server_properties.get("version", "0"))
+    return tuple([int(part) for part in version.split(".")[:2] if part.isdecimal()])
+
+
+async def _announce(channel: Any, queue: PartitionedQueue) -> None:
+    """Ask the members to read the state."""
+    await channel.exchange_declare(queue.members, exchange_type="fanout", auto_delete=True)
+    await channel.basic_publish(LOOK, exchange=queue.members)
+
+
+@asynccontextmanager
+async def _locked(url: str, name: str) -> AsyncIterator[tuple[Any, Any]]:
+    """Connect, and yield connection and channel while nobody else can declare or resize this partitioned queue."""
+    connection = await connect(url, f"resize {name}", 10)
+    try:
+        lock = await connection.channel()
+        try:
+            await lock.queue_declare(f"{name}.resizer", exclusive=True)
+        except losses() as error:
+            if type(error).__name__ == "ChannelLockedResource":
+                raise InputError(f"{name!r} is being declared or resized by another process") from None
+            raise
+        yield connection, await connection.channel()
+    except losses() as error:
+        if isinstance(error, HashstarError):
+            raise
+        raise HashstarError(
+            f"the broker refused, or the connection is lost: {error or type(error).__name__}"
+        ) from error
+    finally:
+        await close(connection)

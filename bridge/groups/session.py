@@ -1,0 +1,272 @@
+"""A member's time in a group, from joining it to leaving it or losing its connection.
+
+Whatever is lost, all is lost: a member that cannot be sure of its partitions gives all of them up, and joins again under
+a new id, as a new member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from bridge.groups.connection import ConnectionLost, Lease, close, connect, is_blocked, losses, seconds
+from bridge.groups.membership import Beat, Membership, Plan, read_beat
+from bridge.groups.names import PartitionedQueue
+from bridge.groups.partition import HandlerFailed, OwnedPartition
+from bridge.groups.state import read_state
+from exchange.errors import InputError
+
+if TYPE_CHECKING:
+    from aiormq.abc import DeliveredMessage
+
+    from bridge.groups.group import ConsumerGroup
+
+__all__ = ["LOOK", "Session"]
+
+log = logging.getLogger(__name__)
+
+BEATS: Final = 4
+"""Number of beats in a heartbeat."""
+PATIENCE: Final = 2.0
+"""Number of heartbeats of silence after which a member counts as gone."""
+LOSING: Final = 3.0
+"""Number of heartbeats after which a broker that does not answer is given up, as it gives up its clients."""
+LOOKING: Final = 15.0
+"""Seconds after which the planner reads the number of partitions again, in case an announcement of it was lost."""
+RETRYING: Final = 0.5
+"""Seconds until a partition that could not be consumed is tried again."""
+LOOK: Final = b'"look"'
+"""Announcement that the number of partitions has changed."""
+
+
+class Session:
+    """What a member has between joining and leaving: two connections, a lease, partitions. See `Host`."""
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self.handler: Final = group.handler
+        self.dead_letters: Final = group.on_error == "dead-letter"
+        self.prefetch: Final = group.prefetch
+        self.concurrency: Final = group.concurrency
+        self.drain_seconds: Final = group.drain_seconds
+        self.queue: Final = group.queue
+        self.lease: Lease = Lease(group.heartbeat)
+        self.carrying: Any = None
+        self.member: Final = f"{group.name}-{uuid4().hex[:8]}"
+        self.partitions: Final[dict[int, OwnedPartition]] = {}
+        self.membership: Final = Membership(
+            self.member, time.time(), beat=group.heartbeat / BEATS, patience=PATIENCE * group.heartbeat, now=seconds()
+        )
+        self._group: Final = group
+        self._names: Final = PartitionedQueue(group.queue)
+        self._beat: Final = group.heartbeat / BEATS
+        self._talking: Any = None
+        self._beats: Any = None  # the channel for beats
+        self._owned: int | None = None
+        self._looked = 0.0
+        self._plan: Plan | None = None
+        self._lives: Final[dict[int, asyncio.Task[None]]] = {}
+        self._changed: Final = asyncio.Event()
+        self._hurried: Final = asyncio.Event()
+        self._leaving = False
+        self._failure: BaseException | None = None
+
+    def leave(self) -> None:
+        """Leave the group when what is handled now has ended."""
+        self._leaving = True
+        self._changed.set()
+        self._hurried.set()
+
+    async def run(self) -> None:
+        """Join, work, and leave. Raises ConnectionLost, InputError if there is no such queue, and what a handler raises."""
+        group = self._group
+        try:
+            self.carrying = await connect(group.url, f"{self.member} (deliveries)", group.heartbeat)
+            self._talking = await connect(group.url, f"{self.member} (group)", group.heartbeat)
+            await self._join()
+            tasks = [
+                asyncio.create_task(work)
+                for work in (self._keep_lease(), self._announce(), self._follow(), self._watch())
+            ]
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (*tasks, *self._lives.values()):
+                    task.cancel()
+                await asyncio.gather(*tasks, *self._lives.values(), return_exceptions=True)
+            for task in done:
+                task.result()
+            if self._failure is not None:
+                raise self._failure
+        except losses() as error:
+            raise ConnectionLost(str(error) or type(error).__name__) from error
+        finally:
+            for connection in (self.carrying, self._talking):
+                if connection is not None:
+                    await close(connection)
+
+    async def _join(self) -> None:
+        state = await read_state(self._talking, self.queue)
+        self._owned = None if state is None else state.owned
+        self._beats = channel = await self._talking.channel(publisher_confirms=False)
+        await channel.exchange_declare(self._names.members, exchange_type="fanout", auto_delete=True)
+        inbox = (await channel.queue_declare(exclusive=True, auto_delete=True)).queue
+        await channel.queue_bind(inbox, self._names.members)
+        await channel.basic_consume(inbox, self._hear, no_ack=True)
+
+    async def _hear(self, delivered: DeliveredMessage) -> None:
+        if delivered.body == LOOK:
+            self._owned = None
+            self._hurried.set()
+            return
+        try:
+            beat = read_beat(delivered.body)
+        except InputError as error:
+            log.debug("%s: %s", self.queue, error)
+            return
+        if beat.prefetch != self.prefetch and beat.member not in self.membership.others():
+            log.warning(
+                "%s: member %s has prefetch %d, this one %d: a quorum queue keeps its order in a hand-over only if all "
+                "members have the same", self.queue, beat.member, beat.prefetch, self.prefetch,
+            )  # fmt: skip
+        self.membership.hear(beat, seconds())
+        if self.membership.plan is not self._plan:
+            self._changed.set()
+        for number, partition in self.partitions.items():
+            if not self.membership.is_held_by_another(number):
+                partition.activate()
+
+    async def _announce(self) -> None:
+        """Send beats, and plan where it is on this member."""
+        while True:
+            now = seconds()
+            if not is_blocked(self._talking):
+                if not self._leaving and self.lease.is_valid():
+                    await self._plan_if_due(now)
+                await self._send_beat()
+            for number, partition in self.partitions.items():
+                if not self.membership.is_held_by_another(number):
+                    partition.activate()
+            try:
+                async with asyncio.timeout(self._beat):
+                    await self._hurried.wait()
+                await asyncio.sleep(self._beat / 10)  # several changes at once are one announcement
+            except TimeoutError:
+                pass
+            self._hurried.clear()
+
+    async def _plan_if_due(self, now: float) -> None:
+        if not self.membership.is_planner():
+            return
+        if self._owned is None or now - self._looked > LOOKING:
+            state = await read_state(self._talking, self.queue, wait=0)
+            self._owned = self._owned if state is None else state.owned
+            self._looked = now
+        if self._owned is not None and self.membership.plan_if_due(seconds(), self._owned) is not None:
+            self._changed.set()
+
+    async def _send_beat(self) -> None:
+        plans = not self._leaving and self.membership.is_planner()
+        beat = Beat(
+            self.member,
+            self.membership.joined,
+            self.prefetch,
+            {number: partition.progress for number, partition in self.partitions.items()},
+            self._leaving,
+            self.membership.plan if plans else None,
+        )
+        await self._beats.basic_publish(beat.to_bytes(), exchange=self._names.members, wait=False)
+
+    async def _keep_lease(self) -> None:
+        """Prove again and again that the broker has the connection for deliveries."""
+        channel = await self.carrying.channel(publisher_confirms=False)
+        while True:
+            sent = seconds()
+            try:
+                async with asyncio.timeout(LOSING * self._group.heartbeat):
+                    await channel.basic_qos(prefetch_count=1)  # changes nothing: nothing is consumed on this channel
+            except TimeoutError:
+                raise ConnectionLost("the broker does not answer") from None
+            if not self.lease.is_valid():
+                log.warning(
+                    "%s: it took %.1f s until the broker answered: no message was begun for a while; if this process is "
+                    "that slow, let the heartbeat be longer, or work in threads", self.queue, seconds() - sent,
+                )  # fmt: skip
+            self.lease.renew(sent)
+            await asyncio.sleep(self._beat)
+
+    async def _watch(self) -> None:
+        """End when one of the connections does."""
+        closings = [connection.closing for connection in (self.carrying, self._talking)]
+        await asyncio.wait(closings, return_when=asyncio.FIRST_COMPLETED)
+        for closing in closings:
+            if closing.done():
+                error = None if closing.cancelled() else closing.exception()
+                raise ConnectionLost(f"the connection is closed: {error or 'by the broker'}")
+
+    async def _follow(self) -> None:
+        """Own what the plan assigns, hand over all else; end when the member has left."""
+        while True:
+            self._changed.clear()
+            plan = self.membership.plan
+            if plan is not self._plan:
+                self._plan = plan
+                self._hurried.set()
+                if plan is not None:
+                    mine = self.membership.assigned()
+                    log.info(
+                        "%s: plan %d of %s: %d members, %d partitions; ours: %s",
+                        self.queue, plan.epoch, plan.planner, len(plan.assignment), plan.partitions, mine,
+                    )  # fmt: skip
+                    self._group.take_plan(plan)
+            wanted = set() if self._leaving else set(self.membership.assigned())
+            for number in self.partitions.keys() - wanted:
+                self.partitions[number].release()
+            for number in wanted - self._lives.keys():
+                self._lives[number] = asyncio.create_task(self._own(number))
+            if self._leaving and not self._lives:
+                await self._send_beat()
+                return
+            await self._changed.wait()
+
+    async def _own(self, number: int) -> None:
+        """Own a partition until it is handed over or lost."""
+        partition = self.partitions[number] = OwnedPartition(number, self)
+        self._hurried.set()
+        try:
+            await partition.run()
+        except HandlerFailed as error:
+            self._failure = error.__cause__
+            self.leave()
+        except ConnectionLost as error:
+            if not self._leaving:
+                log.warning("%s: %s", self.queue, error)
+            await asyncio.sleep(RETRYING)
+        except Exception as error:  # noqa: BLE001  # of a function of the application
+            self._failure = error
+            self.leave()
+        finally:
+            del self.partitions[number], self._lives[number]
+            self._changed.set()
+            self._hurried.set()
+
+    async def publish(self, exchange: str, body: bytes) -> bool:
+        """Publish durably and wait for the confirm; return False if there is no such exchange."""
+        from pamqp.commands import Basic
+
+        channel = await self._talking.channel()
+        try:
+            await channel.basic_publish(body, exchange=exchange, properties=Basic.Properties(delivery_mode=2))
+        except losses() as error:
+            if type(error).__name__ == "ChannelNotFoundEntity":
+                return False
+            raise
+        finally:
+            await close(channel)
+        return True
+
+    async def call(self, hook: str, partition: int) -> None:
+        """Call the application's function for "assigned", "revoked" or "lost"."""
+        await self._group.call(hook, partition)

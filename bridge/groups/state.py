@@ -1,0 +1,102 @@
+"""The state of a partitioned queue, kept at the broker: numbers of slots and partitions, and the change under way.
+
+It is one message in the queue NAME.state, which holds one at most. Readers take it and put it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from bridge.groups.barrier import Resize, read_resize
+from bridge.groups.connection import losses
+from bridge.groups.names import PartitionedQueue
+from exchange.errors import HashstarError, InputError
+
+__all__ = ["State", "declare_state", "read_state", "write_state"]
+
+READING: Final = 5.0
+"""Maximum number of seconds until a reader finds the state, which others may be reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The state of a partitioned queue."""
+
+    queue: PartitionedQueue
+    partitions: int
+    """Number of partitions before the change that is under way."""
+    owned: int
+    """Number of partitions that members share: during a change, those that come and those that go are among them."""
+    resize: Resize | None = None
+    """The change that is under way."""
+    version: int = 1
+
+    def to_bytes(self) -> bytes:
+        """Return the state as JSON."""
+        return json.dumps({
+            "slots": self.queue.slots, "queue_type": self.queue.queue_type, "partitions": self.partitions,
+            "owned": self.owned, "resize": self.resize and asdict(self.resize), "version": self.version,
+        }).encode()  # fmt: skip
+
+
+def _read(name: str, body: bytes) -> State:
+    try:
+        read: Any = json.loads(body)
+        resize = read["resize"] and read_resize(json.dumps(read["resize"]).encode())
+        queue = PartitionedQueue(name, int(read["slots"]), read["queue_type"])
+        return State(queue, int(read["partitions"]), int(read["owned"]), resize, int(read["version"]))
+    except (ValueError, TypeError, KeyError, RecursionError, InputError) as error:
+        raise InputError(f"the queue {name}.state holds no state of a partitioned queue: {error!r:.200}") from None
+
+
+def name_state(name: str) -> str:
+    """Return the name of the queue with the state."""
+    return f"{name}.state"
+
+
+async def declare_state(channel: Any, queue: PartitionedQueue) -> None:
+    """Declare the queue of the state."""
+    await channel.queue_declare(
+        name_state(queue.name), durable=True, arguments={"x-queue-type": queue.queue_type, "x-max-length": 1}
+    )
+
+
+async def write_state(channel: Any, state: State) -> None:
+    """Replace the state; ``channel`` has publisher confirms."""
+    from pamqp.commands import Basic
+
+    await channel.basic_publish(
+        state.to_bytes(), routing_key=name_state(state.queue.name), properties=Basic.Properties(delivery_mode=2)
+    )
+
+
+async def read_state(connection: Any, name: str, *, wait: float = READING) -> State | None:
+    """Return the state of a partitioned queue; None if the queue of the state is empty for ``wait`` seconds.
+
+    Raises InputError if there is no such queue, or it holds something else.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + wait
+    channel = await connection.channel(publisher_confirms=False)
+    try:
+        while True:
+            newest: State | None = None
+            while (got := await channel.basic_get(name_state(name))).delivery_tag is not None:
+                state = _read(name, got.body)
+                newest = state if newest is None or state.version > newest.version else newest
+            await channel.basic_nack(0, multiple=True, requeue=True)
+            if newest is not None or loop.time() > until:
+                return newest
+            await asyncio.sleep(0.05)
+    except losses() as error:
+        if type(error).__name__ == "ChannelNotFoundEntity":
+            raise InputError(
+                f"there is no partitioned queue {name!r}; hashstar group create {name} declares it"
+            ) from None
+        raise HashstarError(f"the state of {name!r} cannot be read: {error}") from error
+    finally:
+        if not channel.is_closed:
+            await channel.close()
