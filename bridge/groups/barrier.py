@@ -1,10 +1,10 @@
 """The barrier between the old and the new partitions of keys while the number of partitions changes.
 
-When slots move from partitions to others, messages of a slot may be handled in its new partition only after all those in
-its old one. So before the bindings are changed, a *gate* is put into each partition that gets slots; and after that, a
-*marker* into each one that gave some away. What was routed to an old partition lies before its marker; what is routed to
-a new one lies behind its gate, where the messages of moved slots are held. A member that has handled and acknowledged
-all before a marker announces the old partition as *passed*, durably, to all new ones, and these let its slots through.
+When slots move from partitions to others, messages of a slot may be handled in its new partition only after all those
+in its old one. So before the bindings are changed, a *gate* is put into each partition that gets slots; and after that,
+a *marker* into each one that gave some away. What was routed to an old partition lies before its marker; what is routed
+to a new one lies behind its gate, where the messages of moved slots are held. A member that has handled all before a
+marker announces the old partition as *passed*, durably, to all new ones, and these let its slots through.
 
 All that is known of a change lies in queues: any member can die at any point, and the next owner of the partition finds
 gate, marker and announcements again.

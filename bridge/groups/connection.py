@@ -1,19 +1,20 @@
 """Connections of groups to RabbitMQ, by aiormq, the protocol below aio-pika.
 
-A member has two. On one it consumes and acknowledges; nothing is ever published on it, since RabbitMQ stops reading from
-connections that publish while its memory or disk is short, and acknowledgements are what helps it then. The other one
-carries what members announce.
+A member has two. On one it consumes and acknowledges; nothing is ever published on it, since RabbitMQ stops reading
+from connections that publish while its memory or disk is short, and acknowledgements are what helps it then. The other
+one carries what members announce.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit, urlunsplit
 
+from bindings.sources.address import parse_address
 from exchange.errors import HashstarError, InputError
 from exchange.field_values import Typed
 from exchange.message import BASIC_PROPERTIES, NO_FIELDS, Message, assemble_message
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
     from pamqp.commands import Basic
 
 __all__ = [
-    "ConnectionLost", "Lease", "build_properties", "close", "connect", "is_blocked", "losses", "read_message", "seconds",
+    "ConnectionLost", "Lease", "build_properties", "close", "connect", "is_blocked", "is_missing", "losing", "losses",
+    "read_message", "seconds",
 ]  # fmt: skip
 
+CONNECTING: Final = 30.0
+"""Maximum number of seconds to connect."""
 CLOSING: Final = 3.0
 """Maximum number of seconds to wait for the broker when a connection is closed."""
 
@@ -43,10 +47,36 @@ def import_aiormq() -> Any:
     return aiormq
 
 
+@contextmanager
+def losing(what: str) -> Iterator[None]:
+    """Raise ConnectionLost, with ``what`` before its reason, where aiormq reports the loss of a channel or connection.
+
+    It does so by many errors, by a bare Exception, and by cancelling what waits.
+    """
+    try:
+        yield
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise ConnectionLost(f"{what}: the connection is lost") from None
+    except HashstarError:
+        raise
+    except Exception as error:
+        if not isinstance(error, losses()) and type(error) is not Exception:
+            raise
+        raise ConnectionLost(f"{what}: {error or 'the connection is lost'}") from error
+
+
 def losses() -> tuple[type[BaseException], ...]:
     """Return the errors by which aiormq reports that a channel or connection is lost or was refused."""
     aiormq = import_aiormq()
-    return (aiormq.AMQPError, ConnectionLost, OSError, TimeoutError, asyncio.InvalidStateError, RuntimeError)
+    return (aiormq.AMQPError, OSError, TimeoutError, asyncio.InvalidStateError, RuntimeError)
+
+
+def is_missing(error: BaseException) -> bool:
+    """Return whether the broker has closed a channel because there is no such queue or exchange."""
+    return isinstance(error, import_aiormq().exceptions.ChannelNotFoundEntity)
 
 
 async def connect(url: str, name: str, heartbeat: float) -> Any:
@@ -55,33 +85,20 @@ async def connect(url: str, name: str, heartbeat: float) -> Any:
     Raises InputError for what is no such address; ConnectionLost if there is no broker, or it refuses.
     """
     aiormq = import_aiormq()
-    try:
-        parts = urlsplit(url)
-        if parts.scheme not in ("amqp", "amqps") or not parts.hostname:
-            raise ValueError(url)
-        query = f"{parts.query}&" * bool(parts.query) + f"heartbeat={round(heartbeat)}"
-        address = urlunsplit(parts._replace(query=query))
-    except ValueError:
-        raise InputError("not an AMQP address; write amqp://USER:PASSWORD@HOST:PORT/VHOST") from None
-    try:
-        async with asyncio.timeout(30):
-            return await aiormq.connect(address, client_properties={"connection_name": name, "product": "hashstar"})
-    except losses() as error:
-        raise ConnectionLost(f"no connection to {parts.hostname}: {error or type(error).__name__}") from error
+    address = parse_address(url, ("amqp", "amqps"), "amqp://USER:PASSWORD@HOST:PORT/VHOST")
+    host = address.hosts.partition(",")[0]
+    query = f"{address.query}&" * bool(address.query) + f"heartbeat={round(heartbeat)}"
+    url = f"{address.scheme}://{address.login}{host}{address.path or '/'}?{query}"
+    with losing(f"no connection to {host}"):
+        async with asyncio.timeout(CONNECTING):
+            return await aiormq.connect(url, client_properties={"connection_name": name, "product": "hashstar"})
 
 
 async def close(connection: Any) -> None:
     """Close a connection or channel, whatever its state; wait for the broker for a few seconds only."""
-    try:
+    with suppress(ConnectionLost), losing("closing"):
         async with asyncio.timeout(CLOSING):
             await connection.close()
-    except losses():
-        pass
-    except asyncio.CancelledError:
-        # aiormq cancels what waits for a channel that is closed; only a cancellation of this task is one.
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
 
 
 def is_blocked(connection: Any) -> bool:
@@ -109,9 +126,9 @@ class Lease:
     """The time for which the broker certainly keeps a connection, and so what was delivered on it.
 
     RabbitMQ gives a connection up when it has got nothing from it for two to three heartbeats. An answer to a request
-    proves that the request arrived, so for two heartbeats after it was sent, nothing was given to anyone else. A process
-    that was stopped, or whose event loop was blocked, finds its lease expired when it goes on: it starts nothing until a
-    later request is answered, which on a connection that was given up never happens.
+    proves that the request arrived, so for two heartbeats after it was sent, nothing was given to anyone else. A
+    process that was stopped, or whose event loop was blocked, finds its lease expired when it goes on: it starts
+    nothing until a later request is answered, which on a connection that was given up never happens.
     """
 
     def __init__(self, heartbeat: float) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 from bridge.groups.connection import ConnectionLost
 from bridge.groups.membership import Plan, Progress
+from bridge.groups.partition import ApplicationFailed, Settings
 from bridge.groups.session import Session
 from exchange.errors import InputError
 from exchange.message import Message
@@ -35,21 +36,21 @@ class ConsumerGroup:
         group = ConsumerGroup("amqp://guest:guest@127.0.0.1", "orders", handle)
         await group.run()
 
-    ``handler`` is called with each message, its slot removed from the routing key. It may be a coroutine function, or
-    the ``dispatch`` of an `exchange.Dispatcher`. A message is acknowledged when it has returned; if it raises, the
+    ``handler`` is called with each message, its slot removed from the routing key. It may be a coroutine function, such
+    as ``dispatch_async`` of an `exchange.Dispatcher`. A message is acknowledged when it has returned; if it raises, the
     message is not acknowledged and the member leaves the group and raises it from `run`, or with
     ``on_error="dead-letter"`` the message is rejected for good. Messages of one key are handled one after another, and
     with ``concurrency=1`` all of one partition; partitions, and up to ``concurrency`` slots of each, side by side.
 
     ``prefetch`` is the maximum number of unacknowledged messages of each partition, the same for all members.
-    ``heartbeat`` is in whole seconds: a member that stops without a word is replaced after two to three of them, and one
-    whose event loop is blocked for 1.75 of them loses its partitions. ``drain_seconds`` is the maximum time for which a
+    ``heartbeat`` is in whole seconds: a member that stops without a word is replaced after two to three of them, and so
+    is one whose event loop is blocked for as long. ``drain_seconds`` is the maximum time for which a
     handler may go on when its partition is handed over; then it is cancelled.
 
     ``on_assigned`` is called with the number of a partition before the first of its messages is handled, and after its
     former owner has handed it over; ``on_revoked`` before it is handed over, when all that was handled is acknowledged;
     ``on_lost`` when it was lost together with the connection, and may have another owner already (without it,
-    ``on_revoked`` is called then, too). Each may be a coroutine function. ``name`` is the first part of the member's id.
+    ``on_revoked`` is called then, too). Each may be a coroutine function. ``name`` begins the member's id.
 
     Raises InputError for settings that cannot be.
     """
@@ -79,14 +80,11 @@ class ConsumerGroup:
         if on_error not in ("raise", "dead-letter"):
             raise InputError(f'on_error is "raise" or "dead-letter", not {on_error!r}')
         self.url: Final = url
-        self.queue: Final = queue
-        self.handler: Final = handler
+        self.settings: Final = Settings(
+            queue, handler, on_error == "dead-letter", int(prefetch), int(concurrency), drain_seconds
+        )
         self.name: Final = name or socket.gethostname()[:40] or "member"
-        self.prefetch: Final = prefetch
-        self.concurrency: Final = concurrency
         self.heartbeat: Final = int(heartbeat)
-        self.drain_seconds: Final = drain_seconds
-        self.on_error: Final = on_error
         self._hooks: Final[Mapping[str, Hook | None]] = {
             "assigned": on_assigned, "revoked": on_revoked, "lost": on_lost or on_revoked,
         }  # fmt: skip
@@ -103,13 +101,15 @@ class ConsumerGroup:
         """
         failed = 0
         while not self._stopping.is_set():
-            self._session = session = Session(self)
+            self._session = session = Session(
+                self.url, self.name, self.heartbeat, self.settings, self._call, self._take_plan
+            )
             try:
                 await session.run()
             except ConnectionLost as error:
                 failed = 0 if self.plan is not None else failed + 1
                 wait = REJOINING[min(failed, len(REJOINING) - 1)]
-                log.warning("%s: %s; joining again in %g s", self.queue, error, wait)
+                log.warning("%s: %s; joining again in %g s", self.settings.queue, error, wait)
             else:
                 return
             finally:
@@ -137,13 +137,16 @@ class ConsumerGroup:
         """The member's id; None while it is in no group. It has a new one whenever it joins again."""
         return None if self._session is None else self._session.member
 
-    def take_plan(self, plan: Plan) -> None:
+    def _take_plan(self, plan: Plan) -> None:
         """Take note of the plan that is followed from now on."""
         self.plan = plan
 
-    async def call(self, hook: str, partition: int) -> None:
+    async def _call(self, hook: str, partition: int) -> None:
         """Call the function for "assigned", "revoked" or "lost", if there is one."""
         function = self._hooks[hook]
-        result: Any = function(partition) if function is not None else None
-        if isawaitable(result):
-            await result
+        try:
+            result: Any = function(partition) if function is not None else None
+            if isawaitable(result):
+                await result
+        except Exception as error:
+            raise ApplicationFailed from error

@@ -25,7 +25,7 @@ LONGEST: Final = SHORTSTR_BYTES - 60
 class PartitionedQueue:
     """A queue in partitions: the exchange NAME, and the queues NAME-0, NAME-1 ... with a single active consumer each.
 
-    A message is published to the exchange with the key ``SLOT.KEY``: the number of its slot, a dot, and its routing key.
+    A message is published to the exchange with the key ``SLOT.KEY``: number of its slot, a dot, and its routing key.
     The slot follows from the message's key, by a hash that all publishers share; its binding ``SLOT.#`` leads to one
     partition. So a publisher in any language only has to know the number of slots, which never changes.
 

@@ -1,9 +1,9 @@
 """One partition of a member: its deliveries are handled in order, until it is handed over or lost.
 
-The member that consumes a partition's queue alone owns it: the broker gives deliveries to a single active consumer. To
-hand it over, a member ends what it handles, and acknowledges that. Then it closes the channel: the broker puts the rest
-back in order, and gives it to the next one. Not before that, since a cancelled consumer is replaced at once, whatever it
-still has.
+The broker gives the deliveries of a partition's queue to a single active consumer: that member owns it. To hand it
+over, a member ends what it handles, and acknowledges that. Then it closes the channel: the broker puts the rest back in
+order, and gives it to the next one. It does not cancel its consumer before, since a cancelled one is replaced at once,
+whatever it still has.
 """
 
 from __future__ import annotations
@@ -11,57 +11,64 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from bridge.groups.barrier import GATE, MARKER, Gate, Resize, read_news, read_resize, write_news
-from bridge.groups.connection import ConnectionLost, Lease, close, losses, read_message
+from bridge.groups.connection import ConnectionLost, Lease, close, is_missing, losing, losses, read_message
 from bridge.groups.membership import Progress
 from bridge.groups.names import split_key
 from exchange.dispatch.answers import Answers
-from exchange.dispatch.lanes import Lanes
+from exchange.dispatch.turns import Turns
 from exchange.errors import InputError
 from exchange.message import Message
 
 if TYPE_CHECKING:
     from aiormq.abc import DeliveredMessage
 
-__all__ = ["HandlerFailed", "Host", "OwnedPartition"]
+__all__ = ["ApplicationFailed", "Host", "OwnedPartition", "Settings"]
 
 log = logging.getLogger(__name__)
 
 RUN: Final = 32
 """Number of messages after which other tasks of the event loop get their turn, if the handler never waits."""
 RESTING: Final = 0.05
-"""Seconds between the last acknowledgement and the hand-over: a quorum queue that loses a consumer sooner can apply this
+"""Seconds between the last acknowledgement and the hand-over: a quorum queue that loses a consumer sooner can apply the
 loss before acknowledgements that it has received, and deliver their messages again."""
 
 
-class HandlerFailed(Exception):
-    """A handler has raised; the cause is what it raised."""
+class ApplicationFailed(Exception):
+    """A handler, or a function for assigned, revoked or lost partitions, has raised; the cause is what it raised."""
 
 
-class Host(Protocol):
-    """What a partition asks of its member."""
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a partition has to know of its application; see `bridge.groups.group.ConsumerGroup`."""
 
+    queue: str
+    """Name of the partitioned queue."""
     handler: Callable[[Message], object]
     dead_letters: bool
     """Whether a message whose handler raises is rejected; else it ends the member."""
     prefetch: int
     concurrency: int
     drain_seconds: float
+
+
+class Host(Protocol):
+    """What a partition asks of its member."""
+
+    settings: Settings
     lease: Lease
-    queue: str
-    """Name of the partitioned queue."""
     carrying: Any
     """The connection for deliveries."""
+    call: Callable[[str, int], Awaitable[None]]
+    """Calls the application's function for "assigned", "revoked" or "lost" with a partition."""
 
     async def publish(self, exchange: str, body: bytes) -> bool:
         """Publish durably and wait for the confirm; return False if there is no such exchange."""
-
-    async def call(self, hook: str, partition: int) -> None:
-        """Call the application's function for "assigned", "revoked" or "lost"."""
 
 
 class OwnedPartition:
@@ -70,7 +77,8 @@ class OwnedPartition:
     def __init__(self, number: int, host: Host) -> None:
         self.number: Final = number
         self._host: Final = host
-        self._lanes: Final[Lanes[DeliveredMessage]] = Lanes(host.concurrency)
+        self._settings: Final = host.settings
+        self._turns: Final[Turns[DeliveredMessage]] = Turns(host.settings.concurrency)
         self._answers: Final = Answers()
         self._unsettled: Final[dict[int, None]] = {}  # tags of all that is not answered, in order
         self._markers: Final[deque[tuple[int, Resize]]] = deque()
@@ -99,42 +107,38 @@ class OwnedPartition:
     async def run(self) -> None:
         """Consume until the partition is released, and hand it over.
 
-        Raises ConnectionLost when the channel is lost, and HandlerFailed. However it ends, nothing of it is at work any
+        Raises ConnectionLost when the channel is lost, and ApplicationFailed. However it ends, nothing is at work any
         more, and the channel is closed.
         """
-        host = self._host
+        host, settings = self._host, self._settings
         tasks: list[asyncio.Task[Any]] = []
-        called = False
+        assigned = False
         try:
-            self._channel = channel = await host.carrying.channel(publisher_confirms=False)
-            await channel.basic_qos(prefetch_count=host.prefetch)
-            await channel.basic_consume(f"{host.queue}-{self.number}", self._receive)
-            released = asyncio.create_task(self._released.wait())
-            active = asyncio.create_task(self._active.wait())
-            closed = asyncio.create_task(_wait_closed(channel))
-            tasks += [released, active, closed]
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if active.done() and not released.done():
-                called = True
-                await host.call("assigned", self.number)
-                workers = [asyncio.create_task(self._work()) for _ in range(host.concurrency)]
-                tasks += workers
-                flusher = asyncio.create_task(self._flush())
-                tasks.append(flusher)
-                await asyncio.wait([released, closed, flusher, *workers], return_when=asyncio.FIRST_COMPLETED)
-                self._wake.set()
-                if self._released.is_set() and not closed.done():
-                    await self._drain(workers)
-                for task in (*workers, flusher):
-                    if task.done() and not task.cancelled():
-                        task.result()
-            if closed.done() and not self._released.is_set():
-                raise ConnectionLost(f"partition {self.number}: the channel is closed: {closed.result()}")
-            if called:
-                called = False
-                await host.call("revoked", self.number)
-        except losses() as error:
-            raise ConnectionLost(f"partition {self.number}: {error or type(error).__name__}") from error
+            with losing(f"partition {self.number}"):
+                self._channel = channel = await host.carrying.channel(publisher_confirms=False)
+                await channel.basic_qos(prefetch_count=settings.prefetch)
+                await channel.basic_consume(f"{settings.queue}-{self.number}", self._receive)
+                released = asyncio.create_task(self._released.wait())
+                active = asyncio.create_task(self._active.wait())
+                closed = asyncio.create_task(_wait_closed(channel))
+                tasks += [released, active, closed]
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                if active.done() and not released.done():
+                    assigned = True
+                    await host.call("assigned", self.number)
+                    workers = [asyncio.create_task(self._work()) for _ in range(settings.concurrency)]
+                    flusher = asyncio.create_task(self._flush())
+                    tasks += [*workers, flusher]
+                    await asyncio.wait([released, closed, flusher, *workers], return_when=asyncio.FIRST_COMPLETED)
+                    for task in (flusher, *workers):
+                        if task.done() and not self._released.is_set():
+                            task.result()
+                    if released.done() and not closed.done():
+                        await self._drain(workers)
+                        assigned = False
+                        await host.call("revoked", self.number)
+                if closed.done() and not released.done():
+                    raise ConnectionLost(f"partition {self.number}: the channel is closed: {closed.result()}")
         finally:
             self._released.set()
             for task in (*tasks, *self._aside):
@@ -142,20 +146,24 @@ class OwnedPartition:
             await asyncio.gather(*tasks, *self._aside, return_exceptions=True)
             if self._channel is not None:
                 await close(self._channel)
-            if called:
+            if assigned:
                 await host.call("lost", self.number)
 
     async def _drain(self, workers: list[asyncio.Task[None]]) -> None:
         """Wait for the handlers at work, and until the broker has their acknowledgements."""
-        _, slow = await asyncio.wait(workers, timeout=self._host.drain_seconds)
+        self._wake.set()
+        _, slow = await asyncio.wait(workers, timeout=self._settings.drain_seconds)
         if slow:
             log.warning(
                 "partition %d: %d handlers are cancelled: they took more than %g s to end",
-                self.number, len(slow), self._host.drain_seconds,
+                self.number, len(slow), self._settings.drain_seconds,
             )  # fmt: skip
             for worker in slow:
                 worker.cancel()
             await asyncio.wait(slow)
+        for worker in workers:
+            if not worker.cancelled():
+                worker.result()
         await self._sync()
         await asyncio.sleep(RESTING)
 
@@ -168,17 +176,17 @@ class OwnedPartition:
         if kind is not None and kind in (GATE, MARKER) and not delivered.exchange:
             self._receive_control(tag, kind, delivered.body)
             return
-        slot = split_key(delivered.routing_key or "")[0] if self._gates or self._host.concurrency > 1 else None
+        slot = split_key(delivered.routing_key or "")[0] if self._gates or self._settings.concurrency > 1 else None
         for _, gate in self._gates.values():
             if gate.hold(delivered, slot):
                 return
         self._add(delivered, slot)
 
     def _add(self, delivered: DeliveredMessage, slot: int | None) -> None:
-        lane: Hashable = 0
-        if self._host.concurrency > 1:
-            lane = delivered.routing_key if slot is None else slot
-        self._lanes.add(delivered, lane)
+        key: Hashable = 0
+        if self._settings.concurrency > 1:
+            key = delivered.routing_key if slot is None else slot
+        self._turns.add(delivered, key)
         self._wake.set()
 
     def _receive_control(self, tag: int, kind: str, body: bytes) -> None:
@@ -199,39 +207,38 @@ class OwnedPartition:
 
     async def _work(self) -> None:
         """Handle messages until the partition is released."""
-        host, lanes, released = self._host, self._lanes, self._released
-        lease = host.lease
+        turns, released, lease = self._turns, self._released, self._host.lease
         run = 0
         while not released.is_set():
-            started = lanes.start()
+            started = turns.start()
             if started is None:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            delivered, lane = started
+            delivered, turn = started
             if not lease.is_valid():
                 await lease.wait()
                 if released.is_set():
                     break
             await self._handle(delivered)
-            lanes.leave(lane)
+            turns.leave(turn)
             run += 1
             if run % RUN == 0:
                 await asyncio.sleep(0)
 
     async def _handle(self, delivered: DeliveredMessage) -> None:
-        host = self._host
+        settings = self._settings
         tag = delivered.delivery_tag or 0
         _, key = split_key(delivered.routing_key or "")
         try:
-            result = host.handler(read_message(delivered, key))
+            result = settings.handler(read_message(delivered, key))
             if isawaitable(result):
                 await result
         except Exception as error:
-            done = "rejected" if host.dead_letters else "not acknowledged"
+            done = "rejected" if settings.dead_letters else "not acknowledged"
             log.exception("partition %d, key %r: the handler failed: %s", self.number, key, done)
-            if not host.dead_letters:
-                raise HandlerFailed from error
+            if not settings.dead_letters:
+                raise ApplicationFailed from error
             self._settle(tag, rejected=True)
         else:
             self._handled += 1
@@ -261,7 +268,7 @@ class OwnedPartition:
     async def _sync(self) -> None:
         """Send all answers, and wait until the broker's channel has them: it answers requests in order."""
         await self._send_answers()
-        await self._channel.basic_qos(prefetch_count=self._host.prefetch)
+        await self._channel.basic_qos(prefetch_count=self._settings.prefetch)
 
     def _start_aside(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -286,7 +293,7 @@ class OwnedPartition:
 
     async def _announce_passed(self, tag: int, resize: Resize) -> None:
         await self._sync()
-        await self._host.publish(resize.news(self._host.queue), write_news(passed=self.number))
+        await self._host.publish(resize.news(self._settings.queue), write_news(passed=self.number))
         self._settle(tag)
 
     async def _guard(self, resize: Resize) -> None:
@@ -303,16 +310,16 @@ class OwnedPartition:
         try:
             try:
                 # Nothing is acknowledged here: whoever owns the partition next reads the same.
-                await inbox.basic_consume(resize.inbox(self._host.queue, self.number), read)
+                await inbox.basic_consume(resize.inbox(self._settings.queue, self.number), read)
             except losses() as error:
-                if type(error).__name__ != "ChannelNotFoundEntity":
+                if not is_missing(error):
                     raise
                 for source in resize.sources:  # the change was completed, so all old partitions are passed
                     news.put_nowait(source)
             while not gate.is_open:
                 for delivered in gate.let_through(await news.get()):
                     self._add(delivered, split_key(delivered.routing_key or "")[0])
-            await self._host.publish(resize.news(self._host.queue), write_news(opened=self.number))
+            await self._host.publish(resize.news(self._settings.queue), write_news(opened=self.number))
         finally:
             await close(inbox)
         del self._gates[resize.id]

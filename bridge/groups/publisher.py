@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from itertools import islice
 from random import randrange
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from bridge.groups.connection import ConnectionLost, build_properties, close, connect, losses
+from bridge.groups.connection import build_properties, close, connect, import_aiormq, losing
 from bridge.groups.state import read_state
 from exchange.errors import HashstarError
 from exchange.message import Message
@@ -35,9 +35,9 @@ class Publisher:
         async with Publisher("amqp://guest:guest@127.0.0.1", "orders", key='header "customer"') as publisher:
             await publisher.publish(Message(routing_key="order.created", headers={"customer": "17"}, body=b"..."))
 
-    ``key`` is the part of a message by which it is placed, as in `Partitioning`, and ``strategy`` hashes it to one of the
-    slots; all publishers need the same. A message without key gets a slot by chance. The message's exchange is ignored.
-    The number of partitions is not known here: it may change while a publisher publishes.
+    ``key`` is the part of a message by which it is placed, as in `Partitioning`, and ``strategy`` hashes it to one of
+    the slots; all publishers need the same. A message without key gets a slot by chance. The message's exchange is
+    ignored. The number of partitions is not known here: it may change while a publisher publishes.
 
     Messages are persistent unless they have a ``delivery_mode``.
     """
@@ -54,13 +54,11 @@ class Publisher:
         self._channel: Any = None
         self._partitioning: Partitioning | None = None
 
-    async def __aenter__(self) -> Publisher:
+    async def __aenter__(self) -> Self:
         """Connect, and read the number of slots. Raises InputError, ConnectionLost."""
         self._connection = await connect(self._url, self._name, 30)
         try:
             state = await read_state(self._connection, self._queue)
-            if state is None:
-                raise HashstarError(f"the state of {self._queue!r} is not there: declare it again")
             self._partitioning = Partitioning(self._strategy, Partitions.of(state.queue.slots), self._key)
             self._channel = await self._connection.channel(on_return_raises=True)
         except BaseException:
@@ -88,14 +86,13 @@ class Publisher:
         """
         key = f"{self.slot_of(message)}.{message.routing_key}"
         properties = build_properties(message, delivery_mode=2)
-        try:
-            await self._channel.basic_publish(
-                message.body, exchange=self._queue, routing_key=key, properties=properties, mandatory=True
-            )
-        except losses() as error:
-            if type(error).__name__ == "PublishError":
-                raise Unroutable(f"key {key!r} of {self._queue!r} leads to no queue: its slot is not bound") from error
-            raise ConnectionLost(f"a message for {self._queue!r} is not confirmed: {error}") from error
+        with losing(f"a message for {self._queue!r} is not confirmed"):
+            try:
+                await self._channel.basic_publish(
+                    message.body, exchange=self._queue, routing_key=key, properties=properties, mandatory=True
+                )
+            except import_aiormq().exceptions.PublishError:
+                raise Unroutable(f"key {key!r} of {self._queue!r} leads to no queue: its slot is not bound") from None
 
     async def publish_all(self, messages: Iterable[Message], *, window: int = 500) -> int:
         """Publish messages in order, up to ``window`` at once, and return their number. Raises as `publish`.

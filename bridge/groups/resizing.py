@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from bridge.groups.barrier import GATE, MARKER, Resize, read_news
-from bridge.groups.connection import close, connect, losses
+from bridge.groups.connection import close, connect, import_aiormq, is_missing, losing, losses
 from bridge.groups.names import PartitionedQueue, binding_key, check_partitions
 from bridge.groups.session import LOOK
-from bridge.groups.state import State, declare_state, read_state, write_state
+from bridge.groups.state import State, declare_state, find_state, read_state, write_state
 from exchange.display import list_some
 from exchange.errors import HashstarError, InputError
 from exchange.partition.slots import moved_slots, place_slots
@@ -44,7 +44,7 @@ async def create(url: str, queue: PartitionedQueue, partitions: int) -> bool:
     check_partitions(queue.slots, partitions)
     async with _locked(url, queue.name) as (connection, channel):
         await declare_state(channel, queue)
-        state = await read_state(connection, queue.name, wait=0)
+        state = await find_state(connection, queue.name, wait=0)
         if state is not None:
             if (state.queue, state.partitions) != (queue, partitions) or state.resize is not None:
                 raise InputError(
@@ -74,8 +74,6 @@ async def resize(
     """
     async with _locked(url, name) as (connection, channel):
         state = await read_state(connection, name)
-        if state is None:
-            raise HashstarError(f"the state of {name!r} is not there: declare it again")
         change = state.resize
         if change is not None and change.after != partitions:
             raise InputError(f"a change to {change.after} partitions is not complete: run that one again first")
@@ -202,7 +200,7 @@ async def _look(connection: Any, name: str) -> tuple[int, int] | None:
     try:
         declared = await channel.queue_declare(name, passive=True)
     except losses() as error:
-        if type(error).__name__ != "ChannelNotFoundEntity":
+        if not is_missing(error):
             raise
         return None
     await close(channel)
@@ -233,19 +231,12 @@ async def _locked(url: str, name: str) -> AsyncIterator[tuple[Any, Any]]:
     """Connect, and yield connection and channel while nobody else can declare or resize this partitioned queue."""
     connection = await connect(url, f"resize {name}", 10)
     try:
-        lock = await connection.channel()
-        try:
-            await lock.queue_declare(f"{name}.resizer", exclusive=True)
-        except losses() as error:
-            if type(error).__name__ == "ChannelLockedResource":
+        with losing("the broker refused, or the connection is lost"):
+            lock = await connection.channel()
+            try:
+                await lock.queue_declare(f"{name}.resizer", exclusive=True)
+            except import_aiormq().exceptions.ChannelLockedResource:
                 raise InputError(f"{name!r} is being declared or resized by another process") from None
-            raise
-        yield connection, await connection.channel()
-    except losses() as error:
-        if isinstance(error, HashstarError):
-            raise
-        raise HashstarError(
-            f"the broker refused, or the connection is lost: {error or type(error).__name__}"
-        ) from error
+            yield connection, await connection.channel()
     finally:
         await close(connection)

@@ -1,7 +1,7 @@
 """A member's time in a group, from joining it to leaving it or losing its connection.
 
-Whatever is lost, all is lost: a member that cannot be sure of its partitions gives all of them up, and joins again under
-a new id, as a new member.
+Whatever is lost, all is lost: a member that cannot be sure of its partitions gives all of them up, and joins again
+under a new id, as a new member.
 """
 
 from __future__ import annotations
@@ -9,20 +9,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from bridge.groups.connection import ConnectionLost, Lease, close, connect, is_blocked, losses, seconds
+from bridge.groups.connection import (
+    ConnectionLost,
+    Lease,
+    close,
+    connect,
+    is_blocked,
+    is_missing,
+    losing,
+    losses,
+    seconds,
+)
 from bridge.groups.membership import Beat, Membership, Plan, read_beat
 from bridge.groups.names import PartitionedQueue
-from bridge.groups.partition import HandlerFailed, OwnedPartition
-from bridge.groups.state import read_state
+from bridge.groups.partition import ApplicationFailed, OwnedPartition, Settings
+from bridge.groups.state import find_state, read_state
 from exchange.errors import InputError
 
 if TYPE_CHECKING:
     from aiormq.abc import DeliveredMessage
-
-    from bridge.groups.group import ConsumerGroup
 
 __all__ = ["LOOK", "Session"]
 
@@ -45,23 +54,29 @@ LOOK: Final = b'"look"'
 class Session:
     """What a member has between joining and leaving: two connections, a lease, partitions. See `Host`."""
 
-    def __init__(self, group: ConsumerGroup) -> None:
-        self.handler: Final = group.handler
-        self.dead_letters: Final = group.on_error == "dead-letter"
-        self.prefetch: Final = group.prefetch
-        self.concurrency: Final = group.concurrency
-        self.drain_seconds: Final = group.drain_seconds
-        self.queue: Final = group.queue
-        self.lease: Lease = Lease(group.heartbeat)
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        heartbeat: int,
+        settings: Settings,
+        call: Callable[[str, int], Awaitable[None]],
+        take_plan: Callable[[Plan], None],
+    ) -> None:
+        self.call: Callable[[str, int], Awaitable[None]] = call
+        self.settings: Settings = settings
+        self.lease: Lease = Lease(heartbeat)
         self.carrying: Any = None
-        self.member: Final = f"{group.name}-{uuid4().hex[:8]}"
+        self.member: Final = f"{name}-{uuid4().hex[:8]}"
         self.partitions: Final[dict[int, OwnedPartition]] = {}
         self.membership: Final = Membership(
-            self.member, time.time(), beat=group.heartbeat / BEATS, patience=PATIENCE * group.heartbeat, now=seconds()
+            self.member, time.time(), beat=heartbeat / BEATS, patience=PATIENCE * heartbeat, now=seconds()
         )
-        self._group: Final = group
-        self._names: Final = PartitionedQueue(group.queue)
-        self._beat: Final = group.heartbeat / BEATS
+        self._url: Final = url
+        self._heartbeat: Final = heartbeat
+        self._take_plan: Final = take_plan
+        self._names: Final = PartitionedQueue(settings.queue)
+        self._beat: Final = heartbeat / BEATS
         self._talking: Any = None
         self._beats: Any = None  # the channel for beats
         self._owned: int | None = None
@@ -80,36 +95,36 @@ class Session:
         self._hurried.set()
 
     async def run(self) -> None:
-        """Join, work, and leave. Raises ConnectionLost, InputError if there is no such queue, and what a handler raises."""
-        group = self._group
+        """Join, work, and leave. Raises ConnectionLost, InputError without such a queue, and what a handler raises."""
         try:
-            self.carrying = await connect(group.url, f"{self.member} (deliveries)", group.heartbeat)
-            self._talking = await connect(group.url, f"{self.member} (group)", group.heartbeat)
-            await self._join()
-            tasks = [
-                asyncio.create_task(work)
-                for work in (self._keep_lease(), self._announce(), self._follow(), self._watch())
-            ]
-            try:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in (*tasks, *self._lives.values()):
-                    task.cancel()
-                await asyncio.gather(*tasks, *self._lives.values(), return_exceptions=True)
-            for task in done:
-                task.result()
-            if self._failure is not None:
-                raise self._failure
-        except losses() as error:
-            raise ConnectionLost(str(error) or type(error).__name__) from error
+            with losing("a request failed"):
+                self.carrying = await connect(self._url, f"{self.member} (deliveries)", self._heartbeat)
+                self._talking = await connect(self._url, f"{self.member} (group)", self._heartbeat)
+                await self._join()
+                await self._work()
         finally:
             for connection in (self.carrying, self._talking):
                 if connection is not None:
                     await close(connection)
+        if self._failure is not None:
+            raise self._failure
+
+    async def _work(self) -> None:
+        """Do all that a member does side by side, until it has left or one of it fails."""
+        works = (self._watch(), self._keep_lease(), self._announce(), self._follow())
+        tasks = [asyncio.create_task(work) for work in works]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (*tasks, *self._lives.values()):
+                task.cancel()
+            await asyncio.gather(*tasks, *self._lives.values(), return_exceptions=True)
+        for task in tasks:  # in this order: the end of a connection explains all others
+            if task in done:
+                task.result()
 
     async def _join(self) -> None:
-        state = await read_state(self._talking, self.queue)
-        self._owned = None if state is None else state.owned
+        self._owned = (await read_state(self._talking, self.settings.queue)).owned
         self._beats = channel = await self._talking.channel(publisher_confirms=False)
         await channel.exchange_declare(self._names.members, exchange_type="fanout", auto_delete=True)
         inbox = (await channel.queue_declare(exclusive=True, auto_delete=True)).queue
@@ -124,12 +139,12 @@ class Session:
         try:
             beat = read_beat(delivered.body)
         except InputError as error:
-            log.debug("%s: %s", self.queue, error)
+            log.debug("%s: %s", self.settings.queue, error)
             return
-        if beat.prefetch != self.prefetch and beat.member not in self.membership.others():
+        if beat.prefetch != self.settings.prefetch and beat.member not in self.membership.others():
             log.warning(
                 "%s: member %s has prefetch %d, this one %d: a quorum queue keeps its order in a hand-over only if all "
-                "members have the same", self.queue, beat.member, beat.prefetch, self.prefetch,
+                "members have the same", self.settings.queue, beat.member, beat.prefetch, self.settings.prefetch,
             )  # fmt: skip
         self.membership.hear(beat, seconds())
         if self.membership.plan is not self._plan:
@@ -161,7 +176,7 @@ class Session:
         if not self.membership.is_planner():
             return
         if self._owned is None or now - self._looked > LOOKING:
-            state = await read_state(self._talking, self.queue, wait=0)
+            state = await find_state(self._talking, self.settings.queue, wait=0)
             self._owned = self._owned if state is None else state.owned
             self._looked = now
         if self._owned is not None and self.membership.plan_if_due(seconds(), self._owned) is not None:
@@ -172,7 +187,7 @@ class Session:
         beat = Beat(
             self.member,
             self.membership.joined,
-            self.prefetch,
+            self.settings.prefetch,
             {number: partition.progress for number, partition in self.partitions.items()},
             self._leaving,
             self.membership.plan if plans else None,
@@ -182,19 +197,23 @@ class Session:
     async def _keep_lease(self) -> None:
         """Prove again and again that the broker has the connection for deliveries."""
         channel = await self.carrying.channel(publisher_confirms=False)
+        proved = seconds()
         while True:
             sent = seconds()
             try:
-                async with asyncio.timeout(LOSING * self._group.heartbeat):
+                async with asyncio.timeout(LOSING * self._heartbeat):
                     await channel.basic_qos(prefetch_count=1)  # changes nothing: nothing is consumed on this channel
             except TimeoutError:
                 raise ConnectionLost("the broker does not answer") from None
             if not self.lease.is_valid():
                 log.warning(
-                    "%s: it took %.1f s until the broker answered: no message was begun for a while; if this process is "
-                    "that slow, let the heartbeat be longer, or work in threads", self.queue, seconds() - sent,
-                )  # fmt: skip
+                    "%s: no message was begun for %.1f s, as the broker or this process was slow: if it was the "
+                    "process, let the heartbeat be longer, or do the work in threads",
+                    self.settings.queue,
+                    seconds() - proved,
+                )
             self.lease.renew(sent)
+            proved = seconds()
             await asyncio.sleep(self._beat)
 
     async def _watch(self) -> None:
@@ -218,9 +237,9 @@ class Session:
                     mine = self.membership.assigned()
                     log.info(
                         "%s: plan %d of %s: %d members, %d partitions; ours: %s",
-                        self.queue, plan.epoch, plan.planner, len(plan.assignment), plan.partitions, mine,
+                        self.settings.queue, plan.epoch, plan.planner, len(plan.assignment), plan.partitions, mine,
                     )  # fmt: skip
-                    self._group.take_plan(plan)
+                    self._take_plan(plan)
             wanted = set() if self._leaving else set(self.membership.assigned())
             for number in self.partitions.keys() - wanted:
                 self.partitions[number].release()
@@ -237,15 +256,12 @@ class Session:
         self._hurried.set()
         try:
             await partition.run()
-        except HandlerFailed as error:
-            self._failure = error.__cause__
-            self.leave()
         except ConnectionLost as error:
             if not self._leaving:
-                log.warning("%s: %s", self.queue, error)
+                log.warning("%s: %s", self.settings.queue, error)
             await asyncio.sleep(RETRYING)
-        except Exception as error:  # noqa: BLE001  # of a function of the application
-            self._failure = error
+        except Exception as error:  # noqa: BLE001  # of the application, or a fault of ours: it ends the member
+            self._failure = error.__cause__ if isinstance(error, ApplicationFailed) else error
             self.leave()
         finally:
             del self.partitions[number], self._lives[number]
@@ -260,13 +276,9 @@ class Session:
         try:
             await channel.basic_publish(body, exchange=exchange, properties=Basic.Properties(delivery_mode=2))
         except losses() as error:
-            if type(error).__name__ == "ChannelNotFoundEntity":
+            if is_missing(error):
                 return False
             raise
         finally:
             await close(channel)
         return True
-
-    async def call(self, hook: str, partition: int) -> None:
-        """Call the application's function for "assigned", "revoked" or "lost"."""
-        await self._group.call(hook, partition)

@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from bridge.groups.barrier import Resize, read_resize
-from bridge.groups.connection import losses
+from bridge.groups.connection import is_missing, losses
 from bridge.groups.names import PartitionedQueue
 from exchange.errors import HashstarError, InputError
 
-__all__ = ["State", "declare_state", "read_state", "write_state"]
+__all__ = ["State", "declare_state", "find_state", "read_state", "write_state"]
 
 READING: Final = 5.0
 """Maximum number of seconds until a reader finds the state, which others may be reading."""
@@ -73,7 +73,15 @@ async def write_state(channel: Any, state: State) -> None:
     )
 
 
-async def read_state(connection: Any, name: str, *, wait: float = READING) -> State | None:
+async def read_state(connection: Any, name: str) -> State:
+    """Return the state of a partitioned queue. Raises InputError if there is none, or something else in its place."""
+    state = await find_state(connection, name)
+    if state is None:
+        raise InputError(f"the queue {name_state(name)} is empty; hashstar group create {name} declares it anew")
+    return state
+
+
+async def find_state(connection: Any, name: str, *, wait: float = READING) -> State | None:
     """Return the state of a partitioned queue; None if the queue of the state is empty for ``wait`` seconds.
 
     Raises InputError if there is no such queue, or it holds something else.
@@ -92,7 +100,7 @@ async def read_state(connection: Any, name: str, *, wait: float = READING) -> St
                 return newest
             await asyncio.sleep(0.05)
     except losses() as error:
-        if type(error).__name__ == "ChannelNotFoundEntity":
+        if is_missing(error):
             raise InputError(
                 f"there is no partitioned queue {name!r}; hashstar group create {name} declares it"
             ) from None

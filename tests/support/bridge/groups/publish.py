@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from itertools import islice
 
 from bridge.groups import Publisher
 from exchange.message import Message
@@ -22,13 +23,11 @@ async def main(url: str, queue: str, keys: int, each: int, rate: float) -> None:
         Message(routing_key=f"key.{key}", body=BODY.pack(key, number)) for number in range(each) for key in range(keys)
     )
     async with Publisher(url, queue) as publisher:
-        while count := await publisher.publish_all(
-            (message for message, _ in zip(messages, range(250), strict=False)), window=250
-        ):
+        while count := await publisher.publish_all(islice(messages, 250), window=250):
             published += count
             if rate:
                 await asyncio.sleep(max(0.0, began + published / rate - time.monotonic()))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:5]), float(sys.argv[5])))
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5])))

@@ -1,4 +1,4 @@
-"""Run members as processes, and find what went wrong: lost messages, wrong order, partitions without an owner, moves."""
+"""Run members as processes, and find what went wrong: losses, wrong order, partitions without an owner, moves."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import ceil
 from pathlib import Path
 
@@ -132,7 +133,7 @@ def _judge_plans(folder: Path) -> tuple[int, list[str]]:
             plans[epoch, planner] = assignment
     in_order = [plans[key] for key in sorted(plans)]
     worst = []
-    for before, after in zip(in_order, in_order[1:], strict=False):
+    for before, after in pairwise(in_order):
         changed = len(before.keys() ^ after.keys())
         count = sum(map(len, before.values()))
         most = changed * (ceil(count / min(len(before), len(after))) + 1)

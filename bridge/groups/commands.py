@@ -1,0 +1,167 @@
+"""``hashstar group``: partitioned queues of RabbitMQ, and the groups that consume them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+
+import click
+
+from exchange.commands.console import echo_line, exit_on_error, status
+from exchange.display import count_noun, dump_json, escape_line, list_some
+from exchange.limits import GROUP_PARTITIONS
+
+if TYPE_CHECKING:
+    from bridge.groups.description import Description
+
+__all__ = ["group_command"]
+
+T = TypeVar("T")
+
+VARIABLE: Final = "HASHSTAR_AMQP_URL"
+LOCAL: Final = "amqp://guest:guest@127.0.0.1"
+
+url_option = click.option(
+    "--url",
+    metavar="URL",
+    help=f"Address of the broker, amqp://USER:PASSWORD@HOST:PORT/VHOST.  [default: ${VARIABLE}, else the local broker]",
+)
+number = click.IntRange(1, GROUP_PARTITIONS)
+
+
+@click.group("group")
+def group_command() -> None:
+    """Share a partitioned queue of RabbitMQ among consumers."""
+
+
+@group_command.command("create")
+@url_option
+@click.option("--partitions", type=number, required=True, metavar="K", help="Number of partitions.")
+@click.option(
+    "--slots",
+    type=click.IntRange(1),
+    default=256,
+    show_default=True,
+    metavar="N",
+    help="Number of slots that keys are hashed to, and largest number of partitions. It never changes.",
+)
+@click.option("--queue-type", type=click.Choice(["quorum", "classic"]), default="quorum", show_default=True,
+              help="Type of the partitions' queues.")  # fmt: skip
+@click.argument("queue", metavar="QUEUE")
+def create_command(
+    url: str | None, partitions: int, slots: int, queue_type: Literal["quorum", "classic"], queue: str
+) -> None:
+    """Declare a partitioned queue.
+
+    It is the exchange QUEUE and the queues QUEUE-0, QUEUE-1 ..., with a binding for each slot.
+
+    Exit codes: 0 declared, or there already; 2 it exists otherwise, no broker, or bad usage.
+    """
+    with exit_on_error():
+        from bridge.groups import PartitionedQueue, create
+
+        wanted = PartitionedQueue(queue, slots, queue_type)
+        is_new = _run(create(_address(url), wanted, partitions))
+    echo_line(f"{queue}: {count_noun(partitions, 'partition')}" + ("" if is_new else ", as it was"))
+
+
+@group_command.command("resize")
+@url_option
+@click.option("--to", "partitions", type=number, required=True, metavar="K", help="New number of partitions.")
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time that the broker may need to put a message into the queue that it was routed to.",
+)
+@click.argument("queue", metavar="QUEUE")
+def resize_command(url: str | None, partitions: int, grace: float, queue: str) -> None:
+    """Change the number of partitions, in order for each key.
+
+    Publishers and members go on. Keys that move are handled in their new partition when all that is in the old one
+    is handled; the command waits for that, so members have to run. If it is interrupted, run it again with the same
+    number: until then, messages of these keys wait in their new partition.
+
+    Exit codes: 0 done, or that number already; 2 no such queue, another change under way, no broker, or bad usage.
+    """
+    with exit_on_error():
+        from bridge.groups import resize
+
+        with status("connecting ...") as show:
+            # In a pipe, too, each step is a line: it may wait long for members.
+            report = show if sys.stderr.isatty() else lambda text: echo_line(text, err=True)
+            is_changed = _run(resize(_address(url), queue, partitions, grace=grace, report=report))
+    echo_line(f"{queue}: {count_noun(partitions, 'partition')}" + ("" if is_changed else ", as it was"))
+
+
+@group_command.command("describe")
+@url_option
+@click.option("--format", "form", type=click.Choice(["text", "json", "prometheus"]), default="text",
+              show_default=True, help="Output format.")  # fmt: skip
+@click.option(
+    "--listen",
+    type=click.FloatRange(min=0.1, max=600),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time to listen for members, which announce themselves four times in a heartbeat.",
+)
+@click.argument("queue", metavar="QUEUE")
+def describe_command(url: str | None, form: str, listen: float, queue: str) -> None:
+    """Show members, owners, lag and skew of a group.
+
+    Exit codes: 0 each partition has an owner; 1 some have none; 2 no such queue, no broker, or bad usage.
+    """
+    with exit_on_error():
+        from bridge.groups.description import describe, describe_as_json, metric_lines
+
+        with status("listening ..."):
+            described = _run(describe(_address(url), queue, listen=listen))
+        if form == "json":
+            click.echo(dump_json(describe_as_json(described)))
+        else:
+            for line in metric_lines(described) if form == "prometheus" else _format(described):
+                click.echo(line)
+    sys.exit(1 if described.unowned else 0)
+
+
+def _format(described: Description) -> Iterator[str]:
+    """Yield the lines of a description: what the queue is, a line for each partition, its members."""
+    state, plan = described.state, described.plan
+    sizes = (
+        f"{count_noun(len(described.partitions), 'partition')} ({state.queue.queue_type}), {state.queue.slots} slots"
+    )
+    members = count_noun(len(described.members), "member") + (f", plan {plan.epoch}" if plan is not None else "")
+    yield f"{escape_line(state.queue.name)}: {sizes}, {members}"
+    if state.resize is not None:
+        yield f"being resized from {state.resize.before} to {state.resize.after} partitions"
+    yield f"lag {described.lag:,}, skew {described.skew:.2f}"
+    yield ""
+    yield f"{'partition':>9}  {'lag':>9}  {'ready':>9}  {'handled':>11}  owner"
+    for partition in described.partitions:
+        owner = ", then ".join(map(escape_line, partition.holders)) or "none"
+        yield f"{partition.number:>9}  {partition.lag:>9,}  {partition.ready:>9,}  {partition.handled:>11,}  {owner}"
+    if described.members:
+        yield ""
+        width = max(len(escape_line(name)) for name in described.members)
+        yield f"{'member':{width}}  partitions"
+        for name, beat in described.members.items():
+            held = list_some([str(partition) for partition in sorted(beat.held)], 20) or "none"
+            yield f"{escape_line(name):{width}}  {held}" + (" (leaving)" if beat.leaving else "")
+
+
+def _address(url: str | None) -> str:
+    return url or os.environ.get(VARIABLE) or LOCAL
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine; what goes wrong is reported once, by the command, and not also by the client's log."""
+    logging.getLogger("aiormq").addHandler(logging.NullHandler())
+    logging.getLogger("aiormq").propagate = False
+    return asyncio.run(work)

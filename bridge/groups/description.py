@@ -1,0 +1,221 @@
+"""A partitioned queue and its group as they are now: members, owners, lag and skew."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from bindings.http.exposition import family_lines
+from bridge.groups.connection import close, connect, losing
+from bridge.groups.membership import Beat, Plan, read_beat
+from bridge.groups.names import PartitionedQueue
+from bridge.groups.state import State, read_state
+from exchange.errors import InputError
+
+if TYPE_CHECKING:
+    from aiormq.abc import DeliveredMessage
+
+__all__ = ["Description", "DescriptionJson", "PartitionStatus", "describe", "metric_lines"]
+
+LISTENING: float = 1.0
+"""Default number of seconds to listen for members, which announce themselves four times in a heartbeat."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """A partition as it is now."""
+
+    number: int
+    ready: int
+    """Number of messages in the queue that no member has."""
+    waiting: int
+    """Number of messages that members have and have not acknowledged, as they announced last."""
+    handled: int
+    """Number of messages that the members holding it now have handled since they got it."""
+    holders: tuple[str, ...]
+    """Members that hold the partition: two or more while it is handed over, none if it has no owner."""
+
+    @property
+    def lag(self) -> int:
+        """Number of messages that are not acknowledged."""
+        return self.ready + self.waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A partitioned queue and its group."""
+
+    state: State
+    plan: Plan | None
+    """The newest plan that was announced; None if no member was heard."""
+    members: Mapping[str, Beat]
+    partitions: tuple[PartitionStatus, ...]
+
+    @property
+    def lag(self) -> int:
+        """Number of messages of all partitions that are not acknowledged."""
+        return sum(partition.lag for partition in self.partitions)
+
+    @property
+    def skew(self) -> float:
+        """Largest lag of a partition, divided by the mean; 1 if all are equal, as without any message."""
+        return (
+            max(partition.lag for partition in self.partitions) * len(self.partitions) / self.lag if self.lag else 1.0
+        )
+
+    @property
+    def unowned(self) -> tuple[int, ...]:
+        """Numbers of the partitions that no member holds."""
+        return tuple([partition.number for partition in self.partitions if not partition.holders])
+
+
+class PartitionJson(TypedDict):
+    """A partition; see `PartitionStatus`."""
+
+    partition: int
+    queue: str
+    holders: list[str]
+    lag: int
+    ready: int
+    waiting: int
+    handled: int
+
+
+class MemberJson(TypedDict):
+    """A member."""
+
+    member: str
+    joined: float
+    """When it joined, in seconds since 1970."""
+    prefetch: int
+    leaving: bool
+    partitions: list[int]
+    """The partitions that it holds."""
+
+
+class DescriptionJson(TypedDict):
+    """The output of ``hashstar group describe --json``."""
+
+    queue: str
+    queue_type: str
+    slots: int
+    resizing_to: int | None
+    """The number of partitions that is being made; null if none is."""
+    planner: str | None
+    epoch: int | None
+    """Number of the plan that members follow; null if no member was heard."""
+    lag: int
+    skew: float
+    unowned: list[int]
+    members: list[MemberJson]
+    partitions: list[PartitionJson]
+
+
+async def describe(url: str, queue: str, *, listen: float = LISTENING) -> Description:
+    """Return what a partitioned queue and its group are now; ``listen`` is in seconds.
+
+    Nothing is changed, and no message is taken. Raises InputError if there is no such queue; ConnectionLost.
+    """
+    connection = await connect(url, f"describe {queue}", 10)
+    try:
+        with losing("the broker refused, or the connection is lost"):
+            state = await read_state(connection, queue)
+            beats = await _listen(connection, state.queue, listen)
+            plan: Plan | None = None
+            for beat in beats.values():
+                if beat.plan is not None and beat.plan.supersedes(plan):
+                    plan = beat.plan
+            channel = await connection.channel(publisher_confirms=False)
+            partitions = [await _describe(channel, state.queue, number, beats) for number in range(state.owned)]
+            return Description(state, plan, beats, tuple(partitions))
+    finally:
+        await close(connection)
+
+
+async def _listen(connection: Any, names: PartitionedQueue, listen: float) -> dict[str, Beat]:
+    beats: dict[str, Beat] = {}
+
+    async def hear(delivered: DeliveredMessage) -> None:
+        try:
+            beat = read_beat(delivered.body)
+        except InputError:
+            return
+        beats[beat.member] = beat
+
+    channel = await connection.channel(publisher_confirms=False)
+    await channel.exchange_declare(names.members, exchange_type="fanout", auto_delete=True)
+    inbox = (await channel.queue_declare(exclusive=True, auto_delete=True)).queue
+    await channel.queue_bind(inbox, names.members)
+    await channel.basic_consume(inbox, hear, no_ack=True)
+    await asyncio.sleep(listen)
+    await close(channel)
+    return dict(sorted(beats.items()))
+
+
+async def _describe(channel: Any, names: PartitionedQueue, number: int, beats: Mapping[str, Beat]) -> PartitionStatus:
+    holders = {name: beat.held[number] for name, beat in beats.items() if number in beat.held}
+    declared = await channel.queue_declare(names.partition(number), passive=True)
+    return PartitionStatus(
+        number,
+        declared.message_count or 0,
+        sum(progress.waiting for progress in holders.values()),
+        sum(progress.handled for progress in holders.values()),
+        tuple(holders),
+    )
+
+
+def describe_as_json(described: Description) -> DescriptionJson:
+    """Return a description as JSON."""
+    state, plan = described.state, described.plan
+    return {
+        "queue": state.queue.name,
+        "queue_type": state.queue.queue_type,
+        "slots": state.queue.slots,
+        "resizing_to": state.resize.after if state.resize is not None else None,
+        "planner": plan.planner if plan is not None else None,
+        "epoch": plan.epoch if plan is not None else None,
+        "lag": described.lag,
+        "skew": round(described.skew, 3),
+        "unowned": list(described.unowned),
+        "members": [
+            {
+                "member": name, "joined": beat.joined, "prefetch": beat.prefetch, "leaving": beat.leaving,
+                "partitions": sorted(beat.held),
+            }
+            for name, beat in described.members.items()
+        ],
+        "partitions": [
+            {
+                "partition": partition.number, "queue": state.queue.partition(partition.number),
+                "holders": list(partition.holders), "lag": partition.lag, "ready": partition.ready,
+                "waiting": partition.waiting, "handled": partition.handled,
+            }
+            for partition in described.partitions
+        ],
+    }  # fmt: skip
+
+
+def metric_lines(described: Description) -> Iterator[str]:
+    """Yield the metrics of a description, in Prometheus's text format."""
+    queue = ("queue", described.state.queue.name)
+
+    def by_partition(values: Mapping[int, float]) -> Mapping[tuple[tuple[str, str], ...], float]:
+        return {(queue, ("partition", str(number))): value for number, value in values.items()}
+
+    yield from family_lines(
+        "hashstar_group_lag", "gauge", "Messages of a partition that are not acknowledged.",
+        by_partition({partition.number: partition.lag for partition in described.partitions}),
+    )  # fmt: skip
+    yield from family_lines(
+        "hashstar_group_holders", "gauge", "Members that hold a partition: 0 without an owner, 2 during a hand-over.",
+        by_partition({partition.number: len(partition.holders) for partition in described.partitions}),
+    )  # fmt: skip
+    for name, meaning, value in (
+        ("skew", "Largest lag of a partition, divided by the mean.", described.skew),
+        ("members", "Members of the group.", len(described.members)),
+        ("partitions", "Partitions that members share.", len(described.partitions)),
+        ("unowned", "Partitions that no member holds.", len(described.unowned)),
+    ):
+        yield from family_lines(f"hashstar_group_{name}", "gauge", meaning, {(queue,): value})
