@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -93,8 +92,3 @@ def split_key(routing_key: str) -> tuple[int | None, str]:
     """
     slot, _, key = routing_key.partition(".")
     return (int(slot), key) if slot.isascii() and slot.isdecimal() and len(slot) < 6 else (None, routing_key)
-
-
-def fields(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of arguments, as a client library takes them."""
-    return dict(mapping)

@@ -17,7 +17,7 @@ from bridge.groups.barrier import GATE, MARKER, Resize, read_news
 from bridge.groups.connection import close, connect, import_aiormq, is_missing, losing, losses
 from bridge.groups.names import PartitionedQueue, binding_key, check_partitions
 from bridge.groups.session import LOOK
-from bridge.groups.state import State, declare_state, find_state, read_state, write_state
+from bridge.groups.state import State, declare_state, find_state, keeping_arguments, read_state, write_state
 from exchange.display import list_some
 from exchange.errors import HashstarError, InputError
 from exchange.partition.slots import moved_slots, place_slots
@@ -43,7 +43,7 @@ async def create(url: str, queue: PartitionedQueue, partitions: int) -> bool:
     """
     check_partitions(queue.slots, partitions)
     async with _locked(url, queue.name) as (connection, channel):
-        await declare_state(channel, queue)
+        await declare_state(connection, channel, queue)
         state = await find_state(connection, queue.name, wait=0)
         if state is not None:
             if (state.queue, state.partitions) != (queue, partitions) or state.resize is not None:
@@ -53,8 +53,9 @@ async def create(url: str, queue: PartitionedQueue, partitions: int) -> bool:
                 )
             return False
         await channel.exchange_declare(queue.name, exchange_type="topic", durable=True)
+        arguments = {"x-single-active-consumer": True, **keeping_arguments(connection, queue)}
         for number in range(partitions):
-            await _declare_partition(connection, channel, queue, number)
+            await channel.queue_declare(queue.partition(number), durable=True, arguments=arguments)
         for slot, number in enumerate(place_slots(queue.slots, partitions)):
             await channel.queue_bind(queue.partition(number), queue.name, binding_key(slot))
         await write_state(channel, State(queue, partitions, partitions))
@@ -103,8 +104,9 @@ class _Resizing:
     async def run(self) -> None:
         change, queue = self._change, self._queue
         self._report(f"{change.before} partitions become {change.after}: declaring queues")
+        arguments = {"x-single-active-consumer": True, **keeping_arguments(self._connection, queue)}
         for number in range(change.before, change.after):
-            await _declare_partition(self._connection, self._channel, queue, number)
+            await self._channel.queue_declare(queue.partition(number), durable=True, arguments=arguments)
         await self._declare_inboxes()
         if self._state.owned >= change.before:  # not one that was interrupted when removing partitions
             await self._write(owned=max(change.before, change.after), resize=change)
@@ -125,7 +127,8 @@ class _Resizing:
         await self._channel.exchange_declare(change.news(name), exchange_type="fanout", durable=True)
         for target in (None, *sorted(change.targets)):
             inbox = change.inbox(name, target)
-            await self._channel.queue_declare(inbox, durable=True, arguments={"x-queue-type": self._queue.queue_type})
+            arguments = keeping_arguments(self._connection, self._queue)
+            await self._channel.queue_declare(inbox, durable=True, arguments=arguments)
             await self._channel.queue_bind(inbox, change.news(name))
 
     async def _delete_inboxes(self) -> None:
@@ -205,19 +208,6 @@ async def _look(connection: Any, name: str) -> tuple[int, int] | None:
         return None
     await close(channel)
     return declared.message_count, declared.consumer_count
-
-
-async def _declare_partition(connection: Any, channel: Any, queue: PartitionedQueue, number: int) -> None:
-    arguments = queue.arguments
-    if queue.queue_type == "quorum" and _version(connection) >= (4,):
-        # From 4.0 on, a message that came back 20 times is dropped by default. Before, -1 would drop it the first time.
-        arguments["x-delivery-limit"] = -1
-    await channel.queue_declare(queue.partition(number), durable=True, arguments=arguments)
-
-
-def _version(connection: Any) -> tuple[int, ...]:
-    version = str(connection.server_properties.get("version", "0"))
-    return tuple([int(part) for part in version.split(".")[:2] if part.isdecimal()])
 
 
 async def _announce(channel: Any, queue: PartitionedQueue) -> None:

@@ -43,7 +43,7 @@ PATIENCE: Final = 2.0
 """Number of heartbeats of silence after which a member counts as gone."""
 LOSING: Final = 3.0
 """Number of heartbeats after which a broker that does not answer is given up, as it gives up its clients."""
-LOOKING: Final = 15.0
+LOOKING: Final = 600.0
 """Seconds after which the planner reads the number of partitions again, in case an announcement of it was lost."""
 RETRYING: Final = 0.5
 """Seconds until a partition that could not be consumed is tried again."""
@@ -205,7 +205,7 @@ class Session:
                     await channel.basic_qos(prefetch_count=1)  # changes nothing: nothing is consumed on this channel
             except TimeoutError:
                 raise ConnectionLost("the broker does not answer") from None
-            if not self.lease.is_valid():
+            if not self.lease.is_valid() and seconds() - proved > self._heartbeat:
                 log.warning(
                     "%s: no message was begun for %.1f s, as the broker or this process was slow: if it was the "
                     "process, let the heartbeat be longer, or do the work in threads",
