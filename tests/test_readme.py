@@ -26,8 +26,8 @@ BLOCKS = [block for page in PAGES if page.name not in {"bindings.md", "first-ste
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 PYTEST = [block for block in PYTHON if "def test_" in block.text]
 LIVE = [block for block in PYTHON if "await " in block.text]
-"""They need a broker: tests/bridge/rocketmq/test_rocketmq_guide_live.py and, in docs/embed.md,
-tests/exchange/dispatch/test_consume_guide_live.py run them."""
+"""They need a broker: tests/bridge/rocketmq/test_rocketmq_guide_live.py, tests/bridge/groups/test_groups_guide_live.py
+and, in docs/embed.md, tests/exchange/dispatch/test_consume_guide_live.py run them."""
 SPARK = [block for block in PYTHON if "spark." in block.text]
 """They need Spark: tests/bindings/audit/test_guide.py runs them."""
 WHOLE = [block for block in PYTHON if block not in PYTEST + LIVE + SPARK]
@@ -206,7 +206,7 @@ def test_all_kinds_of_blocks_are_tested() -> None:
         "yaml",
         "json",
     }
-    assert {block.page for block in LIVE} == {"docs/rocketmq.md", "docs/embed.md"}
+    assert {block.page for block in LIVE} == {"docs/rocketmq.md", "docs/embed.md", "docs/groups.md"}
     assert {block.page for block in SPARK} == {"docs/audit.md"}
     assert {block.page for block in BLOCKS if block.language == "toml"} == {
         "README.md", "docs/audit.md", "docs/bridge.md",
