@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from celery import Celery
@@ -32,14 +32,14 @@ def test_a_celery_worker_runs_what_is_routed_to_its_queues() -> None:
     app.conf.update(task_default_queue="rest", task_default_exchange="tasks", task_default_routing_key="rest")
     app.conf.task_routes = {"feed.*": {"queue": "feeds", "routing_key": "feed"}}  # the '#' stands for no word
 
-    @app.task(name="feed.read", bind=True, max_retries=1, shared=False)
-    def read(self: object, name: str) -> None:
-        if not self.request.retries:  # type: ignore[attr-defined]
-            raise self.retry(countdown=0.01)  # type: ignore[attr-defined]
+    @app.task(name="feed.read", bind=True, max_retries=1, shared=False)  # type: ignore[untyped-decorator]
+    def read(self: Any, name: str) -> None:
+        if not self.request.retries:
+            raise self.retry(countdown=0.01)
         done.append(name)
         finish.delay()
 
-    @app.task(name="finish", shared=False)
+    @app.task(name="finish", shared=False)  # type: ignore[untyped-decorator]
     def finish() -> None:
         done.append("finished")
         all_done.set()
