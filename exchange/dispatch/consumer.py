@@ -23,6 +23,7 @@ from exchange.dispatch.delivery import Answer, Delivery, Ticket
 from exchange.dispatch.link import Link, LinkLost, Unroutable
 from exchange.dispatch.policy import OnError, Retry
 from exchange.dispatch.turns import Turns
+from exchange.display import count_noun
 from exchange.message import Message
 
 __all__ = ["Consumer", "Counts", "Handle", "Middleware", "Settings"]
@@ -138,9 +139,13 @@ class Consumer:
             raise RuntimeError("a consumer starts once: call Dispatcher.consume again")
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         settings = self._settings
-        if isinstance(settings.on_error, Retry) and settings.on_error.declare:
-            await self._link.declare(*settings.on_error.declarations(self._link.queue))
-        await self._link.open(self, self._receive, self._end, settings.prefetch, settings.options)
+        try:
+            if isinstance(settings.on_error, Retry) and settings.on_error.declare:
+                await self._link.declare(*settings.on_error.declarations(self._link.queue))
+            await self._link.open(self, self._receive, self._end, settings.prefetch, settings.options)
+        except BaseException:
+            self._begin_to_stop()
+            raise
         return self
 
     async def stop(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # what runs longer is cancelled
@@ -193,7 +198,8 @@ class Consumer:
         answers = self._answers.get(channel)
         if answers is None:
             for old in [old for old in self._answers if not self._link.is_open(old)]:
-                del self._answers[old]
+                self.counts.lost += self._answers.pop(old).pending
+                self._unsent.discard(old)
             answers = self._answers[channel] = Answers()
         answers.receive(ticket.tag)
         self.counts.received += 1
@@ -234,8 +240,6 @@ class Consumer:
                 else:
                     async with asyncio.timeout(self._settings.timeout):
                         await self._handle(delivery)
-                if ticket in self._publishing:
-                    await self._wait_for_replies(ticket)
         except Exception as raised:  # noqa: BLE001  # whatever a handler raises
             error = raised
         except asyncio.CancelledError as raised:
@@ -247,12 +251,14 @@ class Consumer:
             error = RuntimeError("a handler was cancelled from within")
             error.__cause__ = raised
         try:
+            if ticket in self._publishing:
+                error = await self._wait_for_replies(ticket) or error
             if error is not None:
                 await self._settle_failed(delivery, error)
             else:
                 self.counts.handled += 1
-                if ticket.answer is None and not self._settings.ack_by_hand:
-                    ticket.settle("ack")
+                if not self._settings.ack_by_hand:
+                    ticket.try_to_settle("ack")
         except asyncio.CancelledError:
             self._release(delivery)
             raise
@@ -294,7 +300,7 @@ class Consumer:
         if policy == "raise":
             self._end(error)
         else:
-            ticket.settle("requeue" if policy == "requeue" else "reject")
+            ticket.try_to_settle("requeue" if policy == "requeue" else "reject")
 
     async def _retry(self, policy: Retry, delivery: Delivery, seconds: float, error: Exception) -> None:
         where = f"exchange {delivery.exchange!r}, key {delivery.routing_key!r}"
@@ -304,17 +310,16 @@ class Consumer:
             text = "%s, failed: requeued, for its retry was not taken: %s"
             log.error(text, where, trouble, exc_info=error)  # noqa: TRY400  # the traceback is that of the handler
             await asyncio.sleep(PAUSE_SECONDS)
-            delivery._ticket.settle("requeue")
+            delivery._ticket.try_to_settle("requeue")
             return
         log.warning("%s, failed: retry %d in %g s", where, delivery.retries + 1, seconds, exc_info=error)
         self.counts.retried += 1
-        delivery._ticket.settle("ack")
+        delivery._ticket.try_to_settle("ack")
 
     def _release(self, delivery: Delivery) -> None:
         """Put a delivery back that was not handled."""
-        if delivery._ticket.answer is None:
+        if delivery._ticket.try_to_settle("requeue"):
             self.counts.released += 1
-            delivery._ticket.settle("requeue")
 
     # Answers and replies: `Carrier`. Handlers in threads call these, too.
 
@@ -350,12 +355,13 @@ class Consumer:
         try:
             while self._unsent:
                 channel = self._unsent.pop()
-                frames = self._answers[channel].take()
+                answers = self._answers[channel]
+                number = answers.pending
                 try:
-                    await self._link.answer(channel, frames)
+                    await self._link.answer(channel, answers.take())
                 except LinkLost as trouble:
-                    log.warning("answers to deliveries were not sent: %s", trouble)
-                    self.counts.lost += len(frames)
+                    log.warning("%s not acknowledged: %s", count_noun(number, "delivery", "deliveries"), trouble)
+                    self.counts.lost += number
         finally:
             self._sending = None
 
@@ -376,9 +382,10 @@ class Consumer:
         except Unroutable:
             log.warning("reply to %r was not taken: whoever asked is gone", reply.routing_key)
 
-    async def _wait_for_replies(self, ticket: Ticket) -> None:
-        for publishing in self._publishing.pop(ticket):
-            await publishing
+    async def _wait_for_replies(self, ticket: Ticket) -> Exception | None:
+        """Wait until the broker has the replies; return the error if it did not take one."""
+        results = await asyncio.gather(*self._publishing.pop(ticket), return_exceptions=True)
+        return next((result for result in results if isinstance(result, Exception)), None)
 
     # The end.
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Protocol, TypeVar, overload
 
 from exchange.errors import HashstarError, InputError
 from exchange.field_values import Typed
+from exchange.forks import DISPATCHERS, lock_at_forks
 from exchange.message import NO_FIELDS, Message, assemble_message
 
 __all__ = ["RETRY", "Answer", "Carrier", "Delivery", "Ticket", "assemble_delivery", "build_reply"]
@@ -51,6 +52,8 @@ class Unconnected:
 
 UNCONNECTED: Final = Unconnected()
 
+_settling: Final = lock_at_forks(DISPATCHERS)
+
 
 class Ticket:
     """What all copies of a delivery share: where it came from, and how it was answered."""
@@ -69,10 +72,17 @@ class Ticket:
 
     def settle(self, answer: Answer) -> None:
         """Settle the delivery. Raises HashstarError if it is settled already."""
-        if self.answer is not None:
+        if not self.try_to_settle(answer):
             raise HashstarError(f"this delivery is settled already: {self.answer}")
-        self.answer = answer
+
+    def try_to_settle(self, answer: Answer) -> bool:
+        """Settle the delivery unless it is settled already; return whether it was not."""
+        with _settling:  # a handler in a thread may settle in the moment in which its time is over
+            if self.answer is not None:
+                return False
+            self.answer = answer
         self.carrier.settle(self, answer)
+        return True
 
 
 class Delivery(Message):

@@ -39,6 +39,7 @@ class MemoryLink:
         self.published: list[Message] = []
         self.declared: list[str] = []
         self.routable = True
+        self.lost_publishes = 0
         self.channel = MemoryChannel()
         self.consuming = False
         self.frames = 0
@@ -122,6 +123,9 @@ class MemoryLink:
 
     async def publish(self, message: Message) -> None:
         await asyncio.sleep(0.001)
+        if self.lost_publishes:
+            self.lost_publishes -= 1
+            raise LinkLost("not confirmed")
         if not self.routable:
             raise Unroutable("no queue")
         self.published.append(message)

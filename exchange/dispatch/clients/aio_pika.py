@@ -96,16 +96,25 @@ class AioPikaQueue:
                     LinkLost(f"queue {name!r}: the broker cancelled the consumer: is the queue still there?")
                 )
             )
-            self._channel.close_callbacks.add(lambda _, error: ended(_describe_end(name, error)))
-        self._watch(ended)
+            self._channel.close_callbacks.add(lambda _, error: ended(self._describe_end(error)))
+        else:
+            self._watch(ended)
         self._tag = await self._aio_pika_queue.consume(on_message, no_ack=False, **options)
 
     def _watch(self, ended: Callable[[BaseException | None], None]) -> None:
-        """Report when the application closes the channel; a robust one is closed in no other way."""
+        """Report when the application closes a robust channel or its connection: nothing else ends these."""
         from asyncio import ensure_future  # not at the top: blocking consumers need none of it
 
-        closed = ensure_future(self._channel.closed())
-        closed.add_done_callback(lambda _: ended(None))
+        for closed in (self._channel.closed(), self._channel._connection.closed()):
+            ensure_future(closed).add_done_callback(lambda _: ended(None))
+
+    def _describe_end(self, error: BaseException | None) -> LinkLost | None:
+        """Return what to report of a plain channel that was closed: None if the application closed it."""
+        if error is None or error.args == (None, None):  # aiormq: ChannelClosed, without a code of the broker
+            return None
+        if getattr(self._channel._connection, "close_called", False):
+            return None
+        return LinkLost(f"queue {self.queue!r}: {type(error).__name__} {error}".rstrip())
 
     async def cancel(self) -> None:
         """Cancel the consumer."""
@@ -181,13 +190,6 @@ class AioPikaQueue:
                 underlay = await self._channel.get_underlay_channel()
                 self._publisher = await underlay.connection.channel(publisher_confirms=True, on_return_raises=False)
             return self._publisher
-
-
-def _describe_end(queue: str, error: BaseException | None) -> LinkLost | None:
-    """Return what to report of a channel that was closed: None if the application closed it."""
-    if error is None or getattr(error, "reply_code", None) in (0, 200):
-        return None
-    return LinkLost(f"queue {queue!r}: {error or type(error).__name__}")
 
 
 def _to_aiormq(value: Any) -> Any:

@@ -126,11 +126,14 @@ class PikaQueue:
         """Write the answers; pika buffers what the socket does not take yet."""
         if not channel.is_open:
             raise LinkLost(f"queue {self.queue!r}: the channel is closed")
-        for tag, answer, multiple in frames:
-            if answer == "ack":
-                channel.basic_ack(tag, multiple)
-            else:
-                channel.basic_nack(tag, requeue=answer == "requeue")
+        try:
+            for tag, answer, multiple in frames:
+                if answer == "ack":
+                    channel.basic_ack(tag, multiple)
+                else:
+                    channel.basic_nack(tag, requeue=answer == "requeue")
+        except Exception as error:
+            raise LinkLost(f"queue {self.queue!r}: {error}") from error
 
     async def publish(self, message: Message) -> None:
         """Publish on a channel of its own, which is opened at the first message."""

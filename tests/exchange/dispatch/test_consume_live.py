@@ -429,6 +429,42 @@ def test_a_plain_connection_that_is_cut_ends_the_consumer_when_its_handlers_have
     place.close()
 
 
+@pytest.mark.parametrize("what", ["channel", "connection"])
+def test_a_consumer_is_over_when_the_application_closes_what_it_consumes_from(
+    place: Place, client: Open, what: str
+) -> None:
+    """No error: it is what the application wants; what was not handled is in the queue."""
+    dispatcher = Dispatcher()
+    dispatcher.add("#", lambda _: None)
+
+    async def work() -> None:
+        async with client(place) as queue:
+            consumer = await dispatcher.consume(queue)
+            channel = queue._channel if isinstance(queue, PikaQueue) else queue.channel
+            closing = (
+                channel if what == "channel" else getattr(channel, "connection", None) or channel._connection
+            ).close()
+            if closing is not None:
+                await closing
+            await consumer.wait()
+            assert not consumer.running
+
+    run(work())
+
+
+def test_a_queue_that_is_not_there_raises(rabbitmq: Server, client: Open) -> None:
+    place = Place(rabbitmq.url)
+
+    async def work() -> None:
+        async with client(place) as queue:
+            place.channel.queue_delete(place.queue)
+            with pytest.raises(Exception, match=r"NOT_FOUND|not_found|closed"):
+                await Dispatcher().consume(queue)
+
+    run(work())
+    place.close()
+
+
 def test_a_channel_that_cannot_be_opened_raises() -> None:
     async def work() -> None:
         parameters = pika.URLParameters("amqp://127.0.0.1:1/")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exchange import Delivery, Dispatcher, Message, NoHandler, PikaQueue, Retry
+from exchange import Delivery, Dispatcher, HashstarError, Message, NoHandler, PikaQueue, Retry
 from exchange.dispatch import LinkLost
 from exchange.dispatch.consumer import Consumer
 from exchange.dispatch.link import Link
@@ -274,6 +274,94 @@ def test_a_reply_goes_out_before_its_request_is_acknowledged() -> None:
     link.put(message(2, reply_to="gone"))
     consumed(dispatcher, link, all_handled)
     assert numbers(link, "ack") == [1, 2]
+
+
+def test_a_reply_that_the_broker_does_not_take_is_a_failure_of_its_request() -> None:
+    """The request comes again, also if only one of its replies was lost, or its handler failed afterwards."""
+    link, dispatcher = MemoryLink(), Dispatcher()
+    tries: Counter[bytes] = Counter()
+
+    @dispatcher.on("#")
+    async def answer(delivery: Delivery) -> None:
+        tries[delivery.body] += 1
+        if tries[delivery.body] == 1:
+            link.lost_publishes = 1
+        delivery.reply(b"one")
+        delivery.reply(b"two")
+        if delivery.body == b"2" and tries[delivery.body] == 1:
+            raise ValueError("no")
+
+    link.put(message(1, reply_to="answers"), message(2, reply_to="answers"))
+    consumer = consumed(dispatcher, link, all_handled, concurrency=1, on_error="requeue")
+    settled = sorted((answer, int(m.body)) for answer, m in link.settled)
+    assert settled == [("ack", 1), ("ack", 2), ("requeue", 1), ("requeue", 2)]
+    assert (consumer.counts.failed, consumer.counts.handled) == (2, 2)
+
+
+def test_a_thread_that_settles_when_its_time_is_over_is_answered_once() -> None:
+    """Whoever is first settles; the other one gets an error, or nothing is sent."""
+    link, dispatcher = MemoryLink(), Dispatcher()
+    late: list[object] = []
+    over = threading.Event()
+
+    @dispatcher.on("#")
+    def slow(delivery: Delivery) -> None:
+        over.wait(5)
+        try:
+            delivery.ack()
+        except HashstarError as error:
+            late.append(error)
+
+    async def work() -> None:
+        async with dispatcher.consume(link, timeout=0.05, on_error="dead-letter") as consumer:
+            async with asyncio.timeout(5):
+                while not consumer.counts.failed:  # noqa: ASYNC110  # threads, in real time
+                    await asyncio.sleep(0.01)
+            over.set()
+            while not late:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    link.put(message(1))
+    asyncio.run(work())
+    assert numbers(link, "reject") == [1]
+    assert len(link.settled) == len(late) == 1
+
+
+def test_answers_that_a_lost_channel_did_not_take_are_counted() -> None:
+    link, dispatcher = MemoryLink(), Dispatcher()
+    handled: list[int] = []
+
+    @dispatcher.on("#")
+    async def handle(delivery: Delivery) -> None:
+        handled.append(int(delivery.body))
+        await asyncio.sleep(0.001)
+        if handled == [0, 1, 2]:
+            link.lose()
+
+    async def then(consumer: Consumer) -> None:
+        await until(lambda: consumer.counts.handled == 6)
+
+    link.put(*map(message, range(3)))
+    consumer = consumed(dispatcher, link, then)
+    assert (consumer.counts.lost, consumer.counts.received, numbers(link, "ack")) == (3, 6, [0, 1, 2])
+
+
+def test_a_consumer_that_could_not_start_is_not_running() -> None:
+    class Refusing(MemoryLink):
+        async def open(self, *given: Any) -> None:
+            raise LinkLost("no such queue")
+
+    async def work() -> None:
+        consumer = Dispatcher().consume(Refusing())
+        with pytest.raises(LinkLost, match="no such queue"):
+            await consumer
+        assert not consumer.running
+        await consumer.wait()
+        await consumer.stop()
+        with pytest.raises(RuntimeError, match="starts once"):
+            await consumer
+
+    run_virtually(work())
 
 
 @pytest.mark.parametrize(
