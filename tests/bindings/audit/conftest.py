@@ -22,6 +22,7 @@ CONF = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": " ".join(QUICK),
     "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",  # it makes a job of each stage, which costs more than these jobs
     "spark.sql.session.timeZone": "Asia/Kolkata",  # half an hour off, and not what anything here should depend on
 }
 
