@@ -20,6 +20,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -83,6 +84,8 @@ def serve() -> None:
         for module in pkgutil.walk_packages([str(ROOT / package)], f"{package}."):
             if module.name.rpartition(".")[2] not in {"pytest_plugin", "__main__"} and "spark" not in module.name:
                 importlib.import_module(module.name)
+    with suppress(ImportError):
+        importlib.import_module("mcp.server")
     gc.collect()
     gc.freeze()  # else each child's first collection copies the pages of all that was imported
     for line in sys.stdin:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -30,10 +31,6 @@ from tests.support.bindings.exact import exact
 
 LINE = '{"exchange": "orders", "routing_key": "order.new.%s"}\n'
 SEEDS = settings(deadline=None, max_examples=20)
-
-
-class Killed(BaseException):
-    """The end of the process."""
 
 
 class Stream:
@@ -99,20 +96,14 @@ def test_a_growing_archive_is_counted_as_the_whole_one(
 
 
 @contextmanager
-def killed_at(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], bool]]:
-    """End the process before or after one of the moments at which a file is written, renamed or removed."""
-    moments = 0
+def watched_files(monkeypatch: pytest.MonkeyPatch, moment: Callable[[], None]) -> Iterator[None]:
+    """Call ``moment`` before and after each time that a file is renamed, linked or removed."""
 
     def watched(operation: Callable[..., Any]) -> Callable[..., Any]:
         def operate(*arguments: Any, **named: Any) -> Any:
-            nonlocal moments
-            moments += 1
-            if moments == number:
-                raise Killed
+            moment()
             done = operation(*arguments, **named)
-            moments += 1
-            if moments == number:
-                raise Killed
+            moment()
             return done
 
         return operate
@@ -121,37 +112,43 @@ def killed_at(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         patch.setattr(Path, "replace", watched(Path.replace))
         patch.setattr(Path, "unlink", watched(Path.unlink))
         patch.setattr(os, "link", watched(os.link))
-        yield lambda: moments >= number
+        yield
 
 
 def test_a_kill_at_any_moment_neither_loses_nor_doubles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At each moment the state is copied as a kill would leave it; later the stream goes on from each copy."""
     monkeypatch.setattr(growth_module, "FOLDED", 2)
-    number, was_killed = 0, True
-    while was_killed:
-        number += 1
-        folder = tmp_path / str(number)
-        (folder / "archive").mkdir(parents=True)
-        file = folder / "archive" / "a.jsonl"
-        stream = Stream(folder / "archive", folder / "state")
-        was_killed = False
-        with killed_at(number, monkeypatch) as has_come:
-            for n in range(6):
-                with file.open("a") as opened:
-                    opened.write(LINE % n)
-                try:
-                    stream.run()
-                except Killed:
-                    break
-            was_killed = has_come()
-        for rest in range(n + 1, 6):
-            with file.open("a") as opened:
-                opened.write(LINE % rest)
+    stream = Stream(tmp_path / "archive", tmp_path / "state")
+    stream.archive.mkdir()
+    file = stream.archive / "a.jsonl"
+    kept: list[tuple[int, list[int], int]] = []
+
+    def keep() -> None:
+        if stream.state.exists():
+            shutil.copytree(stream.state, tmp_path / str(len(kept)))
+        kept.append((written, list(stream.offsets), stream.done))
+
+    def append(number: int) -> None:
+        with file.open("a") as opened:
+            opened.write(LINE % number)
+
+    for written in range(6):
+        append(written)
+        with watched_files(monkeypatch, keep):
+            stream.run()
+    assert len(kept) > 60
+    for number, (written, stream.offsets, stream.done) in enumerate(kept):
+        os.truncate(file, sum(len(LINE % n) for n in range(written + 1)))
+        shutil.rmtree(stream.state)
+        if (copy := tmp_path / str(number)).exists():
+            copy.rename(stream.state)
+        for rest in range(written + 1, 6):
+            append(rest)
             stream.run()
         total = stream.run()
         assert total.account.records == 6
         assert total.values[0].messages == 6
-        assert sum(1 for _ in (folder / "state" / "account").glob("batch=*")) <= 3
-    assert number > 60
+        assert sum(1 for _ in (stream.state / "account").glob("batch=*")) <= 3
 
 
 def test_a_record_without_its_end_waits_and_is_reported(tmp_path: Path) -> None:
