@@ -77,6 +77,9 @@ class ServerConnection:
             await self._refuse(error.code, f"{error.name} - {error.text}")
         except HashstarError as error:
             await self._refuse(503, f"COMMAND_INVALID - {error}")
+        except Exception:
+            LOG.exception("serving a client")
+            await self._refuse(541, "INTERNAL_ERROR")
         finally:
             self._end()
 
@@ -186,7 +189,7 @@ class ServerConnection:
         self._channels[number] = None
         self._contents.pop(number, None)
         channel.close()
-        text = f"{error.name} - {error.text}".encode()[:255].decode("utf-8", "ignore")
+        text = f"{error.name} - {error.text}".encode("utf-8", "replace")[:255].decode("utf-8", "ignore")
         self.send(number, "channel.close", reply_code=error.code, reply_text=text, class_id=ids[0], method_id=ids[1])
 
     def _take_content(self, number: int, kind: int, payload: bytes) -> None:

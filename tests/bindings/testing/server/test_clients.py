@@ -25,6 +25,7 @@ from pika.exceptions import (
 from bindings.adapters.declaring import declare, declare_async
 from bindings.testing.server import AmqpServer
 from exchange import Binding, Exchange, InputError, NotFound, Policy, Queue, Topology, Typed
+from exchange.amqp.methods import encode_method
 
 START = b"AMQP\x00\x00\x09\x01"
 
@@ -255,6 +256,27 @@ def test_hostile_bytes_close_their_own_connection_only(
     channel.queue_declare("still")
 
 
+def frame(name: str, channel: int = 0, **given: Any) -> bytes:
+    """Return a method frame."""
+    payload = encode_method(name, **given)
+    return b"\x01" + channel.to_bytes(2) + len(payload).to_bytes(4) + payload + b"\xce"
+
+
+def test_names_that_are_no_text_are_answered(server: AmqpServer) -> None:
+    """No client library sends them."""
+    hello = [
+        START, frame("connection.start-ok", mechanism="PLAIN", response=b"", locale="en_US"),
+        frame("connection.tune-ok", frame_max=131_072), frame("connection.open", virtual_host="/"),
+        frame("channel.open", 1), frame("queue.declare", 1, queue="\udcff", passive=True),
+    ]  # fmt: skip
+    with socket.create_connection(("127.0.0.1", int(server.url.split(":")[3].partition("/")[0])), timeout=5) as client:
+        client.sendall(b"".join(hello))
+        answer = b""
+        while b"NOT_FOUND" not in answer:
+            answer += client.recv(4_096)
+    assert b"no queue '?' in vhost '/'" in answer
+
+
 # aio-pika
 
 
@@ -333,3 +355,34 @@ def test_rpc_patterns_and_direct_replies_work(server: AmqpServer) -> None:
         assert await asyncio.wait_for(answer, 5) == b"re x"
 
     run(server, main)
+
+
+def test_a_robust_connection_survives_a_restart(server: AmqpServer) -> None:
+    async def main(connection: Any) -> None:
+        channel = await connection.channel()
+        queue = await channel.declare_queue("work", durable=True)
+        got: asyncio.Queue[bytes] = asyncio.Queue()
+
+        async def work(message: Any) -> None:
+            async with message.process():
+                await got.put(message.body)
+
+        await queue.consume(work)
+        await channel.default_exchange.publish(aio_pika.Message(b"before"), "work")
+        assert await asyncio.wait_for(got.get(), 5) == b"before"
+        await asyncio.to_thread(server.stop)
+        await asyncio.to_thread(server.start)
+        await asyncio.wait_for(connection.ready(), 5)
+        for _ in range(100):
+            try:
+                await channel.default_exchange.publish(aio_pika.Message(b"after"), "work")
+                break
+            except aio_pika.exceptions.CONNECTION_EXCEPTIONS:
+                await asyncio.sleep(0.05)
+        assert await asyncio.wait_for(got.get(), 5) == b"after"
+
+    async def start() -> None:
+        async with await aio_pika.connect_robust(server.url, reconnect_interval=0.05) as connection:
+            await main(connection)
+
+    asyncio.run(start())
