@@ -26,19 +26,17 @@ class Frame(NamedTuple):
 
 
 class Answers:
-    """What is to be sent on one channel."""
+    """What is to be sent on one channel. Its memory is that of the unanswered deliveries."""
 
     def __init__(self) -> None:
         self._last = 0
         """The last tag that was received."""
         self._alone = True
         """Whether all deliveries of the channel so far came to us."""
-        self._low = 0
-        """All deliveries up to this tag are answered, if `_alone`."""
+        self._unanswered: dict[int, None] = {}
+        """Tags that were received and not answered, in their order."""
         self._done: set[int] = set()
         """Tags that are to be acknowledged."""
-        self._sent: set[int] = set()
-        """Tags above `_low` that were answered one by one."""
         self._refused: list[Frame] = []
 
     def receive(self, tag: int) -> None:
@@ -46,6 +44,7 @@ class Answers:
         if tag != self._last + 1:
             self._alone = False
         self._last = tag
+        self._unanswered[tag] = None
 
     def add(self, tag: int, answer: Answer) -> None:
         """Add the answer to a delivery: one for each that was received."""
@@ -63,24 +62,18 @@ class Answers:
         """Return what is to be sent now, in order: a refusal before an acknowledgement that would cover it."""
         frames, self._refused = self._refused, []
         done, self._done = self._done, set()
-        if not self._alone:
-            self._sent.clear()
-            return [*frames, *(Frame(tag, "ack") for tag in sorted(done))]
-        self._sent.update([frame.tag for frame in frames])
-        low, covered = self._low + 1, 0
-        while True:
-            if low in done:
-                done.remove(low)
-                covered = low
-            elif low in self._sent:
-                self._sent.remove(low)
-            else:
-                break
-            low += 1
-        joined = covered - self._low > 1
-        self._low = low - 1
-        if covered:
-            frames.append(Frame(covered, "ack", joined))
+        for frame in frames:
+            del self._unanswered[frame.tag]
+        joined: list[int] = []
+        if self._alone:
+            for tag in self._unanswered:
+                if tag not in done:
+                    break
+                joined.append(tag)
+            done.difference_update(joined)
+        if joined:
+            frames.append(Frame(joined[-1], "ack", len(joined) > 1))
         frames += [Frame(tag, "ack") for tag in sorted(done)]
-        self._sent |= done
+        for tag in (*joined, *done):
+            del self._unanswered[tag]
         return frames

@@ -160,7 +160,7 @@ class Delivery(Message):
         """Number of times that the message waited in a delay queue and came back, by a `Retry`."""
         table = self.headers.get(RETRY)
         count = table.get("count") if isinstance(table, Mapping) else None
-        return count if isinstance(count, int) and not isinstance(count, bool) else 0
+        return count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else 0
 
     @property
     def settled(self) -> Answer | None:
@@ -293,7 +293,7 @@ def assemble_delivery(
 
     A message that comes back from a delay queue has the exchange again that it was first published to.
     """
-    if RETRY in headers:
+    if RETRY in headers and exchange == f"{ticket.queue}.retried":
         table = headers[RETRY]
         first = table.get("exchange") if isinstance(table, Mapping) else None
         exchange = first if isinstance(first, str) else exchange

@@ -454,6 +454,25 @@ def test_a_retry_waits_on_the_broker_and_ends_with_its_way_out() -> None:
     assert numbers(link, "reject") == [2, 3, 1]
 
 
+@pytest.mark.parametrize("table", [{"count": -5, "exchange": 7}, {"count": True}, {}, "text", None, [1]])
+def test_a_forged_table_of_retries_does_no_harm(table: Any) -> None:
+    """Anyone may publish such a header: the delivery has no retries then, and the exchange that the broker names."""
+    link, dispatcher = MemoryLink(), Dispatcher()
+    seen: list[tuple[str, int]] = []
+
+    @dispatcher.on("#")
+    async def fail(delivery: Delivery) -> None:
+        seen.append((delivery.exchange, delivery.retries))
+        raise ValueError
+
+    for exchange in ("orders", "memory.retried"):
+        link.put(Message(exchange, "a", {"x-hashstar-retry": table}))
+    link.put(Message("orders", "a", {"x-hashstar-retry": {"count": 0, "exchange": "payments"}}))
+    consumed(dispatcher, link, all_handled, on_error=Retry((1,)))
+    assert seen == [("orders", 0), ("memory.retried", 0), ("orders", 0)]
+    assert len(link.published) == 3
+
+
 def test_a_retry_that_the_broker_does_not_take_is_put_back() -> None:
     link, dispatcher = MemoryLink(), Dispatcher()
     calls: list[int] = []
