@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from bindings.sources.definitions import Definitions as Definitions
     from bindings.sources.document import Document as Document
     from bindings.sources.open import load as load
+    from bindings.testing.server.server import AmqpServer as AmqpServer
     from bindings.testing.virtual_broker import VirtualBroker as VirtualBroker
 
 MODULES: Final = {
     # topologies
     "load": "sources.open", "Definitions": "sources.definitions", "Document": "sources.document",
-    "VirtualBroker": "testing.virtual_broker",
+    "VirtualBroker": "testing.virtual_broker", "AmqpServer": "testing.server.server",
     # what is wrong with them, and how to change them
     "check": "", "Finding": "check.rules.finding", "diff": "", "Diff": "diff.diff", "apply": "",
     # audits

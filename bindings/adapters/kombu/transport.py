@@ -25,7 +25,7 @@ from kombu.transport import TRANSPORT_ALIASES, virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
 
 from exchange.entities.entities import Binding, Exchange, Queue
-from exchange.errors import BrokerError, NotFound
+from exchange.errors import BrokerError, NotFound, PreconditionFailed
 from exchange.message import BASIC_PROPERTIES, Message
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
@@ -81,6 +81,14 @@ class MemoryBroker:
             self.router.delete_queue(name)
             self.queues.pop(name, None)
 
+    def count_consumer(self, queue: str, change: int) -> None:
+        """Count a consumer that has come (1) or gone (-1); an auto-delete queue is deleted with its last one."""
+        with self.changed:
+            self.consumers[queue] += change
+            declared = self.topology.queues.get(queue)
+            if change < 0 and declared is not None and declared.auto_delete and not self.consumers[queue]:
+                self.delete_queue(queue)
+
     def put(self, queue: str, payload: Payload, *, in_front: bool = False) -> None:
         """Put a message into a queue, behind the others or in front of them; a queue that is gone drops it."""
         with self.changed:
@@ -116,7 +124,8 @@ def broker_at(host: str = HOST, vhost: str = "/", *, topology: Topology | None =
     if topology is not None:
         vhost = topology.vhost
         _brokers[host, vhost] = MemoryBroker(topology)
-    return _brokers.setdefault((host, vhost), MemoryBroker(Topology(vhost=vhost)))
+    broker = _brokers.get((host, vhost))
+    return broker if broker is not None else _brokers.setdefault((host, vhost), MemoryBroker(Topology(vhost=vhost)))
 
 
 class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
@@ -205,7 +214,13 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **options: Any) -> int:
         size = self._size(queue)
-        if not (if_empty and size) and not (if_unused and self.broker.consumers[queue]):
+        with _amqp_errors(50, 40):
+            for asked, is_so, what in (
+                (if_unused, self.broker.consumers[queue], "in use"),
+                (if_empty, size, "not empty"),
+            ):
+                if asked and is_so:
+                    raise PreconditionFailed(f"queue '{queue}' in vhost '{self.broker.topology.vhost}' {what}")
             self.broker.delete_queue(queue)
         return size
 
@@ -268,18 +283,14 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         with _amqp_errors(60, 20):
             if queue not in self.broker.queues:
                 raise NotFound(f"no queue '{queue}' in vhost '{self.broker.topology.vhost}'")
-        self.broker.consumers[queue] += 1
+        self.broker.count_consumer(queue, 1)
         super().basic_consume(queue, no_ack, callback, consumer_tag, **options)
 
     def basic_cancel(self, consumer_tag: str) -> None:
         queue = self._tag_to_queue.get(consumer_tag) if consumer_tag in self._consumers else None
         super().basic_cancel(consumer_tag)
-        if queue is None:
-            return
-        self.broker.consumers[queue] -= 1
-        declared = self.broker.topology.queues.get(queue)
-        if declared is not None and declared.auto_delete and not self.broker.consumers[queue]:
-            self.broker.delete_queue(queue)
+        if queue is not None:
+            self.broker.count_consumer(queue, -1)
 
     def after_reply_message_received(self, queue: str) -> None:
         """Keep the queue, as a broker does; kombu's virtual transports delete it."""

@@ -69,7 +69,7 @@ def install() -> None:
     for owner, name, replacement in [*_replacements()]:
         _originals.append((owner, name, getattr(owner, name)))
         setattr(owner, name, replacement)
-    base.Channel.exchange_types["headers"] = HeadersExchange
+    base.Channel.exchange_types.setdefault("headers", HeadersExchange)
 
 
 def uninstall() -> None:
@@ -77,7 +77,8 @@ def uninstall() -> None:
     while _originals:
         owner, name, original = _originals.pop()
         setattr(owner, name, original)
-    base.Channel.exchange_types.pop("headers", None)
+    if base.Channel.exchange_types.get("headers") is HeadersExchange:
+        del base.Channel.exchange_types["headers"]
 
 
 _originals: Final[list[tuple[type, str, Callable[..., Any]]]] = []
