@@ -126,7 +126,7 @@ def test_a_mandatory_message_without_queue_is_returned(channel: Any) -> None:
     (lambda c: c.basic_consume("nowhere", True, print, "tag"), NotFound, "no queue 'nowhere'"),
     (lambda c: (c.queue_declare("a"), c.basic_consume("a", True, print, "t"), c.queue_delete("a", if_unused=True)),
      PreconditionFailed, "queue 'a' in vhost '/' in use"),
-    (lambda c: (c.queue_declare("a"), c.basic_publish(c.prepare_message("x"), "", "a"), c.queue_delete("a", if_empty=1)),
+    (lambda c: (c.queue_declare("a"), c.basic_publish(c.prepare_message(""), "", "a"), c.queue_delete("a", if_empty=1)),
      PreconditionFailed, "queue 'a' in vhost '/' not empty"),
 ])  # fmt: skip
 def test_refusals_are_those_of_the_broker(channel: Any, call: Any, error: type[Exception], text: str) -> None:
