@@ -133,6 +133,9 @@ class Outgoing:
     """Number of times that the target has refused it."""
     context: Any = field(default=None, repr=False)
     """Reserved for the pump: the `Pending` delivery."""
+    request: Any = None
+    """Of a request: the `bridge.interop.requests.Request` by which it asks for its reply. Of a reply: the
+    `bridge.pump.replies.Home` that it goes to. None for all other messages."""
 
 
 class Failure(NamedTuple):
@@ -307,6 +310,9 @@ class Target(Endpoint):
             return outgoing.queue, outgoing.message.routing_key
         key = outgoing.placement.key
         return outgoing.queue, outgoing.placement.partition, key if isinstance(key, Hashable) else repr(key)
+
+    def expect_replies(self) -> None:
+        """Prepare, before it is opened, to write requests whose servers reply to it."""
 
     @abstractmethod
     async def open(self, receiver: Receiver) -> None:

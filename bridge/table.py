@@ -351,6 +351,14 @@ class Table:
         within.mistakes = self.mistakes
         return within
 
+    def copy(self, kept: Collection[str] | None = None, added: Mapping[str, Any] | None = None) -> Table:
+        """Return a table with the values that were not read yet, of these keys or of all, and others added.
+
+        What is read of it stays here; its mistakes are raised, and its warnings are its own.
+        """
+        values = {key: value for key, value in self._values.items() if kept is None or key in kept}
+        return Table({**values, **(added or {})}, self.source, self.path, self._environment)
+
     def maybe_table(self, key: str) -> Table | None:
         """Read a table in this table; None if the key is missing."""
         return self.table(key) if self.has(key) else None

@@ -17,13 +17,15 @@ from bindings.operating_system import find_signals
 from bindings.sources.open import open_source
 from bindings.sources.toml_file import read_toml
 from bridge.daemon import keys
+from bridge.daemon.replies import Ends, read_replies
 from bridge.endpoint import Layout, Misfit, Place, Source, Target
 from bridge.endpoints import build_dead_letter_target, build_source, build_target
 from bridge.pump import keys as pump_keys
 from bridge.pump.filtering import read_filter
 from bridge.pump.loops import find_dead_letter_loop, find_feedback, find_near_exchange
 from bridge.pump.policy import Backoff, Policy, Unroutable
-from bridge.pump.pump import Inlet
+from bridge.pump.pump import NO_REPLIES, Inlet
+from bridge.pump.replies import Replies
 from bridge.table import ConfigWarning, Mistakes, Table
 from exchange.entities.profile import RELEASES, profile_by_name
 from exchange.errors import InputError
@@ -69,12 +71,16 @@ class Config:
     log_level: str = "info"
     warnings: tuple[ConfigWarning, ...] = ()
     """Warnings about what the file alone shows to become a problem."""
+    replies: Replies = NO_REPLIES
+    """Requests that targets write to servers, and the callers who wait for replies; ``inlets`` has the sources of these
+    replies, too."""
 
     @property
     def endpoints(self) -> tuple[Source | Target, ...]:
         """All sources and targets, each once."""
         dead = () if self.dead_letters is None else (self.dead_letters,)
-        return (*[inlet.source for inlet in self.inlets], *dict.fromkeys(self.targets.values()), *dead)
+        callers = [each.target for each in self.replies.callers.values()]
+        return (*[inlet.source for inlet in self.inlets], *dict.fromkeys(self.targets.values()), *callers, *dead)
 
 
 DEAD_LETTERS: Final = keys.DEAD_LETTERS.name
@@ -95,6 +101,7 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
     (['month'], ['orders.by-region', 'orders.mistaken', 'readings.by-device'])
     """
     table = Table(read_toml(path), str(path), environment=environment)
+    unread = table.copy()
     table.mistakes = mistakes = Mistakes()
     topology, policy, ignored, dead_letters, http = None, Policy(), frozenset[str](), None, None
     table.check_keys(keys.FILE.names)  # first, as a missing table is often a misspelt one
@@ -112,6 +119,9 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
     if worker is not None and worker > 1:
         inlets = shared
     target_tables, targets_by_name, targets = _read_targets(table, mistakes, source_tables, topology)
+    reply_tables: dict[str, Table] = {}
+    with mistakes.collect():
+        reply_tables = table.tables(keys.REPLIES.name)
     with mistakes.collect():
         ignored = frozenset(keys.IGNORE.read(table))
     with mistakes.collect():
@@ -132,6 +142,15 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
         with mistakes.collect():
             _check_fit(target, target_tables[name], layout)
     mistakes.raise_any()
+    replies, reply_inlets = NO_REPLIES, list[Inlet]()
+    if reply_tables:
+        ends = Ends(
+            unread.tables(keys.SOURCES.name), inlets, unread.tables(keys.TARGETS.name), targets_by_name, targets
+        )
+        replies, reply_inlets = read_replies(
+            reply_tables, mistakes, ends, topology, policy, has_dead_letters=dead_letters is not None
+        )
+        mistakes.raise_any()
     _check_loops(table, inlets, targets_by_name, targets, topology, dead_letters)
     _check_rivals(table, inlets)
     if dead_letters is None:
@@ -143,7 +162,7 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
     return Config(
         str(path),
         topology,
-        tuple(inlets.values()),
+        (*inlets.values(), *reply_inlets),
         targets,
         policy,
         dead_letters,
@@ -154,6 +173,7 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
         log_format,
         log_level,
         tuple(table.warnings),
+        replies,
     )
 
 

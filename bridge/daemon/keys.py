@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from bridge.daemon.journal import LEVELS
-from bridge.keys import FLAG, MAYBE_TEXT, TABLE, TEXT, TEXTS, Key, Keys, choice, matching, whole
+from bridge.keys import FLAG, MAYBE_TEXT, SECONDS, TABLE, TEXT, TEXTS, Key, Keys, choice, matching, whole
+from bridge.pump.policy import Unroutable
 from exchange.entities.profile import VERSION
 
 __all__ = [
-    "COVERAGE", "DEAD_LETTERS", "FILE", "HTTP", "HTTP_HOSTS", "IGNORE", "LOG_FORMAT", "LOG_LEVEL", "POLICY", "PROFILE",
-    "SOURCES", "TARGETS", "TOPOLOGY", "VHOST", "WORKERS",
+    "COVERAGE", "DEAD_LETTERS", "EXPIRED", "FILE", "HTTP", "HTTP_HOSTS", "IGNORE", "LOG_FORMAT", "LOG_LEVEL", "POLICY",
+    "PROFILE", "REPLIES", "REPLIES_OF", "REPLY_GROUP", "REPLY_QUEUE", "REPLY_TIMEOUT", "REPLY_TOPIC", "SOURCES",
+    "TARGETS", "TOPOLOGY", "VHOST", "WORKERS",
 ]  # fmt: skip
 
 TOPOLOGY: Final = Key(
@@ -30,6 +32,12 @@ DEAD_LETTERS: Final = Key(
     TABLE,
     "`[dead_letters]`: where messages go that cannot be delivered",
     otherwise="none: such messages are held",
+)
+REPLIES: Final = Key(
+    "replies",
+    TABLE,
+    "`[replies.TARGET]`: where those who answer requests reply; see [requests and replies](#requests-and-replies)",
+    otherwise="none",
 )
 IGNORE: Final = Key(
     "ignore", TEXTS, "queues of the topology whose messages go nowhere; every other queue needs a target", []
@@ -54,7 +62,33 @@ WORKERS: Final = Key("workers", whole(least=1), "processes that share the work",
 LOG_FORMAT: Final = Key("log_format", choice("text", "json"), 'or `"json"`, an object a line', "text")
 LOG_LEVEL: Final = Key("log_level", choice(*LEVELS), '`"debug"`, `"info"`, `"warning"`, `"error"`', "info")
 
+REPLY_QUEUE: Final = Key(
+    "queue", MAYBE_TEXT, "RabbitMQ: the queue where servers reply, for this bridge alone", otherwise="`topic`"
+)
+REPLY_TOPIC: Final = Key(
+    "topic",
+    MAYBE_TEXT,
+    "Kafka: the topic where servers reply, for this bridge alone; RocketMQ: the cluster's topic of replies",
+    otherwise='`queue`; RocketMQ: `"DefaultCluster_REPLY_TOPIC"`',
+)
+REPLY_GROUP: Final = Key(
+    "group",
+    MAYBE_TEXT,
+    "the consumer group that reads that topic",
+    otherwise="one that no other bridge has, made of the addresses of the sources",
+)
+REPLY_TIMEOUT: Final = Key(
+    "timeout", SECONDS, "time that a caller waits, for requests without a time limit of their own", "1 m"
+)
+EXPIRED: Final = Key(
+    "expired",
+    choice(Unroutable.DROP.value, Unroutable.DEAD_LETTER.value),
+    'what becomes of a request whose caller waits no longer: also `"dead-letter"`',
+    Unroutable.DROP.value,
+)
+REPLIES_OF: Final = Keys((REPLY_QUEUE, REPLY_TOPIC, REPLY_GROUP, REPLY_TIMEOUT, EXPIRED))
+
 FILE: Final = Keys((
-    TOPOLOGY, VHOST, PROFILE, SOURCES, TARGETS, DEAD_LETTERS, IGNORE, POLICY, HTTP, HTTP_HOSTS, COVERAGE, WORKERS,
-    LOG_FORMAT, LOG_LEVEL,
+    TOPOLOGY, VHOST, PROFILE, SOURCES, TARGETS, REPLIES, DEAD_LETTERS, IGNORE, POLICY, HTTP, HTTP_HOSTS, COVERAGE,
+    WORKERS, LOG_FORMAT, LOG_LEVEL,
 ))  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Final, Literal, NamedTuple, TypedDict
 
 from bindings.http.exposition import family_lines, format_labels, format_number
 from bridge.endpoint import Delivery, Failure, Outgoing
+from bridge.pump.replies import ReplyOutcome, RequestOutcome
 
 __all__ = ["BUCKETS", "FATES", "Gauges", "History", "HistoryJson", "Metrics"]
 
@@ -51,6 +52,10 @@ class Metrics:
         """Source or target, and dead-letter, hold or drop -> messages that were given up."""
         self.filtered_messages = Counter[tuple[str, str]]()
         """Source, and ``no match`` or ``fails`` -> messages that its filter rejected."""
+        self.requests = Counter[tuple[str, str]]()
+        """Source and `bridge.pump.replies.RequestOutcome` -> requests for servers of another system."""
+        self.replies = Counter[tuple[str, str]]()
+        """Source and `bridge.pump.replies.ReplyOutcome` -> replies of such servers."""
         self.connections = Counter[str]()
         self.disconnections = Counter[str]()
         self.up: dict[str, bool] = {}
@@ -132,6 +137,12 @@ class Metrics:
     def filtered(self, source: str, delivery: Delivery, reason: str) -> None:
         self.filtered_messages[source, reason.partition(":")[0]] += 1
 
+    def requested(self, source: str, outcome: RequestOutcome) -> None:
+        self.requests[source, outcome] += 1
+
+    def replied(self, source: str, outcome: ReplyOutcome) -> None:
+        self.replies[source, outcome] += 1
+
     def ended(self, source: str) -> None:
         self.ended_sources.add(source)
         self.on_change()
@@ -154,6 +165,13 @@ class Metrics:
                 ("source", "reason"),
                 self.filtered_messages,
             ),
+            (
+                "hashstar_requests_total",
+                "Requests passed on to servers of another system, or expired.",
+                ("source", "outcome"),
+                self.requests,
+            ),
+            ("hashstar_replies_total", "Replies of such servers.", ("source", "outcome"), self.replies),
             ("hashstar_unreadable_records_total", "Records of archives left out.", ("source", "reason"), unreadable),
             ("hashstar_connections_total", "Connections made.", ("endpoint",), self.connections),
             ("hashstar_disconnections_total", "Connections lost.", ("endpoint",), self.disconnections),

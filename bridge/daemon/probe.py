@@ -56,13 +56,11 @@ class Report(NamedTuple):
 
 async def check(config: Config, *, offline: bool = False, seconds: float = SECONDS) -> Report:
     """Check a configuration: the file alone and, unless offline, each endpoint, for at most ``seconds``."""
-    tables: dict[str, Endpoint] = {f"sources.{inlet.source.name}": inlet.source for inlet in config.inlets}
-    tables |= {f"targets.{target.name}": target for target in dict.fromkeys(config.targets.values())}
-    if config.dead_letters is not None:
-        tables[DEAD_LETTERS] = config.dead_letters
-    results: Sequence[Sequence[Finding]] = [()] * len(tables)
+    endpoints = list(_endpoints_by_table(config))
+    tables = dict.fromkeys([table for table, _ in endpoints])
+    results: Sequence[Sequence[Finding]] = [()] * len(endpoints)
     if not offline:
-        results = await asyncio.gather(*[_check_endpoint(endpoint, seconds) for endpoint in tables.values()])
+        results = await asyncio.gather(*[_check_endpoint(endpoint, seconds) for _, endpoint in endpoints])
     known: dict[str, list[Finding]] = {"": [], **{table: [] for table in tables}}
     for warned in config.warnings:
         # A warning about a table within an endpoint's table, such as its policy, belongs to the endpoint.
@@ -71,10 +69,23 @@ async def check(config: Config, *, offline: bool = False, seconds: float = SECON
         table = max(around, key=len, default="")
         known[table].append(Finding("warning", warned.text, warned.key))
     checked = [Checked("", "", known[""])] if known[""] else []
-    for (table, endpoint), findings in zip(tables.items(), results, strict=True):
+    for (table, endpoint), findings in zip(endpoints, results, strict=True):
         hidden = [each._replace(text=hide_logins(each.text)) for each in findings]
-        checked.append(Checked(table, endpoint.name, [*known[table], *hidden]))
+        checked.append(Checked(table, endpoint.name, [*known.pop(table, ()), *hidden]))
     return Report(config.path, len(config.inlets), len({*config.targets.values()}), offline, checked)
+
+
+def _endpoints_by_table(config: Config) -> Iterator[tuple[str, Endpoint]]:
+    """Yield all endpoints with the table of the file that each is made of; a table may make two."""
+    for inlet in config.inlets:
+        name = inlet.source.name
+        yield (name if inlet.replies_of is not None else f"sources.{name}"), inlet.source
+        if (callers := config.replies.callers.get(name)) is not None:
+            yield f"sources.{name}", callers.target
+    for target in dict.fromkeys(config.targets.values()):
+        yield f"targets.{target.name}", target
+    if config.dead_letters is not None:
+        yield DEAD_LETTERS, config.dead_letters
 
 
 async def _check_endpoint(endpoint: Endpoint, seconds: float) -> Sequence[Finding]:

@@ -27,6 +27,7 @@ from bridge.daemon.web import Web
 from bridge.daemon.workers import SETTLED, WRONG, build_command, run_workers
 from bridge.endpoint import Delivery, Failure, Outgoing
 from bridge.pump.pump import Inlet, Pump, PumpEvents
+from bridge.pump.replies import ReplyOutcome, RequestOutcome
 from exchange.errors import InputError
 from exchange.routing.router import Router
 
@@ -100,7 +101,7 @@ async def _run_pump(
         events = _CoverageEvents(journal, metrics, {inlet.source.name: inlet for inlet in config.inlets}, coverage.read)
     pump = Pump(
         config.inlets, Router(config.topology), config.targets, events, config.policy, config.dead_letters,
-        config.ignored,
+        config.ignored, replies=config.replies,
     )  # fmt: skip
     metrics.prepare(*list_endpoints(config))
     health = Health(
@@ -151,6 +152,8 @@ def list_endpoints(config: Config) -> tuple[dict[str, bool], dict[str, list[str]
     targets: dict[str, list[str]] = {}
     for queue, target in config.targets.items():
         targets.setdefault(target.name, []).append(queue)
+    for callers in config.replies.callers.values():
+        targets[callers.target.name] = sorted(callers.topics or [""])
     if config.dead_letters is not None:
         targets[config.dead_letters.name] = [""]
     return {inlet.source.name: inlet.filter is not None for inlet in config.inlets}, targets
@@ -249,6 +252,12 @@ class _Events(PumpEvents):
         self._journal.filtered(source, delivery, reason)
         self._metrics.filtered(source, delivery, reason)
 
+    def requested(self, source: str, outcome: RequestOutcome) -> None:
+        self._metrics.requested(source, outcome)
+
+    def replied(self, source: str, outcome: ReplyOutcome) -> None:
+        self._metrics.replied(source, outcome)
+
     def ended(self, source: str) -> None:
         self._journal.ended(source)
         self._metrics.ended(source)
@@ -270,4 +279,5 @@ class _CoverageEvents(_Events):
 
     def read(self, source: str, deliveries: Sequence[Delivery]) -> None:
         super().read(source, deliveries)
-        self._count(self._inlets[source], deliveries)
+        if self._inlets[source].replies_of is None:  # replies go past the topology
+            self._count(self._inlets[source], deliveries)

@@ -2,14 +2,15 @@
 
 The scheme of a URL chooses the folder, whose ``config`` is imported only then: the clients of systems that a bridge
 does not use need not be installed. ``config`` has ``source(name, url, table, policy)``, ``target(name, url, table)``,
-which also returns the queues of the topology that it is for, and ``dead_letter_target(name, url, table)``; each reads
-its keys from the table. These are in ``keys``, which needs no client: ``SOURCE`` (beside those of every source, in
+which also returns the queues of the topology that it is for, ``dead_letter_target(name, url, table)``, and, where there
+are requests and replies, ``caller_target(name, url, table)`` for the table of a source; each reads its keys from the
+table. These are in ``keys``, which needs no client: ``SOURCE`` (beside those of every source, in
 `bridge.pump.keys`), ``TARGET`` and ``DEAD_LETTERS``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from typing import Any, Final, cast
 
@@ -19,7 +20,10 @@ from bridge.pump import keys
 from bridge.pump.policy import Policy
 from bridge.table import Table
 
-__all__ = ["SCHEMES", "build_dead_letter_target", "build_source", "build_target", "keys_of"]
+__all__ = [
+    "SCHEMES", "build_caller_target", "build_dead_letter_target", "build_reply_source", "build_source", "build_target",
+    "keys_of", "system_of",
+]  # fmt: skip
 
 SCHEMES: Final = {
     "amqp": "rabbitmq",
@@ -63,6 +67,30 @@ def build_dead_letter_target(table: Table) -> Target:
     target = cast(Target, module.dead_letter_target("dead_letters", url, table))
     table.refuse_unread(keys_of(folder, "DEAD_LETTERS").names)
     return target
+
+
+def build_reply_source(name: str, target: Table, place: Mapping[str, Any], policy: Policy) -> Source:
+    """Build the source of the replies to a target's requests.
+
+    It has the target's address and settings of its connection, and ``place`` as its other keys. Raises InputError.
+    """
+    shared = set(keys_of(system_of(target), "SOURCE").names)
+    return build_source(name, target.copy(shared, place), policy)
+
+
+def build_caller_target(name: str, source: Table) -> Target | None:
+    """Build the target for replies to those whose requests a source reads; None if there can be none.
+
+    Raises InputError.
+    """
+    url, _, module = _import_config(source)
+    build: Callable[[str, str, Table], Target | None] | None = getattr(module, "caller_target", None)
+    return None if build is None else build(name, url, source)
+
+
+def system_of(table: Table) -> str:
+    """Return the folder of the endpoint that a table describes. Raises InputError."""
+    return _import_config(table.copy())[1]
 
 
 def keys_of(folder: str, role: str) -> Keys:

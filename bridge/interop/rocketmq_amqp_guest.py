@@ -22,6 +22,10 @@ EMPTY: Final = "empty"
 NOTHING: Final = b"\0"
 """Body of a message whose own is empty, which brokers would refuse."""
 
+OWN: Final = "x-rocketmq-"
+KEPT: Final = ("CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "CLUSTER")
+"""Properties of RocketMQ's own by which it finds who waits for a reply; see `bridge.interop.requests`."""
+
 
 @lru_cache(4096)
 def property_name(raw: bytes) -> str:
@@ -66,6 +70,10 @@ def unwrap(message: StoredMessage, exchange: str | None, routing_key: str | None
     if properties.pop(BODY, None) == EMPTY and body == NOTHING:
         body = b""
     headers = unpack_headers(properties)
+    if "REPLY_TO_CLIENT" in message.properties:  # of a request or a reply, which is still one outside RocketMQ
+        kept = {name: message.properties[name] for name in KEPT if name in message.properties}
+        headers += [(OWN + name, text.encode("utf-8", "surrogateescape")) for name, text in kept.items()]
+        headers.append((OWN + "broker", message.broker.encode()))
     return amqp_guest.unwrap(Record(message.topic, None, body, headers), exchange, routing_key)
 
 

@@ -31,6 +31,7 @@ from bridge.endpoint import Delivery, Disconnected, EndOfStream, Source, disconn
 from bridge.pump.filtering import Filter
 from bridge.pump.outlet import Outlet
 from bridge.pump.policy import Attempts, Policy
+from bridge.pump.replies import Servers
 from bridge.pump.window import Window
 from exchange.message import Message, assemble_message
 
@@ -63,6 +64,8 @@ class Inlet:
     """The source's own policy; None: the pump's."""
     filter: Filter | None = None
     """Filter that its messages must match; None: all enter."""
+    replies_of: Servers | None = None
+    """Those whose replies it reads: these go to the callers of requests, past the topology. None: it reads none."""
     window: Window = field(init=False, repr=False)
 
     def enter(self, message: Message) -> Message:

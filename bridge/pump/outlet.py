@@ -71,8 +71,9 @@ class Outlet:
     """Sends messages to a target until they are confirmed.
 
     ``dead_letter`` sends a dead letter instead of a message that this target refuses for good. Without it, such a
-    message is held and tried for ever, and so is a message for which ``is_last`` is true. ``random`` returns numbers in
-    [0, 1). ``changed`` is called when the target was opened, and when a refused message leaves because its source will
+    message is held and tried for ever, and so is a message for which ``is_last`` is true. ``fate`` is what events call
+    the fate of a message given to ``dead_letter``: DROP where that drops it. ``random`` returns numbers in [0, 1).
+    ``changed`` is called when the target was opened, and when a refused message leaves because its source will
     give it again.
     """
 
@@ -85,6 +86,7 @@ class Outlet:
         dead_letter: Callable[[Outgoing, Failure, str], None] | None = None,
         changed: Callable[[], None] = lambda: None,
         is_last: Callable[[Outgoing], bool] = lambda _: False,
+        fate: Unroutable = Unroutable.DEAD_LETTER,
     ) -> None:
         self.target = target
         self.error: Disconnected | None = None
@@ -95,6 +97,7 @@ class Outlet:
         self._dead_letter = dead_letter
         self._changed = changed
         self._is_last = is_last
+        self._given_up: Final = fate
         self._held = Held(target.key_of)
         self._gates: dict[Partition, Gate] = {}
         self._in_flight: dict[int, Outgoing] = {}
@@ -288,7 +291,7 @@ class Outlet:
     def _send_dead_letter(self, outgoing: Outgoing, failure: Failure) -> None:
         """Call ``dead_letter`` to send a dead letter instead of the message."""
         assert self._dead_letter is not None  # noqa: S101  `_fate` and `_wait_behind_gate` have checked it
-        self._events.gave_up(self.target.name, outgoing, failure, Unroutable.DEAD_LETTER.value)
+        self._events.gave_up(self.target.name, outgoing, failure, self._given_up.value)
         self._dead_letter(outgoing, failure, self.target.name)
 
     def _retry(self, outgoing: Outgoing) -> None:

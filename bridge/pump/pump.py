@@ -9,7 +9,7 @@ refusals and lost connections. Everything runs on one thread, that of the event 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from random import random as any_random
@@ -23,13 +23,15 @@ from bridge.pump.inlet import Inlet, Reading
 from bridge.pump.outlet import Events, Outlet
 from bridge.pump.policy import Policy, Unroutable
 from bridge.pump.reach import reachable_queues
+from bridge.pump.replies import Asked, Home, Replies, ReplyOutcome, RequestOutcome, Servers
 from bridge.pump.window import Pending
 from exchange.amqp import Headers
 from exchange.errors import HashstarError
+from exchange.message import Message
 from exchange.routing.route import Placement
 from exchange.routing.router import Router
 
-__all__ = ["Inlet", "Pump", "PumpEvents"]
+__all__ = ["NO_REPLIES", "Inlet", "Pump", "PumpEvents"]
 
 CLOSING: Final = 5.0
 """Maximum number of seconds for closing all targets, and then again for all sources, after a stop."""
@@ -39,6 +41,9 @@ FINISHING: Final = 90.0
 
 AGAIN: Final = 1.0
 """Seconds after which a cancelled task that has not ended is cancelled again."""
+
+NO_REPLIES: Final = Replies({}, {})
+NO_REQUESTS: Final[Mapping[str, Asked | None]] = {}
 
 NO_PLACEMENTS: Final[Mapping[str, Placement]] = {}
 
@@ -55,6 +60,12 @@ class PumpEvents(Events, Protocol):
     def filtered(self, source: str, delivery: Delivery, reason: str) -> None:
         """Take note of a delivery that the source's filter rejects; it is settled without being sent."""
 
+    def requested(self, source: str, outcome: RequestOutcome) -> None:
+        """Take note of a request that a source has given, and that goes to servers of another system."""
+
+    def replied(self, source: str, outcome: ReplyOutcome) -> None:
+        """Take note of a reply that a source has given."""
+
     def ended(self, source: str) -> None:
         """Take note that a source has ended, and all its deliveries are settled."""
 
@@ -64,8 +75,9 @@ class Pump:
 
     ``targets`` maps the topology's queues to targets; several queues may share one. Messages that reach only queues of
     ``ignored`` are settled without being sent. ``dead_letters`` is the target of messages that cannot be delivered;
-    without it, they are held. ``random`` returns numbers in [0, 1), for jitter; ``clock`` returns seconds since 1970,
-    for dead letters. Build and run a pump on the same event loop.
+    without it, they are held. ``replies`` are the requests and replies that pass. ``random`` returns numbers in
+    [0, 1), for jitter; ``clock`` returns seconds since 1970, for dead letters and time limits. Build and run a pump on
+    the same event loop.
     """
 
     def __init__(
@@ -79,6 +91,8 @@ class Pump:
         ignored: frozenset[str] = frozenset(),
         random: Callable[[], float] = any_random,
         clock: Callable[[], float] = time,
+        *,
+        replies: Replies = NO_REPLIES,
     ) -> None:
         self._inlets = inlets
         self._router = router
@@ -87,6 +101,7 @@ class Pump:
         self._random = random
         self._clock = clock
         self._ignored = ignored
+        self._replies = replies
         self._numbers = count(1)
         self._dead_outlet: Outlet | None = None
         if dead_letters is not None:
@@ -106,12 +121,23 @@ class Pump:
                 dead_letter = self._send_dead_letter if self._dead_outlet is not None else None
                 outlets[target] = Outlet(target, policy, events, random, dead_letter, self._wake)
         self._outlets = {queue: outlets[target] for queue, target in targets.items()}
+        self._servers = {
+            queue: replies.servers[target] for queue, target in targets.items() if target in replies.servers
+        }
+        """Queue of the topology -> those who answer the requests in it."""
+        self._callers = {
+            each.target: Outlet(each.target, policy, events, random, self._drop_reply, self._wake, fate=Unroutable.DROP)
+            for each in replies.callers.values()
+        }
         dead = [] if self._dead_outlet is None else [self._dead_outlet]
-        self._all = [*outlets.values(), *dead]
+        self._all = [*outlets.values(), *self._callers.values(), *dead]
         self._readings: dict[Inlet, Reading] = {}
         for inlet in inlets:
-            queues = reachable_queues(router.topology, inlet.exchange)
-            reached = [self._outlets[queue] for queue in queues if queue in self._outlets]
+            if inlet.replies_of is None:
+                queues = reachable_queues(router.topology, inlet.exchange)
+                reached = [self._outlets[queue] for queue in queues if queue in self._outlets]
+            else:
+                reached = [*self._callers.values()]
             self._readings[inlet] = Reading(
                 inlet, dict.fromkeys([*reached, *dead]), policy, random, self._take, self._is_paused
             )
@@ -202,7 +228,11 @@ class Pump:
     def _take(self, inlet: Inlet, deliveries: Sequence[Delivery]) -> None:
         self._events.read(inlet.source.name, deliveries)
         now = asyncio.get_running_loop().time()
-        self._route(inlet, inlet.window.admit(deliveries, now))
+        pendings = inlet.window.admit(deliveries, now)
+        if inlet.replies_of is None:
+            self._route(inlet, pendings)
+        else:
+            self._bring_home(inlet, pendings, inlet.replies_of)
 
     def _route(self, inlet: Inlet, pendings: Sequence[Pending]) -> None:
         """Route deliveries and send their copies, one for each queue that a delivery reaches.
@@ -233,16 +263,19 @@ class Pump:
                     continue
                 message = enter(delivery.message)
                 queues, _, placed = route_of(message)
-            except HashstarError as error:  # what a broker would refuse, or a header that cannot be read
-                self._unroutable(inlet, pending, str(error), ready)
-                continue
+                requests = self._pass_on(inlet, delivery, message, queues) if self._servers else NO_REQUESTS
             except Exception as error:  # noqa: BLE001  an unexpected error of one message must not stop the others
-                self._unroutable(inlet, pending, describe(error), ready)
+                # A known error is what a broker would refuse, or a header that cannot be read.
+                reason = str(error) if isinstance(error, HashstarError) else describe(error)
+                self._unroutable(inlet, pending, reason, ready)
                 continue
             if not queues:
                 self._unroutable(inlet, pending, "no queue of the topology gets it", ready)
                 continue
             placements = {placement.queue: placement for placement in placed} if placed else NO_PLACEMENTS
+            if requests:
+                self._send_requests(pending, message, queues, placements, requests, ready)
+                continue
             copies = 0
             for queue in queues:
                 if queue not in ignored:
@@ -260,6 +293,91 @@ class Pump:
         for outlet, messages in ready.items():
             outlet.send(messages)
         inlet.window.settle()
+
+    # Requests and replies.
+
+    def _pass_on(
+        self, inlet: Inlet, delivery: Delivery, message: Message, queues: Collection[str]
+    ) -> Mapping[str, Asked | None]:
+        """Return the message as a request, for each of these queues whose servers shall reply to it; None where its
+        caller waits no longer. Raises as `Replies.pass_on`.
+        """
+        name, requests = inlet.source.name, {}
+        for queue in queues:
+            if (servers := self._servers.get(queue)) is not None:
+                outcome: RequestOutcome = "passed on"
+                try:
+                    asked = self._replies.pass_on(name, delivery, message, servers, self._clock())
+                except TimeoutError:
+                    asked, outcome = None, "expired"
+                else:
+                    if asked is None:  # nobody waits for a reply to it
+                        continue
+                requests[queue] = asked
+                self._events.requested(name, outcome)
+        return requests
+
+    def _send_requests(
+        self,
+        pending: Pending,
+        message: Message,
+        queues: Collection[str],
+        placements: Mapping[str, Placement],
+        requests: Mapping[str, Asked | None],
+        ready: dict[Outlet, list[Outgoing]],
+    ) -> None:
+        """Add the copies of a request to ``ready``, and the dead letters of those that expired, if there are any."""
+        copies = []
+        for queue in queues:
+            outlet = self._outlets.get(queue)  # an ignored queue has none
+            asked = requests.get(queue, (message, None))
+            if outlet is not None and asked is not None:
+                outgoing = Outgoing(asked[0], pending.delivery, queue, placements.get(queue), next(self._numbers))
+                outgoing.context, outgoing.request = pending, asked[1]
+                copies.append((outlet, outgoing))
+            elif outlet is not None and self._servers[queue].expired is Unroutable.DEAD_LETTER and self._dead_outlet:
+                failure = Failure("expired: its caller waits no longer", final=True)
+                dead = self._make_dead_letter(pending, failure, outlet.target.name, queue, 0)
+                copies.append((self._dead_outlet, dead))
+        pending.copies = max(1, len(copies))
+        for outlet, outgoing in copies:
+            ready.setdefault(outlet, []).append(outgoing)
+        if not copies:
+            pending.window.finish_copy(pending)
+
+    def _bring_home(self, inlet: Inlet, pendings: Sequence[Pending], servers: Servers) -> None:
+        """Send replies to the callers of their requests; those that nobody waits for are counted and settled."""
+        name = inlet.source.name
+        ready: dict[Outlet, list[Outgoing]] = {}
+        for pending in pendings:
+            delivery = pending.delivery
+            outcome: Home | ReplyOutcome = "unknown"
+            try:
+                if delivery.refusal is None:
+                    outcome = self._replies.bring_home(servers, delivery, self._clock())
+            except HashstarError as error:  # a reply that cannot be read has no caller who could be found
+                self._events.unroutable(name, delivery, Unroutable.DROP.value, str(error))
+            except Exception as error:  # noqa: BLE001  an unexpected error of one message must not stop the others
+                self._events.unroutable(name, delivery, Unroutable.DROP.value, describe(error))
+            if isinstance(outcome, str):
+                self._events.replied(name, outcome)
+                inlet.window.finish_copy(pending)
+                continue
+            self._events.replied(name, "brought home")
+            number = next(self._numbers)
+            outgoing = Outgoing(outcome.message, delivery, outcome.queue, None, number, 0, pending, outcome)
+            ready.setdefault(self._callers[outcome.target], []).append(outgoing)
+        for outlet, messages in ready.items():
+            outlet.send(messages)
+        inlet.window.settle()
+
+    def _drop_reply(self, outgoing: Outgoing, failure: Failure, target: str) -> None:
+        """Settle a reply that cannot be written: its caller is gone."""
+        pending: Pending = outgoing.context
+        pending.window.finish_copy(pending)
+        pending.window.settle()
+
+    # What cannot be routed.
 
     def _unroutable(self, inlet: Inlet, pending: Pending, reason: str, ready: dict[Outlet, list[Outgoing]]) -> None:
         """Drop a delivery, hold it, or add its dead letter to ``ready``, as the policy says."""

@@ -26,7 +26,10 @@ from bridge.table import Table
 from exchange.errors import HashstarError
 from exchange.partition.partitioning.specification import parse_key_source
 
-__all__ = ["Destination", "KafkaSource", "KafkaTarget", "TransactionalTarget", "dead_letter_target", "source", "target"]
+__all__ = [
+    "Destination", "KafkaSource", "KafkaTarget", "TransactionalTarget", "caller_target", "dead_letter_target", "source",
+    "target",
+]  # fmt: skip
 
 
 def source(name: str, url: str, table: Table, policy: Policy) -> KafkaSource:
@@ -35,6 +38,7 @@ def source(name: str, url: str, table: Table, policy: Policy) -> KafkaSource:
     topics = keys.TOPICS.read(table) if topic is None else [topic]
     if not topics:
         raise table.error("topics", 'there is none; write topics = ["..."]')
+    keys.REPLY_TOPICS.read(table)  # for `caller_target`
     until_end, transactional = keys.UNTIL_END.read(table), keys.TRANSACTIONAL.read(table)
     settings, group = read_settings(url, table), keys.GROUP.read(table, f"hashstar-{name}")
     made = KafkaSource(
@@ -68,6 +72,19 @@ def target(name: str, url: str, table: Table) -> tuple[Target, list[str]]:
 def dead_letter_target(name: str, url: str, table: Table) -> KafkaTarget:
     """Build the target of dead letters of a configuration; see `bridge.endpoints`."""
     made = KafkaTarget(name, read_settings(url, table), {"": Destination(keys.DEAD_LETTER_TOPIC.read(table))})
+    check_settings(table, made.make_offline)
+    return made
+
+
+def caller_target(name: str, url: str, table: Table) -> KafkaTarget | None:
+    """Build the target for replies to the callers of a source; None where they may not be replied to.
+
+    See `bridge.endpoints`.
+    """
+    topics = keys.REPLY_TOPICS.read(table)
+    if not topics:
+        return None
+    made = KafkaTarget(name, read_settings(url, table), {topic: Destination(topic) for topic in topics})
     check_settings(table, made.make_offline)
     return made
 

@@ -25,8 +25,8 @@ from bridge.pump.keys import URL
 
 __all__ = [
     "CA_FILE", "CERT_FILE", "DEAD_LETTERS", "DEAD_LETTER_TOPIC", "GROUP", "KEY_FILE", "LIBRDKAFKA", "MECHANISM",
-    "PASSWORD", "QUEUES", "SOURCE", "TARGET", "TLS", "TOPIC", "TOPICS", "TRANSACTIONAL", "TRANSACTIONAL_ID",
-    "TRANSACTION_MESSAGES", "TRANSACTION_TIME", "UNTIL_END", "USER",
+    "PASSWORD", "QUEUES", "REPLY_TOPICS", "SOURCE", "TARGET", "TLS", "TOPIC", "TOPICS", "TRANSACTIONAL",
+    "TRANSACTIONAL_ID", "TRANSACTION_MESSAGES", "TRANSACTION_TIME", "UNTIL_END", "USER",
 ]  # fmt: skip
 
 TOPICS: Final = Key("topics", TEXTS, 'a list of topics; `"^..."` is a regular expression', otherwise="`topic`")
@@ -68,6 +68,13 @@ LIBRDKAFKA: Final = Key(
     {},
 )
 
+REPLY_TOPICS: Final = Key(
+    "reply_topics",
+    TEXTS,
+    "topics that a request may name for its reply; for [requests](#requests-and-replies)",
+    [],
+)
+
 QUEUES: Final = Key(
     "queues",
     queues('the name of a topic, or { topic = "...", key = "word 2" }', destination("topic", "key", required="topic")),
@@ -95,7 +102,7 @@ CLUSTER: Final = Keys(
 )
 SOURCE: Final = (
     Keys(
-        (TOPICS, TOPIC, GROUP, UNTIL_END, TRANSACTIONAL),
+        (TOPICS, TOPIC, GROUP, UNTIL_END, TRANSACTIONAL, REPLY_TOPICS),
         ({"oneOf": [{"required": ["topics"]}, {"required": ["topic"]}]},),
     )
     | CLUSTER

@@ -27,7 +27,7 @@ from bridge.endpoints.rabbitmq.routes import PARTITION, Address
 from bridge.pump.policy import Policy
 from bridge.table import Table
 
-__all__ = ["Address", "RabbitmqSource", "RabbitmqTarget", "dead_letter_target", "source", "target"]
+__all__ = ["Address", "RabbitmqSource", "RabbitmqTarget", "caller_target", "dead_letter_target", "source", "target"]
 
 
 def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
@@ -73,6 +73,12 @@ def dead_letter_target(name: str, url: str, table: Table) -> RabbitmqTarget:
     if address.is_template:
         raise table.error("queue" if queue is not None else "routing_key", f"dead letters have no {PARTITION}")
     return RabbitmqTarget(name, read_brokers(name, url, table), {"": address}, read_management(table))
+
+
+def caller_target(name: str, url: str, table: Table) -> RabbitmqTarget:
+    """Read the target for replies to the callers of a source; see `bridge.endpoints`. Raises InputError."""
+    brokers = read_brokers(name, url, table)
+    return RabbitmqTarget(name, brokers, {"": Address()}, read_management(table), to_callers=True)
 
 
 def read_address(value: Any) -> Address:

@@ -6,6 +6,9 @@ read, a broker closes the channel or the connection, and does not report which m
 under way are suspects: they are sent one by one when the target is opened again, and the one that ends the channel
 another time is reported to the pump as refused. A missing permission is no fault of a message: the connection is lost,
 and made again until the permission is granted.
+
+Replies go to callers, whose queues come and go: one that is returned or nacked is refused for good, and holds up no
+others. RabbitMQ up to 4.1 returns every mandatory message for direct reply-to, so these are not mandatory.
 """
 
 from __future__ import annotations
@@ -60,6 +63,9 @@ SILENT: Final = 10.0
 LONGEST_KEY: Final = 255
 """Maximum length of a routing key, in bytes."""
 
+DIRECT: Final = b"amq.rabbitmq.reply-to."
+"""Beginning of the routing keys of direct reply-to."""
+
 CONTENT_BYTES: Final = 20
 """Number of bytes of a content header's frame besides flags and properties."""
 
@@ -68,7 +74,8 @@ class RabbitmqTarget(Target):
     """Exchanges and queues of a broker; ``addresses`` maps the topology's queues to them.
 
     The queue ``""`` stands for dead letters, which have none. Messages without a delivery mode are made persistent.
-    ``management`` is the address of the management API, for `check`.
+    ``management`` is the address of the management API, for `check`. With ``to_callers`` its messages are replies, to
+    the queues that their routing keys name.
     """
 
     def __init__(
@@ -77,8 +84,11 @@ class RabbitmqTarget(Target):
         brokers: Sequence[pika.URLParameters],
         addresses: Mapping[str, Address],
         management: str | None = None,
+        *,
+        to_callers: bool = False,
     ) -> None:
         self.name = name
+        self._to_callers = to_callers
         self._brokers = brokers
         self._addresses = addresses
         self._management = management
@@ -142,7 +152,9 @@ class RabbitmqTarget(Target):
         except BaseException:
             await self.close()
             raise
-        self._publishing = _Publishing(connection, channel, receiver, self._routes, self._suspects)
+        self._publishing = _Publishing(
+            connection, channel, receiver, self._routes, self._suspects, to_callers=self._to_callers
+        )
         self._suspects = 0
         self._watching = asyncio.create_task(self._watch(connection))
 
@@ -202,7 +214,10 @@ class _Publishing:
         receiver: Receiver,
         routes: Mapping[str, Route],
         suspects: int,
+        *,
+        to_callers: bool,
     ) -> None:
+        self._to_callers = to_callers
         self._connection = connection
         self._channel = channel
         self._receiver = receiver
@@ -286,7 +301,10 @@ class _Publishing:
         raw = mark_header(content_of(message), outgoing.delivery.identity, marks, self._user)
         if len(raw) + CONTENT_BYTES > frame_max > 0:
             raise InputError(f"the properties have {len(raw):,} bytes, a frame {frame_max:,}")
-        return encode_publish(self._channel.number, exchange, routing_key, raw, message.body, frame_max, mandatory=True)
+        mandatory = not (self._to_callers and routing_key.startswith(DIRECT))
+        return encode_publish(
+            self._channel.number, exchange, routing_key, raw, message.body, frame_max, mandatory=mandatory
+        )
 
     def _address(self, outgoing: Outgoing) -> tuple[bytes, bytes, bytes]:
         """Return the exchange and the routing key to publish with, in bytes, and the header fields to add: these keep
@@ -384,9 +402,11 @@ class _Publishing:
             if outgoing is None:
                 continue
             failure = returned.pop(number, None) if returned else None
-            if failure is not None and failure.reason.startswith(UNROUTABLE) and not failure.busy:
+            if self._to_callers:
+                failure = _refusal_of_caller(failure, event)
+            elif failure is not None and failure.reason.startswith(UNROUTABLE) and not failure.busy:
                 failure = failure._replace(busy=self._leads_nowhere(number, outgoing))
-            if failure is None and event.nack:
+            elif failure is None and event.nack:
                 failure = Failure("nack", busy=True)
             if failure is None:
                 confirmed.append(outgoing)
@@ -394,6 +414,13 @@ class _Publishing:
                     self._unrouted.pop(outgoing.queue, None)
             else:
                 failed.append((outgoing, failure))
+
+
+def _refusal_of_caller(failure: Failure | None, event: Acked) -> Failure | None:
+    """Return why a reply is refused for good; None if it was taken."""
+    if failure is not None:
+        return Failure(failure.reason, final=True)
+    return Failure("nack", final=True) if event.nack else None
 
 
 def _bytes(name: str) -> bytes:

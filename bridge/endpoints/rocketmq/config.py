@@ -18,6 +18,7 @@ from typing import Any
 from bridge.endpoints.rocketmq import keys
 from bridge.endpoints.rocketmq.addresses import read_settings
 from bridge.endpoints.rocketmq.placing import Destination
+from bridge.endpoints.rocketmq.replying import CallerTarget
 from bridge.endpoints.rocketmq.source import RocketmqSource
 from bridge.endpoints.rocketmq.target import RocketmqTarget
 from bridge.interop import group_of, topic_of
@@ -28,7 +29,7 @@ from exchange.errors import HashstarError, InputError
 from exchange.partition.partitioning.specification import parse_key_source
 from exchange.selector import Selector
 
-__all__ = ["Destination", "RocketmqSource", "RocketmqTarget", "dead_letter_target", "source", "target"]
+__all__ = ["Destination", "RocketmqSource", "RocketmqTarget", "caller_target", "dead_letter_target", "source", "target"]
 
 
 def source(name: str, url: str, table: Table, policy: Policy) -> RocketmqSource:
@@ -92,6 +93,11 @@ def dead_letter_target(name: str, url: str, table: Table) -> RocketmqTarget:
     except InputError as error:
         raise table.error("topic", str(error)) from None
     return _target(name, url, table, {"": Destination(topic)})
+
+
+def caller_target(name: str, url: str, table: Table) -> CallerTarget:
+    """Return the target for replies to the callers of a source; see `bridge.endpoints`."""
+    return CallerTarget(name, read_settings(url, table))
 
 
 def _target(name: str, url: str, table: Table, destinations: dict[str, Destination]) -> RocketmqTarget:

@@ -16,8 +16,10 @@ from typing import Any, Final
 from bridge.endpoint import Disconnected, Outgoing
 from bridge.interop import to_rocketmq
 from bridge.interop.marks import HOPS, mark_message
+from bridge.interop.requests import rocketmq_request
 from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import ResponseCode
+from bridge.rocketmq.remoting.command import now_ms
 from bridge.rocketmq.remoting.errors import ClientError
 from bridge.rocketmq.remoting.message import RocketMessage
 from exchange.errors import InputError
@@ -111,8 +113,10 @@ class Spread:
 class Writer:
     """Makes messages for RocketMQ, and chooses their queues."""
 
-    def __init__(self, destinations: Mapping[str, Destination]) -> None:
+    def __init__(self, destinations: Mapping[str, Destination], client_id: str = "") -> None:
         self._destinations = destinations
+        self._client_id = client_id
+        """Id of the client to which brokers push replies."""
         self.spreads: dict[str, Spread] = {}
         """Topic -> its present queues."""
 
@@ -131,6 +135,9 @@ class Writer:
         marked, hops = mark_message(message, outgoing.delivery.identity)
         to_send = to_rocketmq(marked, destination.topic, _encode_key(key), tag)
         to_send.properties[HOPS] = str(hops)  # type: ignore[index]  # a dict that was made for this message
+        if outgoing.request is not None:
+            own = rocketmq_request(outgoing.request, self._client_id, now_ms())
+            to_send.properties.update(own)  # type: ignore[attr-defined]  # as above
         if placement is None:
             return to_send, spread.queue_for(key, outgoing.number)
         if placement.partition is None:

@@ -29,6 +29,7 @@ import logging
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -38,7 +39,8 @@ from bridge.endpoints.rocketmq.placing import Destination, Spread, Writer, route
 from bridge.rocketmq.producer.producer import Producer
 from bridge.rocketmq.producer.publishing import ProducerSettings
 from bridge.rocketmq.remoting.client import Client, ClientSettings
-from bridge.rocketmq.remoting.codes import ResponseCode
+from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
+from bridge.rocketmq.remoting.command import Command
 from bridge.rocketmq.remoting.errors import BrokerError, CommandError, RemotingError
 from bridge.rocketmq.remoting.message import RocketMessage
 from bridge.rocketmq.remoting.properties import IllegalMessage
@@ -48,12 +50,16 @@ from exchange.partition.clients.rocketmq.queues import TopicRoute
 from exchange.partition.clients.rocketmq.send import SendSettings
 from exchange.partition.partitioning.specification import Partitioning
 
-__all__ = ["GROUP", "RocketmqTarget"]
+__all__ = ["GROUP", "REPLIES_INSTANCE", "RocketmqTarget"]
 
 LOG: Final = logging.getLogger(__name__)
 
 GROUP: Final = "hashstar-bridge"
 """The producer group. Brokers ask a group for the state of its transactions; this one has none."""
+
+REPLIES_INSTANCE: Final = "hashstar-replies"
+"""``instanceName`` of a target whose servers reply: a restarted bridge has it again. Bridges may share it, as all that
+they do with a reply that a broker pushes is to take it."""
 
 BATCH_MESSAGES: Final = 500
 """Maximum number of messages in a batch."""
@@ -319,6 +325,10 @@ class RocketmqTarget(Target):
     async def check(self) -> Sequence[Finding]:
         return await check_target(self._settings, self._destinations, self._partitioned)
 
+    def expect_replies(self) -> None:
+        """Write requests, whose servers reply to the name of this target's client; see `replying`."""
+        self._settings = replace(self._settings, instance_name=REPLIES_INSTANCE)
+
     def meet(self, layout: Layout) -> None:
         for queue in self._destinations:
             partitioning = layout.topology.queues[queue].partitioning
@@ -336,10 +346,12 @@ class RocketmqTarget(Target):
         return outgoing.queue, key if isinstance(key, Hashable) else repr(key)
 
     async def open(self, receiver: Receiver) -> None:
-        writer = Writer(self._destinations)
         try:
             client = self._client = Client(self._settings)
             await client.open()
+            # The replies to requests are read from the topic where brokers store them; see `replying`.
+            client.handle(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, Command.response)
+            writer = Writer(self._destinations, client.client_id)
             for topic in self._topics:
                 writer.spreads[topic] = Spread.of(topic, await route_of(client, topic))
             for queue, partitioning in self._partitioned.items():

@@ -18,6 +18,9 @@ from bridge.interop import IDENTITY, Record, to_kafka
 from bridge.interop.kafka_guest import KEY
 from bridge.interop.marks import HOPS, hop_header, hops_of, mark_message
 from bridge.interop.record import routing_key_for, whole_key
+from bridge.interop.requests import partition_of
+from bridge.interop.return_address import ReturnAddress
+from bridge.pump.replies import Home
 from exchange.amqp import content_of
 from exchange.message import Message, assemble_message
 from exchange.partition.hashing.keys import serialize_key
@@ -87,6 +90,8 @@ class Writer:
         `HashstarError`, TypeError or ValueError.
         """
         topic, key_source, spread = self._destinations[outgoing.queue]
+        if isinstance(outgoing.request, Home):
+            return self._make_reply(outgoing, topic, spread, outgoing.request.address)
         placement = outgoing.placement
         if placement is not None:
             queue = outgoing.queue
@@ -106,6 +111,12 @@ class Writer:
             key = serialize_key(key_source.of(with_whole_key(outgoing.message)))
             record = _to_record(outgoing, topic, key)
         return record, spread.partition_of(key, outgoing.number)
+
+    def _make_reply(self, outgoing: Outgoing, topic: str, spread: Spread, caller: ReturnAddress) -> tuple[Record, int]:
+        """Return the record of a reply, at the partition where its caller waits; it has only a key of its own."""
+        partition = partition_of(caller, spread.count)
+        record = _to_record(outgoing, topic, None)
+        return record, spread.partition_of(record.key, outgoing.number) if partition is None else partition
 
 
 def with_whole_key(message: Message) -> Message:

@@ -1,0 +1,148 @@
+"""The tables ``[replies.TARGET]``: where the servers behind a target reply, and how their replies come home.
+
+A table adds to the bridge a source, which reads the replies with the target's address and login, and for each source
+whose messages can reach the target, a target that writes replies to the callers there, with the source's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any, Final
+
+from bridge.daemon import keys
+from bridge.endpoint import Source, Target
+from bridge.endpoints import build_caller_target, build_reply_source, system_of
+from bridge.interop.requests import KAFKA, RABBITMQ, ROCKETMQ
+from bridge.interop.return_address import Sealer
+from bridge.pump.inlet import Inlet
+from bridge.pump.policy import Policy, Unroutable
+from bridge.pump.reach import reachable_queues
+from bridge.pump.replies import Callers, Replies, Servers
+from bridge.table import Mistakes, Table
+from exchange.topology.topology import Topology
+
+__all__ = ["Ends", "read_replies"]
+
+PLACES: Final = {RABBITMQ: keys.REPLY_QUEUE, KAFKA: keys.REPLY_TOPIC, ROCKETMQ: keys.REPLY_TOPIC}
+"""System -> the key that names the place of its servers' replies."""
+
+ROCKETMQ_TOPIC: Final = "DefaultCluster_REPLY_TOPIC"
+
+
+class Ends:
+    """The endpoints of a file, with copies of their tables that nothing was read from yet."""
+
+    def __init__(
+        self,
+        source_tables: Mapping[str, Table],
+        inlets: Mapping[str, Inlet],
+        target_tables: Mapping[str, Table],
+        targets: Mapping[str, Target],
+        queues: Mapping[str, Target],
+    ) -> None:
+        self.source_tables = source_tables
+        self.inlets = inlets
+        self.target_tables = target_tables
+        self.targets = targets
+        self.queues = queues
+        """Queue of the topology -> the target of its messages."""
+
+    def can_reach(self, inlet: Inlet, target: Target, topology: Topology) -> bool:
+        """Return whether messages of an inlet can get to a target."""
+        return any(self.queues.get(queue) is target for queue in reachable_queues(topology, inlet.exchange))
+
+
+def read_replies(
+    tables: Mapping[str, Table],
+    mistakes: Mistakes,
+    ends: Ends,
+    topology: Topology,
+    policy: Policy,
+    *,
+    has_dead_letters: bool,
+) -> tuple[Replies, list[Inlet]]:
+    """Read all tables of replies, and return what passes, and the inlets that read replies.
+
+    Mistakes are kept; with any, the result is incomplete.
+    """
+    servers: dict[Target, Servers] = {}
+    callers: dict[str, Callers] = {}
+    inlets: list[Inlet] = []
+    for name, table in tables.items():
+        with mistakes.collect():
+            target = ends.targets.get(name)
+            if target is None:
+                known = ", ".join(ends.targets)
+                raise table.error("", f"there is no target {name!r}; [replies.TARGET] has the name of one of {known}")
+            asking = {each: inlet for each, inlet in ends.inlets.items() if ends.can_reach(inlet, target, topology)}
+            for each in asking:
+                with mistakes.collect():
+                    _add_callers(each, ends, callers)
+            sealers = {each: _sealer(name, each, ends) for each in asking if each in callers}
+            servers[target] = read = _read_servers(name, table, ends, sealers)
+            if read.expired is Unroutable.DEAD_LETTER and not has_dead_letters:
+                raise table.error(keys.EXPIRED.name, "there is no [dead_letters]")
+            target.expect_replies()
+            source = _build_source(name, table, ends, read, policy)
+            _check_place(table, source, read, ends)
+            inlets.append(Inlet(source, replies_of=read))
+    return Replies(servers, callers), inlets
+
+
+def _add_callers(name: str, ends: Ends, callers: dict[str, Callers]) -> None:
+    """Add the callers whose requests a source reads, unless they are there or there can be none."""
+    table = ends.source_tables[name]
+    system = system_of(table)
+    if name in callers or system not in PLACES:
+        return
+    target = build_caller_target(f"callers.{name}", table.copy())
+    if target is not None:
+        topics = frozenset(table.copy().texts("reply_topics")) if system == KAFKA else None
+        callers[name] = Callers(system, target, topics)
+
+
+def _sealer(target: str, source: str, ends: Ends) -> Sealer:
+    """Return what makes the tokens of the requests from a source to a target: no other bridge has the same."""
+    places = sorted(ends.inlets[source].source.places)
+    return Sealer(source, "\0".join([target, *dict.fromkeys([f"{place.system} {place.cluster}" for place in places])]))
+
+
+def _read_servers(name: str, table: Table, ends: Ends, sealers: Mapping[str, Sealer]) -> Servers:
+    target, target_table = ends.targets[name], ends.target_tables[name]
+    system = system_of(target_table)
+    if system not in PLACES:
+        raise table.error("", f"[targets.{name}] is no broker, and nobody replies there")
+    if target.transactional:
+        raise table.error(
+            "", f"[targets.{name}] is transactional, and replies are not; give requests another target"
+        )
+    key = PLACES[system]
+    place = key.read(table)
+    if place is None and system != ROCKETMQ:
+        raise table.missing(key.name, f"is missing; name the {key.name} where the servers of [targets.{name}] reply")
+    expired = Unroutable(keys.EXPIRED.read(table))
+    return Servers(system, place or ROCKETMQ_TOPIC, sealers, keys.REPLY_TIMEOUT.read(table), expired)
+
+
+def _build_source(name: str, table: Table, ends: Ends, servers: Servers, policy: Policy) -> Source:
+    place: dict[str, Any] = {PLACES[servers.system].name: servers.place}
+    group = keys.REPLY_GROUP.read(table)
+    if servers.system != RABBITMQ:
+        # Of its own: a bridge that shared its group with another would lose replies to that one.
+        ids = "".join(sorted([sealer.id for sealer in servers.sealers.values()]))
+        place["group"] = group or f"hashstar-replies-{name}-{blake2b(ids.encode(), digest_size=4).hexdigest()}"
+    elif group is not None:
+        raise table.error("group", "is for Kafka and RocketMQ; a queue of RabbitMQ has no groups")
+    table.refuse_unread(keys.REPLIES_OF.names)
+    return build_reply_source(f"replies.{name}", ends.target_tables[name].copy(), place, policy)
+
+
+def _check_place(table: Table, source: Source, servers: Servers, ends: Ends) -> None:
+    """Raise InputError if messages other than replies come from where replies are read, or others read them, too."""
+    key = PLACES[servers.system].name
+    users = {place: f"[targets.{name}] writes" for name, each in ends.targets.items() for place in each.places}
+    users |= {place: f"[sources.{name}] reads" for name, inlet in ends.inlets.items() for place in inlet.source.places}
+    for place in source.places:
+        if place in users:
+            raise table.error(key, f"{place.name} is what {users[place]}; replies need a place of their own")

@@ -1,0 +1,219 @@
+"""Requests and replies as each system has them: reading return addresses and tokens, and writing them.
+
+`bridge.interop.return_address` describes what they are. All functions work on messages of AMQP, as the pump has them;
+RocketMQ's own properties have no place in these, so `rocketmq_request` and `rocketmq_reply` return them by themselves.
+
+Time limits travel, too: RabbitMQ's ``expiration`` and RocketMQ's ``TTL`` are milliseconds from the publishing on, the
+header ``x-hashstar-deadline`` of a record of Kafka is a time, in milliseconds since 1970, in digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from bridge.interop.record import NAME_LIMIT, Unmappable
+from bridge.interop.return_address import ReturnAddress
+from bridge.interop.texts import text_of
+from exchange.amqp import ContentHeader, content_of, message_of
+from exchange.field_values import Typed
+from exchange.message import Message
+
+__all__ = [
+    "KAFKA", "RABBITMQ", "ROCKETMQ", "Caller", "Request", "correlation_of", "find_caller", "partition_of", "to_reply",
+    "to_request", "rocketmq_reply", "rocketmq_request",
+]  # fmt: skip
+
+RABBITMQ, KAFKA, ROCKETMQ = "rabbitmq", "kafka", "rocketmq"
+
+REPLY_TOPIC: Final = "kafka_replyTopic"
+REPLY_PARTITION: Final = "kafka_replyPartition"
+CORRELATION: Final = "kafka_correlationId"
+DEADLINE: Final = "x-hashstar-deadline"
+
+OF_ROCKETMQ: Final = "x-rocketmq-"
+"""Prefix of RocketMQ's own properties in the headers of a message of AMQP."""
+CORRELATION_ID, REPLY_TO_CLIENT, TTL, CLUSTER, BROKER = "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "CLUSTER", "broker"
+MSG_TYPE, REPLY = "MSG_TYPE", "reply"
+
+MARKS: Final = (
+    REPLY_TOPIC, REPLY_PARTITION, CORRELATION, DEADLINE,
+    *[OF_ROCKETMQ + name for name in (CORRELATION_ID, REPLY_TO_CLIENT, TTL, CLUSTER, MSG_TYPE, "PUSH_REPLY_TIME")],
+)  # fmt: skip
+"""Headers by which a system finds a caller: a reply that goes home has those of its new system instead."""
+
+MOST_DIGITS: Final = 15
+"""Maximum number of digits of a time limit in milliseconds: some 30,000 years."""
+
+
+class Caller(NamedTuple):
+    """What a request has to say about who waits for its reply, and for how long."""
+
+    address: ReturnAddress
+    limit: int | None = None
+    """Milliseconds from its publishing on; None if the request has no such limit."""
+    deadline: int | None = None
+    """Time until which the caller waits, in milliseconds since 1970; None if the request has none."""
+
+
+class Request(NamedTuple):
+    """How a request asks for its reply in the system that it goes to."""
+
+    place: str
+    """The queue or topic where the bridge reads replies; for RocketMQ, which has a topic for all, ""."""
+    token: str
+    deadline: int
+    """Time until which the caller waits, in milliseconds since 1970."""
+
+    def left(self, now: int) -> int:
+        """Return the milliseconds that are left at a time in milliseconds since 1970, at least 1."""
+        return max(1, self.deadline - now)
+
+
+# Reading.
+
+
+def find_caller(message: Message, system: str) -> Caller | None:
+    """Return who waits for the reply to a message that was read from a system; None if nobody does.
+
+    Raises Unmappable for values that contradict the system's convention, MalformedHeader.
+    """
+    return CALLERS[system](content_of(message))
+
+
+def _rabbitmq_caller(content: ContentHeader) -> Caller | None:
+    reply_to, correlation = content.property("reply_to"), content.property("correlation_id")
+    if not reply_to:
+        return None
+    expiration = content.property("expiration")
+    return Caller(ReturnAddress(reply_to, _bytes(correlation)), None if expiration is None else _number(expiration))
+
+
+def _kafka_caller(content: ContentHeader) -> Caller | None:
+    topic = _last(content, REPLY_TOPIC)
+    if not topic:
+        return None
+    raw = _last(content, REPLY_PARTITION)
+    if raw is not None and len(raw) != 4:
+        raise Unmappable(f"header {REPLY_PARTITION}: it has {len(raw)} bytes; a partition has 4, big-endian")
+    detail = "" if raw is None else str(int.from_bytes(raw, signed=True))
+    address = ReturnAddress(_text(topic), _last(content, CORRELATION), detail)
+    deadline = _last(content, DEADLINE)
+    return Caller(address, deadline=None if deadline is None else _number(_text(deadline)))
+
+
+def _rocketmq_caller(content: ContentHeader) -> Caller | None:
+    client, correlation, cluster, broker, limit = (
+        _last(content, OF_ROCKETMQ + name) for name in (REPLY_TO_CLIENT, CORRELATION_ID, CLUSTER, BROKER, TTL)
+    )
+    if not client or not cluster:
+        return None
+    address = ReturnAddress(_text(client), correlation, f"{_text(cluster)}:{_text(broker or b'')}")
+    return Caller(address, None if limit is None else _number(_text(limit)))
+
+
+CALLERS: Final[Mapping[str, Callable[[ContentHeader], Caller | None]]] = {
+    RABBITMQ: _rabbitmq_caller,
+    KAFKA: _kafka_caller,
+    ROCKETMQ: _rocketmq_caller,
+}
+
+
+def correlation_of(message: Message, system: str) -> bytes | None:
+    """Return the correlation id of a reply that was read from a system; None if it has none. Raises MalformedHeader."""
+    content = content_of(message)
+    if system == RABBITMQ:
+        return _bytes(content.property("correlation_id"))
+    return _last(content, CORRELATION if system == KAFKA else OF_ROCKETMQ + CORRELATION_ID)
+
+
+def partition_of(address: ReturnAddress, count: int) -> int | None:
+    """Return the partition of Kafka that a caller waits at, out of ``count``; None for any. Raises Unmappable."""
+    if not address.detail:
+        return None
+    partition = int(address.detail)
+    if not 0 <= partition < count:
+        raise Unmappable(f"the caller waits at partition {partition}; topic {address.name!r} has {count}")
+    return partition
+
+
+# Writing.
+
+
+def to_request(message: Message, system: str, request: Request, now: int) -> Message:
+    """Return a message as it asks for its reply in a system; ``now`` is in milliseconds since 1970.
+
+    Raises Unmappable where RabbitMQ cannot hold the token.
+    """
+    content = content_of(message)
+    if system == RABBITMQ:
+        if len(request.token) > NAME_LIMIT:
+            raise Unmappable(f"its return address takes {len(request.token)} bytes; correlation_id has {NAME_LIMIT}")
+        content = content.with_property("correlation_id", request.token).with_property("reply_to", request.place)
+        content = content.with_property("expiration", str(request.left(now)))
+    elif system == KAFKA:
+        for name in (REPLY_TOPIC, REPLY_PARTITION, CORRELATION, DEADLINE):
+            content = content.without_header(name)
+        for name, value in ((REPLY_TOPIC, request.place), (CORRELATION, request.token), (DEADLINE, request.deadline)):
+            content = content.with_header(name, str(value))
+    return message_of(message.exchange, message.routing_key, content, message.body)
+
+
+def to_reply(message: Message, system: str, address: ReturnAddress) -> Message:
+    """Return a reply as its caller in a system expects it: published to the caller, with the caller's correlation id.
+
+    Of another system's convention it keeps nothing.
+    """
+    content = content_of(message)
+    for name in MARKS:
+        content = content.without_header(name)
+    exchange, key = message.exchange, message.routing_key
+    text = None
+    if system == RABBITMQ:
+        exchange, key = "", address.name
+        text = None if address.correlation is None else _text(address.correlation)
+    elif system == KAFKA and address.correlation is not None:
+        content = content.with_header(CORRELATION, Typed("longstr", address.correlation))
+    return message_of(exchange, key, content.with_property("correlation_id", text), message.body)
+
+
+def rocketmq_request(request: Request, client_id: str, now: int) -> dict[str, str]:
+    """Return the properties by which a message of RocketMQ asks for its reply; ``now`` as for `to_request`."""
+    return {CORRELATION_ID: request.token, REPLY_TO_CLIENT: client_id, TTL: str(request.left(now))}
+
+
+def rocketmq_reply(address: ReturnAddress, left: int) -> tuple[str, str, dict[str, str]]:
+    """Return topic, broker ("" for any) and properties of a reply to a caller who waits ``left`` more milliseconds.
+
+    As `MessageUtil.createReplyMessage` makes them.
+    """
+    cluster, _, broker = address.detail.partition(":")
+    own = {REPLY_TO_CLIENT: address.name, TTL: str(max(1, left)), MSG_TYPE: REPLY}
+    if address.correlation is not None:
+        own[CORRELATION_ID] = _text(address.correlation)
+    return f"{cluster}_REPLY_TOPIC", broker, own
+
+
+def _last(content: ContentHeader, name: str) -> bytes | None:
+    """Return the text of the last header of this name; None if there is none, or it is void."""
+    if content.find(name) is None:
+        return None
+    raw_name, last = name.encode(), None
+    for each, wire in content.fields():
+        if each == raw_name:
+            last = text_of(wire)[1]
+    return last
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > MOST_DIGITS:
+        raise Unmappable(f"its time limit {text[:40]!r} is not a whole number of milliseconds")
+    return int(text)
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode("utf-8", "surrogateescape")
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")

@@ -1,0 +1,119 @@
+"""Requests that a bridge passes on to servers of another system, and the replies that it brings home.
+
+On its way out, a request gets the bridge's own place for replies and a token instead of the return address that it came
+with. A reply that is read there is opened by its token, and goes to the caller's address, past the topology. Nothing is
+remembered in between. `bridge.interop.return_address` describes tokens, `bridge.interop.requests` the three systems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from bridge.endpoint import Delivery, Target
+from bridge.interop.record import Unmappable
+from bridge.interop.requests import RABBITMQ, Request, correlation_of, find_caller, to_reply, to_request
+from bridge.interop.return_address import ReturnAddress, Sealer, open_token
+from bridge.pump.policy import Unroutable
+from exchange.message import Message
+
+__all__ = ["Asked", "Callers", "Home", "Replies", "ReplyOutcome", "RequestOutcome", "Servers"]
+
+RequestOutcome = Literal["passed on", "expired"]
+ReplyOutcome = Literal["brought home", "late", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Servers:
+    """Those who answer the requests that a target writes."""
+
+    system: str
+    place: str
+    """The queue or topic where the bridge reads their replies."""
+    sealers: Mapping[str, Sealer]
+    """Source -> what makes the tokens of its requests."""
+    timeout: float = 60.0
+    """Seconds that the caller of a request waits, if the request has no time limit of its own."""
+    expired: Unroutable = Unroutable.DROP
+    """What becomes of a request whose caller waits no longer: it is dropped, or becomes a dead letter."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Callers:
+    """Those whose requests a source reads."""
+
+    system: str
+    target: Target
+    """Writes replies to them."""
+    topics: frozenset[str] | None = None
+    """Topics that replies may be written to; None: any place that a request names."""
+
+
+class Asked(NamedTuple):
+    """A request as it is passed on."""
+
+    message: Message
+    request: Request
+
+
+class Home(NamedTuple):
+    """A reply on its way home."""
+
+    message: Message
+    target: Target
+    queue: str
+    """The queue of `bridge.endpoint.Outgoing`: the topic for Kafka, where several may be written to; else ""."""
+    address: ReturnAddress
+    deadline: int
+    """Time until which the caller waits, in milliseconds since 1970."""
+
+
+class Replies:
+    """All requests and replies of a bridge; ``callers`` are by the names of their sources. Times are in seconds."""
+
+    def __init__(self, servers: Mapping[Target, Servers], callers: Mapping[str, Callers]) -> None:
+        self.servers: Final = servers
+        self.callers: Final = callers
+        self._sealers: Final = {
+            each: {sealer.id: sealer for sealer in each.sealers.values()} for each in servers.values()
+        }
+
+    def pass_on(self, source: str, delivery: Delivery, message: Message, servers: Servers, now: float) -> Asked | None:
+        """Return a message as a request to these servers; None if nobody waits for a reply to it.
+
+        A time limit counts from the time at which the message was published, where its source knows that; else from
+        ``now`` on. Raises Unmappable, MalformedHeader; `TimeoutError` where the caller waits no longer.
+        """
+        callers = self.callers.get(source) if source in servers.sealers else None
+        caller = None if callers is None else find_caller(message, callers.system)
+        if callers is None or caller is None:
+            return None
+        if callers.topics is not None and caller.address.name not in callers.topics:
+            raise Unmappable(f"its reply topic {caller.address.name!r} is not in reply_topics of [sources.{source}]")
+        present = int(now * 1_000)
+        published = present if delivery.time is None else delivery.time // 1_000
+        if callers.system == RABBITMQ and delivery.time is not None:
+            published += 999  # timestamps of AMQP have whole seconds
+        limit = int(servers.timeout * 1_000) if caller.limit is None else caller.limit
+        deadline = min(published, present) + limit if caller.deadline is None else caller.deadline
+        if deadline <= present:
+            raise TimeoutError
+        request = Request(servers.place, servers.sealers[source].seal(caller.address, deadline), deadline)
+        return Asked(to_request(message, servers.system, request, present), request)
+
+    def bring_home(self, servers: Servers, delivery: Delivery, now: float) -> Home | ReplyOutcome:
+        """Return a reply of these servers on its way to its caller, or why it has none.
+
+        Raises MalformedHeader.
+        """
+        token = open_token(correlation_of(delivery.message, servers.system), self._sealers[servers])
+        if token is None:
+            return "unknown"
+        callers, address = self.callers[token.caller], token.address
+        if callers.topics is not None and address.name not in callers.topics:
+            return "unknown"
+        if token.deadline <= now * 1_000:
+            return "late"
+        queue = "" if callers.topics is None else address.name
+        return Home(to_reply(delivery.message, callers.system, address), callers.target, queue, address, token.deadline)

@@ -1,0 +1,23 @@
+"""Requests that wait for their replies, over AMQP, with aio-pika (``pip install 'hashstar[aio-pika]'``)."""
+
+from bridge.requests.requester import (
+    ConnectionLost,
+    Refused,
+    ReplyTimeout,
+    RequestCounts,
+    Requester,
+    RequesterClosed,
+    RequestError,
+    Unroutable,
+)
+
+__all__ = [
+    "ConnectionLost",
+    "Refused",
+    "ReplyTimeout",
+    "RequestCounts",
+    "RequestError",
+    "Requester",
+    "RequesterClosed",
+    "Unroutable",
+]

@@ -1,0 +1,368 @@
+"""Request and reply over AMQP: publish a request, and wait for the message that answers it.
+
+A request has a correlation id of its own, which no other request ever had, and the address of the requester's reply
+queue. That is RabbitMQ's direct reply-to, which needs no queue, or an exclusive queue. A server publishes its reply to
+this address with the same correlation id; a reply that nobody waits for (any more) is counted and dropped.
+
+Both kinds of reply queue live as long as their connection. When it is lost, the replies to the calls under way can not
+arrive any more: these calls fail with `ConnectionLost`, and are not sent again, as their servers may have done the work
+already. Whoever calls knows whether it may be done twice. Later calls wait for the next connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
+from uuid import uuid4
+
+from exchange.errors import HashstarError
+from exchange.message import Message
+
+if TYPE_CHECKING:
+    from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage
+
+__all__ = [
+    "ConnectionLost", "Refused", "ReplyTimeout", "RequestCounts", "RequestError", "Requester", "RequesterClosed",
+    "Unroutable",
+]  # fmt: skip
+
+LOG: Final = logging.getLogger(__name__)
+
+DIRECT_REPLY_TO: Final = "amq.rabbitmq.reply-to"
+
+RECONNECT_FIRST: Final = 0.1
+"""Seconds until the second try to connect; doubled for each further one."""
+RECONNECT_MOST: Final = 5.0
+"""Maximum number of seconds between two tries to connect."""
+
+Connect = Callable[[], Awaitable["AbstractConnection"]]
+
+
+class RequestError(HashstarError):
+    """A request that got no reply."""
+
+
+class ReplyTimeout(RequestError):
+    """No reply came in time. The request may still be handled; its reply is dropped then."""
+
+
+class Unroutable(RequestError):
+    """No queue gets the request, so nobody can answer it: the broker has returned it at once."""
+
+
+class Refused(RequestError):
+    """The broker refuses the request: a queue is full (nack), or there is no such exchange."""
+
+
+class ConnectionLost(RequestError):
+    """The connection or its channel was lost while the call waited: it is not known whether the request is handled."""
+
+
+class RequesterClosed(RequestError):
+    """The requester is closed, or is being closed."""
+
+
+class RequestCounts(NamedTuple):
+    """Numbers of calls and replies since the requester was made."""
+
+    sent: int
+    """Requests published, with or without success."""
+    answered: int
+    timed_out: int
+    failed: int
+    """Calls that ended with another error than `ReplyTimeout`."""
+    late: int
+    """Replies that nobody waited for any more, or ever."""
+    in_flight: int
+    """Calls that wait now."""
+
+
+@dataclass(slots=True, eq=False)
+class Link:
+    """A connection, its channel, and the address for replies that is valid on it."""
+
+    connection: AbstractConnection
+    channel: AbstractChannel
+    reply_to: str
+    lost: asyncio.Future[str]
+    """The reason, once the connection or the channel is gone."""
+    exchanges: set[str] = field(default_factory=lambda: {""})
+    """Exchanges that are known to be there."""
+
+
+class Requester:
+    """Sends requests and returns their replies, many at a time; ``async with`` opens and closes it.
+
+    ``connect`` is the URL of a broker, or a function that returns a connection of aio-pika, as ``lambda:
+    aio_pika.connect(...)``: not a robust one, as the requester connects again by itself. ``replies`` is ``"direct"``
+    for direct reply-to or ``"queue"`` for an exclusive queue. ``timeout`` is in seconds, for calls without one of their
+    own. At most ``most_in_flight`` calls wait for replies; more wait for their turn.
+
+    Needs ``hashstar[aio-pika]``. Use it from one event loop.
+    """
+
+    def __init__(
+        self,
+        connect: str | Connect,
+        *,
+        replies: Literal["direct", "queue"] = "direct",
+        timeout: float = 5.0,
+        most_in_flight: int = 1_000,
+    ) -> None:
+        if replies not in ("direct", "queue"):
+            raise ValueError(f'replies is "direct" or "queue", not {replies!r}')
+        if timeout <= 0 or most_in_flight < 1:
+            raise ValueError("timeout must be above zero, and most_in_flight at least 1")
+        try:
+            from bridge.requests import messages  # imports aio-pika, which is an extra
+        except ImportError as error:
+            raise ImportError(f"Requester needs {error.name}: pip install 'hashstar[aio-pika]'") from None
+        self._messages: Final = messages
+        self._connect: Final = _connect_to(connect) if isinstance(connect, str) else connect
+        self._uses_queue: Final = replies == "queue"
+        self._timeout: Final = timeout
+        self._room: Final = asyncio.Semaphore(most_in_flight)
+        self._link: Link | None = None
+        self._linked: Final = asyncio.Event()
+        self._idle: Final = asyncio.Event()
+        self._idle.set()
+        self._waiting: Final[dict[str, tuple[Link, asyncio.Future[Message]]]] = {}
+        """Correlation id -> the connection that the request was sent over, and the future of its reply."""
+        self._ids: Final[set[str]] = set()
+        """Message ids of the requests under way that have one of the caller's."""
+        self._calls = 0
+        self._counts: Final = Counter[str]()
+        self._keeper: asyncio.Task[None] | None = None
+        self._closing = False
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close(wait=kind is None)
+
+    @property
+    def counts(self) -> RequestCounts:
+        """Numbers of calls and replies so far."""
+        counts = self._counts
+        return RequestCounts(
+            counts["sent"], counts["answered"], counts["timed out"], counts["failed"], counts["late"], self._calls
+        )
+
+    @property
+    def connected(self) -> bool:
+        """Whether requests can be sent now; else they wait, up to their timeout."""
+        return self._link is not None
+
+    async def open(self) -> None:
+        """Connect. Raises what aio-pika raises if that fails; later losses are mended in the background."""
+        if self._keeper is not None or self._closing:
+            raise RequesterClosed("a requester is opened once")
+        link = await self._open_link()
+        self._use(link)
+        self._keeper = asyncio.create_task(self._keep(link))
+
+    async def close(self, *, wait: bool = True) -> None:
+        """Refuse new calls, wait until those under way are answered or timed out, and disconnect.
+
+        Without ``wait`` they fail with `RequesterClosed` at once.
+        """
+        self._closing = True
+        if wait:
+            await self._idle.wait()
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait([self._keeper])
+        link, self._link = self._link, None
+        self._linked.set()  # calls that wait for a connection find that it is closed
+        self._fail_calls(None, RequesterClosed("the requester was closed before the reply came"))
+        if link is not None:
+            await link.connection.close()
+
+    async def request(self, message: Message, *, timeout: float | None = None) -> Message:  # noqa: ASYNC109  for all of it
+        """Publish a request to the exchange and with the routing key of ``message``, and return the reply.
+
+        ``timeout`` is in seconds, for all of it: waiting for a turn, for the connection, for the reply. Unless the
+        message has an ``expiration``, it expires in its queue when the timeout is over, so no server works in vain. It
+        is transient unless it has a ``delivery_mode``. Raises `ReplyTimeout`, `Unroutable`, `Refused`,
+        `ConnectionLost`, `RequesterClosed`; ValueError for a message that AMQP cannot hold.
+
+        ::
+
+            reply = await requester.request(Message("", "prices", body=b"apples"), timeout=2)
+            print(reply.body, reply.headers)
+        """
+        seconds = self._timeout if timeout is None else timeout
+        if seconds <= 0:
+            raise ValueError(f"timeout must be above zero, and is {seconds}")
+        if self._closing or self._keeper is None:
+            raise RequesterClosed("the requester is closed" if self._closing else "the requester is not open")
+        until = asyncio.get_running_loop().time() + seconds
+        try:
+            async with self._call(message), asyncio.timeout_at(until), self._room:
+                reply = await self._ask(await self._wait_for_link(), message, until)
+        except TimeoutError:
+            self._counts["timed out"] += 1
+            where = f"{message.exchange!r} {message.routing_key!r}"
+            raise ReplyTimeout(f"no reply from {where} within {seconds:g} s") from None
+        except RequestError:
+            self._counts["failed"] += 1
+            raise
+        self._counts["answered"] += 1
+        return reply
+
+    @asynccontextmanager
+    async def _call(self, message: Message) -> AsyncIterator[None]:
+        """Count a call, and keep its message id to itself: by this id aio-pika recognises a message that returns."""
+        own_id = message.properties.get("message_id")
+        if own_id is not None:
+            if own_id in self._ids:
+                raise ValueError(f"a request with the message_id {own_id!r} is under way")
+            self._ids.add(own_id)
+        self._calls += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            self._ids.discard(own_id)
+            if not self._calls:
+                self._idle.set()
+
+    async def _wait_for_link(self) -> Link:
+        while self._link is None:
+            if self._closing:
+                raise RequesterClosed("the requester was closed before the request was sent")
+            self._linked.clear()
+            await self._linked.wait()
+        return self._link
+
+    async def _ask(self, link: Link, message: Message, until: float) -> Message:
+        """Publish a request over a connection, and wait for its reply."""
+        from aio_pika.exceptions import AMQPError, DeliveryError, PublishError
+
+        loop = asyncio.get_running_loop()
+        correlation = uuid4().hex
+        replied: asyncio.Future[Message] = loop.create_future()
+        try:
+            exchange = await self._exchange(link, message.exchange)
+            left = None if "expiration" in message.properties else max(0.001, until - loop.time())
+            published = self._messages.to_aio_pika(message, correlation, link.reply_to, left)
+            self._waiting[correlation] = link, replied
+            self._counts["sent"] += 1
+            await exchange.publish(published, message.routing_key, mandatory=True)
+            return await replied
+        except PublishError:
+            text = f"no queue gets a message of exchange {message.exchange!r} with the key {message.routing_key!r}"
+            raise Unroutable(text) from None
+        except DeliveryError:
+            raise Refused("the broker has refused the request (nack): a queue is full or is not there now") from None
+        except (AMQPError, ConnectionError, RuntimeError) as error:
+            if replied.done() and not replied.cancelled() and (known := replied.exception()) is not None:
+                raise known from None
+            raise _lost(str(error) or repr(error)) from None
+        finally:
+            self._waiting.pop(correlation, None)
+            if not replied.cancel() and not replied.cancelled():
+                replied.exception()  # it counts as seen, whatever ended the call
+
+    async def _exchange(self, link: Link, name: str) -> Any:
+        """Return an exchange. Raises Refused if there is none: publishing to it would end the channel of all calls."""
+        from aio_pika.exceptions import ChannelClosed
+
+        if name not in link.exchanges:
+            probe = await link.connection.channel()
+            try:
+                await probe.get_exchange(name)
+            except ChannelClosed as error:
+                raise Refused(str(error)) from None
+            finally:
+                with suppress(Exception):
+                    await probe.close()
+            link.exchanges.add(name)
+        return await link.channel.get_exchange(name, ensure=False) if name else link.channel.default_exchange
+
+    async def _take(self, incoming: AbstractIncomingMessage) -> None:
+        """Give a reply to the call that waits for it."""
+        _, replied = self._waiting.get(incoming.correlation_id or "", (None, None))
+        if replied is None or replied.done():
+            self._counts["late"] += 1
+            return
+        try:
+            replied.set_result(self._messages.from_aio_pika(incoming))
+        except Exception as error:  # noqa: BLE001  of a server's reply, whatever it has in it
+            replied.set_exception(RequestError(f"the reply cannot be read: {error}"))
+
+    # The connection.
+
+    async def _open_link(self) -> Link:
+        connection = await self._connect()
+        lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        def note(_: object, error: BaseException | None) -> None:
+            if not lost.done():
+                lost.set_result(str(error or "closed"))
+
+        try:
+            channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
+            channel.close_callbacks.add(note)
+            connection.close_callbacks.add(note)
+            if self._uses_queue:
+                queue = await channel.declare_queue(exclusive=True, auto_delete=True)
+            else:
+                queue = await channel.get_queue(DIRECT_REPLY_TO, ensure=False)
+            await queue.consume(self._take, no_ack=True)
+        except BaseException:
+            await connection.close()
+            raise
+        return Link(connection, channel, queue.name, lost)
+
+    def _use(self, link: Link) -> None:
+        self._link = link
+        self._linked.set()
+
+    async def _keep(self, link: Link) -> None:
+        """Connect again whenever the connection or the channel is lost, until cancelled."""
+        while True:
+            reason = await link.lost
+            self._link = None
+            LOG.warning("the connection for replies is lost: %s", reason)
+            self._fail_calls(link, _lost(reason))
+            with suppress(Exception):
+                await link.connection.close()
+            wait = RECONNECT_FIRST
+            while True:
+                try:
+                    link = await self._open_link()
+                    break
+                except Exception as error:  # noqa: BLE001  whatever it is, the next try may go well
+                    LOG.warning("cannot connect, and try again in %g s: %s", wait, error or repr(error))
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, RECONNECT_MOST)
+            self._use(link)
+
+    def _fail_calls(self, link: Link | None, error: RequestError) -> None:
+        """End all calls that were sent over a connection; over any, without ``link``."""
+        for sent_over, replied in list(self._waiting.values()):
+            if (link is None or sent_over is link) and not replied.done():
+                replied.set_exception(error)
+
+
+def _lost(reason: str) -> ConnectionLost:
+    return ConnectionLost(f"the connection was lost before the reply came, and the request is not sent again: {reason}")
+
+
+def _connect_to(url: str) -> Connect:
+    import aio_pika
+
+    return partial(aio_pika.connect, url)
