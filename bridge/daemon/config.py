@@ -148,7 +148,7 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
             unread.tables(keys.SOURCES.name), inlets, unread.tables(keys.TARGETS.name), targets_by_name, targets
         )
         replies, reply_inlets = read_replies(
-            reply_tables, mistakes, ends, topology, policy, has_dead_letters=dead_letters is not None
+            table, reply_tables, mistakes, ends, topology, policy, has_dead_letters=dead_letters is not None
         )
         mistakes.raise_any()
     _check_loops(table, inlets, targets_by_name, targets, topology, dead_letters)

@@ -54,6 +54,7 @@ class Ends:
 
 
 def read_replies(
+    file: Table,
     tables: Mapping[str, Table],
     mistakes: Mistakes,
     ends: Ends,
@@ -62,7 +63,7 @@ def read_replies(
     *,
     has_dead_letters: bool,
 ) -> tuple[Replies, list[Inlet]]:
-    """Read all tables of replies, and return what passes, and the inlets that read replies.
+    """Read all tables of replies of a file, and return what passes, and the inlets that read replies.
 
     Mistakes are kept; with any, the result is incomplete.
     """
@@ -74,12 +75,17 @@ def read_replies(
             target = ends.targets.get(name)
             if target is None:
                 known = ", ".join(ends.targets)
-                raise table.error("", f"there is no target {name!r}; [replies.TARGET] has the name of one of {known}")
+                raise file.error(f"replies.{name}", f"there is no target {name!r}; name one of {known}")
             asking = {each: inlet for each, inlet in ends.inlets.items() if ends.can_reach(inlet, target, topology)}
             for each in asking:
                 with mistakes.collect():
                     _add_callers(each, ends, callers)
             sealers = {each: _sealer(name, each, ends) for each in asking if each in callers}
+            if system_of(ends.target_tables[name]) not in PLACES:
+                raise file.error(f"replies.{name}", f"[targets.{name}] is no broker, and nobody replies there")
+            if target.transactional:
+                problem = f"[targets.{name}] is transactional, and replies are not; give requests another target"
+                raise file.error(f"replies.{name}", problem)
             servers[target] = read = _read_servers(name, table, ends, sealers)
             if read.expired is Unroutable.DEAD_LETTER and not has_dead_letters:
                 raise table.error(keys.EXPIRED.name, "there is no [dead_letters]")
@@ -96,10 +102,9 @@ def _add_callers(name: str, ends: Ends, callers: dict[str, Callers]) -> None:
     system = system_of(table)
     if name in callers or system not in PLACES:
         return
-    target = build_caller_target(f"callers.{name}", table.copy())
-    if target is not None:
-        topics = frozenset(table.copy().texts("reply_topics")) if system == KAFKA else None
-        callers[name] = Callers(system, target, topics)
+    built = build_caller_target(f"callers.{name}", table.copy())
+    if built is not None:
+        callers[name] = Callers(system, *built)
 
 
 def _sealer(target: str, source: str, ends: Ends) -> Sealer:
@@ -109,14 +114,7 @@ def _sealer(target: str, source: str, ends: Ends) -> Sealer:
 
 
 def _read_servers(name: str, table: Table, ends: Ends, sealers: Mapping[str, Sealer]) -> Servers:
-    target, target_table = ends.targets[name], ends.target_tables[name]
-    system = system_of(target_table)
-    if system not in PLACES:
-        raise table.error("", f"[targets.{name}] is no broker, and nobody replies there")
-    if target.transactional:
-        raise table.error(
-            "", f"[targets.{name}] is transactional, and replies are not; give requests another target"
-        )
+    system = system_of(ends.target_tables[name])
     key = PLACES[system]
     place = key.read(table)
     if place is None and system != ROCKETMQ:

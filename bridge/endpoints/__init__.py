@@ -78,13 +78,14 @@ def build_reply_source(name: str, target: Table, place: Mapping[str, Any], polic
     return build_source(name, target.copy(shared, place), policy)
 
 
-def build_caller_target(name: str, source: Table) -> Target | None:
+def build_caller_target(name: str, source: Table) -> tuple[Target, frozenset[str] | None] | None:
     """Build the target for replies to those whose requests a source reads; None if there can be none.
 
-    Raises InputError.
+    It comes with the topics that it may write to, or None where a request may name any place. Raises InputError.
     """
     url, _, module = _import_config(source)
-    build: Callable[[str, str, Table], Target | None] | None = getattr(module, "caller_target", None)
+    build: Callable[[str, str, Table], tuple[Target, frozenset[str] | None] | None] | None
+    build = getattr(module, "caller_target", None)
     return None if build is None else build(name, url, source)
 
 

@@ -82,8 +82,10 @@ class Replies:
     def pass_on(self, source: str, delivery: Delivery, message: Message, servers: Servers, now: float) -> Asked | None:
         """Return a message as a request to these servers; None if nobody waits for a reply to it.
 
-        A time limit counts from the time at which the message was published, where its source knows that; else from
-        ``now`` on. Raises Unmappable, MalformedHeader; `TimeoutError` where the caller waits no longer.
+        A time limit counts from the time at which the message was published, where its source knows that. RabbitMQ
+        does not: ``timestamp`` is the publisher's, and may be that of an event long ago. There it counts from ``now``
+        on; what had expired in its queue, the broker has dropped. Raises Unmappable, MalformedHeader; `TimeoutError`
+        where the caller waits no longer.
         """
         callers = self.callers.get(source) if source in servers.sealers else None
         caller = None if callers is None else find_caller(message, callers.system)
@@ -92,9 +94,7 @@ class Replies:
         if callers.topics is not None and caller.address.name not in callers.topics:
             raise Unmappable(f"its reply topic {caller.address.name!r} is not in reply_topics of [sources.{source}]")
         present = int(now * 1_000)
-        published = present if delivery.time is None else delivery.time // 1_000
-        if callers.system == RABBITMQ and delivery.time is not None:
-            published += 999  # timestamps of AMQP have whole seconds
+        published = present if delivery.time is None or callers.system == RABBITMQ else delivery.time // 1_000
         limit = int(servers.timeout * 1_000) if caller.limit is None else caller.limit
         deadline = min(published, present) + limit if caller.deadline is None else caller.deadline
         if deadline <= present:

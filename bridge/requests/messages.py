@@ -24,7 +24,7 @@ COPIED: Final = (
 def to_aio_pika(message: Message, correlation_id: str, reply_to: str, expiration: float | None) -> aio_pika.Message:
     """Return the request that publishes a message; ``expiration`` is in seconds, None for the message's own.
 
-    It is persistent unless the message has another ``delivery_mode``. Raises ValueError for a property that AMQP does
+    It is transient unless the message has another ``delivery_mode``. Raises ValueError for a property that AMQP does
     not have.
     """
     given = {name: _plain(value) for name, value in message.properties.items()}
@@ -35,7 +35,6 @@ def to_aio_pika(message: Message, correlation_id: str, reply_to: str, expiration
     unknown = given.keys() - {*COPIED, "timestamp"}
     if unknown:
         raise ValueError(f"AMQP has no property {min(unknown)!r}")
-    given.setdefault("delivery_mode", 2)
     # By the message id, aio-pika recognises which message a broker returns: it must be another one for each request.
     given.update(correlation_id=correlation_id, reply_to=reply_to, expiration=expiration)
     given["message_id"] = given.get("message_id") or correlation_id

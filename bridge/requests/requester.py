@@ -240,12 +240,12 @@ class Requester:
                 self._idle.set()
 
     async def _wait_for_link(self) -> Link:
-        while self._link is None:
-            if self._closing:
+        while (link := self._link) is None or link.lost.done():
+            if self._closing and link is None:
                 raise RequesterClosed("the requester was closed before the request was sent")
             self._linked.clear()
             await self._linked.wait()
-        return self._link
+        return link
 
     async def _ask(self, link: Link, message: Message, until: float) -> Message:
         """Publish a request over a connection, and wait for its reply."""

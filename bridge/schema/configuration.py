@@ -35,6 +35,8 @@ def bridge_schema() -> dict[str, Any]:
     for key, definition in ((keys.SOURCES, "source"), (keys.TARGETS, "target")):
         properties[key.name]["additionalProperties"] = {"$ref": f"#/definitions/{definition}"}
     properties[keys.SOURCES.name]["minProperties"] = 1
+    definitions["replies"] = _table(keys.REPLIES_OF)
+    properties[keys.REPLIES.name]["additionalProperties"] = {"$ref": "#/definitions/replies"}
     properties[keys.POLICY.name] = {"$ref": "#/definitions/policy"}
     properties[keys.DEAD_LETTERS.name] = {"$ref": "#/definitions/dead-letters"}
     title = "The configuration of a bridge, bridge.toml"

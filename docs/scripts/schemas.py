@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from bindings.report.settings import settings_schema
-from bridge.daemon.keys import FILE
+from bridge.daemon.keys import FILE, REPLIES_OF
 from bridge.endpoints.archive import keys as archive
 from bridge.endpoints.kafka import keys as kafka
 from bridge.endpoints.rabbitmq import keys as rabbitmq
@@ -39,6 +39,7 @@ TABLES: Final[Mapping[str, Keys]] = {
     "Kafka as a target": kafka.TARGET,
     "RocketMQ as a source": rocketmq.SOURCE,
     "RocketMQ as a target": rocketmq.TARGET,
+    "Requests and replies": REPLIES_OF,
     "An archive as a source": archive.SOURCE,
     "An archive as a target": archive.TARGET,
 }

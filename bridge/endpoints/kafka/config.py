@@ -76,8 +76,8 @@ def dead_letter_target(name: str, url: str, table: Table) -> KafkaTarget:
     return made
 
 
-def caller_target(name: str, url: str, table: Table) -> KafkaTarget | None:
-    """Build the target for replies to the callers of a source; None where they may not be replied to.
+def caller_target(name: str, url: str, table: Table) -> tuple[KafkaTarget, frozenset[str]] | None:
+    """Build the target for replies to the callers of a source, and return it with its topics; None if it has none.
 
     See `bridge.endpoints`.
     """
@@ -86,7 +86,7 @@ def caller_target(name: str, url: str, table: Table) -> KafkaTarget | None:
         return None
     made = KafkaTarget(name, read_settings(url, table), {topic: Destination(topic) for topic in topics})
     check_settings(table, made.make_offline)
-    return made
+    return made, frozenset(topics)
 
 
 def parse_destination(value: Any) -> Destination:

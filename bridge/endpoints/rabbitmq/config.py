@@ -75,10 +75,10 @@ def dead_letter_target(name: str, url: str, table: Table) -> RabbitmqTarget:
     return RabbitmqTarget(name, read_brokers(name, url, table), {"": address}, read_management(table))
 
 
-def caller_target(name: str, url: str, table: Table) -> RabbitmqTarget:
+def caller_target(name: str, url: str, table: Table) -> tuple[RabbitmqTarget, None]:
     """Read the target for replies to the callers of a source; see `bridge.endpoints`. Raises InputError."""
     brokers = read_brokers(name, url, table)
-    return RabbitmqTarget(name, brokers, {"": Address()}, read_management(table), to_callers=True)
+    return RabbitmqTarget(name, brokers, {"": Address()}, read_management(table), to_callers=True), None
 
 
 def read_address(value: Any) -> Address:

@@ -215,7 +215,7 @@ class _Publishing:
         routes: Mapping[str, Route],
         suspects: int,
         *,
-        to_callers: bool,
+        to_callers: bool = False,
     ) -> None:
         self._to_callers = to_callers
         self._connection = connection

@@ -95,9 +95,9 @@ def dead_letter_target(name: str, url: str, table: Table) -> RocketmqTarget:
     return _target(name, url, table, {"": Destination(topic)})
 
 
-def caller_target(name: str, url: str, table: Table) -> CallerTarget:
+def caller_target(name: str, url: str, table: Table) -> tuple[CallerTarget, None]:
     """Return the target for replies to the callers of a source; see `bridge.endpoints`."""
-    return CallerTarget(name, read_settings(url, table))
+    return CallerTarget(name, read_settings(url, table)), None
 
 
 def _target(name: str, url: str, table: Table, destinations: dict[str, Destination]) -> RocketmqTarget:

@@ -110,15 +110,18 @@ class Line:
         """Answer of the broker while it is busy, else ""."""
 
     def next_batch(self) -> list[Queued]:
-        """Remove and return the next messages, as many as one request takes."""
+        """Remove and return the next messages, as many as one request takes; a request for a reply goes alone.
+
+        To a message of a batch, brokers do not add the name of their cluster, without which no server can reply.
+        """
         waiting = self.waiting
         first = waiting.popleft()
         batch, size = [first], _size(first[1])
         wait_store_ok = first[1].wait_store_ok
-        while waiting and len(batch) < BATCH_MESSAGES:
-            message = waiting[0][1]
+        while waiting and len(batch) < BATCH_MESSAGES and first[0].request is None:
+            outgoing, message = waiting[0]
             size += _size(message)
-            if size > BATCH_BYTES or message.wait_store_ok != wait_store_ok:
+            if size > BATCH_BYTES or outgoing.request is not None or message.wait_store_ok != wait_store_ok:
                 break
             batch.append(waiting.popleft())
         return batch
