@@ -178,8 +178,8 @@ class KafkaSide:
             producer.poll(0)
             try:
                 async with asyncio.timeout(seconds):
-                    body: bytes = await replied
-                    return body
+                    reply: bytes = await replied
+                    return reply
             except TimeoutError:
                 raise TimedOut from None
             finally:
