@@ -50,7 +50,9 @@ The message is persistent (delivery mode 2), as a record survives the restart of
 those that the record had; back in Kafka it gets new ones. The timestamp type LogAppendTime is kept, although a producer
 can only ask for CreateTime.
 
-**Request and reply** need ``reply_to`` and ``correlation_id``, which are carried in both directions.
+**Request and reply** need ``reply_to`` and ``correlation_id``, which are carried in both directions. How a bridge
+passes requests on so that servers reply in the way of their own system, and brings the replies home, is in
+`bridge.interop.requests`. Without that, a server may reply through the mapping alone:
 
 - *AMQP asks, Kafka answers.* The request has ``amqp.reply_to`` and ``amqp.correlation_id``. The answer is a record with
   the headers of `reply_headers`: the default exchange, the request's ``amqp.reply_to`` as ``amqp.routing_key``, and the

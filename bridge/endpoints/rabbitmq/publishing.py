@@ -8,7 +8,7 @@ another time is reported to the pump as refused. A missing permission is no faul
 and made again until the permission is granted.
 
 Replies go to callers, whose queues come and go: one that is returned or nacked is refused for good, and holds up no
-others. RabbitMQ up to 4.1 returns every mandatory message for direct reply-to, so these are not mandatory.
+others. RabbitMQ 4.0 returns every mandatory message for direct reply-to, and 4.3 none, so these are not mandatory.
 """
 
 from __future__ import annotations
