@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pamqp.commands import Basic
 
 __all__ = [
-    "ConnectionLost", "Lease", "build_properties", "close", "connect", "is_blocked", "is_missing", "losing", "losses",
-    "read_message", "seconds",
+    "ConnectionLost", "Lease", "build_properties", "close", "close_channel", "connect", "is_blocked", "is_missing",
+    "losing", "losses", "read_message", "seconds",
 ]  # fmt: skip
 
 CONNECTING: Final = 30.0
@@ -95,10 +95,24 @@ async def connect(url: str, name: str, heartbeat: float) -> Any:
 
 
 async def close(connection: Any) -> None:
-    """Close a connection or channel, whatever its state; wait for the broker for a few seconds only."""
+    """Close a connection, whatever its state; wait for the broker for a few seconds only."""
     with suppress(ConnectionLost), losing("closing"):
         async with asyncio.timeout(CLOSING):
             await connection.close()
+
+
+async def close_channel(channel: Any) -> None:
+    """Close a channel, whatever its state, and wait until the broker has closed it.
+
+    The close of aiormq gives up after a heartbeat, or when it is cancelled, and closes once more: the broker ends the
+    whole connection for that.
+    """
+    from pamqp.commands import Channel
+
+    with suppress(ConnectionLost), losing("closing"):
+        if not channel.is_closed:
+            request = Channel.Close(reply_code=200, reply_text="", class_id=0, method_id=0)
+            await asyncio.shield(asyncio.ensure_future(channel.rpc(request)))
 
 
 def is_blocked(connection: Any) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from bindings.http.exposition import family_lines
-from bridge.groups.connection import close, connect, losing
+from bridge.groups.connection import close, close_channel, connect, losing
 from bridge.groups.membership import Beat, Plan, read_beat
 from bridge.groups.names import PartitionedQueue
 from bridge.groups.state import State, read_state
@@ -150,7 +150,7 @@ async def _listen(connection: Any, names: PartitionedQueue, listen: float) -> di
     await channel.queue_bind(inbox, names.members)
     await channel.basic_consume(inbox, hear, no_ack=True)
     await asyncio.sleep(listen)
-    await close(channel)
+    await close_channel(channel)
     return dict(sorted(beats.items()))
 
 

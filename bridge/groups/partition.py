@@ -17,7 +17,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from bridge.groups.barrier import GATE, MARKER, Gate, Resize, read_news, read_resize, write_news
-from bridge.groups.connection import ConnectionLost, Lease, close, is_missing, losing, losses, read_message
+from bridge.groups.connection import ConnectionLost, Lease, close_channel, is_missing, losing, losses, read_message
 from bridge.groups.membership import Progress
 from bridge.groups.names import split_key
 from exchange.dispatch.answers import Answers
@@ -145,7 +145,7 @@ class OwnedPartition:
                 task.cancel()
             await asyncio.gather(*tasks, *self._aside, return_exceptions=True)
             if self._channel is not None:
-                await close(self._channel)
+                await close_channel(self._channel)
             if assigned:
                 await host.call("lost", self.number)
 
@@ -280,7 +280,7 @@ class OwnedPartition:
         if not task.cancelled() and (error := task.exception()) is not None:
             # The channel ends with it, and so does this ownership: the next one finds gate or marker again.
             log.warning("partition %d: a change of the number of partitions: %s", self.number, error)
-            closing = asyncio.create_task(close(self._channel))
+            closing = asyncio.create_task(close_channel(self._channel))
             self._aside.add(closing)
             closing.add_done_callback(self._aside.discard)
 
@@ -321,7 +321,7 @@ class OwnedPartition:
                     self._add(delivered, split_key(delivered.routing_key or "")[0])
             await self._host.publish(resize.news(self._settings.queue), write_news(opened=self.number))
         finally:
-            await close(inbox)
+            await close_channel(inbox)
         del self._gates[resize.id]
         self._settle(tag)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from bridge.groups.barrier import GATE, MARKER, Resize, read_news
-from bridge.groups.connection import close, connect, import_aiormq, is_missing, losing, losses
+from bridge.groups.connection import close, close_channel, connect, import_aiormq, is_missing, losing, losses
 from bridge.groups.names import PartitionedQueue, binding_key, check_partitions
 from bridge.groups.session import LOOK
 from bridge.groups.state import State, declare_state, find_state, keeping_arguments, read_state, write_state
@@ -175,7 +175,7 @@ class _Resizing:
             passed, opened = read_news((await news.get()).body)
             sources.discard(-1 if passed is None else passed)
             targets.discard(-1 if opened is None else opened)
-        await close(channel)
+        await close_channel(channel)
 
     async def _remove_partitions(self) -> None:
         change = self._change
@@ -206,7 +206,7 @@ async def _look(connection: Any, name: str) -> tuple[int, int] | None:
         if not is_missing(error):
             raise
         return None
-    await close(channel)
+    await close_channel(channel)
     return declared.message_count, declared.consumer_count
 
 

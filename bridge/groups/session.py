@@ -17,6 +17,7 @@ from bridge.groups.connection import (
     ConnectionLost,
     Lease,
     close,
+    close_channel,
     connect,
     is_blocked,
     is_missing,
@@ -280,5 +281,5 @@ class Session:
                 return False
             raise
         finally:
-            await close(channel)
+            await close_channel(channel)
         return True

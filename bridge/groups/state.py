@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from bridge.groups.barrier import Resize, read_resize
-from bridge.groups.connection import is_missing, losses
+from bridge.groups.connection import close_channel, is_missing, losses
 from bridge.groups.names import PartitionedQueue
 from exchange.errors import HashstarError, InputError
 
@@ -115,5 +115,4 @@ async def find_state(connection: Any, name: str, *, wait: float = READING) -> St
             ) from None
         raise HashstarError(f"the state of {name!r} cannot be read: {error}") from error
     finally:
-        if not channel.is_closed:
-            await channel.close()
+        await close_channel(channel)
