@@ -172,7 +172,7 @@ def read_message(delivered: DeliveredMessage, routing_key: str) -> Message:
     properties: dict[str, Any] = {}
     for name in BASIC_PROPERTIES:
         value = getattr(given, "message_type" if name == "type" else name)
-        if value is not None:
+        if value is not None and (value or name != "cluster_id"):  # which pamqp has as "" where it is not set
             properties[name] = int(value.timestamp()) if isinstance(value, datetime) else value
     return assemble_message(
         delivered.exchange or "", routing_key, given.headers or NO_FIELDS, properties, delivered.body

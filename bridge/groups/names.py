@@ -16,6 +16,9 @@ __all__ = ["SLOTS", "PartitionedQueue", "split_key"]
 SLOTS: Final = 256
 """Default number of slots."""
 
+DELIVERIES: Final = 2_000_000_000
+"""Maximum number of deliveries of a message: never reached."""
+
 LONGEST: Final = SHORTSTR_BYTES - 60
 """Maximum length of a name in bytes: the names that are made of it have 60 bytes more at most."""
 
@@ -59,7 +62,17 @@ class PartitionedQueue:
     @property
     def arguments(self) -> dict[str, Any]:
         """Arguments of each partition's queue."""
-        return {"x-queue-type": self.queue_type, "x-single-active-consumer": True}
+        return {"x-single-active-consumer": True, **self.lasting_arguments}
+
+    @property
+    def lasting_arguments(self) -> dict[str, Any]:
+        """Arguments of a queue of this type that keeps its messages however often they come back.
+
+        By default, quorum queues of RabbitMQ 4.0 and later drop what came back 20 times. -1 would be no limit there,
+        but 0 for earlier releases.
+        """
+        arguments: dict[str, Any] = {"x-queue-type": self.queue_type}
+        return arguments | ({"x-delivery-limit": DELIVERIES} if self.queue_type == "quorum" else {})
 
     def topology(self, partitions: int) -> Topology:
         """Return what is declared for this number of partitions. Raises InputError for a number that cannot be."""

@@ -17,7 +17,7 @@ from bridge.groups.barrier import GATE, MARKER, Resize, read_news
 from bridge.groups.connection import close, close_channel, connect, import_aiormq, is_missing, losing, losses
 from bridge.groups.names import PartitionedQueue, binding_key, check_partitions
 from bridge.groups.session import LOOK
-from bridge.groups.state import State, declare_state, find_state, keeping_arguments, read_state, write_state
+from bridge.groups.state import State, declare_state, find_state, read_state, write_state
 from exchange.display import list_some
 from exchange.errors import HashstarError, InputError
 from exchange.partition.slots import moved_slots, place_slots
@@ -43,7 +43,7 @@ async def create(url: str, queue: PartitionedQueue, partitions: int) -> bool:
     """
     check_partitions(queue.slots, partitions)
     async with _locked(url, queue.name) as (connection, channel):
-        await declare_state(connection, channel, queue)
+        await declare_state(channel, queue)
         state = await find_state(connection, queue.name, wait=0)
         if state is not None:
             if (state.queue, state.partitions) != (queue, partitions) or state.resize is not None:
@@ -53,9 +53,8 @@ async def create(url: str, queue: PartitionedQueue, partitions: int) -> bool:
                 )
             return False
         await channel.exchange_declare(queue.name, exchange_type="topic", durable=True)
-        arguments = {"x-single-active-consumer": True, **keeping_arguments(connection, queue)}
         for number in range(partitions):
-            await channel.queue_declare(queue.partition(number), durable=True, arguments=arguments)
+            await channel.queue_declare(queue.partition(number), durable=True, arguments=queue.arguments)
         for slot, number in enumerate(place_slots(queue.slots, partitions)):
             await channel.queue_bind(queue.partition(number), queue.name, binding_key(slot))
         await write_state(channel, State(queue, partitions, partitions))
@@ -104,9 +103,8 @@ class _Resizing:
     async def run(self) -> None:
         change, queue = self._change, self._queue
         self._report(f"{change.before} partitions become {change.after}: declaring queues")
-        arguments = {"x-single-active-consumer": True, **keeping_arguments(self._connection, queue)}
         for number in range(change.before, change.after):
-            await self._channel.queue_declare(queue.partition(number), durable=True, arguments=arguments)
+            await self._channel.queue_declare(queue.partition(number), durable=True, arguments=queue.arguments)
         await self._declare_inboxes()
         if self._state.owned >= change.before:  # not one that was interrupted when removing partitions
             await self._write(owned=max(change.before, change.after), resize=change)
@@ -127,8 +125,7 @@ class _Resizing:
         await self._channel.exchange_declare(change.news(name), exchange_type="fanout", durable=True)
         for target in (None, *sorted(change.targets)):
             inbox = change.inbox(name, target)
-            arguments = keeping_arguments(self._connection, self._queue)
-            await self._channel.queue_declare(inbox, durable=True, arguments=arguments)
+            await self._channel.queue_declare(inbox, durable=True, arguments=self._queue.lasting_arguments)
             await self._channel.queue_bind(inbox, change.news(name))
 
     async def _delete_inboxes(self) -> None:

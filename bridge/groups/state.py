@@ -15,7 +15,7 @@ from bridge.groups.connection import close_channel, is_missing, losses
 from bridge.groups.names import PartitionedQueue
 from exchange.errors import HashstarError, InputError
 
-__all__ = ["State", "declare_state", "find_state", "keeping_arguments", "read_state", "write_state"]
+__all__ = ["State", "declare_state", "find_state", "read_state", "write_state"]
 
 READING: Final = 5.0
 """Maximum number of seconds until a reader finds the state, which others may be reading."""
@@ -57,19 +57,9 @@ def name_state(name: str) -> str:
     return f"{name}.state"
 
 
-def keeping_arguments(connection: Any, queue: PartitionedQueue) -> dict[str, Any]:
-    """Return the arguments of a queue of this type that keeps its messages however often they come back."""
-    arguments: dict[str, Any] = {"x-queue-type": queue.queue_type}
-    version = str(connection.server_properties.get("version", "0")).partition(".")[0]
-    if queue.queue_type == "quorum" and version.isdecimal() and int(version) >= 4:
-        # From 4.0 on, a message that came back 20 times is dropped by default. Before, -1 would drop it the first time.
-        arguments["x-delivery-limit"] = -1
-    return arguments
-
-
-async def declare_state(connection: Any, channel: Any, queue: PartitionedQueue) -> None:
+async def declare_state(channel: Any, queue: PartitionedQueue) -> None:
     """Declare the queue of the state."""
-    arguments = {"x-max-length": 1, **keeping_arguments(connection, queue)}
+    arguments = {"x-max-length": 1, **queue.lasting_arguments}
     await channel.queue_declare(name_state(queue.name), durable=True, arguments=arguments)
 
 

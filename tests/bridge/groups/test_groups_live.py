@@ -6,6 +6,7 @@ The scenario is small; ``HASHSTAR_GROUP_MESSAGES=1000000`` makes it whole, as `d
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import re
@@ -13,6 +14,8 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.parse
+import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from itertools import count
@@ -444,3 +447,58 @@ def test_handlers_are_awaited(rabbitmq: Server, name: str) -> None:
         await task
 
     asyncio.run(run())
+
+
+def test_a_member_whose_connections_are_closed_joins_again(rabbitmq: Server, name: str) -> None:
+    """As after a restart of the broker: what it had is lost, and comes again."""
+    calls: list[tuple[str, int]] = []
+    received = Received()
+
+    async def run() -> None:
+        await create(rabbitmq.url, PartitionedQueue(name, 8), 2)
+        group = ConsumerGroup(
+            rabbitmq.url, name, received.handle, name=name,
+            on_assigned=lambda number: calls.append(("assigned", number)),
+            on_lost=lambda number: calls.append(("lost", number)),
+        )  # fmt: skip
+        task = asyncio.create_task(group.run())
+        await until(lambda: len(calls) == 2)
+        first = group.member
+        assert await asyncio.to_thread(close_connections, rabbitmq, name) == 2
+        async with Publisher(rabbitmq.url, name, key='header "key"') as publisher:
+            await publisher.publish_all(messages(10, range(10)))
+        await until(lambda: received.count == 100)
+        assert group.member not in (None, first)
+        group.stop()
+        await task
+
+    asyncio.run(run())
+    assert sorted(calls[:4]) == [("assigned", 0), ("assigned", 1), ("lost", 0), ("lost", 1)]
+    assert received.out_of_order == 0
+
+
+def close_connections(server: Server, name: str) -> int:
+    """Close the connections of a member by the management API, which knows them after a while; return their number."""
+    if server.management_url is None:
+        pytest.skip("the broker has no management API")
+    token = base64.b64encode(b"guest:guest").decode()
+    ends = time.monotonic() + SECONDS
+
+    def ask(method: str, path: str) -> bytes:
+        address = f"{server.management_url}/api/connections{path}"
+        request = urllib.request.Request(address, method=method, headers={"Authorization": f"Basic {token}"})  # noqa: S310
+        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+            return bytes(answer.read())
+
+    while True:
+        found = [
+            each["name"]
+            for each in json.loads(ask("GET", ""))
+            if each.get("client_properties", {}).get("connection_name", "").startswith(f"{name}-")
+        ]
+        if len(found) == 2 or time.monotonic() > ends:
+            break
+        time.sleep(0.2)
+    for each in found:
+        ask("DELETE", f"/{urllib.parse.quote(each, safe='')}")
+    return len(found)
