@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bindings.archive.rocketmq.find import Matches
     from bindings.archive.rocketmq.inspection import Level, QueueFacts, StoreInspection, TopicFacts
     from bindings.archive.rocketmq.store import Store
+    from bindings.archive.rocketmq.timer import Timer
 
 __all__ = ["inspect_a_store"]
 
@@ -81,7 +82,8 @@ def _store_lines(store: Store, inspection: StoreInspection) -> Iterator[str]:
     if store.has_abort:
         yield "state: it runs, or did not end cleanly: the file abort is there; what follows may be behind by seconds"
     for name in store.in_database:
-        yield f"not read, as they are in RocksDB: {name}"
+        way_out = "; pip install 'hashstar[rocksdb]'" if store.lacks_library else ""
+        yield f"not read, as they are in RocksDB: {name}{way_out}"
     log = store.log
     yield (
         f"commit log: {count_noun(len(log.files), 'file')}, bytes {log.begin:,} to {inspection.log_end:,}; "
@@ -102,14 +104,29 @@ def _store_lines(store: Store, inspection: StoreInspection) -> Iterator[str]:
             yield from _topic_lines(topic)
         if len(topics) > LISTED:
             yield f"  and {len(topics) - LISTED} more"
-    if inspection.levels or inspection.wheel.waiting:
+    timer = store.timer
+    if inspection.levels or inspection.wheel.waiting or timer is not None:
         yield "delayed, as delivery was written down last:"
         for level in inspection.levels:
             yield f"  level {level.level}{_delay(level)}: {level.waiting:,} waiting{_due(level)}"
         if inspection.wheel.waiting:
             yield f"  by time: {inspection.wheel.waiting:,} waiting{_due(inspection.wheel)}"
+        if timer is not None:
+            kind = TIMER_KINDS[timer.kind]
+            yield f"  timer, in {kind}: {timer.waiting:,} waiting{_due(timer)}; {_timer_parts(timer)}"
     yield from _group_lines(inspection)
     yield from bad_lines(inspection.problems)
+
+
+TIMER_KINDS: Final = {"files": "timerwheel and timerlog", "database": "RocksDB"}
+
+
+def _timer_parts(timer: Timer) -> str:
+    """Return what the timer consists of."""
+    if timer.kind == "database":
+        return count_noun(timer.entries, "entry", "entries")
+    slots = f", {count_noun(timer.in_slots, 'message')} in {count_noun(timer.slots, 'slot')}" if timer.slots else ""
+    return f"{count_noun(timer.entries, 'unit')} in the log{slots}"
 
 
 def _topic_lines(topic: TopicFacts) -> Iterator[str]:
@@ -212,6 +229,15 @@ def _store_json(store: Store, inspection: StoreInspection) -> StoreJson:
                 "waiting": inspection.wheel.waiting,
                 "first_due": _moment(inspection.wheel.first_due),
                 "last_due": _moment(inspection.wheel.last_due),
+            },
+            "timer": None if store.timer is None else {
+                "kind": store.timer.kind,
+                "entries": store.timer.entries,
+                "waiting": store.timer.waiting,
+                "first_due": _moment(store.timer.first_due),
+                "last_due": _moment(store.timer.last_due),
+                "slots": store.timer.slots,
+                "in_slots": store.timer.in_slots,
             },
         },
         "bad": bad_json(inspection.problems),

@@ -186,12 +186,26 @@ class LevelJson(WaitingJson):
     """Offset of the next message to deliver."""
 
 
+class TimerJson(WaitingJson):
+    """The timer: its wheel and its log, or its database."""
+
+    kind: Literal["files", "database"]
+    entries: int
+    """Number of units in its log, or of entries in its database."""
+    slots: int
+    """Number of slots of the wheel in use, as it was saved last."""
+    in_slots: int
+    """Number of messages that these slots count, delivered or not."""
+
+
 class DelayedJson(TypedDict):
     """Delayed messages."""
 
     levels: list[LevelJson]
     by_time: WaitingJson
-    """Messages with a time of their own."""
+    """Messages with a time of their own, as the commit log has them."""
+    timer: TimerJson | None
+    """The same as the timer has them; null if the store has none."""
 
 
 class StoreJson(TypedDict):
@@ -203,7 +217,7 @@ class StoreJson(TypedDict):
     abort: bool
     """Whether the file of that name is there: the broker runs, or did not end cleanly."""
     in_database: list[str]
-    """What the broker keeps in RocksDB, which is not read."""
+    """What the broker keeps in RocksDB and cannot be read, for example because the library is missing."""
     log: LogJson
     index: IndexJson
     checkpoint: CheckpointJson | None

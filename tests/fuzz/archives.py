@@ -218,7 +218,7 @@ def detected(data: bytes) -> None:
 STORE: Final = (
     "commitlog/00000000000000000000", "consumequeue/a/0/00000000000000000000", "index/20260101000000000", "checkpoint",
     "config/topics.json", "config/consumerOffset.json", "config/delayOffset.json", "config/timercheck",
-    "consumequeue/SCHEDULE_TOPIC_XXXX/2/00000000000000000000", "timerwheel",
+    "consumequeue/SCHEDULE_TOPIC_XXXX/2/00000000000000000000", "timerwheel", "timerlog/00000000000000000000",
 )  # fmt: skip
 """Files of a store, in the order of the parts of the input."""
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from bindings.archive.reading import Bad
 from bindings.archive.rocketmq.commit import CommitLog, Stored, parse_number
+from bindings.archive.rocketmq.database import DatabaseQueue
 from bindings.archive.rocketmq.log import COMMITTED, TRANSACTION
 from bindings.archive.rocketmq.queue import Column, ConsumeQueue, Units, encode_tag
 from bindings.archive.sums import SAMPLES, Unread
@@ -121,7 +122,7 @@ class LogColumns:
 class Fit:
     """Compares a queue with the log: call ``add`` with the units of the queue, in order."""
 
-    def __init__(self, log: LogColumns, queue: ConsumeQueue, problems: Unread) -> None:
+    def __init__(self, log: LogColumns, queue: ConsumeQueue | DatabaseQueue, problems: Unread) -> None:
         self.held = log.held.get((queue.topic, queue.queue), NOTHING)
         self.pointed = np.zeros(len(self.held.places), bool)
         """Mask of the records that a unit points at."""
@@ -133,6 +134,8 @@ class Fit:
         """Number of units that point before the beginning of the log."""
         self.delayed: list[Units] = []
         """Units of delayed messages that are not deleted."""
+        self.unsaved = EMPTY
+        """Offsets of messages whose units are not on the disk, in a store whose queues are in RocksDB."""
         self._log, self._problems = log, problems
         self._queue = queue
 
@@ -178,6 +181,18 @@ class Fit:
         self._tell(units, ~own & ~behind & ~somewhere, NOWHERE)
         self.pointed[at[fits]] = True
 
+    def add_unsaved(self, last: int) -> None:
+        """Take the records behind byte ``last`` of the log as pointed at: the broker has their units in memory."""
+        unsaved = ~self.pointed & (self.held.places > last)
+        if not unsaved.any():
+            return
+        offsets = self.held.offsets[unsaved]
+        self.pointed |= unsaved
+        self.unsaved = offsets
+        self.max_offset = max(self.max_offset, int((offsets + self.held.messages[unsaved]).max()))
+        if self.min_offset is None:
+            self.min_offset = int(offsets.min())
+
     def tags(self) -> Counter[str | None]:
         """Return tag -> number of messages of the queue with a fitting unit."""
         names = self._log.tags.get(self._queue.topic, [])
@@ -189,7 +204,7 @@ class Fit:
         add_problems(self._problems, reason, f"{self._queue.topic}/{self._queue.queue}", units.offset[which])
 
 
-def fit_queue(log: LogColumns, queue: ConsumeQueue, problems: Unread) -> Fit:
+def fit_queue(log: LogColumns, queue: ConsumeQueue | DatabaseQueue, problems: Unread) -> Fit:
     """Compare all units of a queue with the log. Raises InputError for a file that cannot be opened."""
     fit = Fit(log, queue, problems)
     for item in queue.read():

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from bindings.archive.reading import Bad
+from bindings.archive.rocketmq.database import DatabaseQueue
 from bindings.archive.rocketmq.fit import EMPTY, SCHEDULE, WHEEL, Fit, LogColumns, add_problems, fit_queue
 from bindings.archive.rocketmq.log import OWN_TOPICS
 from bindings.archive.rocketmq.queue import ConsumeQueue
@@ -184,7 +185,11 @@ def inspect_store(store: Store) -> StoreInspection:
     found.records, found.log_end = len(log.places), log.end
     found.first_stored, found.last_stored = log.first_stored, log.last_stored
     found.behind_index = log.behind_index
-    fits = [(queue, fit_queue(log, queue, found.problems)) for queue in store.queues]
+    fits: list[tuple[ConsumeQueue | DatabaseQueue, Fit]] = [
+        (queue, fit_queue(log, queue, found.problems)) for queue in store.queues
+    ]
+    if store.has_database_queues:
+        _add_unsaved(log, fits)
     _add_unpointed(store, log, fits, found.problems)
     if QUEUES_IN_DATABASE in store.in_database:
         fits = [(ConsumeQueue(*where, ()), Fit.of_log(log, where)) for where in log.held]
@@ -206,7 +211,17 @@ def inspect_store(store: Store) -> StoreInspection:
     return found
 
 
-def _build_facts(queue: ConsumeQueue, found: Fit) -> QueueFacts:
+def _add_unsaved(log: LogColumns, fits: list[tuple[ConsumeQueue | DatabaseQueue, Fit]]) -> None:
+    """Add the messages behind the last one whose unit is in the database: units of these are in memory only."""
+    last = max([int(each.held.places[each.pointed].max()) for _, each in fits if each.pointed.any()], default=-1)
+    known = {(queue.topic, queue.queue) for queue, _ in fits}
+    missing = [ConsumeQueue(*where, ()) for where in log.held.keys() - known]
+    fits += [(queue, fit) for queue in missing if (fit := Fit(log, queue, Unread())).held.places.max() > last]
+    for _, each in fits:
+        each.add_unsaved(last)
+
+
+def _build_facts(queue: ConsumeQueue | DatabaseQueue, found: Fit) -> QueueFacts:
     held, pointed = found.held, found.pointed
     stored = held.stored[pointed]
     return QueueFacts(
@@ -228,15 +243,18 @@ def _build_level(level: int, found: Fit, next_offset: int) -> Level:
     offsets = np.concatenate([EMPTY, *[units.offset for units in found.delayed]])
     dues = np.concatenate([EMPTY, *[units.code for units in found.delayed]])
     waiting = dues[offsets >= next_offset]
+    unsaved = int((found.unsaved >= next_offset).sum())  # when they are due is not known
     _, of_units, of_records = np.intersect1d(offsets, found.held.offsets, return_indices=True)
     delays = dues[of_units] - found.held.stored[of_records]
     return Level(
-        level, int(delays[-1]) if len(delays) else None, next_offset, len(waiting),
+        level, int(delays[-1]) if len(delays) else None, next_offset, len(waiting) + unsaved,
         int(waiting.min()) if len(waiting) else None, int(waiting.max()) if len(waiting) else None,
     )  # fmt: skip
 
 
-def _add_unpointed(store: Store, log: LogColumns, fits: list[tuple[ConsumeQueue, Fit]], problems: Unread) -> None:
+def _add_unpointed(
+    store: Store, log: LogColumns, fits: list[tuple[ConsumeQueue | DatabaseQueue, Fit]], problems: Unread
+) -> None:
     """Report the messages at which no unit points.
 
     Brokers fill all queues in the order of the log. So a message after the last message that is in a queue is not

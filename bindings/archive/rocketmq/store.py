@@ -6,12 +6,14 @@
                        ``batchconsumequeue/`` of topics of batches, ``consumequeue_ext/`` what extends the units
 ``index/``             messages by key (`bindings.archive.rocketmq.index`)
 ``config/``            topics, the offsets of consumer groups, how far delayed messages have been delivered
+``timerwheel`` ...     messages with a delivery time of their own (`bindings.archive.rocketmq.timer`)
 ``checkpoint``         times up to which all this is certainly on the disk
 ``abort``              exists while the broker runs, and after it was killed
 =====================  ==========================================================================================
 
-Opening a store lists its large files and reads only the small ones. `bindings.archive.rocketmq.inspection` compares log
-and queues.
+Queues, topics, offsets and timer may be in RocksDB instead (`bindings.archive.rocketmq.database`). Opening a store
+lists its large files and reads only the small ones and the databases. `bindings.archive.rocketmq.inspection` compares
+log and queues.
 """
 
 from __future__ import annotations
@@ -19,13 +21,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bindings.archive.reading import Bad
 from bindings.archive.rocketmq.commit import CommitLog, list_numbered
+from bindings.archive.rocketmq.database import DatabaseQueue, is_database, list_queues, read_column
 from bindings.archive.rocketmq.index import IndexFile, open_index
 from bindings.archive.rocketmq.queue import ConsumeQueue
+from bindings.archive.rocketmq.timer import Timer, read_timer_database, read_timer_files
 from exchange.errors import InputError
 from exchange.field_values import RANGES
 from exchange.partition.clients.rocketmq.fastjson import parse_json
@@ -39,8 +44,10 @@ MISSING: Final = "missing"
 NEEDED: Final = ("commitlog", "consumequeue", "checkpoint")
 """Files and folders that every store has; brokers create the others when they need them."""
 QUEUES_IN_DATABASE: Final = "consume queues"
-DATABASE: Final = "CURRENT"
-"""A file in each folder of RocksDB."""
+CONFIG_IN_DATABASE: Final = "config"
+TIMER_IN_DATABASE: Final = "timer"
+ONE_DATABASE: Final = "metadata"
+"""Folder in ``config/`` of the database of a broker that keeps all of its configuration in one."""
 
 
 class Checkpoint(NamedTuple):
@@ -70,7 +77,7 @@ class Store:
 
     path: str
     log: CommitLog
-    queues: tuple[ConsumeQueue, ...]
+    queues: tuple[ConsumeQueue | DatabaseQueue, ...]
     index: tuple[IndexFile, ...]
     """In the order in which they were written."""
     topics: Mapping[str, Topic]
@@ -81,10 +88,16 @@ class Store:
     """Level of delay -> the offset in its queue that is delivered next."""
     timer_read: int | None
     """Time up to which the timer wheel has delivered, in milliseconds since 1970 (`TimerCheckpoint`)."""
+    timer: Timer | None
+    """None if the store has no timer, or it cannot be read."""
     checkpoint: Checkpoint | None
     has_abort: bool
     in_database: tuple[str, ...]
-    """What is in RocksDB, which is not read: consume queues, config."""
+    """What is in RocksDB and cannot be read: consume queues, config, timer."""
+    lacks_library: bool
+    """Whether that is so because the library is missing."""
+    has_database_queues: bool
+    """Whether queues were read from RocksDB: brokers keep their newest units in memory."""
     problems: tuple[Bad, ...]
     """Files that are missing or cannot be read."""
 
@@ -109,16 +122,25 @@ def open_store(path: str) -> Store:
     root = Path(path)
     problems = [Bad(str(root / name), 0, MISSING) for name in NEEDED if not (root / name).exists()]
     config = root / "config"
-    queues = tuple(_list_queues(root, problems))
-    if queues and not (config / "topics.json").exists():
+    databases = _Databases(root, problems)
+    queues: list[ConsumeQueue | DatabaseQueue] = [*_list_queues(root, problems)]
+    in_files = {(queue.topic, queue.queue) for queue in queues}
+    in_database = [each for each in databases.list_queues() if (each.topic, each.queue) not in in_files]
+    kept_topics, kept_offsets = databases.read_config("topics", "topic"), databases.read_config(*OFFSETS)
+    if queues and kept_topics is None and not (config / "topics.json").exists():
         problems.append(Bad(str(config / "topics.json"), 0, MISSING))
-    topics = _read_json(config / "topics.json", problems).get("topicConfigTable", {})
+    topics = (
+        _read_json(config / "topics.json", problems).get("topicConfigTable", {}) if kept_topics is None else kept_topics
+    )
     offsets = _read_json(config / "consumerOffset.json", problems).get("offsetTable", {})
+    if kept_offsets is not None:
+        offsets = {name: each.get("offsetTable", {}) for name, each in kept_offsets.items() if isinstance(each, dict)}
+    delivered_to = next(iter(_read_longs(config / "timercheck", TIMER, problems) or ()), None)
     delays = _read_json(config / "delayOffset.json", problems).get("offsetTable", {})
     return Store(
         path=path,
         log=CommitLog(list_numbered(root / "commitlog")),
-        queues=queues,
+        queues=(*queues, *in_database),
         index=tuple(_open_indexes(root / "index", problems)),
         topics=_build_or_report(
             config / "topics.json", problems, lambda: {n: _build_topic(n, fields) for n, fields in topics.items()}
@@ -129,10 +151,13 @@ def open_store(path: str) -> Store:
             lambda: {_split_name(name): _to_numbers(queues) for name, queues in offsets.items()},
         ),
         delay_offsets=_build_or_report(config / "delayOffset.json", problems, lambda: _to_numbers(delays)),
-        timer_read=next(iter(_read_longs(config / "timercheck", TIMER, problems) or ()), None),
+        timer_read=delivered_to,
+        timer=databases.read_timer(delivered_to) or read_timer_files(root, delivered_to, problems),
         checkpoint=_read_checkpoint(root / "checkpoint", problems),
         has_abort=(root / "abort").exists(),
-        in_database=tuple(_find_databases(root)),
+        in_database=tuple(dict.fromkeys(databases.unread)),
+        lacks_library=databases.lacks_library,
+        has_database_queues=bool(databases.folders_of_queues) and QUEUES_IN_DATABASE not in databases.unread,
         problems=tuple(problems),
     )
 
@@ -165,11 +190,71 @@ def _open_indexes(folder: Path, problems: list[Bad]) -> Iterator[IndexFile]:
             problems.append(Bad(str(path), 0, str(error).partition(": ")[2]))
 
 
-def _find_databases(root: Path) -> Iterator[str]:
-    if (root / "consumequeue" / DATABASE).exists():
-        yield QUEUES_IN_DATABASE
-    if not (root / "config" / "topics.json").exists() and any(root.glob(f"config/*/{DATABASE}")):
-        yield "config"
+OFFSETS: Final = ("consumerOffsets", "consumerOffset")
+"""Folder of the database of offsets, and its column family in the database of all configuration."""
+
+
+class _Databases:
+    """Reads what a store has in RocksDB, as far as that can be read."""
+
+    def __init__(self, root: Path, problems: list[Bad]) -> None:
+        self._root, self._problems = root, problems
+        self.unread: list[str] = []
+        """What is in a database that cannot be read."""
+        self.lacks_library = False
+        self.folders_of_queues = [each for name in QUEUE_FOLDERS if is_database(each := root / name)]
+
+    def list_queues(self) -> list[DatabaseQueue]:
+        """Return the queues in databases."""
+        read = [self._try(each, QUEUES_IN_DATABASE, self._list_queues_in) for each in self.folders_of_queues]
+        return [queue for queues in read for queue in queues or ()]
+
+    def _list_queues_in(self, folder: Path) -> list[DatabaseQueue]:
+        return list_queues(folder, self._problems)
+
+    def read_config(self, name: str, family: str) -> dict[str, Any] | None:
+        """Return a table of the configuration, from a database of its own or of all; None if it is in none."""
+        own, one = self._root / "config" / name, self._root / "config" / ONE_DATABASE
+        if is_database(own):
+            entries = self._try(own, CONFIG_IN_DATABASE, read_column)
+        elif is_database(one):
+            entries = self._try(one, CONFIG_IN_DATABASE, partial(read_column, name=family))
+        else:
+            if not (self._root / "config" / "topics.json").exists() and any(self._root.glob(f"config/*/{DATABASE}")):
+                self.unread.append(CONFIG_IN_DATABASE)  # in a layout that is not known
+            return None
+        if entries is None:
+            return None
+        found = {}
+        for key, value in entries:
+            try:
+                found[key.decode("utf-8", "surrogateescape")] = parse_json(value.decode("utf-8"))
+            except (ValueError, InputError):
+                self._problems.append(Bad(str(own), 0, "not what a broker writes", key[:80]))
+        return found
+
+    def read_timer(self, delivered_to: int | None) -> Timer | None:
+        """Return what waits in the database of the timer; None if there is no database, or nothing in it."""
+        folder = self._root / "rocksdbstore"
+        if not is_database(folder):
+            return None
+        entries = self._try(folder, TIMER_IN_DATABASE, partial(read_column, name="timer"))
+        return read_timer_database(entries, delivered_to) if entries else None
+
+    def _try(self, folder: Path, what: str, read: Callable[[Path], list[Any]]) -> list[Any] | None:
+        try:
+            return read(folder)
+        except ImportError:
+            self.lacks_library = True
+        except InputError as error:
+            self._problems.append(Bad(str(folder), 0, str(error).partition(": ")[2]))
+        self.unread.append(what)
+        return None
+
+
+QUEUE_FOLDERS: Final = ("consumequeue", "consumequeue_r")
+DATABASE: Final = "CURRENT"
+"""A file in each folder of RocksDB."""
 
 
 def _read_json(path: Path, problems: list[Bad]) -> Mapping[str, Any]:

@@ -271,7 +271,7 @@ def test_files_that_must_be_there_are_missed(tmp_path: Path) -> None:
     assert offsets(found) == {where: (*ends[:2], 0) for where, ends in WHOLE.items()}
 
 
-def test_queues_in_a_database_are_named_and_counted_by_the_log(tmp_path: Path) -> None:
+def test_queues_in_a_damaged_database_are_named_and_counted_by_the_log(tmp_path: Path) -> None:
     store(tmp_path, SENT)
     for path in sorted((tmp_path / "consumequeue").rglob("*"), reverse=True):
         path.unlink() if path.is_file() else path.rmdir()
@@ -279,7 +279,8 @@ def test_queues_in_a_database_are_named_and_counted_by_the_log(tmp_path: Path) -
     opened = open_store(str(tmp_path))
     assert opened.in_database == ("consume queues",)
     found = inspect_store(opened)
-    assert not found.problems.bad
+    (reason,) = found.problems.bad
+    assert reason.startswith("RocksDB cannot read it: ")
     assert offsets(found) == WHOLE
 
 
