@@ -152,7 +152,7 @@ def open_store(path: str) -> Store:
         ),
         delay_offsets=_build_or_report(config / "delayOffset.json", problems, lambda: _to_numbers(delays)),
         timer_read=delivered_to,
-        timer=databases.read_timer(delivered_to) or read_timer_files(root, delivered_to, problems),
+        timer=_choose_timer(databases.read_timer(delivered_to), read_timer_files(root, delivered_to, problems)),
         checkpoint=_read_checkpoint(root / "checkpoint", problems),
         has_abort=(root / "abort").exists(),
         in_database=tuple(dict.fromkeys(databases.unread)),
@@ -234,12 +234,12 @@ class _Databases:
         return found
 
     def read_timer(self, delivered_to: int | None) -> Timer | None:
-        """Return what waits in the database of the timer; None if there is no database, or nothing in it."""
+        """Return what waits in the database of the timer; None if there is no database, or it cannot be read."""
         folder = self._root / "rocksdbstore"
         if not is_database(folder):
             return None
         entries = self._try(folder, TIMER_IN_DATABASE, partial(read_column, name="timer"))
-        return read_timer_database(entries, delivered_to) if entries else None
+        return None if entries is None else read_timer_database(entries, delivered_to)
 
     def _try(self, folder: Path, what: str, read: Callable[[Path], list[Any]]) -> list[Any] | None:
         try:
@@ -250,6 +250,13 @@ class _Databases:
             self._problems.append(Bad(str(folder), 0, str(error).partition(": ")[2]))
         self.unread.append(what)
         return None
+
+
+def _choose_timer(database: Timer | None, files: Timer | None) -> Timer | None:
+    """Return the timer that the broker uses: it makes the database and the wheel in any case, and fills one of them."""
+    if database is None or (files is not None and not database.entries and files.entries):
+        return files
+    return database
 
 
 QUEUE_FOLDERS: Final = ("consumequeue", "consumequeue_r")

@@ -73,6 +73,10 @@ def test_every_figure_is_that_of_mqadmin_and_the_store_is_not_touched(variant: s
 def test_delayed_messages_are_counted_by_log_and_timer_alike(variant: str, folder: Path) -> None:
     delayed = inspect(folder)["delayed"]
     timer, by_time = delayed["timer"], delayed["by_time"]
+    assert by_time["waiting"] == WAITING
+    if variant == "single" and inspect(folder)["abort"]:  # while it runs, the broker has this database in memory
+        assert (timer["kind"], timer["entries"]) == ("database", 0)
+        return
     assert timer["kind"] == ("database" if variant == "single" else "files")
     assert [timer[name] for name in ("waiting", "first_due", "last_due")] == [
         by_time[name] for name in ("waiting", "first_due", "last_due")
