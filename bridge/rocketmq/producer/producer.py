@@ -220,19 +220,16 @@ class Producer:
     def _batch(self, messages: Sequence[RocketMessage]) -> Request:
         """Build the request of a batch, each of whose messages has a unique id. Raises IllegalMessage."""
         limit = self.settings.max_message_size
-        identified: list[RocketMessage] = []
         ids: list[str] = []
-        for topic, content, properties, flag in messages:
+        for _, content, properties, _ in messages:
             check_body(content, limit)
-            own_id = properties[UNIQ_KEY] if UNIQ_KEY in properties else self._next_id()
-            identified.append(RocketMessage(topic, content, {**properties, UNIQ_KEY: own_id}, flag))
-            ids.append(own_id)
-        body = encode_batch(identified)
+            ids.append(properties[UNIQ_KEY] if UNIQ_KEY in properties else self._next_id())
+        body = encode_batch(messages, ids)
         # Java's clients of 5.x give the batch an id of its own. Here it has none: brokers of 4.x would give that id to
         # each of its messages.
-        own = {WAIT: "true" if identified[0].wait_store_ok else "false"}
+        own = {WAIT: "true" if messages[0].wait_store_ok else "false"}
         return Request(
-            RequestCode.SEND_BATCH_MESSAGE, check_topic(identified[0].topic),
+            RequestCode.SEND_BATCH_MESSAGE, check_topic(messages[0].topic),
             check_body(body, limit), encode_checked_properties(own), ",".join(ids), 0, 0, is_batch=True,
         )  # fmt: skip
 

@@ -7,6 +7,7 @@ All have the same topic and the same ``wait_store_ok``, and none is delayed or a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from struct import Struct
 from typing import Final
 
@@ -15,6 +16,7 @@ from bridge.rocketmq.remoting.message import RocketMessage
 from bridge.rocketmq.remoting.properties import (
     DELAY,
     TIMER_DELIVER_MS,
+    UNIQ_KEY,
     WAIT,
     IllegalMessage,
     decode_properties,
@@ -29,8 +31,11 @@ DELAYS: Final = frozenset({DELAY, TIMER_DELIVER_MS})
 SHORT: Final = Struct(">H")
 
 
-def encode_batch(messages: Sequence[RocketMessage]) -> bytes:
-    """Return the body of the request (`MessageDecoder.encodeMessages`). Raises IllegalMessage."""
+def encode_batch(messages: Sequence[RocketMessage], ids: Sequence[str] = ()) -> bytes:
+    """Return the body of the request (`MessageDecoder.encodeMessages`). Raises IllegalMessage.
+
+    ``ids`` are the unique ids of the messages, for those that have none among their properties.
+    """
     if not messages:
         raise IllegalMessage("a batch without messages")
     first = messages[0]
@@ -38,17 +43,19 @@ def encode_batch(messages: Sequence[RocketMessage]) -> bytes:
     if topic.startswith(RETRY):
         raise IllegalMessage("a retry cannot be in a batch")
     pieces: list[bytes] = []
-    for message in messages:
-        properties = message.properties
-        if message.topic != topic:
-            raise IllegalMessage(f"a batch is of one topic, and has messages for {topic!r} and {message.topic!r}")
+    for message, unique_id in zip_longest(messages, ids):
+        own_topic, body, properties, flag = message
+        if own_topic != topic:
+            raise IllegalMessage(f"a batch is of one topic, and has messages for {topic!r} and {own_topic!r}")
         if properties.get(WAIT) != waits and message.wait_store_ok != first.wait_store_ok:
             raise IllegalMessage("the messages of a batch are to wait for the store alike")
         if not DELAYS.isdisjoint(properties) and (message.delay_level > 0 or message.deliver_ms > 0):
             raise IllegalMessage("a message that is delayed cannot be in a batch")
-        raw, body = encode_checked_properties(properties), message.body
-        size = PART.size + len(body) + 2 + len(raw)
-        pieces += PART.pack(size, 0, 0, message.flag, len(body)), body, SHORT.pack(len(raw)), raw
+        if unique_id is not None and UNIQ_KEY not in properties:
+            properties = {**properties, UNIQ_KEY: unique_id}
+        raw = encode_checked_properties(properties)
+        length, size = len(body), len(raw)
+        pieces += PART.pack(PART.size + length + 2 + size, 0, 0, flag, length), body, SHORT.pack(size), raw
     return b"".join(pieces)
 
 

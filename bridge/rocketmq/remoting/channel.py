@@ -1,7 +1,8 @@
 """One connection to a name server or a broker: our requests with their answers, and the server's requests to us.
 
-Frames written in one turn of the event loop go to the socket together. A request has no task and no timer of its own:
-one table has all that are under way, and one timer looks through it (`NettyRemotingAbstract.scanResponseTable`).
+Frames written in one turn of the event loop go to the socket together, up to `FLUSH_BYTES`. A request has no task and
+no timer of its own: one table has all that are under way, and one timer looks through it
+(`NettyRemotingAbstract.scanResponseTable`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ SCAN_SECONDS: Final = 0.05
 
 HIGH_WATER: Final = 1 << 20
 """Number of bytes waiting for the socket at which `Channel.is_writable` turns false."""
+
+FLUSH_BYTES: Final = 16 << 10
+"""Number of bytes of frames that are written without waiting for the end of the turn: the server works on them while
+the caller prepares the next."""
 
 CLOSE_SECONDS: Final = 2.0
 """Seconds until all data must be written when a connection is closed."""
@@ -77,6 +82,8 @@ class Channel(asyncio.Protocol):
         """Id of a request -> the function for its answer, its deadline by the loop's clock, its timeout in seconds."""
         self._frames: list[bytes] = []
         """Frames of this turn of the event loop."""
+        self._size = 0
+        """Number of their bytes."""
         self._opaque = 0
         """Id of the last request."""
         self._scan: asyncio.TimerHandle | None = None
@@ -182,6 +189,9 @@ class Channel(asyncio.Protocol):
         if not frames:
             self._loop.call_soon(self._flush)
         frames.append(frame)
+        self._size += len(frame)
+        if self._size >= FLUSH_BYTES:
+            self._flush()
 
     async def wait_until_writable(self) -> None:
         """Wait until the connection is writable again, or has ended."""
@@ -245,7 +255,7 @@ class Channel(asyncio.Protocol):
     # Implementation.
 
     def _flush(self) -> None:
-        frames, self._frames = self._frames, []
+        frames, self._frames, self._size = self._frames, [], 0
         if frames:
             self._send(frames[0] if len(frames) == 1 else b"".join(frames))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import struct
 from base64 import b64decode, b64encode
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.rocketmq.remoting.acl import Credentials
+from bridge.rocketmq.remoting.channel import FLUSH_BYTES, Channel, ChannelSettings
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode, response_name
 from bridge.rocketmq.remoting.command import (
     FRAME_MAX,
@@ -178,3 +180,34 @@ def test_a_broker_s_refusal_has_the_name_of_its_code() -> None:
     assert str(BrokerError(17, "no topic x", "127.0.0.1:10911")) == "127.0.0.1:10911: TOPIC_NOT_EXIST (17): no topic x"
     assert str(BrokerError(9999, None)) == "9999 (9999)"
     assert response_name(RequestCode.SEND_MESSAGE_V2) == "310"
+
+
+class Transport:
+    """A socket that keeps what is written to it."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+
+    def set_write_buffer_limits(self, _: int) -> None:
+        pass
+
+
+def test_frames_of_a_turn_are_written_together_and_large_ones_at_once() -> None:
+    async def work() -> list[list[int]]:
+        channel, transport = Channel("h:1", ChannelSettings()), Transport()
+        channel.connection_made(transport)  # type: ignore[arg-type]
+        seen = []
+        for sizes in ((100, 200), (FLUSH_BYTES - 1, 5, 6), (FLUSH_BYTES,)):
+            for size in sizes:
+                channel.write(bytes(size))
+            seen.append([len(data) for data in transport.written])  # before the turn ends
+            await asyncio.sleep(0)
+            seen.append([len(data) for data in transport.written])
+            transport.written.clear()
+        return seen
+
+    large = FLUSH_BYTES + 4
+    assert asyncio.run(work()) == [[], [300], [large], [large, 6], [FLUSH_BYTES], [FLUSH_BYTES]]
