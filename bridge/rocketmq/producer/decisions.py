@@ -23,9 +23,9 @@ KEEP_SECONDS: Final = 72 * 3600.0
 """Seconds for which a decision is kept that no broker has confirmed: as long as brokers keep messages by default."""
 KEEP_CONFIRMED_SECONDS: Final = 3600.0
 """Seconds for which a decision is kept once it is confirmed: a broker that is killed then may ask again."""
-SETTLE_SECONDS: Final = 10.0
+SETTLE_SECONDS: Final = 30.0
 """Seconds after the confirmation of a decision in which a broker that asks is not told it again. Brokers of 5.x note
-decisions up to 3 s later, and a commit that is told twice makes two messages."""
+decisions 3 s later, or more, and a commit that is told twice makes two messages."""
 CLEAN_EVERY: Final = 1_000
 """Number of decisions after which old ones are removed."""
 

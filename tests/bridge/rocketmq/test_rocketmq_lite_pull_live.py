@@ -26,6 +26,7 @@ from bridge.rocketmq.remoting.errors import ClientError, RemotingError
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.send import SendSettings
 from tests.support.rocketmq.broker import broker
 from tests.support.rocketmq.groups import eventually, on_each, send, topic_at
 from tests.support.rocketmq.member import java, member
@@ -33,6 +34,7 @@ from tests.support.servers import SERVERS, Server
 
 pytestmark = pytest.mark.live
 
+PATIENT = SendSettings(send_msg_timeout=30_000)
 MESSAGES = int(os.environ.get("HASHSTAR_ROCKETMQ_MESSAGES", "1000"))
 
 
@@ -44,7 +46,7 @@ def lite(client: Client, topic: str, *, auto_commit: bool = True, **settings: An
 
 async def fill(client: Client, topic: str, count: int, first: int = 0) -> list[TopicQueue]:
     """Send messages with their numbers as bodies, each to every queue; return the queues."""
-    async with Producer(client, ProducerSettings("lite-sends")) as producer:
+    async with Producer(client, ProducerSettings("lite-sends", PATIENT)) as producer:
         queues = await producer.queues(topic)
         for at in range(first, first + count, 50):
             numbers = range(at, min(at + 50, first + count))

@@ -29,6 +29,7 @@ from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.allocation import AveragelyByCircle
 from exchange.partition.clients.rocketmq.pop_assignment import assign_pop
 from exchange.partition.clients.rocketmq.queues import subscribe_queues
+from exchange.partition.clients.rocketmq.send import SendSettings
 from tests.support.rocketmq.broker import broker
 from tests.support.rocketmq.groups import consumer_of, eventually, on_each, send, topic_at
 from tests.support.rocketmq.member import java, member
@@ -36,6 +37,7 @@ from tests.support.servers import Server
 
 pytestmark = pytest.mark.live
 
+PATIENT = SendSettings(send_msg_timeout=30_000)
 MESSAGES = int(os.environ.get("HASHSTAR_ROCKETMQ_MESSAGES", "1000"))
 
 
@@ -58,7 +60,7 @@ def popper(client: Client, topic: str, **settings: Any) -> Consumer:
 
 
 async def send_many(client: Client, topic: str, count: int, first: int = 0) -> None:
-    async with Producer(client, ProducerSettings("pop-sends")) as producer:
+    async with Producer(client, ProducerSettings("pop-sends", PATIENT)) as producer:
         for at in range(first, first + count, 25):
             numbers = range(at, min(at + 25, first + count))
             await producer.send_batch([RocketMessage.of(topic, b"%d" % number) for number in numbers])
@@ -179,7 +181,7 @@ def test_tags_are_compared_once_more_and_other_messages_acknowledged(rocketmq_se
 def test_popped_in_order_a_queue_waits_for_its_messages(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, server: Server) -> None:
         topic = await popped_topic(client, server)
-        async with Producer(client, ProducerSettings("pop-sends")) as producer:
+        async with Producer(client, ProducerSettings("pop-sends", PATIENT)) as producer:
             for queue in await producer.queues(topic):
                 await producer.send_batch([RocketMessage.of(topic, b"%d" % at) for at in range(100)], queue=queue)
         tries: defaultdict[int, list[int]] = defaultdict(list)

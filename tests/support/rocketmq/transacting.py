@@ -16,6 +16,7 @@ from bridge.rocketmq.producer.publishing import ProducerSettings
 from bridge.rocketmq.producer.transactions import Transactions
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.message import RocketMessage
+from exchange.partition.clients.rocketmq.send import SendSettings
 
 __all__ = ["GROUP"]
 
@@ -48,7 +49,7 @@ async def main(namesrv: str, topic: str, path: str, count: int) -> None:
 
     async with (
         Client(ClientSettings(namesrv)) as client,
-        Producer(client, ProducerSettings(GROUP)) as producer,
+        Producer(client, ProducerSettings(GROUP, SendSettings(send_msg_timeout=60_000))) as producer,
         Transactions(producer, decisions) as transactions,
     ):
         await asyncio.gather(*[complete(number) for number in range(count)])

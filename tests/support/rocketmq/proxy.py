@@ -1,0 +1,77 @@
+"""RocketMQ's proxy before a server of a test: remoting and gRPC at ports of their own, from Maven."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.recorders.jvm import PROGRAMS, QUICK, find_classpath
+from tests.support.servers import Server, _free_port, missing
+
+__all__ = ["Proxy", "proxy_of"]
+
+VERSION: Final = "5.5.0"
+SECONDS: Final = 120.0
+OPENED: Final = ("java.base/java.nio", "java.base/sun.nio.ch", "java.base/jdk.internal.ref")
+
+
+class Proxy(NamedTuple):
+    """The addresses of a proxy."""
+
+    remoting: str
+    grpc: str
+
+
+@contextmanager
+def proxy_of(server: Server, folder: Path) -> Iterator[Proxy]:
+    """Start a proxy in cluster mode before a server, with its files in a folder, until the block ends."""
+    for program in PROGRAMS:
+        if shutil.which(program) is None:
+            missing(f"no {program} on this machine")
+    jars = find_classpath(f"org.apache.rocketmq:rocketmq-proxy:{VERSION}")
+    remoting, grpc = _free_port(), _free_port()
+    settings = {
+        "rocketMQClusterName": "hashstar", "proxyClusterName": "hashstar", "namesrvAddr": server.url,
+        "proxyMode": "CLUSTER", "localServeAddr": "127.0.0.1", "remotingAccessAddr": "127.0.0.1",
+        "remotingListenPort": remoting, "grpcServerPort": grpc, "useEndpointPortFromRequest": True,
+        "enableRemotingLocalProxyGrpc": False,
+    }  # fmt: skip
+    (folder / "conf").mkdir(exist_ok=True)
+    config = folder / "conf" / "rmq-proxy.json"
+    config.write_text(json.dumps(settings))
+    opens = [option for package in OPENED for option in ("--add-opens", f"{package}=ALL-UNNAMED")]
+    command = [
+        "java", "-Xmx384m", *QUICK, *opens, f"-Duser.home={folder}", "-cp", jars,
+        "org.apache.rocketmq.proxy.ProxyStartup", "-pc", str(config), "-pm", "cluster",
+    ]  # fmt: skip
+    environment = {"PATH": "/usr/bin:/bin", "RMQ_PROXY_HOME": str(folder)}
+    with (
+        (folder / "proxy.log").open("wb") as log,
+        subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder) as process,
+    ):
+        try:
+            for port in (remoting, grpc):
+                _wait(port, process, folder / "proxy.log")
+            yield Proxy(f"127.0.0.1:{remoting}", f"127.0.0.1:{grpc}")
+        finally:
+            process.kill()
+
+
+def _wait(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(log.read_text(errors="replace")[-4000:]) from None
+            time.sleep(0.25)
+        else:
+            return
