@@ -11,6 +11,7 @@ import asyncio
 import contextvars
 import logging
 import threading
+import warnings
 from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -94,7 +95,7 @@ class Consumer:
     def __init__(
         self,
         link: Link,
-        handle: Callable[..., Awaitable[object]],
+        dispatch: Callable[..., Awaitable[object]],
         settings: Settings,
     ) -> None:
         self.counts: Final = Counts()
@@ -109,8 +110,8 @@ class Consumer:
         self._sending: asyncio.Task[None] | None = None
         self._publishing: Final[dict[Ticket, list[asyncio.Task[None]]]] = {}
         self._pool: ThreadPoolExecutor | None = None
-        handle_one: Handle = partial(handle, call=self._call_in_thread if settings.threads else None)
-        self._handle: Final[Handle] = reduce(lambda inner, wrap: wrap(inner), reversed(settings.middleware), handle_one)
+        self._dispatch: Final = dispatch
+        self._handle: Handle = dispatch  # in its wrappers, from the start on
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._stopping: asyncio.Task[None] | None = None
@@ -139,6 +140,8 @@ class Consumer:
             raise RuntimeError("a consumer starts once: call Dispatcher.consume again")
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         settings = self._settings
+        handle: Handle = partial(self._dispatch, call=self._call_in_thread if settings.threads else None)
+        self._handle = reduce(lambda inner, wrap: wrap(inner), reversed(settings.middleware), handle)
         try:
             if isinstance(settings.on_error, Retry) and settings.on_error.declare:
                 await self._link.declare(*settings.on_error.declarations(self._link.queue))
@@ -189,6 +192,11 @@ class Consumer:
     ) -> None:
         # Whoever is cancelled, or failed, does not want to wait for handlers without end.
         await self.stop(None if kind is None else 0)
+
+    def __del__(self) -> None:
+        if getattr(self, "_over", None) is not None and self._loop is None:
+            text = f"the consumer of queue {self._link.queue!r} was never awaited: write await dispatcher.consume(...)"
+            warnings.warn(text, RuntimeWarning, stacklevel=2, source=self)
 
     # Receiving. All of this runs in the thread of the event loop.
 

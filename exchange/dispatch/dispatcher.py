@@ -352,6 +352,11 @@ class Dispatcher(Generic[M]):
             return build_consumer(self._dispatch_async, channel, on_error=on_error, prefetch=prefetch, **options)
         if on_error not in ("raise", "dead-letter", "requeue"):
             raise ValueError(f'on_error is "raise", "dead-letter" or "requeue", not {on_error!r}')
+        if not hasattr(channel, "basic_consume"):
+            raise TypeError(
+                f"{type(channel).__name__} is no channel of pika; with aio-pika, give the queue alone: "
+                f"await dispatcher.consume(await channel.get_queue({queue!r}))"
+            )
         for registration in self._handlers.values():
             if registration.is_async:
                 raise TypeError(

@@ -623,7 +623,14 @@ def test_a_wrong_option_is_refused_at_once(options: dict[str, Any], text: str) -
         Dispatcher().consume(MemoryLink(), **options)
 
 
+def test_a_consumer_that_nobody_awaits_is_reported_as_a_coroutine_would_be() -> None:
+    with pytest.warns(RuntimeWarning, match="queue 'memory' was never awaited"):
+        Dispatcher().consume(MemoryLink())
+
+
 def test_what_cannot_be_consumed_is_refused_with_what_can() -> None:
+    with pytest.raises(TypeError, match=r"object is no channel of pika; .*await channel.get_queue\('orders'\)"):
+        Dispatcher().consume(object(), "orders")
     with pytest.raises(TypeError, match="give a queue of aio-pika, PikaQueue"):
         Dispatcher().consume(object())
     with pytest.raises(TypeError, match="no channel of pika's AsyncioConnection"):
