@@ -9,24 +9,21 @@ handled.
 from __future__ import annotations
 
 from collections.abc import (
-    AsyncGenerator,
     Awaitable,
     Callable,
-    Coroutine,
-    Generator,
     Hashable,
-    Mapping,
     Sequence,
 )
-from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar, cast, overload
 
+from exchange.dispatch.blocking import consume_blocking
 from exchange.dispatch.captures import NamedPattern, parse_named
-from exchange.dispatch.clients.pika import delivery_from_pika, message_from_pika, properties_for_pika
-from exchange.dispatch.delivery import Answer, Delivery, Ticket
+from exchange.dispatch.clients.pika import message_from_pika
+from exchange.dispatch.delivery import Delivery
 from exchange.dispatch.policy import NoHandler, OnError, Retry
+from exchange.dispatch.registration import Registration, check_has_run, check_is_handler, name_of, position_of
 from exchange.forks import DISPATCHERS, lock_at_forks
 from exchange.message import Message
 from exchange.patterns.matcher import Matcher
@@ -112,19 +109,17 @@ class Dispatcher(Generic[M]):
         if no_handler not in ("error", "ignore") and not callable(no_handler):
             raise ValueError(f'no_handler is "error", "ignore" or a callable, not {no_handler!r}')
         if callable(no_handler):
-            _check_is_handler(no_handler)
+            check_is_handler(no_handler)
         self.dialect: Final = dialect_named(dialect)
         self._key: Final[Callable[[M], str]] = key or attrgetter("routing_key")
         self._first_only: Final = matching == "first"
-        self._no_handler: Final[_Registration[M] | None] = (
-            _Registration(0, no_handler) if callable(no_handler) else None
-        )
+        self._no_handler: Final[Registration[M] | None] = Registration(0, no_handler) if callable(no_handler) else None
         self._ignore: Final = no_handler == "ignore"
         self._has_key: Final = key is not None
         self._lock: Final = lock_at_forks(DISPATCHERS)
-        self._matcher: Final[Matcher[_Registration[M]]] = Matcher(self.dialect, cache=cache)
-        self._handlers: Final[dict[Callable[[M], object], _Registration[M]]] = {}
-        self._next_position = 0
+        self._matcher: Final[Matcher[Registration[M]]] = Matcher(self.dialect, cache=cache)
+        self._handlers: Final[dict[Callable[[M], object], Registration[M]]] = {}
+        self._nextposition_of = 0
         for shared in (self, self._key):
             defer_counting(shared)
 
@@ -152,7 +147,7 @@ class Dispatcher(Generic[M]):
         return self._add(self._parse(pattern), handler)
 
     def _add(self, named: NamedPattern, handler: Callable[[Any], object]) -> bool:
-        _check_is_handler(handler)
+        check_is_handler(handler)
         if not isinstance(handler, Hashable):
             raise TypeError(f"{handler!r} cannot be a handler: it has no hash, so it could not be found again")
         if named.names and self._has_key:
@@ -160,11 +155,11 @@ class Dispatcher(Generic[M]):
                 "a pattern has names only where messages are `Message` values: other records have no words"
             )
         with self._lock:
-            registration = self._handlers.get(handler) or _Registration(self._next_position, handler)
+            registration = self._handlers.get(handler) or Registration(self._nextposition_of, handler)
             known = registration.patterns.get(named.pattern)
             if known is not None:
                 if known.names != named.names:
-                    raise ValueError(f"{_name(handler)} is registered for {known.pattern} with other names")
+                    raise ValueError(f"{name_of(handler)} is registered for {known.pattern} with other names")
                 return False
             self._matcher.bind(named.pattern, registration)
             registration.patterns[named.pattern] = named
@@ -172,7 +167,7 @@ class Dispatcher(Generic[M]):
             if len(registration.patterns) == 1:
                 defer_counting(registration)
                 self._handlers[handler] = registration
-                self._next_position += 1
+                self._nextposition_of += 1
             return True
 
     def remove(self, pattern: str | Pattern, handler: Callable[[M], object] | Callable[[Delivery], object]) -> bool:
@@ -218,13 +213,13 @@ class Dispatcher(Generic[M]):
         registrations = self._find_for(message)
         for registration in registrations:
             if registration.is_async:
-                raise TypeError(f"{_name(registration.handler)} is a coroutine function, which nobody awaits here")
+                raise TypeError(f"{name_of(registration.handler)} is a coroutine function, which nobody awaits here")
         answer: object = None
         for registration in registrations:
             calling(registration.handler)
             result = registration.handler(registration.prepare(message) if registration.named else message)
             if result is not None:
-                _check_has_run(registration.handler, result)
+                check_has_run(registration.handler, result)
                 answer = result if answer is None else answer
         _answer(message, answer)
         return len(registrations)
@@ -244,20 +239,20 @@ class Dispatcher(Generic[M]):
             if isinstance(result, Awaitable):
                 result = await result
             if result is not None:
-                _check_has_run(registration.handler, result)
+                check_has_run(registration.handler, result)
                 answer = result if answer is None else answer
         _answer(message, answer)
         return len(registrations)
 
-    def _find(self, key: str) -> Sequence[_Registration[M]]:
+    def _find(self, key: str) -> Sequence[Registration[M]]:
         if not isinstance(key, str):
             raise TypeError(f"the key of a message is a str, not {key!r}: see key= of Dispatcher")
         matching = self._matcher.match(key)
         if len(matching) > 1:
-            return (min(matching, key=_position),) if self._first_only else sorted(matching, key=_position)
+            return (min(matching, key=position_of),) if self._first_only else sorted(matching, key=position_of)
         return matching
 
-    def _find_for(self, message: M) -> Sequence[_Registration[M]]:
+    def _find_for(self, message: M) -> Sequence[Registration[M]]:
         key = self._key(message)
         registrations = self._find(key)
         if registrations or self._ignore:
@@ -360,10 +355,10 @@ class Dispatcher(Generic[M]):
         for registration in self._handlers.values():
             if registration.is_async:
                 raise TypeError(
-                    f"{_name(registration.handler)} is a coroutine function, which nobody awaits here: "
+                    f"{name_of(registration.handler)} is a coroutine function, which nobody awaits here: "
                     "await dispatcher.consume(PikaQueue(channel, queue)), on pika's AsyncioConnection"
                 )
-        return _consume_blocking(self, channel, queue, on_error, prefetch, options)
+        return consume_blocking(self._dispatch, channel, queue, on_error, prefetch, options)
 
     def _parse(self, pattern: str | Pattern) -> NamedPattern:
         if not isinstance(pattern, (str, Pattern)):
@@ -385,125 +380,9 @@ class _Register(Protocol[M]):
     def __call__(self, handler: Callable[[Delivery], R], /) -> Callable[[Delivery], R]: ...
 
 
-class _Registration(Generic[M]):
-    """A handler, its patterns, and its position in the order of calls."""
-
-    __slots__ = ("handler", "is_async", "named", "patterns", "position")
-
-    def __init__(self, position: int, handler: Callable[[M], object]) -> None:
-        self.position: Final = position
-        self.handler: Final = handler
-        self.is_async: Final = iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__)
-        self.patterns: dict[Pattern, NamedPattern] = {}
-        """A dict, which keeps their order. Changed under the dispatcher's lock."""
-        self.named: tuple[NamedPattern, ...] = ()
-        """Patterns, if any of them has names. Replaced, never changed: it is read without the lock."""
-
-    def find_names(self) -> None:
-        """Set `named` after a change of the patterns."""
-        patterns = tuple(self.patterns.values())
-        self.named = patterns if any(pattern.names for pattern in patterns) else ()
-
-    def prepare(self, message: Any) -> Any:
-        """Return a message as the handler gets it: with the words of the first pattern that matches."""
-        delivery = message if isinstance(message, Delivery) else Delivery.of(message)
-        key = delivery.routing_key
-        for named in self.named:
-            if len(self.named) == 1 or named.pattern.matches(key):
-                return delivery.with_words(named.capture(key)) if named.names else delivery
-        return delivery  # a pattern was removed meanwhile
-
-
-def _position(registration: _Registration[Any]) -> int:
-    return registration.position
-
-
 def _answer(message: object, answer: object) -> None:
     """Send the value of a handler to whoever asked for a reply, if no handler has replied by hand."""
     if answer is None or not isinstance(message, Delivery):
         return
     if message.properties.get("reply_to") and not message.replies:
         message.reply(answer)
-
-
-def _consume_blocking(
-    dispatcher: Dispatcher[Message],
-    channel: Any,
-    queue: str,
-    on_error: str,
-    prefetch: int | None,
-    options: Mapping[str, Any],
-) -> str:
-    from logging import getLogger  # not at the top: only this needs it
-
-    log = getLogger(__name__)
-
-    def receive(channel: Any, method: Any, properties: Any, body: bytes) -> None:
-        ticket = Ticket(_Blocking(type(properties)), channel, method.delivery_tag, queue)
-        delivery = delivery_from_pika(ticket, method, properties, body)
-        handler: list[object] = []
-        try:
-            dispatcher._dispatch(delivery, handler.append)
-        except Exception:
-            where = f"in {_name(handler[-1])}" if handler else "before any handler"
-            text = "exchange %r, key %r, failed %s: %s"
-            done = _DONE[on_error] if ticket.answer is None else f"settled by hand before: {ticket.answer}"
-            log.exception(text, delivery.exchange, delivery.routing_key, where, done)
-            if on_error == "raise":
-                raise
-            if ticket.answer is None:
-                ticket.settle("requeue" if on_error == "requeue" else "reject")
-        else:
-            if ticket.answer is None:
-                ticket.settle("ack")
-
-    if prefetch is not None:
-        channel.basic_qos(prefetch_count=prefetch)
-    tag: str = channel.basic_consume(queue, receive, auto_ack=False, **options)
-    return tag
-
-
-_DONE: Final = {"raise": "not acknowledged", "dead-letter": "rejected", "requeue": "requeued"}
-
-
-class _Blocking:
-    """The carrier of deliveries of a channel of pika, called in the thread that runs its connection."""
-
-    __slots__ = ("_properties",)
-
-    def __init__(self, properties: Callable[..., Any]) -> None:
-        self._properties = properties
-
-    def settle(self, ticket: Ticket, answer: Answer) -> None:
-        if answer == "ack":
-            ticket.channel.basic_ack(delivery_tag=ticket.tag)
-        else:
-            ticket.channel.basic_nack(delivery_tag=ticket.tag, requeue=answer == "requeue")
-
-    def reply(self, ticket: Ticket, reply: Message) -> None:
-        ticket.channel.basic_publish(
-            reply.exchange, reply.routing_key, reply.body, properties_for_pika(self._properties, reply)
-        )
-
-
-def _name(handler: object) -> str:
-    return getattr(handler, "__qualname__", None) or repr(handler)
-
-
-def _check_is_handler(handler: Callable[..., object]) -> None:
-    # Calling a generator function only makes an object that nothing iterates: the message would count as handled.
-    if not callable(handler):
-        raise TypeError(f"{handler!r} cannot be a handler: it cannot be called")
-    for function in (handler, type(handler).__call__):
-        if isgeneratorfunction(function) or isasyncgenfunction(function):
-            raise TypeError(f"{_name(handler)} is a generator function; a handler is called, not iterated")
-
-
-def _check_has_run(handler: object, result: object) -> None:
-    if isinstance(result, (Awaitable, Generator, AsyncGenerator)):
-        if isinstance(result, (Coroutine, Generator)):
-            result.close()  # else Python warns of a coroutine that was never awaited
-        raise TypeError(
-            f"{_name(handler)} returned {type(result).__name__!r}, which nobody awaits or iterates: "
-            "the message was not handled"
-        )

@@ -1,0 +1,77 @@
+"""Consume with pika in the thread that runs its connection, blocking or asynchronous: by plain handlers only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from exchange.dispatch.clients.pika import delivery_from_pika, properties_for_pika
+from exchange.dispatch.delivery import Answer, Delivery, Ticket
+from exchange.dispatch.registration import name_of
+from exchange.message import Message
+
+__all__ = ["consume_blocking"]
+
+
+def consume_blocking(
+    dispatch: Callable[[Delivery, Callable[[object], object]], object],
+    channel: Any,
+    queue: str,
+    on_error: str,
+    prefetch: int | None,
+    options: Mapping[str, Any],
+) -> str:
+    """Register a consumer, as `Dispatcher.consume` documents, and return its tag.
+
+    ``dispatch`` calls the handlers of a delivery, and a function with each handler before.
+    """
+    from logging import getLogger  # not at the top: only this needs it
+
+    log = getLogger("exchange.dispatch.dispatcher")
+
+    def receive(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        ticket = Ticket(_Blocking(type(properties)), channel, method.delivery_tag, queue)
+        delivery = delivery_from_pika(ticket, method, properties, body)
+        handler: list[object] = []
+        try:
+            dispatch(delivery, handler.append)
+        except Exception:
+            where = f"in {name_of(handler[-1])}" if handler else "before any handler"
+            text = "exchange %r, key %r, failed %s: %s"
+            done = _DONE[on_error] if ticket.answer is None else f"settled by hand before: {ticket.answer}"
+            log.exception(text, delivery.exchange, delivery.routing_key, where, done)
+            if on_error == "raise":
+                raise
+            if ticket.answer is None:
+                ticket.settle("requeue" if on_error == "requeue" else "reject")
+        else:
+            if ticket.answer is None:
+                ticket.settle("ack")
+
+    if prefetch is not None:
+        channel.basic_qos(prefetch_count=prefetch)
+    tag: str = channel.basic_consume(queue, receive, auto_ack=False, **options)
+    return tag
+
+
+_DONE: Final = {"raise": "not acknowledged", "dead-letter": "rejected", "requeue": "requeued"}
+
+
+class _Blocking:
+    """The carrier of deliveries of a channel of pika, called in the thread that runs its connection."""
+
+    __slots__ = ("_properties",)
+
+    def __init__(self, properties: Callable[..., Any]) -> None:
+        self._properties = properties
+
+    def settle(self, ticket: Ticket, answer: Answer) -> None:
+        if answer == "ack":
+            ticket.channel.basic_ack(delivery_tag=ticket.tag)
+        else:
+            ticket.channel.basic_nack(delivery_tag=ticket.tag, requeue=answer == "requeue")
+
+    def reply(self, ticket: Ticket, reply: Message) -> None:
+        ticket.channel.basic_publish(
+            reply.exchange, reply.routing_key, reply.body, properties_for_pika(self._properties, reply)
+        )
