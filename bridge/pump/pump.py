@@ -19,11 +19,12 @@ from typing import Any, Final, Protocol
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Target, describe
 from bridge.interop.marks import NAMED_HOPS, hops_of, is_dead_letter
 from bridge.pump.dead_letters import build_dead_letter, is_packed, pack
+from bridge.pump.homecoming import Homecoming, ReplyEvents
 from bridge.pump.inlet import Inlet, Reading
-from bridge.pump.outlet import Events, Outlet
+from bridge.pump.outlet import Outlet
 from bridge.pump.policy import Policy, Unroutable
 from bridge.pump.reach import reachable_queues
-from bridge.pump.replies import Asked, Home, Replies, ReplyOutcome, RequestOutcome, Servers
+from bridge.pump.replies import Asked, Replies, RequestOutcome
 from bridge.pump.window import Pending
 from exchange.amqp import Headers
 from exchange.errors import HashstarError
@@ -48,23 +49,17 @@ NO_REQUESTS: Final[Mapping[str, Asked | None]] = {}
 NO_PLACEMENTS: Final[Mapping[str, Placement]] = {}
 
 
-class PumpEvents(Events, Protocol):
+class PumpEvents(ReplyEvents, Protocol):
     """Receives what happens in a pump, to count and log it."""
 
     def read(self, source: str, deliveries: Sequence[Delivery]) -> None:
         """Take note of deliveries that were read."""
-
-    def unroutable(self, source: str, delivery: Delivery, fate: str, reason: str) -> None:
-        """Take note of a delivery that no queue of the topology gets."""
 
     def filtered(self, source: str, delivery: Delivery, reason: str) -> None:
         """Take note of a delivery that the source's filter rejects; it is settled without being sent."""
 
     def requested(self, source: str, outcome: RequestOutcome) -> None:
         """Take note of a request that a source has given, and that goes to servers of another system."""
-
-    def replied(self, source: str, outcome: ReplyOutcome) -> None:
-        """Take note of a reply that a source has given."""
 
     def ended(self, source: str) -> None:
         """Take note that a source has ended, and all its deliveries are settled."""
@@ -125,19 +120,16 @@ class Pump:
             queue: replies.servers[target] for queue, target in targets.items() if target in replies.servers
         }
         """Queue of the topology -> those who answer the requests in it."""
-        self._callers = {
-            each.target: Outlet(each.target, policy, events, random, self._drop_reply, self._wake, fate=Unroutable.DROP)
-            for each in replies.callers.values()
-        }
+        self._homecoming = Homecoming(replies, policy, events, random, self._numbers, clock, self._wake)
         dead = [] if self._dead_outlet is None else [self._dead_outlet]
-        self._all = [*outlets.values(), *self._callers.values(), *dead]
+        self._all = [*outlets.values(), *self._homecoming.outlets, *dead]
         self._readings: dict[Inlet, Reading] = {}
         for inlet in inlets:
             if inlet.replies_of is None:
                 queues = reachable_queues(router.topology, inlet.exchange)
                 reached = [self._outlets[queue] for queue in queues if queue in self._outlets]
             else:
-                reached = [*self._callers.values()]
+                reached = [*self._homecoming.outlets]
             self._readings[inlet] = Reading(
                 inlet, dict.fromkeys([*reached, *dead]), policy, random, self._take, self._is_paused
             )
@@ -232,7 +224,7 @@ class Pump:
         if inlet.replies_of is None:
             self._route(inlet, pendings)
         else:
-            self._bring_home(inlet, pendings, inlet.replies_of)
+            self._homecoming.bring(inlet, pendings, inlet.replies_of)
 
     def _route(self, inlet: Inlet, pendings: Sequence[Pending]) -> None:
         """Route deliveries and send their copies, one for each queue that a delivery reaches.
@@ -344,38 +336,6 @@ class Pump:
             ready.setdefault(outlet, []).append(outgoing)
         if not copies:
             pending.window.finish_copy(pending)
-
-    def _bring_home(self, inlet: Inlet, pendings: Sequence[Pending], servers: Servers) -> None:
-        """Send replies to the callers of their requests; those that nobody waits for are counted and settled."""
-        name = inlet.source.name
-        ready: dict[Outlet, list[Outgoing]] = {}
-        for pending in pendings:
-            delivery = pending.delivery
-            outcome: Home | ReplyOutcome = "unknown"
-            try:
-                if delivery.refusal is None:
-                    outcome = self._replies.bring_home(servers, delivery, self._clock())
-            except HashstarError as error:  # a reply that cannot be read has no caller who could be found
-                self._events.unroutable(name, delivery, Unroutable.DROP.value, str(error))
-            except Exception as error:  # noqa: BLE001  an unexpected error of one message must not stop the others
-                self._events.unroutable(name, delivery, Unroutable.DROP.value, describe(error))
-            if isinstance(outcome, str):
-                self._events.replied(name, outcome)
-                inlet.window.finish_copy(pending)
-                continue
-            self._events.replied(name, "brought home")
-            number = next(self._numbers)
-            outgoing = Outgoing(outcome.message, delivery, outcome.queue, None, number, 0, pending, outcome)
-            ready.setdefault(self._callers[outcome.target], []).append(outgoing)
-        for outlet, messages in ready.items():
-            outlet.send(messages)
-        inlet.window.settle()
-
-    def _drop_reply(self, outgoing: Outgoing, failure: Failure, target: str) -> None:
-        """Settle a reply that cannot be written: its caller is gone."""
-        pending: Pending = outgoing.context
-        pending.window.finish_copy(pending)
-        pending.window.settle()
 
     # What cannot be routed.
 

@@ -1,0 +1,89 @@
+"""The way home of replies: from the source where servers reply, past the topology, to the callers of requests.
+
+A reply whose caller waits no longer, or that has no token of this bridge, is counted and settled. One that its caller's
+system refuses is dropped: the caller is gone, and must not hold up the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Protocol
+
+from bridge.endpoint import Delivery, Failure, Outgoing, describe
+from bridge.pump.inlet import Inlet
+from bridge.pump.outlet import Events, Outlet
+from bridge.pump.policy import Policy, Unroutable
+from bridge.pump.replies import Home, Replies, ReplyOutcome, Servers
+from bridge.pump.window import Pending
+from exchange.errors import HashstarError
+
+__all__ = ["Homecoming", "ReplyEvents"]
+
+
+class ReplyEvents(Events, Protocol):
+    """Receives what happens to replies, to count and log it."""
+
+    def unroutable(self, source: str, delivery: Delivery, fate: str, reason: str) -> None:
+        """Take note of a delivery that no queue of the topology, or no caller, gets."""
+
+    def replied(self, source: str, outcome: ReplyOutcome) -> None:
+        """Take note of a reply that a source has given."""
+
+
+class Homecoming:
+    """Sends replies to callers. ``numbers`` and ``clock`` are the pump's; ``changed`` is as for `Outlet`."""
+
+    def __init__(
+        self,
+        replies: Replies,
+        policy: Policy,
+        events: ReplyEvents,
+        random: Callable[[], float],
+        numbers: Iterator[int],
+        clock: Callable[[], float],
+        changed: Callable[[], None],
+    ) -> None:
+        self._replies = replies
+        self._events = events
+        self._numbers = numbers
+        self._clock = clock
+        self._outlets: Final = {
+            each.target: Outlet(each.target, policy, events, random, _drop, changed, fate=Unroutable.DROP)
+            for each in replies.callers.values()
+        }
+
+    @property
+    def outlets(self) -> Sequence[Outlet]:
+        """Outlets of the targets that write to callers."""
+        return [*self._outlets.values()]
+
+    def bring(self, inlet: Inlet, pendings: Sequence[Pending], servers: Servers) -> None:
+        """Send the replies among deliveries home, and settle the others."""
+        name = inlet.source.name
+        ready: dict[Outlet, list[Outgoing]] = {}
+        for pending in pendings:
+            delivery = pending.delivery
+            home: Home | ReplyOutcome = "unknown"
+            try:
+                if delivery.refusal is None:
+                    home = self._replies.bring_home(servers, delivery, self._clock())
+            except Exception as error:  # noqa: BLE001  an unexpected error of one message must not stop the others
+                reason = str(error) if isinstance(error, HashstarError) else describe(error)
+                self._events.unroutable(name, delivery, Unroutable.DROP.value, reason)
+            if isinstance(home, str):
+                self._events.replied(name, home)
+                inlet.window.finish_copy(pending)
+                continue
+            self._events.replied(name, "brought home")
+            outgoing = Outgoing(home.message, delivery, home.queue, None, next(self._numbers), 0, pending, home)
+            ready.setdefault(self._outlets[home.target], []).append(outgoing)
+        for outlet, messages in ready.items():
+            outlet.send(messages)
+        inlet.window.settle()
+
+
+def _drop(outgoing: Outgoing, failure: Failure, target: str) -> None:
+    """Settle a reply that its caller's system has refused."""
+    pending: Pending = outgoing.context
+    pending.window.finish_copy(pending)
+    pending.window.settle()
