@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from bindings.check.report import CheckResult, Report, SourceError
 from bindings.check.rules.finding import Finding
+from bindings.sources.applications.open import is_application
 from bindings.sources.language.errors import LanguageError
 from bindings.sources.management import is_address
 
@@ -34,10 +35,10 @@ def dump_lines(value: Any) -> Iterator[str]:
 def path_of(report: Report, root: Path) -> str:
     """Return the path of a source relative to ``root``, with slashes; its whole path if it is not below that.
 
-    Standard input is ``stdin``, and a broker is its address.
+    Standard input is ``stdin``, a broker its address, and an application what it was named as.
     """
     if report.path is None:
-        return report.name if is_address(report.name) else "stdin"
+        return report.name if is_address(report.name) or is_application(report.name) else "stdin"
     return _relative(report.path, root)
 
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from bindings.check.rules.finding import RULES, SEVERITIES
 from bindings.commands.check import check_command
 from bindings.commands.graph import graph_command
-from tests.bindings.check.test_check import OF_FILES, document_of
+from tests.bindings.check.test_check import OF_APPLICATIONS, OF_FILES, document_of
 
 FORMS = (".bindings", ".json")
 
@@ -30,7 +30,7 @@ def example(code: str, form: str) -> str:
     return document.dump() if form == ".bindings" else document.definitions().dump()
 
 
-@pytest.fixture(params=[(code, form) for code in RULES for form in FORMS], ids="".join)
+@pytest.fixture(params=[(code, form) for code in RULES if code not in OF_APPLICATIONS for form in FORMS], ids="".join)
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
     """Return the code of a rule, and a file that breaks it."""
     code, form = request.param

@@ -15,11 +15,11 @@ from bindings.check.rules.finding import RULES, Finding
 from bindings.sources.document import Document
 from exchange import Binding, Topology
 from exchange.entities.profile import PROFILES
-from tests.bindings.check.test_check import OF_FILES, document_of
+from tests.bindings.check.test_check import OF_APPLICATIONS, OF_FILES, document_of
 from tests.bindings.check.test_check_laws import small
 from tests.support import topologies
 
-CODES = [code for code in RULES if code != OF_FILES and not code.startswith("HS81")]  # those need an application
+CODES = [code for code in RULES if code != OF_FILES and code not in OF_APPLICATIONS]
 
 
 def findings(topology: Topology, code: str = "") -> list[Finding]:

@@ -18,7 +18,7 @@ from kombu import Exchange, Queue
 app = Celery("shop", broker="amqp://user:secret@example.invalid//shop")
 app.conf.task_queues = [Queue("mail", Exchange("tasks", "topic"), "mail.*")]
 app.conf.task_default_queue = "mail"
-app.conf.task_routes = {"send": {"queue": "mail", "routing_key": "mail.new"}}
+app.conf.task_routes = {"send": {"queue": "mail", "routing_key": "mail.new"}, "gone.*": "mail"}
 @app.task(name="send")
 def send(): ...
 class names:
@@ -87,6 +87,15 @@ def test_tasks_are_checked_against_the_topology_of_a_file(folder: Path) -> None:
     assert finding["code"] == "HS812"
     assert "also gets to 'other'" in finding["message"]
     assert run("check", "--select", "HS81", "celery:shop_for_tests:app").exit_code == 0
+
+
+@pytest.mark.parametrize("form", ["github", "gitlab", "json", "junit", "sarif", "text"])
+def test_findings_name_the_application_in_each_form(folder: Path, form: str) -> None:
+    app = "celery:shop_for_tests:app"
+    result = run("check", "--format", form, "--select", "HS815", app)
+    assert result.exit_code == 0
+    assert app in result.stdout or form == "github", "GitHub shows findings in files"
+    assert "gone.*" in result.stdout
 
 
 @pytest.mark.parametrize(("name", "text"), [
