@@ -77,7 +77,7 @@ def inspect_command(
     """
     with exit_on_error(EXTRA):
         from bindings.archive.formats.conversion import explain_nothing
-        from bindings.archive.formats.detect import detect
+        from bindings.archive.formats.detect import Archive, detect
         from bindings.archive.inspection import inspect_splits
         from bindings.archive.kafka.folder import inspect_folder, is_data_folder
         from bindings.archive.mapping import FieldMapping
@@ -93,7 +93,13 @@ def inspect_command(
             raise InputError(
                 f"{path}: --topic is for the store of a RocketMQ broker and the data folder of a Kafka broker"
             )
-        archive = detect(path, FieldMapping(exchange, routing_key))
+        nothing = None
+        try:
+            archive = detect(path, FieldMapping(exchange, routing_key))
+        except InputError as error:  # a broker may have records of Kafka's own only
+            if not is_folder:
+                raise
+            archive, nothing = Archive(path, ()), error
         splits = archive.plan()
         with progress("reading") as step:
             inspection = inspect_splits(splits, step)
@@ -109,8 +115,11 @@ def inspect_command(
                 output["kafka"] = kafka_json(folder)
             click.echo(json.dumps(output, indent=2))
         else:
-            for line in [*inspection_lines(archive, inspection), *(kafka_lines(folder) if folder is not None else ())]:
+            lines = [] if nothing is not None else [*inspection_lines(archive, inspection)]
+            for line in [*lines, *(kafka_lines(folder) if folder is not None else ())]:
                 echo_line(line)
+        if nothing is not None:
+            raise nothing
         if not inspection.records:
             raise InputError(f"{path}: {explain_nothing(inspection)}")
 

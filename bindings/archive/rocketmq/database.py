@@ -23,6 +23,7 @@ from __future__ import annotations
 import shutil
 import struct
 import tempfile
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -120,7 +121,7 @@ def read_column(folder: Path, name: str = DEFAULT) -> list[tuple[bytes, bytes]]:
 
 def list_queues(folder: Path, problems: list[Bad]) -> list[DatabaseQueue]:
     """Return the queues in the database of a folder, by topic and number. Raises as `open_database`."""
-    columns: dict[tuple[str, int], list[list[int]]] = {}
+    columns: dict[tuple[str, int], list[array[int]]] = {}
     with open_database(folder) as entries:
         for key, value in entries(DEFAULT):
             where = _parse_key(key)
@@ -129,13 +130,14 @@ def list_queues(folder: Path, problems: list[Bad]) -> list[DatabaseQueue]:
                 continue
             topic, queue, offset = where
             place, size, code, _ = UNIT.unpack_from(value)
-            rows = columns.setdefault((topic, queue), [[], [], [], []])
+            rows = columns.setdefault((topic, queue), [array("q") for _ in range(4)])
             for column, number in zip(rows, (offset, place, size, code), strict=True):
                 column.append(number)
     found = []
     for (topic, queue), rows in sorted(columns.items()):
-        arrays = [np.array(column, np.int64) for column in (*rows, [1] * len(rows[0]))]
-        found.append(DatabaseQueue(topic, queue, Units(*arrays)))
+        offsets, places, sizes, codes = [np.frombuffer(column, np.int64) for column in rows]
+        units = Units(offsets, places, sizes, codes, np.ones(len(offsets), np.int64))
+        found.append(DatabaseQueue(topic, queue, units))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,21 @@ def test_what_is_damaged_is_reported_and_the_rest_is_shown(folder: Path) -> None
     ]
     assert found["node_id"] is None
     assert run(folder).exit_code in (0, 2)
+
+
+def test_a_folder_with_kafkas_own_topics_only_is_shown_and_ends_with_2(folder: Path) -> None:
+    for path in [*folder.glob("orders-*"), *folder.glob("paid-*"), *folder.glob("empty-*")]:
+        shutil.rmtree(path)
+    text, as_json = run(folder), run(folder, "--json")
+    for result in (text, as_json):
+        assert result.exit_code == 2
+        assert "Traceback" not in result.output
+        assert "there is nothing in it" in result.stderr
+    assert text.stdout.startswith("data folder of a Kafka broker: ")
+    found = json.loads(as_json.stdout)
+    assert (found["records"], found["auditable"]) == (0, False)
+    assert {group["group"] for group in found["kafka"]["groups"]} >= {"left", "stays", "by-hand"}
+    assert {offset["lag"] for group in found["kafka"]["groups"] for offset in group["offsets"]} == {None}
 
 
 def test_a_folder_of_topics_alone_is_an_archive_as_before(folder: Path) -> None:
