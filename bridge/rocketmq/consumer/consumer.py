@@ -62,6 +62,7 @@ class Consumer:
         self._is_open = False
         self._closing: asyncio.Future[None] | None = None
         self._opened_ms = 0
+        self._pops_first = False
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -177,9 +178,14 @@ class Consumer:
         return await self._receive(lambda: self._share.take(limit))
 
     def _take(self, limit: int) -> list[StoredMessage]:
-        popped = self._share.popping.take(limit)
+        """Hand out popped and pulled messages; which come first alternates, so that neither waits for the other."""
+        self._pops_first = not self._pops_first
+        popped = self._share.popping.take(limit) if self._pops_first else []
         pulled = self._share.take(limit - len(popped)) if len(popped) < limit else []
-        return [*popped, *[message for _, messages in pulled for message in messages]]
+        messages = [*popped, *[message for _, messages in pulled for message in messages]]
+        if not self._pops_first and len(messages) < limit:
+            messages += self._share.popping.take(limit - len(messages))
+        return messages
 
     async def _receive(self, take: Callable[[], list[T]]) -> list[T]:
         while self._is_open:

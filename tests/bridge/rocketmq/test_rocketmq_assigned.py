@@ -229,3 +229,28 @@ def test_a_queue_that_is_reset_commits_its_new_offset_only() -> None:
     assert not queue.done(out)
     assert queue.committable == 7
     assert queue.dropped
+
+
+def test_where_the_caller_decides_only_its_mark_is_committed() -> None:
+    queue = AssignedQueue(QUEUE, 5)
+    queue.marked = -1
+    queue.put([message(offset) for offset in range(5, 9)], 9, 20)
+    taken = queue.take(3, 0)
+    assert queue.position == 8
+    assert queue.done_before(8) == len(taken)
+    assert queue.committable is None
+    queue.marked = queue.position
+    assert queue.committable == 8
+
+
+def test_a_queue_continues_where_its_caller_seeks_and_gives_nothing_while_it_is_paused() -> None:
+    queue = AssignedQueue(QUEUE, 5)
+    queue.put([message(offset) for offset in range(5, 9)], 9, 20)
+    queue.take(2, 0)
+    queue.seek(2)
+    assert (queue.position, queue.next_offset, len(queue), queue.size, queue.at_end) == (2, 2, 0, 0, False)
+    queue.put([message(offset) for offset in range(2, 4)], 4, 20)
+    queue.paused = True
+    assert queue.take(5, 0) == []
+    queue.paused = False
+    assert [each.queue_offset for each in queue.take(5, 0)] == [2, 3]
