@@ -59,7 +59,7 @@ ANSWERS: Final = (
             startOffsetInfo="0 0 4;0 1 2", msgOffsetInfo="0 0 5,7;0 1 2"),
     _answer([_message(0, 9, V1, 1), _message(0, 5), _message(0, 9, V2, 2)],
             startOffsetInfo="0 0 5;1 0 8;2 0 9", msgOffsetInfo="0 0 5;1 0 9;2 0 9"),
-    _answer([_message(0, 0, times=1, POP_CK=_text(0, 5, V1, 0, 0)), _message(0, 5, **FIRST)],
+    _answer([_message(0, 0, times=1, POP_CK=_text(0, 1795414794403, V1, 0, 0)), _message(0, 5, **FIRST)],
             startOffsetInfo="1 0 0;0 0 5", msgOffsetInfo="1 0 0;0 0 5"),
     _answer([_message(0, 5), _message(0, 6), _message(1, 2)], ordered=True, reviveQid="999",
             startOffsetInfo="0 0 5;0 1 2", msgOffsetInfo="0 0 5,6;0 1 2",

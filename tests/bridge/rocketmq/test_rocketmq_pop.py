@@ -204,6 +204,18 @@ def test_a_broker_that_knows_no_batches_gets_one_at_a_time_and_a_refused_one_is_
     assert broker.requests == [[0], [2]]
 
 
+@pytest.mark.parametrize("forged", ["not a handle", PopHandle(0, 1, 60_000, 1, "0", "broker-a", 0, 0).text])
+def test_a_handle_that_a_producer_wrote_is_replaced(forged: str) -> None:
+    asked, java = ANSWERS[4], RECORDED["answers"][4]
+    raw = f"POP_CK\x01{forged}\x02".encode()
+    body = b64decode(java["body"])
+    size = int.from_bytes(body[:4], "big")
+    first = body[: size - 2] + len(raw).to_bytes(2, "big") + raw
+    first = len(first).to_bytes(4, "big") + first[4:]
+    (message,) = parse_pop(Command(0, asked["fields"], first), "broker-a", "orders", 1 << 20).messages
+    assert message.properties == java["messages"][0][2]
+
+
 def test_only_popped_messages_have_a_handle() -> None:
     answer = Command(0, ANSWERS[4]["fields"], b64decode(RECORDED["answers"][4]["body"]))
     for message in parse_pop(answer, "broker-a", "orders", 1 << 20).messages:

@@ -18,6 +18,7 @@ from bridge.rocketmq.remoting.command import Command
 from bridge.rocketmq.remoting.errors import BrokerError, CommandError
 from bridge.rocketmq.remoting.message import StoredMessage
 from bridge.rocketmq.remoting.stored import stored_records
+from exchange.errors import InputError
 
 __all__ = ["PopStatus", "Popped", "parse_pop"]
 
@@ -108,7 +109,7 @@ def _with_handle(message: StoredMessage, topic: str, header: _Answer, taken: def
     # A retry has its handle already: the broker gives it the topic that was asked for, which would hide where it is.
     mark = retry_mark(message.topic)
     key = f"{mark} {message.queue_id}"
-    if POP_CK not in properties:
+    if not _is_own(properties.get(POP_CK), header):
         offset = message.queue_offset
         if header.has_starts:
             offsets, index = header.offsets.get(key, []), taken[key]
@@ -127,6 +128,17 @@ def _with_handle(message: StoredMessage, topic: str, header: _Answer, taken: def
         counts = header.counts
         times = counts.get(f"{mark} qo{message.queue_id}%{message.queue_offset}", counts.get(key, 0)) or times
     return message._replace(topic=topic, properties=properties, reconsume_times=times)
+
+
+def _is_own(text: str | None, header: _Answer) -> bool:
+    """Return whether the broker has given a message this handle, in this answer: a producer can write one, too, by
+    which a consumer would acknowledge another message.
+    """
+    try:
+        handle = PopHandle.parse(text or "")
+    except InputError:
+        return False
+    return (handle.pop_ms, handle.broker) == (header.pop_ms, header.broker)
 
 
 def _parse_table(text: str | None, value: Callable[[str], T]) -> dict[str, T]:
