@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 from bridge.endpoint import Disconnected, Failure, Finding, Outgoing, Receiver, Target, disconnection
@@ -43,6 +43,7 @@ GROUP: Final = "hashstar-bridge-replies"
 
 GONE: Final = frozenset({
     ResponseCode.SYSTEM_ERROR, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.MESSAGE_ILLEGAL,
+    ResponseCode.INVALID_PARAMETER,
 })  # fmt: skip
 """Answers after which another try is useless: the caller has left, or the request did not come from this cluster."""
 
@@ -65,6 +66,11 @@ class CallerTarget(Target):
     @property
     def trouble(self) -> str | None:
         return None if self._pulse is None else self._pulse.trouble
+
+    def key_of(self, outgoing: Outgoing) -> Hashable:
+        """Return a key of its own for each call: replies need no order, and one that waits must not hold up others."""
+        home: Home = outgoing.request
+        return home.address
 
     async def check(self) -> Sequence[Finding]:
         return await check_target(self._settings, {}, {})
