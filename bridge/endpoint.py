@@ -30,6 +30,7 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol
 
 from exchange.errors import HashstarError
 from exchange.message import Message
+from exchange.partition.partitions import Partitions
 from exchange.routing.route import Placement
 from exchange.topology.topology import Topology
 
@@ -313,6 +314,14 @@ class Target(Endpoint):
 
     def expect_replies(self) -> None:
         """Prepare, before it is opened, to write requests whose servers reply to it."""
+
+    def view_for(self, message: Message, placement: Placement) -> tuple[str, Any, Partitions]:
+        """Return what a partitioner of the owner is given beside the message: topic, key, and partitions.
+
+        The partitions are those that the system has now, or, as long as it is not known, those of the topology. A
+        target that does not override this has no topics: the topic is the queue of the topology.
+        """
+        return placement.queue, placement.key, placement.partitioning.partitions
 
     @abstractmethod
     async def open(self, receiver: Receiver) -> None:

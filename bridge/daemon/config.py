@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -24,11 +24,13 @@ from bridge.pump import keys as pump_keys
 from bridge.pump.filtering import read_filter
 from bridge.pump.loops import find_dead_letter_loop, find_feedback, find_near_exchange
 from bridge.pump.policy import Backoff, Policy, Unroutable
-from bridge.pump.pump import NO_REPLIES, Inlet
+from bridge.pump.pump import NO_PARTITIONERS, NO_REPLIES, Inlet
 from bridge.pump.replies import Replies
 from bridge.table import ConfigWarning, Mistakes, Table
 from exchange.entities.profile import RELEASES, profile_by_name
 from exchange.errors import InputError
+from exchange.partition.partitioner import Partitioner
+from exchange.topology.partitioners import python_partitionings
 from exchange.topology.topology import Topology
 
 __all__ = ["Config", "Http", "read_config"]
@@ -74,6 +76,8 @@ class Config:
     replies: Replies = NO_REPLIES
     """Requests that targets write to servers, and the callers who wait for replies; ``inlets`` has the sources of these
     replies, too."""
+    partitioners: Mapping[str, Partitioner] = field(default_factory=dict)
+    """Queue of the topology -> its partitioner of the owner, imported; the topology has only its name."""
 
     @property
     def endpoints(self) -> tuple[Source | Target, ...]:
@@ -103,10 +107,12 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
     table = Table(read_toml(path), str(path), environment=environment)
     unread = table.copy()
     table.mistakes = mistakes = Mistakes()
-    topology, policy, ignored, dead_letters, http = None, Policy(), frozenset[str](), None, None
+    topology, policy, ignored, dead_letters, http, partitioners = (
+        None, Policy(), frozenset[str](), None, None, NO_PARTITIONERS,
+    )  # fmt: skip
     table.check_keys(keys.FILE.names)  # first, as a missing table is often a misspelt one
     with mistakes.collect():
-        topology = _read_topology(table, path.parent)
+        topology, partitioners = _read_topology(table, path.parent)
     with mistakes.collect():
         policy = _read_policy(table.table(keys.POLICY.name))
     workers = keys.WORKERS.read(table)
@@ -174,6 +180,7 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
         log_level,
         tuple(table.warnings),
         replies,
+        partitioners,
     )
 
 
@@ -274,7 +281,8 @@ def _check_loops(
             )
 
 
-def _read_topology(table: Table, folder: Path) -> Topology:
+def _read_topology(table: Table, folder: Path) -> tuple[Topology, Mapping[str, Partitioner]]:
+    """Return the topology, and the partitioners of the owner that it names. Raises InputError."""
     where = keys.TOPOLOGY.read(table)
     vhost = keys.VHOST.read(table)
     profile = _read_profile(table)
@@ -290,11 +298,29 @@ def _read_topology(table: Table, folder: Path) -> Topology:
         if vhost is not None and vhost not in source.vhosts:
             names = ", ".join(map(repr, source.vhosts)) or "none"
             raise table.error("vhost", f"{source.name} has no virtual host {vhost!r}; it has {names}")
-        return source.content.topology(vhost, profile or source.profile)
+        topology = source.content.topology(vhost, profile or source.profile)
+        return topology, _import_partitioners(table, topology, folder)
     except InputError as error:
         if str(error).startswith(table.source):
             raise
         raise table.error("topology", str(error)) from None
+
+
+def _import_partitioners(table: Table, topology: Topology, folder: Path) -> Mapping[str, Partitioner]:
+    allowed = keys.ALLOW_PYTHON.read(table)
+    imported: dict[str, Partitioner] = {}
+    for queue, partitioning in python_partitionings(topology).items():
+        if not allowed:
+            raise table.error(
+                "topology",
+                f"partitions queue {queue!r} by {partitioning.strategy}, which is code; if you trust it, write "
+                f"{keys.ALLOW_PYTHON.name} = true",
+            )
+        try:
+            imported[queue] = partitioning.imported(str(folder.absolute())).partitioner
+        except InputError as error:
+            raise table.error("topology", f"queue {queue!r}: {error}") from None
+    return imported
 
 
 def _read_profile(table: Table) -> str | None:

@@ -10,9 +10,9 @@ from bridge.pump.policy import Unroutable
 from exchange.entities.profile import VERSION
 
 __all__ = [
-    "COVERAGE", "DEAD_LETTERS", "EXPIRED", "FILE", "HTTP", "HTTP_HOSTS", "IGNORE", "LOG_FORMAT", "LOG_LEVEL", "POLICY",
-    "PROFILE", "REPLIES", "REPLIES_OF", "REPLY_GROUP", "REPLY_QUEUE", "REPLY_TIMEOUT", "REPLY_TOPIC", "SOURCES",
-    "TARGETS", "TOPOLOGY", "VHOST", "WORKERS",
+    "ALLOW_PYTHON", "COVERAGE", "DEAD_LETTERS", "EXPIRED", "FILE", "HTTP", "HTTP_HOSTS", "IGNORE", "LOG_FORMAT",
+    "LOG_LEVEL", "POLICY", "PROFILE", "REPLIES", "REPLIES_OF", "REPLY_GROUP", "REPLY_QUEUE", "REPLY_TIMEOUT",
+    "REPLY_TOPIC", "SOURCES", "TARGETS", "TOPOLOGY", "VHOST", "WORKERS",
 ]  # fmt: skip
 
 TOPOLOGY: Final = Key(
@@ -24,6 +24,12 @@ PROFILE: Final = Key(
     matching(MAYBE_TEXT, VERSION),
     "the RabbitMQ to be exact to: any version from 3.10 on, as `4.1.3` or `rabbitmq-4.1`",
     otherwise="the file's, or that of the release which exported it, or the newest",
+)
+ALLOW_PYTHON: Final = Key(
+    "allow_python",
+    FLAG,
+    "whether to import partitioners that the topology names as `python:module:function`, which runs their code",
+    False,
 )
 SOURCES: Final = Key("sources", TABLE, "`[sources.NAME]`: where messages are read")
 TARGETS: Final = Key("targets", TABLE, "`[targets.NAME]`: where the messages of queues go", otherwise="none")
@@ -89,6 +95,7 @@ EXPIRED: Final = Key(
 REPLIES_OF: Final = Keys((REPLY_QUEUE, REPLY_TOPIC, REPLY_GROUP, REPLY_TIMEOUT, EXPIRED))
 
 FILE: Final = Keys((
-    TOPOLOGY, VHOST, PROFILE, SOURCES, TARGETS, REPLIES, DEAD_LETTERS, IGNORE, POLICY, HTTP, HTTP_HOSTS, COVERAGE,
+    TOPOLOGY, VHOST, PROFILE, ALLOW_PYTHON, SOURCES, TARGETS, REPLIES, DEAD_LETTERS, IGNORE, POLICY, HTTP, HTTP_HOSTS,
+    COVERAGE,
     WORKERS, LOG_FORMAT, LOG_LEVEL,
 ))  # fmt: skip

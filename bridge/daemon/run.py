@@ -101,7 +101,7 @@ async def _run_pump(
         events = _CoverageEvents(journal, metrics, {inlet.source.name: inlet for inlet in config.inlets}, coverage.read)
     pump = Pump(
         config.inlets, Router(config.topology), config.targets, events, config.policy, config.dead_letters,
-        config.ignored, replies=config.replies,
+        config.ignored, replies=config.replies, partitioners=config.partitioners,
     )  # fmt: skip
     metrics.prepare(*list_endpoints(config))
     health = Health(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from dataclasses import replace
 from itertools import count
 from random import random as any_random
-from time import time
+from time import monotonic, time
 from typing import Any, Final, Protocol
 
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Target, describe
@@ -22,17 +22,19 @@ from bridge.pump.dead_letters import build_dead_letter, is_packed, pack
 from bridge.pump.homecoming import Homecoming, ReplyEvents
 from bridge.pump.inlet import Inlet, Reading
 from bridge.pump.outlet import Outlet
+from bridge.pump.placing import Placing
 from bridge.pump.policy import Policy, Unroutable
 from bridge.pump.reach import reachable_queues
 from bridge.pump.replies import Asked, Replies, RequestOutcome
 from bridge.pump.window import Pending
 from exchange.amqp import Headers
-from exchange.errors import HashstarError
+from exchange.errors import HashstarError, InputError
 from exchange.message import Message
+from exchange.partition.partitioner import Partitioner
 from exchange.routing.route import Placement
 from exchange.routing.router import Router
 
-__all__ = ["NO_REPLIES", "Inlet", "Pump", "PumpEvents"]
+__all__ = ["NO_PARTITIONERS", "NO_REPLIES", "Inlet", "Pump", "PumpEvents"]
 
 CLOSING: Final = 5.0
 """Maximum number of seconds for closing all targets, and then again for all sources, after a stop."""
@@ -47,6 +49,7 @@ NO_REPLIES: Final = Replies({}, {})
 NO_REQUESTS: Final[Mapping[str, Asked | None]] = {}
 
 NO_PLACEMENTS: Final[Mapping[str, Placement]] = {}
+NO_PARTITIONERS: Final[Mapping[str, Partitioner]] = {}
 
 
 class PumpEvents(ReplyEvents, Protocol):
@@ -70,9 +73,9 @@ class Pump:
 
     ``targets`` maps the topology's queues to targets; several queues may share one. Messages that reach only queues of
     ``ignored`` are settled without being sent. ``dead_letters`` is the target of messages that cannot be delivered;
-    without it, they are held. ``replies`` are the requests and replies that pass. ``random`` returns numbers in
-    [0, 1), for jitter; ``clock`` returns seconds since 1970, for dead letters and time limits. Build and run a pump on
-    the same event loop.
+    without it, they are held. ``replies`` are the requests and replies that pass. ``partitioners`` maps queues to
+    partitioners of the owner, which the router knows by name only. ``random`` returns numbers in [0, 1), for jitter;
+    ``clock`` returns seconds since 1970, for dead letters and time limits. Build and run a pump on the same event loop.
     """
 
     def __init__(
@@ -88,7 +91,9 @@ class Pump:
         clock: Callable[[], float] = time,
         *,
         replies: Replies = NO_REPLIES,
+        partitioners: Mapping[str, Partitioner] = NO_PARTITIONERS,
     ) -> None:
+        self._placing = Placing(partitioners, random, monotonic)
         self._inlets = inlets
         self._router = router
         self._events = events
@@ -233,8 +238,8 @@ class Pump:
         sent, since a target may confirm while it is sent to.
         """
         ready: dict[Outlet, list[Outgoing]] = {}
-        enter, route_of, numbers, wanted = inlet.enter, self._router.route, self._numbers, inlet.filter
-        ignored, outlets, max_hops = self._ignored, self._outlets, self._policy.max_hops
+        enter, route_of, wanted = inlet.enter, self._router.route, inlet.filter
+        max_hops = self._policy.max_hops
         for pending in pendings:
             delivery = pending.delivery
             try:
@@ -265,23 +270,16 @@ class Pump:
                 self._unroutable(inlet, pending, "no queue of the topology gets it", ready)
                 continue
             placements = {placement.queue: placement for placement in placed} if placed else NO_PLACEMENTS
+            dead = 0
+            if self._placing and placed:
+                done = self._place(inlet, pending, message, queues, placements, ready)
+                if done is None:
+                    continue
+                queues, placements, dead = done
             if requests:
-                self._send_requests(pending, message, queues, placements, requests, ready)
-                continue
-            copies = 0
-            for queue in queues:
-                if queue not in ignored:
-                    copies += 1
-                    outgoing = Outgoing(message, delivery, queue, placements.get(queue), next(numbers), 0, pending)
-                    outlet = outlets[queue]
-                    if outlet in ready:
-                        ready[outlet].append(outgoing)
-                    else:
-                        ready[outlet] = [outgoing]
-            if copies:
-                pending.copies = copies
+                self._send_requests(pending, message, queues, placements, requests, ready, dead)
             else:
-                inlet.window.finish_copy(pending)
+                self._add_copies(pending, message, queues, placements, ready, dead)
         for outlet, messages in ready.items():
             outlet.send(messages)
         inlet.window.settle()
@@ -317,8 +315,12 @@ class Pump:
         placements: Mapping[str, Placement],
         requests: Mapping[str, Asked | None],
         ready: dict[Outlet, list[Outgoing]],
+        dead_letters: int,
     ) -> None:
-        """Add the copies of a request to ``ready``, and the dead letters of those that expired, if there are any."""
+        """Add the copies of a request to ``ready``, and the dead letters of those that expired, if there are any.
+
+        There are ``dead_letters`` of it already.
+        """
         copies = []
         for queue in queues:
             outlet = self._outlets.get(queue)  # an ignored queue has none
@@ -331,10 +333,10 @@ class Pump:
                 failure = Failure("expired: its caller waits no longer", final=True)
                 dead = self._make_dead_letter(pending, failure, outlet.target.name, queue, 0)
                 copies.append((self._dead_outlet, dead))
-        pending.copies = max(1, len(copies))
+        pending.copies = max(1, dead_letters + len(copies))
         for outlet, outgoing in copies:
             ready.setdefault(outlet, []).append(outgoing)
-        if not copies:
+        if not copies and not dead_letters:
             pending.window.finish_copy(pending)
 
     # What cannot be routed.
@@ -353,17 +355,87 @@ class Pump:
             ready.setdefault(self._dead_outlet, []).append(dead)
         else:
             pending.held_reason = reason
-            wait = self._policy.backoff.most
-            asyncio.get_running_loop().call_later(wait, self._route_again, inlet, pending)
+            self._route_later(inlet, pending)
+
+    def _add_copies(
+        self,
+        pending: Pending,
+        message: Message,
+        queues: Iterable[str],
+        placements: Mapping[str, Placement],
+        ready: dict[Outlet, list[Outgoing]],
+        dead: int,
+    ) -> None:
+        """Add a copy of the message for each queue to ``ready``, where ``dead`` letters of it are already."""
+        ignored, outlets, numbers, delivery, copies = (
+            self._ignored,
+            self._outlets,
+            self._numbers,
+            pending.delivery,
+            dead,
+        )
+        for queue in queues:
+            if queue not in ignored:
+                copies += 1
+                outgoing = Outgoing(message, delivery, queue, placements.get(queue), next(numbers), 0, pending)
+                outlet = outlets[queue]
+                if outlet in ready:
+                    ready[outlet].append(outgoing)
+                else:
+                    ready[outlet] = [outgoing]
+        if copies:
+            pending.copies = copies
+        else:
+            pending.window.finish_copy(pending)
+
+    def _place(
+        self,
+        inlet: Inlet,
+        pending: Pending,
+        message: Message,
+        queues: Iterable[str],
+        placements: Mapping[str, Placement],
+        ready: dict[Outlet, list[Outgoing]],
+    ) -> tuple[tuple[str, ...], Mapping[str, Placement], int] | None:
+        """Ask the owner's partitioners; return the queues, their placements, and the number of dead letters.
+
+        Where a partitioner fails, a dead letter takes the place of that copy, and is in ``ready``. Without dead
+        letters, the delivery is held, and the result is None.
+        """
+        chosen, refused = dict(placements), dict[str, str]()
+        for queue, placement in placements.items():
+            if queue in self._placing and queue not in self._ignored:
+                try:
+                    chosen[queue] = self._placing.place(message, placement, self._outlets[queue].target)
+                except InputError as error:
+                    refused[queue] = f"unmappable: {error}"
+        dead_outlet = self._dead_outlet
+        if refused and dead_outlet is None:
+            self._hold(inlet, pending, next(iter(refused.values())))
+            return None
+        for queue, reason in refused.items():
+            assert dead_outlet is not None  # noqa: S101  else the delivery is held
+            target, failure = self._outlets[queue].target.name, Failure(reason, final=True)
+            outgoing = Outgoing(message, pending.delivery, queue, placements[queue], next(self._numbers), 0, pending)
+            self._events.gave_up(target, outgoing, failure, Unroutable.DEAD_LETTER.value)
+            ready.setdefault(dead_outlet, []).append(self._make_dead_letter(pending, failure, target, queue, 0))
+        return tuple([queue for queue in queues if queue not in refused]), chosen, len(refused)
+
+    def _hold(self, inlet: Inlet, pending: Pending, reason: str) -> None:
+        """Keep a delivery, and route it again later."""
+        if pending.held_reason is None:  # else this is another try, and the first one was reported
+            self._events.unroutable(inlet.source.name, pending.delivery, Unroutable.HOLD.value, reason)
+        pending.held_reason = reason
+        self._route_later(inlet, pending)
+
+    def _route_later(self, inlet: Inlet, pending: Pending) -> None:
+        asyncio.get_running_loop().call_later(self._policy.backoff.most, self._route_again, inlet, pending)
 
     def _give_up_loop(self, inlet: Inlet, pending: Pending, hops: int, ready: dict[Outlet, list[Outgoing]]) -> None:
         """End a loop of bridges with a dead letter, or, if the message is a dead letter itself, by holding it."""
         reason = f"loop: passed {hops} bridges"
         if self._dead_outlet is None or is_dead_letter(pending.delivery.message):
-            if pending.held_reason is None:  # else this is another try, and the first one was reported
-                self._events.unroutable(inlet.source.name, pending.delivery, Unroutable.HOLD.value, reason)
-            pending.held_reason = reason
-            asyncio.get_running_loop().call_later(self._policy.backoff.most, self._route_again, inlet, pending)
+            self._hold(inlet, pending, reason)
             return
         self._events.unroutable(inlet.source.name, pending.delivery, Unroutable.DEAD_LETTER.value, reason)
         dead = self._make_dead_letter(pending, Failure(reason, final=True), inlet.source.name, "", 0)

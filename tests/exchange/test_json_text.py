@@ -57,7 +57,7 @@ def test_a_repeated_name_is_found_at_its_second_position(
         ('["NaN", -Infinity]', 8, "not JSON: a number that it does not have: -Infinity"),
         ("[1, " + "7" * 4_301 + "]", 4, "a number of more than 4300 digits; put it in quotes, or shorten it: 777"),
         ("[1, -" + "7" * 4_301 + "]", 4, "a number of more than 4300 digits"),
-        ('{"a": ' + "[" * 5_000, 105, "nested too deeply, beyond 100 arrays and objects"),
+        ('{"a": ' + "[" * 100_000, 105, "nested too deeply, beyond 100 arrays and objects"),
         (
             r'["\\ud800", "\ud83d\ude00", "x\ud83dy"]',
             30,

@@ -54,6 +54,7 @@ class Spread:
 
     def __init__(self, topic: str, partitions: Partitions) -> None:
         self.topic = topic
+        self.partitions = partitions
         self.queues = tuple([MessageQueue.of(partition) for partition in partitions])
         self._by_name = {queue.name: queue for queue in self.queues}
         self._hash = Partitioning("rocketmq.hash", partitions)

@@ -31,7 +31,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from bridge.endpoint import Disconnected, Failure, Finding, Layout, Outgoing, Place, Receiver, Target, disconnection
 from bridge.endpoints.rocketmq.checking import check_target, places_of
@@ -45,10 +45,13 @@ from bridge.rocketmq.remoting.errors import BrokerError, CommandError, RemotingE
 from bridge.rocketmq.remoting.message import RocketMessage
 from bridge.rocketmq.remoting.properties import IllegalMessage
 from bridge.rocketmq.remoting.pulse import Pulse
+from exchange.message import Message
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.queues import TopicRoute
 from exchange.partition.clients.rocketmq.send import SendSettings
 from exchange.partition.partitioning.specification import Partitioning
+from exchange.partition.partitions import Partitions
+from exchange.routing.route import Placement
 
 __all__ = ["GROUP", "REPLIES_INSTANCE", "RocketmqTarget"]
 
@@ -347,6 +350,11 @@ class RocketmqTarget(Target):
         except Exception:  # noqa: BLE001  the message cannot be written either, and fails then
             return super().key_of(outgoing)
         return outgoing.queue, key if isinstance(key, Hashable) else repr(key)
+
+    def view_for(self, message: Message, placement: Placement) -> tuple[str, Any, Partitions]:
+        topic = self._destinations[placement.queue].topic
+        known = None if self._writing is None else self._writing.writer.spreads[topic].partitions
+        return topic, placement.key, known or placement.partitioning.partitions
 
     async def open(self, receiver: Receiver) -> None:
         try:

@@ -15,7 +15,7 @@ from exchange.field_values import Typed
 from exchange.partition.hashing.hashes import signed
 from exchange.partition.hashing.keys import describe_key, kind_and_value
 
-__all__ = ["Random", "code_units", "decode_string", "hash_code", "remainder", "string_hash"]
+__all__ = ["Random", "code_units", "decode_string", "fold", "hash_code", "remainder", "string_hash"]
 
 MASK_48: Final = (1 << 48) - 1
 WAY_OUT: Final = "give what the Java program passes as a string, an integer, a float or true or false"
@@ -37,11 +37,11 @@ def hash_code(key: Any) -> int:
     if kind == "long":
         if not -(1 << 63) <= value < 1 << 63:
             raise InputError(f"{describe_key(value)} does not fit Java's long of 64 bits: pass its digits, a string")
-        return _fold(value)
+        return fold(value)
     if kind == "bool":
         return 1231 if value else 1237
     if kind == "double":
-        return _fold(0x7FF8 << 48 if isnan(value) else _reinterpret(">d", ">q", value))
+        return fold(0x7FF8 << 48 if isnan(value) else _reinterpret(">d", ">q", value))
     if kind == "float":
         return 0x7FC0 << 16 if isnan(value) else _reinterpret(">f", ">i", value)
     if kind == "longstr":
@@ -108,7 +108,7 @@ class Random(NamedTuple):
         return value % bound, after
 
 
-def _fold(value: int) -> int:
+def fold(value: int) -> int:
     """Return ``(int) (value ^ value >>> 32)`` of 64 bits."""
     value &= 0xFFFF_FFFF_FFFF_FFFF
     return signed(value ^ value >> 32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from confluent_kafka import KafkaException
@@ -11,8 +12,15 @@ from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 from bridge.endpoint import Disconnected
 from bridge.endpoints.kafka.cluster.asking import METADATA_WITHIN, fetch_metadata, make_admin
 from bridge.endpoints.kafka.cluster.errors import Reasons, text_of
+from exchange.partition.partitions import Broker, Partition, Partitions
 
-__all__ = ["Partitioned", "Topic", "check_partitions", "check_topics", "count_partitions", "fetch_topics"]
+__all__ = [
+    "Partitioned", "Racks", "Topic", "check_partitions", "check_topics", "count_partitions", "fetch_topics",
+    "list_partitions",
+]  # fmt: skip
+
+Racks: TypeAlias = Mapping[int, str | None]
+"""Number of a broker -> its rack."""
 
 Partitioned: TypeAlias = Mapping[str, tuple[str, int]]
 """Queue of the topology -> its topic, and over how many partitions the topology spreads it."""
@@ -24,6 +32,10 @@ class Topic(NamedTuple):
     partitions: int
     most_bytes: int | None
     """``max.message.bytes``: maximum size of a batch, and so of a message, in bytes; None: this user may not see it."""
+    leaders: Partitions | None = None
+    """The partitions with their leaders, for partitioners of the owner."""
+    racks: Racks = MappingProxyType({})
+    """Racks of the cluster's brokers, where a partitioner may read them."""
 
 
 def count_partitions(metadata: Any, names: Sequence[str]) -> dict[str, int]:
@@ -37,10 +49,23 @@ def count_partitions(metadata: Any, names: Sequence[str]) -> dict[str, int]:
     return {name: len(metadata.topics[name].partitions) for name in names}
 
 
-def fetch_topics(settings: Mapping[str, Any], names: Sequence[str], reasons: Reasons) -> dict[str, Topic]:
+def list_partitions(metadata: Any, name: str, racks: Racks) -> Partitions:
+    """Return the partitions of a topic in the order of the metadata, with their leaders, None while there is none."""
+    brokers = {
+        number: Broker(str(number), str(broker.host), racks.get(number)) for number, broker in metadata.brokers.items()
+    }
+    partitions = metadata.topics[name].partitions.values()
+    return Partitions([Partition(each.id, brokers.get(each.leader)) for each in partitions])
+
+
+def fetch_topics(
+    settings: Mapping[str, Any], names: Sequence[str], reasons: Reasons, *, with_racks: bool = False
+) -> dict[str, Topic]:
     """Return the topics of these names; wait for the answers. Raises KafkaException; Disconnected if one is missing."""
     admin = make_admin(settings, reasons)
-    counts = count_partitions(fetch_metadata(admin, reasons), names)
+    metadata = fetch_metadata(admin, reasons)
+    counts = count_partitions(metadata, names)
+    racks = _fetch_racks(admin) if with_racks else {}
     limits: dict[str, int] = {}
     asked = admin.describe_configs(
         [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names], request_timeout=METADATA_WITHIN
@@ -50,7 +75,19 @@ def fetch_topics(settings: Mapping[str, Any], names: Sequence[str], reasons: Rea
             limits[resource.name] = int(answer.result()["max.message.bytes"].value)
         except (KafkaException, KeyError, TypeError, ValueError):
             continue  # who may write a topic need not be allowed to see how it is configured
-    return {name: Topic(count, limits.get(name)) for name, count in counts.items()}
+    return {
+        name: Topic(count, limits.get(name), list_partitions(metadata, name, racks), racks)
+        for name, count in counts.items()
+    }
+
+
+def _fetch_racks(admin: Any) -> Racks:
+    """Return the racks of a cluster's brokers; none if this user may not see them."""
+    try:
+        nodes = admin.describe_cluster(request_timeout=METADATA_WITHIN).result().nodes
+    except KafkaException:
+        return {}
+    return {node.id: node.rack for node in nodes}
 
 
 def check_topics(topics: Mapping[str, Topic], partitioned: Partitioned) -> None:

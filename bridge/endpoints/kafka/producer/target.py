@@ -27,9 +27,13 @@ from bridge.endpoints.kafka.cluster.errors import CONNECTING, LOG, LOG_LEVEL, Re
 from bridge.endpoints.kafka.cluster.health import MEASURE_EVERY, NO_BROKER, Health
 from bridge.endpoints.kafka.cluster.topics import Partitioned, Topic, check_topics, fetch_topics
 from bridge.endpoints.kafka.producer.watching import Watch
-from bridge.endpoints.kafka.producer.writer import Destination, Writer, with_whole_key
+from bridge.endpoints.kafka.producer.writer import Destination, Writer, key_for_partitioner, with_whole_key
 from exchange.errors import HashstarError
+from exchange.message import Message
 from exchange.partition.partitioning.key_source import KeySource
+from exchange.partition.partitions import Partitions
+from exchange.routing.route import Placement
+from exchange.topology.partitioners import python_partitionings
 
 __all__ = ["CLOSING", "DEFAULTS", "FIXED", "Connection", "TopicTarget"]
 
@@ -108,6 +112,8 @@ class TopicTarget(Target, Generic[C]):
         self._destinations = destinations
         self._topics = sorted({destination.topic for destination in destinations.values()})
         self._partitioned: Partitioned = {}
+        self._with_racks = False
+        """Whether a partitioner of the owner may read the racks of leaders."""
         self._connection: C | None = None
         self._calls: Calls | None = None
         self._watch: Watch | None = None
@@ -146,6 +152,7 @@ class TopicTarget(Target, Generic[C]):
             for queue, destination in self._destinations.items()
             if (partitioning := layout.topology.queues[queue].partitioning) is not None
         }
+        self._with_racks = not python_partitionings(layout.topology).keys().isdisjoint(self._destinations)
 
     def key_of(self, outgoing: Outgoing) -> Hashable:
         """Return the key whose messages are kept in order.
@@ -168,12 +175,17 @@ class TopicTarget(Target, Generic[C]):
             return super().key_of(outgoing)
         return outgoing.queue, key if isinstance(key, Hashable) else repr(key)
 
+    def view_for(self, message: Message, placement: Placement) -> tuple[str, Any, Partitions]:
+        topic = self._destinations[placement.queue].topic
+        known = None if self._connection is None else self._connection.writer.leaders.get(topic)
+        return topic, key_for_partitioner(message, placement), known or placement.partitioning.partitions
+
     async def open(self, receiver: Receiver) -> None:
         calls = self._calls = Calls()
         reasons = Reasons()
         given = self.settings
         try:
-            topics = await calls.call(lambda: fetch_topics(given, self._topics, reasons))
+            topics = await calls.call(lambda: fetch_topics(given, self._topics, reasons, with_racks=self._with_racks))
             check_topics(topics, self._partitioned)
             await self._check_sources(calls, given, reasons)
             connection = self._connect(receiver, Writer(self._destinations, topics), reasons)

@@ -17,7 +17,7 @@ from bridge.endpoint import Disconnected
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import Reasons
 from bridge.endpoints.kafka.cluster.health import PATIENCE
-from bridge.endpoints.kafka.cluster.topics import Partitioned, Topic, check_topics, count_partitions
+from bridge.endpoints.kafka.cluster.topics import Partitioned, Topic, check_topics, count_partitions, list_partitions
 
 __all__ = ["LOOK_EVERY", "Watch"]
 
@@ -53,7 +53,7 @@ class Watch:
         return f"the brokers do not answer{': ' if reason else ''}{reason}"
 
     async def run(self, changed: Callable[[Mapping[str, Topic]], None]) -> None:
-        """Look until cancelled; call ``changed`` with all topics when one has other partitions than before.
+        """Look until cancelled; call ``changed`` with all topics when one has other partitions or leaders.
 
         Raises Disconnected for a topic that is missing, or does not fit the topology any more.
         """
@@ -78,8 +78,10 @@ class Watch:
                             continue
                         raise
                     break
-                if count and count != self._topics[name].partitions:
-                    self._topics[name] = self._topics[name]._replace(partitions=count)
+                known = self._topics[name]
+                leaders = list_partitions(metadata, name, known.racks) if count else None
+                if count and (count != known.partitions or leaders != known.leaders):
+                    self._topics[name] = known._replace(partitions=count, leaders=leaders)
                     check_topics(self._topics, self._partitioned)
                     changed(dict(self._topics))
         finally:

@@ -28,7 +28,7 @@ from exchange.partition.partitioning.key_source import ROUTING_KEY, KeySource
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.routing.route import Placement
 
-__all__ = ["Destination", "Writer", "with_whole_key"]
+__all__ = ["Destination", "Writer", "key_for_partitioner", "with_whole_key"]
 
 REMEMBERED: Final = 65_536
 """Maximum number of keys of a topic whose partition is remembered."""
@@ -78,6 +78,8 @@ class Writer:
     """Makes records of messages, and chooses their partitions."""
 
     def __init__(self, destinations: Mapping[str, Destination], topics: Mapping[str, Topic]) -> None:
+        self.leaders: Final = {name: topic.leaders for name, topic in topics.items() if topic.leaders is not None}
+        """Topic -> its partitions, with their leaders."""
         self._spreads = {name: Spread(name, topic.partitions) for name, topic in topics.items()}
         self._destinations = {
             queue: (each.topic, each.key, self._spreads[each.topic]) for queue, each in destinations.items()
@@ -136,6 +138,19 @@ def with_whole_key(message: Message) -> Message:
     if whole is None:
         return message
     return assemble_message(message.exchange, whole, message.headers, message.properties, message.body)
+
+
+def key_for_partitioner(message: Message, placement: Placement) -> Any:
+    """Return the key for a partitioner of the owner: all bytes of a record's own key, else the placement's."""
+    source = placement.partitioning.key
+    if not source.by_routing_key:
+        return placement.key
+    changed = with_whole_key(message)
+    record = record_of(changed)
+    own = None if record is None else record.key
+    if source == ROUTING_KEY and own is not None and routing_key_for(own) == message.routing_key:
+        return own
+    return placement.key if changed is message else source.of(changed)
 
 
 def _choose_by_own_key(
