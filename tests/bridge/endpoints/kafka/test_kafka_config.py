@@ -128,7 +128,7 @@ def test_a_transactional_pair_in_two_clusters_is_refused(monkeypatch: pytest.Mon
         return str(settings["bootstrap.servers"])
 
     monkeypatch.setattr("bridge.endpoints.kafka.producer.transactional.fetch_cluster_id", fetch_cluster_id)
-    monkeypatch.setattr("bridge.endpoints.kafka.producer.target.fetch_topics", lambda *_: {})
+    monkeypatch.setattr("bridge.endpoints.kafka.producer.target.fetch_topics", lambda *_, **__: {})
     target = read(tmp_path, edit_pair(("kafka://h", "kafka://elsewhere"))).targets["all"]
 
     async def open_and_close() -> None:
