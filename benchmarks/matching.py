@@ -15,6 +15,7 @@ from kombu.transport.virtual.exchange import TopicExchange
 
 from benchmarks import broker
 from benchmarks.measure import Contestant, in_child, microseconds_per, resident_mb, run_rounds, show
+from benchmarks.nats import time_gsl
 from benchmarks.workloads import EXCHANGE, Topics, dense_1k, device_keys, device_patterns, sparse_100k
 from exchange import Binding, Exchange, Matcher, Message, Pattern, Queue, Router, Topology
 
@@ -65,7 +66,8 @@ def _topics(topics: Topics, rounds: int, kombu_keys: int, brokers: Sequence[str]
         Contestant("Router.route, seen keys", lambda: _match_seen(router.route, messages)),
         Contestant("kombu", lambda: microseconds_per(kombu, few), "peer", f"wrong on {wrong} of {kombu_keys} keys"),
     ]
-    show(topics.name, topics.about, [*run_rounds(rows, rounds), *_brokers(topics, brokers)])
+    peers = [*_brokers(topics, brokers), time_gsl(topics.patterns, keys, rounds)]
+    show(topics.name, topics.about, [*run_rounds(rows, rounds), *peers])
 
 
 def _matcher(patterns: Sequence[str], **options: Any) -> Matcher[str]:

@@ -54,6 +54,10 @@ class Column(NamedTuple):
         """Length of each key, in bytes."""
         return self.offsets[1:] - self.offsets[:-1]
 
+    def key(self, row: int) -> bytes:
+        """Return one key."""
+        return self.data[self.offsets[row] : self.offsets[row + 1]].tobytes()
+
     def objects(self) -> list[str | bytes | None]:
         """Return the keys as Python objects. Raises InputError for a text that is not UTF-8."""
         first = int(self.offsets[0])

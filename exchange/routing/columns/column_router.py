@@ -24,7 +24,6 @@ import pyarrow as pa
 from exchange.arrays.arrow import read_column, read_texts
 from exchange.arrays.columns import Column, split_column
 from exchange.arrays.table import IntArray, pack_pairs
-from exchange.entities.entities import Destination
 from exchange.errors import BrokerError, InputError
 from exchange.field_values import to_bytes
 from exchange.kinds import Choose, Decider, kind_of
@@ -185,15 +184,13 @@ class ColumnRouter:
         code = self._codes.get(name)
         return ~self._route_message(Message(name)) if code is None else code
 
-    def _decide(self, key_class: int, key: bytes) -> int:
+    def _decide(self, key_class: int, column: Column, row: int) -> int:
         """Route a key without headers; return the outcome, or a mark if the key alone does not decide."""
         start = self._keys.entry_of(key_class)
         if start.alone:  # the router would take the same bindings; many classes of dense patterns are decided here
-            destinations: frozenset[Destination] = frozenset().union(*self._keys.groups_of(key_class))
-            names = sorted([name for kind, name in destinations if kind == "queue"])
-            route = Route(tuple([name for name in names if name in self._topology.queues]))
+            route = Route(tuple(sorted(self._keys.queues_of(key_class))))
             return self._number(route, route)
-        message = Message(start.name, key.decode("utf-8", "surrogateescape"))
+        message = Message(start.name, column.key(row).decode("utf-8", "surrogateescape"))
         if self._marks.keys().isdisjoint(start.reached):
             return self._route_message(message)
         return self._decide_message(message, BY_HEADERS)

@@ -77,6 +77,7 @@ class KeyClasses:
         by_destination: bool = False,
     ) -> None:
         self._encode: Final = encode
+        self._queues: Final = topology.queues
         self._shapes: Final = not by_destination
         self._states: Final = min(states, MOST_SETS)
         self._vocabulary: Final = Vocabulary()
@@ -92,8 +93,8 @@ class KeyClasses:
         self._learn_words(list(literals))
         self._literal_classes: Final = np.array([0, *literals.values()], np.int64)
         self._realms: Final[list[PatternSets]] = []
-        self._realm_groups: Final[list[list[Any]]] = []
-        """Realm -> value of each of its groups: see ``groups_of``."""
+        self._realm_queues: Final[list[list[tuple[str, ...]]]] = []
+        """Realm -> the existing queues that each of its groups leads to."""
         self._realm_numbers: Final[dict[tuple[str, ...], int]] = {}
         self.entries: Final[list[Entry]] = []
         """Exchanges that accept messages from publishers."""
@@ -143,7 +144,7 @@ class KeyClasses:
             self._realms.append(
                 PatternSets(patterns, len(groups), self._numbers_of, len(self._vocabulary), self._states)
             )
-            self._realm_groups.append([group for _, group in groups])
+            self._realm_queues.append([self._queues_in(group) for _, group in groups])
         return self._realm_numbers[reached]
 
     def _numbers_of(self, words: Sequence[str]) -> IntArray:
@@ -192,17 +193,26 @@ class KeyClasses:
         """Return the entry of a key class."""
         return self.entries[key_class >> int(ENTRY_SHIFT)]
 
-    def groups_of(self, key_class: int) -> Iterator[Any]:
-        """Yield the groups of bindings that match, at the exchanges that its entry reaches: sets of destinations."""
+    def queues_of(self, key_class: int) -> set[str]:
+        """Return the existing queues that the matching bindings lead to, at all exchanges that its entry reaches.
+
+        Only if bindings are told apart by their destinations.
+        """
         entry = self.entry_of(key_class)
-        groups = self._realm_groups[entry.realm]
-        for member in self._realms[entry.realm].members((key_class >> int(SET_SHIFT)) & (1 << 20) - 1):
-            yield groups[member]
+        queues = self._realm_queues[entry.realm]
+        members = self._realms[entry.realm].members((key_class >> int(SET_SHIFT)) & (1 << 20) - 1)
+        found = set[str]().union(*[queues[member] for member in members])
         if not self._as_patterns:
             literal = self._literal_groups[key_class & (1 << int(SET_SHIFT)) - 1]
             for name, group in zip(literal[::2], literal[1::2], strict=True):
                 if name in entry.reached:
-                    yield group
+                    found.update(self._queues_in(group))
+        return found
+
+    def _queues_in(self, group: Any) -> tuple[str, ...]:
+        if not isinstance(group, frozenset):  # bindings are told apart by their keys
+            return ()
+        return tuple([name for kind, name in group if kind == "queue" and name in self._queues])
 
     def shape(self, key: str) -> tuple[str | None, ...]:
         """Return the words of a key, with None for each word that no binding names."""

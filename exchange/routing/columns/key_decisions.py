@@ -14,8 +14,8 @@ from exchange.routing.columns.key_classes import NO_CLASS, KeyClasses
 
 __all__ = ["Decide", "KeyDecisions"]
 
-Decide = Callable[[int, bytes], int]
-"""Function from a key class, and one key of it as it is in columns, to the answer for all keys of the class."""
+Decide = Callable[[int, Column, int], int]
+"""Function from a key class, and a column and a row that have a key of it, to the answer for all keys of the class."""
 
 
 class KeyDecisions:
@@ -44,13 +44,9 @@ class KeyDecisions:
             new, first, which = np.unique(key_classes[missing], return_index=True, return_inverse=True)
             rows = missing[first].tolist()
             pairs = zip(new.tolist(), rows, strict=True)
-            answers = [self._decide(key_class, _bytes(column, row)) for key_class, row in pairs]
+            answers = [self._decide(key_class, column, row) for key_class, row in pairs]
             begin = len(self.answers)
             self.answers = np.append(self.answers, np.array(answers, np.int32))
             self._numbers.put(new, np.arange(begin, begin + len(new), dtype=np.int32))
             numbers[missing] = begin + which
         return numbers, shapes
-
-
-def _bytes(column: Column, row: int) -> bytes:
-    return column.data[column.offsets[row] : column.offsets[row + 1]].tobytes()

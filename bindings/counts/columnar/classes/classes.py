@@ -24,6 +24,7 @@ from bindings.counts.columnar.arrays.keys import CHUNK, chunks
 from bindings.counts.columnar.arrays.messages import messages_of, rows_with_copies
 from bindings.counts.columnar.classes.header_classes import HeaderClasses
 from bindings.counts.outcome import Explorer, Outcome
+from exchange.arrays.columns import Column
 from exchange.arrays.table import IntArray, KeyArray
 from exchange.entities.entities import Binding
 from exchange.field_values import type_and_value
@@ -160,13 +161,15 @@ class Classifier:
                 self._codes[name] = code
         return code
 
-    def _class_of_key(self, key_class: int, key: bytes) -> int:
+    def _class_of_key(self, key_class: int, column: Column, row: int) -> int:
         """Route one key of a key class, and return its class, or a mark if the key does not determine the outcome.
 
         The message is routed without headers. If it passes an exchange that reads headers, other messages of the key
         class may be routed differently.
         """
-        outcome = self._explorer.outcome(Message(self._key_classes.entry_of(key_class).name, unescape(key.decode())))
+        outcome = self._explorer.outcome(
+            Message(self._key_classes.entry_of(key_class).name, unescape(column.key(row).decode()))
+        )
         needs = {self._special.get(name) for name in (*outcome.exchanges, *outcome.possible_exchanges)}
         if outcome.refused or ALONE in needs:
             return BY_MESSAGE
