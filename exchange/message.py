@@ -78,12 +78,18 @@ class Message:
         # alike.
         return hash((self.exchange, self.routing_key, frozenset(self.headers), frozenset(self.properties), self.body))
 
+    @property
+    def has_one_key(self) -> bool:
+        """Whether the routing key is its only one: it has no header CC or BCC."""
+        headers = self.headers
+        return not headers or ("CC" not in headers and "BCC" not in headers)
+
     def routing_keys(self) -> tuple[str, ...]:
         """Return the routing key, then the keys in the headers CC and BCC (RabbitMQ's sender-selected distribution).
 
         Raises as `keys_in`.
         """
-        if not self.headers or ("CC" not in self.headers and "BCC" not in self.headers):
+        if self.has_one_key:
             return (self.routing_key,)
         return (self.routing_key, *self.keys_in("CC"), *self.keys_in("BCC"))
 

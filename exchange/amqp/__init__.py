@@ -1,18 +1,20 @@
 """AMQP 0-9-1 field tables, content headers and methods, to the bit.
 
 `fields` is the codec of values and tables. `content` is the header of a message: bytes that can be edited without
-decoding the rest. `methods` has all methods as a table. `lazy` builds messages that are decoded on first use. Pure:
-bytes in, values out.
+decoding the rest. `methods` has all methods as a table. `lazy` builds messages that are decoded on first use, `view` the
+cheapest messages to route. Pure: bytes in, values out.
 """
 
 from exchange.amqp.content import ContentHeader
 from exchange.amqp.fields import MalformedHeader, Repeated, Spelled, decode_table, encode_table
 from exchange.amqp.lazy import Headers, Properties, content_of, message_of
+from exchange.amqp.view import MessageView
 
 __all__ = [
     "ContentHeader",
     "Headers",
     "MalformedHeader",
+    "MessageView",
     "Properties",
     "Repeated",
     "Spelled",

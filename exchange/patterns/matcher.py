@@ -21,13 +21,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable
 from itertools import chain
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from exchange import threads
+from exchange.errors import InputError
 from exchange.forks import MATCHERS, lock_at_forks
 from exchange.patterns.conjunctions import with_value, without_value
 from exchange.patterns.pattern import AMQP, MQTT, NATS, ONE_PLAIN, Dialect, Pattern, ordered
 from exchange.patterns.wildcards import LONGEST, Wild, WildIndex
+
+if TYPE_CHECKING:
+    from exchange.patterns.columns.column_matcher import ColumnMatcher, Matches
 
 __all__ = ["Matcher"]
 
@@ -61,6 +65,7 @@ class Matcher(Generic[V]):
         self._named: dict[str, int] = {}  # word -> number of patterns that name it, if more than one
         self._signatures: dict[tuple[str | bool | None, ...], tuple[V, ...]] = {}
         self._answers: dict[tuple[Wild[V], ...], tuple[V, ...]] = {}  # matching patterns -> their values
+        self._columns: ColumnMatcher[V] | None = None
         self._cache_size: Final = cache
         self._keys: Final = threads.Caches(lambda: _Keys(self._remember))
         self._local: Final = self._keys.local
@@ -126,6 +131,28 @@ class Matcher(Generic[V]):
             self._forget()
             return True
 
+    def match_many(self, keys: Any) -> Matches[V]:
+        """Return the values for each key of a column, as `match` returns them one by one.
+
+        ``keys`` is a column of texts or bytes, of a library that exports Arrow's PyCapsule interface, or a sequence of
+        str. The result has each distinct answer once, and for each row the index of its answer. What is learned of keys
+        is kept until a pattern is bound or unbound. Needs numpy and pyarrow; made for AMQP patterns. Raises InputError
+        for a column of another type, for a null, and in other dialects.
+        """
+        if self.dialect is not AMQP:
+            raise InputError(f"columns of keys are matched by AMQP patterns only, not by {self.dialect.name}")
+        from exchange.arrays.arrow import import_arrow  # not at the top: it needs numpy
+
+        import_arrow()
+        from exchange.patterns.columns.column_matcher import ColumnMatcher
+
+        with self._lock:
+            if self._columns is None:
+                wild = [(each.words, tuple(each)) for each in self._wild.values()]
+                self._columns = ColumnMatcher(self._literal, wild)
+            columns = self._columns
+        return columns.match(keys, self._search)
+
     def _check(self, pattern: Pattern) -> None:
         if pattern.dialect is not self.dialect:
             raise ValueError(f"a pattern in {pattern.dialect.name} for keys in {self.dialect.name}: see Pattern.to")
@@ -157,10 +184,12 @@ class Matcher(Generic[V]):
             keys.clear()
         self._signatures.clear()
         self._answers.clear()
+        self._columns = None
 
     def _forget_key(self, key: str) -> None:
         for keys in self._keys.all():
             keys.pop(key, None)
+        self._columns = None
 
     def _remember(self, key: str) -> tuple[V, ...]:
         with self._lock:

@@ -103,11 +103,13 @@ class Router:
         AccessRefused if it is internal, PreconditionFailed if CC or BCC is no array. Raises BrokerError where the
         broker's channel would crash, as with x-consistent-hash and an empty array in its hash header, 3.13 to 4.3.4.
         """
-        try:
+        if message.__class__ is Message:  # nearly always; the property would be a call
             headers = message.headers
-        except AttributeError:
-            raise TypeError(f"Router: message must be a Message, not {type(message).__name__}") from None
-        key_only = not headers or ("CC" not in headers and "BCC" not in headers)
+            key_only = not headers or ("CC" not in headers and "BCC" not in headers)
+        elif isinstance(message, Message):
+            key_only = message.has_one_key
+        else:
+            raise TypeError(f"Router: message must be a Message, not {type(message).__name__}")
         if key_only:
             routes = self._routes_from(message.exchange)
             if routes is not None:

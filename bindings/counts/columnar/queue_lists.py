@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from bindings.archive.names import escape, unescape
 from bindings.counts.verification import HEADINGS, OTHERS, heading_of
+from exchange.arrays.grouping import decode_dictionary
 from exchange.arrays.table import IntArray, IntTable, pack_pairs
-from exchange.routing.columns.addresses import decode_dictionary
 
 __all__ = ["QueueLists"]
 

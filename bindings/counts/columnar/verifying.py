@@ -31,8 +31,9 @@ from bindings.counts.verification import (
     keep_smallest,
     verdict_for,
 )
+from exchange.arrays.grouping import decode_dictionary
 from exchange.arrays.table import IntArray, IntTable, pack_pairs
-from exchange.routing.columns.addresses import addresses_of, decode_dictionary
+from exchange.routing.columns.addresses import addresses_of
 from exchange.topology.topology import Topology
 
 __all__ = ["Verifier"]

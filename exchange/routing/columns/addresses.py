@@ -6,28 +6,19 @@ are the same either way.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from exchange.arrays.grouping import decode_dictionary, group_keys
 from exchange.arrays.table import IntArray
 from exchange.errors import InputError
 
-__all__ = ["Addresses", "addresses_of", "decode_dictionary", "group_keys"]
+__all__ = ["Addresses", "addresses_of"]
 
 A = TypeVar("A", bound=npt.NDArray[Any])
-
-LOOK: Final = 1 << 12
-MOST_LOOK: Final = 1 << 16
-"""Number of keys in the sample that decides whether keys repeat: a sixteenth of all, within these bounds."""
-
-WORTH: Final = 0.8
-"""Maximum share of distinct keys at which grouping rows by key costs less than it saves."""
-
-SPARSE: Final = 8
-"""Maximum number of possible codes per row for which codes are marked in an array; with more, codes are sorted."""
 
 
 class Addresses(NamedTuple):
@@ -60,34 +51,6 @@ def addresses_of(batch: pa.RecordBatch) -> Addresses:
     return Addresses(names, exchange, distinct, of)
 
 
-def group_keys(
-    keys: pa.Array, exchanges: npt.NDArray[Any] | None, number: int
-) -> tuple[pa.Array, IntArray, IntArray] | None:
-    """Return the distinct pairs of key and exchange, as two columns, and the pair of each row.
-
-    None if most pairs are distinct. ``exchanges`` are codes below ``number``, None if all are 0. No key may be null.
-    """
-    if not isinstance(keys, pa.DictionaryArray):
-        if not _repeat(keys):
-            return None
-        keys = keys.dictionary_encode()
-    size = len(keys.dictionary)
-    codes = np.asarray(keys.indices).astype(np.int64)
-    if exchanges is not None and number > 1:
-        codes += exchanges.astype(np.int64) * size
-    distinct = _distinct(codes, number * size)
-    if distinct is None:
-        return None
-    pairs, of = distinct
-    exchange, key = np.divmod(pairs, max(size, 1))
-    return keys.dictionary.take(pa.array(key)), exchange.astype(np.int32), of
-
-
-def decode_dictionary(keys: pa.Array) -> pa.Array:
-    """Return a column as a plain array, decoded if it is dictionary-encoded."""
-    return keys.dictionary_decode() if isinstance(keys, pa.DictionaryArray) else keys
-
-
 def _column_without_nulls(batch: pa.RecordBatch, name: str) -> pa.Array:
     column = batch.column(name)
     if isinstance(column, pa.DictionaryArray) and column.dictionary.null_count:
@@ -95,23 +58,3 @@ def _column_without_nulls(batch: pa.RecordBatch, name: str) -> pa.Array:
     if column.null_count:
         raise InputError(f"a message without {name.replace('_', ' ')} cannot be routed")
     return column
-
-
-def _repeat(keys: pa.Array) -> bool:
-    sample = keys.slice(len(keys) // 2, min(max(len(keys) >> 4, LOOK), MOST_LOOK))
-    return len(sample.dictionary_encode().dictionary) <= WORTH * len(sample)
-
-
-def _distinct(codes: npt.NDArray[np.int64], limit: int) -> tuple[npt.NDArray[np.int64], IntArray] | None:
-    """Return the distinct codes, all below ``limit``, and the index of each row's code; None if codes hardly repeat."""
-    if limit <= SPARSE * len(codes):
-        occurs = np.zeros(limit, np.bool_)
-        occurs[codes] = True
-        distinct = np.flatnonzero(occurs)
-        indices = np.empty(limit, np.int32)
-        indices[distinct] = np.arange(len(distinct), dtype=np.int32)
-        of = indices.take(codes)
-    else:
-        distinct, inverse = np.unique(codes, return_inverse=True)
-        of = inverse.astype(np.int32)
-    return None if len(distinct) > WORTH * len(codes) else (distinct, of)

@@ -22,13 +22,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from exchange.arrays.arrow import read_column, read_texts
-from exchange.arrays.columns import Column, split_column
+from exchange.arrays.columns import Column
+from exchange.arrays.grouping import CHUNK, decode_dictionary, group_keys, split_pieces
 from exchange.arrays.table import IntArray, pack_pairs
 from exchange.errors import BrokerError, InputError
 from exchange.field_values import to_bytes
 from exchange.kinds import Choose, Decider, kind_of
 from exchange.message import Message
-from exchange.routing.columns.addresses import decode_dictionary, group_keys
 from exchange.routing.columns.headers import HeaderColumn
 from exchange.routing.columns.key_classes import KeyClasses
 from exchange.routing.columns.key_decisions import KeyDecisions
@@ -44,9 +44,6 @@ SETS: Final = 1 << 19
 
 OUTCOMES: Final = 1 << 20
 """Number of outcomes, and of key classes, from which on nothing is kept for the next call."""
-
-CHUNK: Final = 16_384
-"""Number of keys that are matched together: their words fit a CPU cache."""
 
 # Numbers of outcomes are 0 or greater; an array of them may also hold these marks.
 BY_HEADERS: Final = -1
@@ -140,7 +137,7 @@ class ColumnRouter:
                 which = None if which is None else distinct
             numbers = np.empty(len(keys), np.int32)
             at = 0
-            for column in _pieces(keys):
+            for column in split_pieces(keys):
                 piece = slice(at, at + column.size)
                 entry = np.repeat(entries, column.size) if which is None else entries.take(which[piece])
                 numbers[piece], _ = self._decisions.number(column, entry)
@@ -282,10 +279,3 @@ def _encode_names(chunks: Sequence[pa.Array]) -> tuple[list[str], IntArray]:
 def _check_rows(count: int, rows: int, what: str) -> None:
     if count != rows:
         raise InputError(f"{count} {what} for {rows} routing keys: the columns must have the same length")
-
-
-def _pieces(keys: pa.Array) -> Iterator[Column]:
-    for piece in split_column(keys):
-        assert isinstance(piece, Column)  # noqa: S101  `read_texts` lets nothing else pass
-        for low in range(0, piece.size, CHUNK):
-            yield Column(piece.data, piece.offsets[low : low + CHUNK + 1])

@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from bindings.archive.fields import decode_tables
 from bindings.archive.names import has_nul, unescape
+from exchange.arrays.grouping import decode_dictionary
 from exchange.arrays.table import IntArray
 from exchange.errors import InputError
 from exchange.message import Message
 from exchange.partition.batch import UNDECIDED, partition_batch
 from exchange.partition.partitioning.specification import Partitioning
-from exchange.routing.columns.addresses import decode_dictionary
 
 __all__ = ["columns_of", "partitions_of"]
 

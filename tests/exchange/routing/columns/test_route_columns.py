@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exchange import PROFILES, BrokerError, Message, Profile, Router
+from exchange.arrays import grouping
 from exchange.field_json import encode_table
 from exchange.patterns.columns import pattern_sets
-from exchange.routing.columns import column_router, key_classes
+from exchange.routing.columns import key_classes
 from exchange.routing.columns.route_columns import RouteColumns
 from exchange.routing.route import Route
 from tests.support import topologies
@@ -72,7 +73,7 @@ def test_a_column_has_the_routes_of_its_messages(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pattern_sets, "MOST_CONJUNCTIONS", conjunctions)
         patch.setattr(key_classes, "FEW_LITERALS", literals)
-        patch.setattr(column_router, "CHUNK", 7)
+        patch.setattr(grouping, "CHUNK", 7)
         router = Router(topology, choose=seeded(seed))
         for part in (messages[:chunk], messages[chunk:], messages):
             exchanges = [m.exchange.encode("utf-8", "surrogateescape") for m in part]
