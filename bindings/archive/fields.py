@@ -21,9 +21,8 @@ array, table                the JSON of `exchange.field_json`
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -32,8 +31,9 @@ import pyarrow.compute as pc
 
 from bindings.archive.names import escape, escape_bytes, to_text_array, unescape
 from exchange.errors import InputError
-from exchange.field_json import decode, encode
-from exchange.field_values import RANGES, Typed, float32, type_and_value
+from exchange.field_json import encode
+from exchange.field_text import decode_field
+from exchange.field_values import RANGES, Typed, type_and_value
 
 __all__ = ["TABLE", "TableBuilder", "decode_tables", "decode_field", "encode_field", "find_wrong_rows"]
 
@@ -84,62 +84,6 @@ def encode_field(value: Any) -> tuple[str, str | None]:
         return name, str(plain.value if isinstance(plain, Typed) else plain)
     text = json.dumps(encode(value), ensure_ascii=False)
     return name, text if escape(text) == text else json.dumps(encode(value))
-
-
-def decode_field(name: str, text: str | None) -> Any:
-    """Return the field value with this type and unescaped text. Raises InputError if the text is not of the type."""
-    if name == "longstr" and text is not None:
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return Typed("longstr", text.encode("utf-8", "surrogateescape"))
-        return text
-    try:
-        if name == "long" and text is not None and text.isascii():
-            return _decode_long(text)
-        return _decode_rare_field(name, text)
-    except (ValueError, TypeError, ArithmeticError, KeyError, InputError, RecursionError) as error:
-        raise InputError(f"{_shorten(text)} is not a {_shorten(name)} of AMQP: {_shorten(error)}") from None
-
-
-def _shorten(value: Any) -> str:
-    text = str(value) if isinstance(value, Exception) else repr(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
-
-
-def _decode_long(text: str) -> int:
-    number = int(text)
-    if not LOWEST <= number <= HIGHEST:
-        raise ValueError("it has more than 64 bits")
-    return number
-
-
-def _decode_rare_field(name: str, text: str | None) -> Any:
-    if name == "void":
-        return None
-    if text is None:
-        raise ValueError("only a void has no value")
-    if name in RANGES:
-        return Typed(name, int(text))
-    if name == "bool":
-        return {"true": True, "false": False}[text]
-    if name == "double":
-        return float(text)
-    if name == "float":
-        number = float(text)
-        float32(number)  # raises OverflowError when 32 bits do not hold it
-        return Typed("float", number)
-    if name == "binary":
-        return b64decode(text, validate=True)
-    if name == "decimal":
-        decimal = Decimal(text)
-        if not -DIGITS < decimal.adjusted() < DIGITS:  # checking a decimal of many zeros would take long
-            raise ValueError("AMQP has ten digits")
-        type_and_value(decimal)  # raises ValueError when AMQP cannot hold it
-        return decimal
-    if name in ("array", "table"):
-        return decode(json.loads(text))
-    raise ValueError(f"there is no type {name!r}")
 
 
 class TableBuilder:

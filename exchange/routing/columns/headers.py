@@ -6,8 +6,9 @@ A column is of one of these types:
 * map of names to values, or a list of structs of a key and a value, as Polars and DuckDB write maps;
 * text: a JSON object, in the notation of `exchange.field_json`.
 
-Values are of Arrow's types for texts, bytes, integers, floats, booleans, timestamps, lists and structs. In maps and
-JSON, a null is AMQP's void; a row that is null as a whole has no headers.
+In a map, values may be structs of a type and a text, as archives hold headers (`bindings.archive.fields`). Else values
+are of Arrow's types for texts, bytes, integers, floats, booleans, timestamps, lists and structs. In maps and JSON, a
+null is AMQP's void; a row that is null as a whole has no headers.
 """
 
 from __future__ import annotations
@@ -24,10 +25,18 @@ import pyarrow.compute as pc
 from exchange.arrays.table import IntArray
 from exchange.errors import InputError
 from exchange.field_json import decode_table
+from exchange.field_text import decode_field
 from exchange.field_values import check_fields, type_and_value
 from exchange.json_text import parse
 
 __all__ = ["HeaderColumn"]
+
+ARCHIVED: Final = [
+    pa.struct([pa.field("type", text, nullable=nullable), pa.field("value", text)])
+    for text in (pa.string(), pa.large_string())
+    for nullable in (False, True)
+]
+"""Types of the values of headers in archives, as Arrow and other libraries read them."""
 
 ABSENT: Final = 0
 """Code of a header that a row does not have."""
@@ -41,9 +50,12 @@ class HeaderColumn:
         if pa.types.is_dictionary(kind):
             column = column.dictionary_decode()
             kind = column.type
+        without_views = _without_views(kind)
+        if without_views != kind:  # few functions of Arrow take views
+            column, kind = column.cast(without_views), without_views
         if pa.types.is_list(kind) or pa.types.is_large_list(kind):
             column = _map_of_list(column)
-        elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
             column = column.dictionary_encode()
         elif not (pa.types.is_struct(kind) or pa.types.is_map(kind) or pa.types.is_null(kind)):
             raise InputError(f"headers are structs, maps or JSON, not Arrow's {kind}")
@@ -77,7 +89,12 @@ class HeaderColumn:
         value = self._column[row].as_py()
         if value is None:
             return {}
-        headers = {k: v for k, v in value.items() if v is not None} if isinstance(value, Mapping) else dict(value)
+        if isinstance(value, Mapping):  # a struct: a null is a header that is absent
+            headers = {name: each for name, each in value.items() if each is not None}
+        elif kind.item_type in ARCHIVED:
+            headers = {name: decode_field(each["type"], each["value"]) for name, each in value}
+        else:
+            headers = dict(value)
         return _check(headers, row)
 
     def _codes(self, name: str) -> npt.NDArray[np.int64]:
@@ -114,13 +131,28 @@ class HeaderColumn:
         return self._parsed
 
 
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    """Return the type with large strings and binaries in place of views, at any depth."""
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_binary_view(kind):
+        return pa.large_binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_without_views(kind.key_type), _without_views(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(_without_views(kind.value_type))
+    return pa.large_list(_without_views(kind.value_type)) if pa.types.is_large_list(kind) else kind
+
+
 def _map_of_list(column: pa.Array) -> pa.Array:
     inner = column.type.value_type
     if not (pa.types.is_struct(inner) and inner.num_fields == 2):
         raise InputError(f"headers are structs, maps or JSON, not Arrow's {column.type}")
     if pa.types.is_large_list(column.type):
         column = column.cast(pa.list_(inner))
-    return column.cast(pa.map_(pa.string(), inner.field(1).type))
+    return pa.MapArray.from_arrays(column.offsets, column.values.field(0), column.values.field(1))
 
 
 def _encode(values: pa.Array, null: int) -> npt.NDArray[np.int64]:

@@ -25,7 +25,7 @@ class RouteColumns:
 
     As a sequence it has the route of each row; asking for a row that the broker refuses raises its error. As Arrow, by
     ``__arrow_c_array__``, it is a dictionary-encoded array of structs with the fields of `outcomes`; by
-    ``__arrow_c_stream__`` a table with these as columns, and ``outcome``, the number of each row's outcome.
+    ``__arrow_c_stream__`` a table with these as columns.
     """
 
     routes: tuple[Route, ...]
@@ -70,17 +70,19 @@ class RouteColumns:
     def outcomes(self) -> pa.StructArray:
         """The outcomes as Arrow structs.
 
-        ``queues`` and ``undecided`` are lists of names as in `Route`; ``error`` is the broker's refusal, else null.
+        ``outcome`` is the number; ``queues`` and ``undecided`` are lists of names as in `Route`; ``error`` is the
+        broker's refusal, else null.
         Bytes of names that are not UTF-8 are shown as U+FFFD.
         """
         errors = [str(self.errors[number]) if number in self.errors else None for number in range(len(self.routes))]
         return pa.StructArray.from_arrays(
             [
+                pa.array(range(len(self.routes)), pa.int32()),
                 _lists([route.queues for route in self.routes]),
                 _lists([route.undecided for route in self.routes]),
                 pa.array(errors, pa.string()),
             ],
-            ["queues", "undecided", "error"],
+            ["outcome", "queues", "undecided", "error"],
         )
 
     def partitions(self, queue: str) -> PartitionArray:
@@ -129,9 +131,9 @@ class RouteColumns:
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         index, outcomes = pa.array(self.index), self.outcomes
-        columns = {"outcome": index}
-        for name, values in zip(outcomes.type.names, outcomes.flatten(), strict=True):
-            columns[name] = pa.DictionaryArray.from_arrays(index, values)
+        named = zip(outcomes.type.names, outcomes.flatten(), strict=True)
+        columns = {name: pa.DictionaryArray.from_arrays(index, values) for name, values in named}
+        columns["outcome"] = index
         return pa.table(columns).__arrow_c_stream__(requested_schema)
 
 

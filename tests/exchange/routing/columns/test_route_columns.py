@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exchange import PROFILES, BrokerError, Message, Profile, Router
+from exchange import PROFILES, Binding, BrokerError, Exchange, InputError, Message, Profile, Queue, Router, Topology
 from exchange.arrays import grouping
 from exchange.field_json import encode_table
+from exchange.partition.batch import UNDECIDED
+from exchange.partition.partitioning.specification import Partitioning
 from exchange.patterns.columns import pattern_sets
 from exchange.routing.columns import key_classes
 from exchange.routing.columns.route_columns import RouteColumns
@@ -85,3 +88,178 @@ def test_a_column_has_the_routes_of_its_messages(
             assert answers_in(found) == answers(Router(topology, choose=seeded(seed)), part)
             assert len(set(found.routes) - {Route(())}) == len([r for r in found.routes if r != Route(())])
             assert len(found.routes) == len(set(found.index.tolist()))
+
+
+TOPOLOGY = Topology(
+    [Exchange("orders", "topic"), Exchange("docs", "headers")],
+    [Queue("a"), Queue("b"), Queue("c")],
+    [
+        Binding.to_queue("orders", "a", "order.*"),
+        Binding.to_queue("orders", "b", "order.eu"),
+        Binding.to_queue("docs", "c", "", {"format": "pdf", "pages": 3}),
+    ],
+)
+KEYS = ["x", "order.eu", "order.us", "", "order.eu", "order.é"]
+ROUTES = [Route(()), Route(("a", "b")), Route(("a",)), Route(()), Route(("a", "b")), Route(("a",))]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()],
+    ids=str,
+)
+def test_keys_may_be_of_any_type_of_text(kind: pa.DataType) -> None:
+    """Plain, dictionary-encoded, sliced, in chunks, and as the dictionary of a slice."""
+    plain = pa.array([key.encode() for key in KEYS]).cast(pa.string()).cast(kind)
+    router = Router(TOPOLOGY)
+    assert list(router.route_columns("orders", plain)) == ROUTES
+    assert list(router.route_columns("orders", plain.slice(2))) == ROUTES[2:]
+    chunks = pa.chunked_array([plain.slice(0, 1), plain.slice(0, 0), plain.slice(1, 4), plain.slice(5)])
+    assert list(router.route_columns("orders", chunks)) == ROUTES
+    coded = pa.DictionaryArray.from_arrays(pa.array([5, 1, 0, 1], pa.int8()), plain).slice(1)
+    assert list(router.route_columns("orders", coded)) == [ROUTES[1], ROUTES[0], ROUTES[1]]
+    many = pa.chunked_array([plain] * 50)
+    assert list(router.route_columns("orders", many)) == ROUTES * 50
+    assert len(router.route_columns("orders", plain.slice(0, 0))) == 0
+
+
+def test_columns_of_other_libraries_are_taken_and_given() -> None:
+    """Polars, DuckDB and pandas, by the PyCapsule interface."""
+    duckdb, pandas, polars = (pytest.importorskip(name) for name in ("duckdb", "pandas", "polars"))
+    router = Router(TOPOLOGY)
+    frame = polars.DataFrame({"key": KEYS, "exchange": ["orders"] * 6})
+    found = router.route_columns(frame["exchange"], frame["key"])
+    assert list(found) == ROUTES
+    given = polars.DataFrame(found)
+    assert given["queues"].to_list() == [list(route.queues) for route in ROUTES]
+    assert given["outcome"].to_list() == found.index.tolist()
+    assert list(router.route_columns("orders", frame["key"].cast(polars.Categorical))) == ROUTES
+    series = pandas.Series(KEYS, dtype=pandas.ArrowDtype(pa.string()))
+    assert list(router.route_columns("orders", pa.array(series))) == ROUTES
+    assert list(router.route_columns("orders", duckdb.sql("select key from frame"))) == ROUTES
+    table = pa.table(found)
+    assert duckdb.from_arrow(table).project("queues").fetchall() == [(list(route.queues),) for route in ROUTES]
+    assert pa.array(found).to_pylist()[1] == {
+        "outcome": int(found.index[1]),
+        "queues": ["a", "b"],
+        "undecided": [],
+        "error": None,
+    }
+
+
+HEADERS: list[dict[str, Any]] = [{"format": "pdf", "pages": 3}, {"format": "pdf"}, {}, {"format": "pdf", "pages": 4}]
+PLAIN_ROUTES = [Route(("c",)), Route(()), Route(()), Route(())]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(HEADERS),
+        pa.array([json.dumps(each) for each in HEADERS]),
+        pa.array([json.dumps(each) for each in HEADERS]).dictionary_encode(),
+        pa.array(
+            [
+                [(k, {"type": "long" if k == "pages" else "longstr", "value": str(v)}) for k, v in h.items()]
+                for h in HEADERS
+            ],
+            pa.map_(pa.string(), pa.struct([pa.field("type", pa.string(), nullable=False), ("value", pa.string())])),
+        ),
+    ],
+    ids=["struct", "json", "coded json", "archive"],
+)
+def test_headers_may_be_structs_maps_or_json(column: pa.Array) -> None:
+    router = Router(TOPOLOGY)
+    keys = ["k"] * 4
+    assert list(router.route_columns("docs", keys, column)) == PLAIN_ROUTES
+    assert list(router.route_columns("docs", keys[1:], column.slice(1))) == PLAIN_ROUTES[1:]
+    chunked = pa.chunked_array([column.slice(0, 3), column.slice(3)])
+    assert list(router.route_columns(["docs"] * 4, keys, chunked)) == PLAIN_ROUTES
+
+
+def test_maps_of_one_type_and_lists_of_pairs_are_headers() -> None:
+    topology = Topology([Exchange("h", "headers")], [Queue("q")], [Binding.to_queue("h", "q", "", {"x": "1"})])
+    router = Router(topology)
+    pairs = [[("x", "1")], [("x", "2"), ("x", "1")], [("y", "1")], None]
+    wanted = [("q",), ("q",), (), ()]
+    column = pa.array(pairs, pa.map_(pa.string(), pa.string()))
+    assert [route.queues for route in router.route_columns("h", ["k"] * 4, column)] == wanted
+    listed = [None if row is None else [{"key": k, "value": v} for k, v in row] for row in pairs]
+    assert [route.queues for route in router.route_columns("h", ["k"] * 4, pa.array(listed))] == wanted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("orders", ["a", None]), "row 1 has no routing key"),
+        (("orders", pa.chunked_array([["a"], ["b", None]])), "row 2 has no routing key"),
+        (
+            ("orders", pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["a", None]))),
+            "row 1 has no routing key",
+        ),
+        (("orders", pa.array([1, 2])), "a routing key is a text or bytes, not Arrow's int64"),
+        ((["orders"], ["a", "b"]), "1 exchanges for 2 routing keys"),
+        (([None, "orders"], ["a", "b"]), "row 0 has no exchange"),
+        (("orders", ["a"], ['{"a": 1']), "headers: "),
+        (("orders", ["a"], ["[]"]), "headers"),
+        (("orders", ["a"], [1]), "headers are structs, maps or JSON, not Arrow's int64"),
+        (("orders", ["a"], [{"x": 1}, {"x": 2}]), "2 tables of headers for 1 routing keys"),
+        (("orders", 5), "a column of Arrow or a sequence is needed, not int"),
+        (("orders", "a.b"), "a column of Arrow or a sequence is needed, not str"),
+    ],
+)
+def test_columns_that_cannot_be_routed_are_refused(arguments: tuple[Any, ...], problem: str) -> None:
+    with pytest.raises(InputError, match=problem.replace("[", r"\[")):
+        Router(TOPOLOGY).route_columns(*arguments)
+
+
+def test_refusals_are_raised_for_one_exchange_and_kept_for_many() -> None:
+    router = Router(TOPOLOGY)
+    with pytest.raises(BrokerError, match="no exchange 'nowhere'"):
+        router.route_columns("nowhere", ["a"])
+    found = router.route_columns(["orders", "nowhere"], ["order.eu", "a"])
+    assert found[0] == ROUTES[1]
+    with pytest.raises(BrokerError, match="no exchange 'nowhere'"):
+        found[1]
+    assert [str(error) for error in found.errors.values()] == ["404 NOT_FOUND - no exchange 'nowhere' in vhost '/'"]
+    assert found.outcomes.field("error").to_pylist().count(None) == 1
+    assert "1 of them refusals" in repr(found)
+
+
+def test_columns_follow_the_changes_of_a_router() -> None:
+    router = Router(TOPOLOGY)
+    assert router.route_columns("orders", ["order.eu"])[0].queues == ("a", "b")
+    router.bind(Binding.to_queue("orders", "c", "order.#"))
+    assert router.route_columns("orders", ["order.eu"])[0].queues == ("a", "b", "c")
+    router.delete_queue("a")
+    assert router.route_columns("orders", ["order.eu"])[0].queues == ("b", "c")
+
+
+def test_many_literal_bindings_have_few_classes() -> None:
+    """Keys that lead to the same queues are one class, however many bindings there are."""
+    bindings = [Binding.to_queue("amq.direct", f"q{n % 3}", f"device.{n}") for n in range(3_000)]
+    router = Router(Topology([], [Queue(f"q{n}") for n in range(3)], bindings))
+    found = router.route_columns("amq.direct", [f"device.{n}" for n in range(4_000)])
+    assert [route.queues for route in found] == [(f"q{n % 3}",) if n < 3_000 else () for n in range(4_000)]
+    assert len(found.routes) == 4
+    assert sorted(found.counts().tolist()) == [1_000] * 4
+
+
+def test_partitions_of_partitioned_queues_are_columns_too() -> None:
+    text = "kafka.murmur2 over 12 by {}"
+    queues = [
+        Queue("key", partitioning=Partitioning.parse(text.format("routing_key"))),
+        Queue("word", partitioning=Partitioning.parse(text.format("word 2"))),
+        Queue("header", partitioning=Partitioning.parse(text.format('header "user"'))),
+    ]
+    bindings = [Binding.to_queue("amq.topic", queue.name, "order.#") for queue in queues]
+    router = Router(Topology([], queues, bindings))
+    keys = [f"order.{n}.created" for n in range(30)] + ["other"]
+    headers = [{"user": f"u{n % 7}"} for n in range(31)]
+    found = router.route_columns("amq.topic", keys, headers)
+    routes = [router.route(Message("amq.topic", key, table)) for key, table in zip(keys, headers, strict=True)]
+    assert [route.queues for route in found] == [route.queues for route in routes]
+    for queue in ("key", "word", "header"):
+        placed = [{p.queue: p.partition for p in route.placements}.get(queue, UNDECIDED) for route in routes]
+        assert found.partitions(queue).tolist() == placed
+    with pytest.raises(InputError, match="queue 'none' is not partitioned"):
+        found.partitions("none")
