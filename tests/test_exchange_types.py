@@ -29,6 +29,10 @@ NAMES: Final = ("kind", "exchange_type", "exchange_kind")
 
 ALLOWED: Final = {
     (
+        "bindings/sources/applications/celery.py",
+        "direct",
+    ): "Celery's own rule: it publishes to the queue by its name, whatever the direct exchange is",
+    (
         "exchange/entities/entities.py",
         "direct",
     ): "the type of an exchange that names none, and of one that every virtual host has",

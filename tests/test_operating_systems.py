@@ -61,10 +61,10 @@ IMPORT_ALL = """\
 import importlib, pkgutil
 for package in ("exchange", "bindings", "bridge"):
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
-        if not module.name.startswith(("bindings.pytest_plugin", "bindings.audit.spark")):
+        if not module.name.startswith(("bindings.pytest_plugin", "bindings.audit.spark", "bindings.adapters.")):
             importlib.import_module(module.name)
 """
-"""Imports all modules but the plugin of pytest, and those of Spark: pyspark itself needs resource."""
+"""Imports all modules but the plugin of pytest, those of Spark, as pyspark itself needs resource, and adapters."""
 
 CONFIG = """\
 [topology]

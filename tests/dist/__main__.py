@@ -131,10 +131,10 @@ IMPORT_ALL: Final = """\
 import importlib, pkgutil
 for package in ("exchange", "bindings", "bridge"):
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
-        if module.name != "bindings.pytest_plugin":
+        if not module.name.startswith(("bindings.pytest_plugin", "bindings.adapters.")):
             importlib.import_module(module.name)
 """
-"""Imports all modules but the plugin of pytest, which only pytest loads."""
+"""Imports all modules but the plugin of pytest, which only pytest loads, and adapters: their extras are not in `all`."""
 
 
 def install(environment: Path, requirement: str) -> str:

@@ -82,7 +82,9 @@ def serve() -> None:
     main = importlib.import_module("bridge.cli").main
     for package in ("exchange", "bindings"):  # imported before the fork, so that no child has to
         for module in pkgutil.walk_packages([str(ROOT / package)], f"{package}."):
-            if module.name.rpartition(".")[2] not in {"pytest_plugin", "__main__"} and "spark" not in module.name:
+            if module.name.rpartition(".")[2] not in {"pytest_plugin", "__main__"} and not {"spark", "adapters"} & {
+                *module.name.split(".")
+            }:
                 importlib.import_module(module.name)
     with suppress(ImportError):
         importlib.import_module("mcp.server")

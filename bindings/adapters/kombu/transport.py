@@ -26,6 +26,7 @@ from kombu.transport.base import to_rabbitmq_queue_arguments
 
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.errors import BrokerError, NotFound, PreconditionFailed
+from exchange.kinds import KINDS
 from exchange.message import BASIC_PROPERTIES, Message
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
@@ -326,7 +327,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
     Channel = Channel
 
     implements = virtual.Transport.implements.extend(
-        exchange_type=frozenset(["direct", "topic", "fanout", "headers"]),
+        exchange_type=frozenset(KINDS),
     )
     driver_type = "hashstar"
     driver_name = "hashstar"

@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from kombu.transport import filesystem
 from kombu.transport.virtual import base, exchange
+from kombu.transport.virtual.exchange import TopicExchange
 
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.errors import HashstarError, PatternError
@@ -86,8 +87,8 @@ _originals: Final[list[tuple[type, str, Callable[..., Any]]]] = []
 
 
 def _replacements() -> Iterable[tuple[type, str, Callable[..., Any]]]:
-    yield exchange.TopicExchange, "lookup", _lookup_topic
-    yield exchange.TopicExchange, "deliver", _deliver_to_queues
+    yield TopicExchange, "lookup", _lookup_topic
+    yield TopicExchange, "deliver", _deliver_to_queues
     yield exchange.DirectExchange, "deliver", _deliver_to_queues
     yield exchange.FanoutExchange, "deliver", _follow_alternates(exchange.FanoutExchange.deliver)
     yield base.Channel, "_lookup", _prefer_origin(base.Channel._lookup)
@@ -197,7 +198,7 @@ def _deliver_to_queues(self: Any, message: Any, exchange: str, routing_key: str,
         queues = queues or self.channel._lookup(exchange, routing_key)  # for the queue of dead letters
     else:
         queues = self.channel._lookup(exchange, routing_key)
-    if self.type == "topic":  # as kombu: only direct exchanges use the queue of dead letters
+    if isinstance(self, TopicExchange):  # as kombu: only direct exchanges use the queue of dead letters
         queues = [queue for queue in queues if queue != self.channel.deadletter_queue]
     for queue in queues:
         if queue:
