@@ -30,8 +30,8 @@ __all__ = [
 
 CONNECTING: Final = 30.0
 """Maximum number of seconds to connect."""
-CLOSING: Final = 3.0
-"""Maximum number of seconds to wait for the broker when a connection is closed."""
+CLOSING: Final = 5.0
+"""Maximum number of seconds to wait for the broker when a connection or channel is closed."""
 
 
 class ConnectionLost(HashstarError):
@@ -102,17 +102,19 @@ async def close(connection: Any) -> None:
 
 
 async def close_channel(channel: Any) -> None:
-    """Close a channel, whatever its state, and wait until the broker has closed it.
+    """Close a channel, whatever its state, and wait until the broker has closed it, for some seconds only.
 
     The close of aiormq gives up after a heartbeat, or when it is cancelled, and closes once more: the broker ends the
     whole connection for that.
     """
     from pamqp.commands import Channel
 
-    with suppress(ConnectionLost), losing("closing"):
-        if not channel.is_closed:
-            request = Channel.Close(reply_code=200, reply_text="", class_id=0, method_id=0)
-            await asyncio.shield(asyncio.ensure_future(channel.rpc(request)))
+    if not channel.is_closed:
+        request = Channel.Close(reply_code=200, reply_text="", class_id=0, method_id=0)
+        closing = asyncio.ensure_future(channel.rpc(request))
+        # It ends with an error, that the channel is closed, which nobody has to see.
+        closing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.wait([closing], timeout=CLOSING)
 
 
 def is_blocked(connection: Any) -> bool:

@@ -10,7 +10,7 @@ from inspect import isawaitable
 from typing import Any, Final, Literal
 
 from bridge.groups.connection import ConnectionLost
-from bridge.groups.membership import Plan, Progress
+from bridge.groups.membership import LONGEST_HEARTBEAT, Plan, Progress
 from bridge.groups.partition import ApplicationFailed, Settings
 from bridge.groups.session import Session
 from exchange.errors import InputError
@@ -75,7 +75,7 @@ class ConsumerGroup:
             raise InputError(f"prefetch is 1 to 65,535, not {prefetch}")
         if concurrency < 1:
             raise InputError(f"concurrency is at least 1, not {concurrency}")
-        if heartbeat != int(heartbeat) or not 1 <= heartbeat <= 600:
+        if heartbeat != int(heartbeat) or not 1 <= heartbeat <= LONGEST_HEARTBEAT:
             raise InputError(f"the heartbeat is 1 to 600 whole seconds, not {heartbeat}")
         if on_error not in ("raise", "dead-letter"):
             raise InputError(f'on_error is "raise" or "dead-letter", not {on_error!r}')

@@ -19,8 +19,14 @@ from exchange.errors import InputError
 from exchange.limits import BEAT_BYTES, GROUP_PARTITIONS
 from exchange.partition.assignment import assign_sticky
 
-__all__ = ["Beat", "Membership", "Plan", "Progress", "read_beat"]
+__all__ = ["BEATS", "LONGEST_HEARTBEAT", "PATIENCE", "Beat", "Membership", "Plan", "Progress", "read_beat"]
 
+BEATS: Final = 4
+"""Number of beats in a heartbeat."""
+PATIENCE: Final = 2.0
+"""Number of heartbeats, of its own or of the listener if that is longer, after which a silent member counts as gone."""
+LONGEST_HEARTBEAT: Final = 600
+"""Maximum heartbeat in seconds."""
 LISTENING: Final = 4
 """Number of beats for which a new member listens before it plans."""
 GATHERING: Final = 2
@@ -60,6 +66,8 @@ class Beat:
     member: str
     joined: float
     """When it joined, in seconds since 1970 by its own clock. Only the order matters, and it is the same to all."""
+    heartbeat: float
+    """Its heartbeat in seconds, four beats long."""
     prefetch: int
     held: Mapping[int, Progress] = field(default_factory=dict)
     """The partitions that it holds, those that it still drains included."""
@@ -76,8 +84,8 @@ class Beat:
             "assignment": self.plan.assignment,
         }
         return json.dumps({
-            "member": self.member, "joined": self.joined, "prefetch": self.prefetch, "held": self.held,
-            "leaving": self.leaving, "plan": plan,
+            "member": self.member, "joined": self.joined, "heartbeat": self.heartbeat, "prefetch": self.prefetch,
+            "held": self.held, "leaving": self.leaving, "plan": plan,
         }, separators=(",", ":")).encode()  # fmt: skip
 
 
@@ -89,6 +97,7 @@ def read_beat(body: bytes) -> Beat:
         return Beat(
             _text(beat["member"]),
             float(beat["joined"]),
+            min(float(beat["heartbeat"]), LONGEST_HEARTBEAT),
             int(beat["prefetch"]),
             {int(number): Progress(*map(int, progress)) for number, progress in beat["held"].items()},
             bool(beat["leaving"]),
@@ -116,17 +125,15 @@ def _text(value: object) -> str:
 class Membership:
     """What the member ``me`` knows; times are seconds of any clock that only goes forward.
 
-    ``beat`` is the time between two beats of a member, ``patience`` that after which a silent one counts as gone. A
-    member hears its own beats, too.
+    Each member announces itself four times in its heartbeat, and hears its own beats, too.
     """
 
-    def __init__(self, me: str, joined: float, *, beat: float, patience: float, now: float) -> None:
+    def __init__(self, me: str, joined: float, *, heartbeat: float, now: float) -> None:
         self._me: Final = me
         self.joined: Final = joined
         """When this member joined, see `Beat`."""
-        self._beat: Final = beat
-        self._patience: Final = patience
-        self._listens_until: Final = now + LISTENING * beat
+        self._heartbeat: Final = heartbeat
+        self._listens_until: Final = now + LISTENING * heartbeat / BEATS
         self._heard: dict[str, tuple[float, Beat]] = {}  # when a member was heard last, and what it announced
         self._gathers_until = self._listens_until
         # When this member heard itself last. Silence is measured by it: if the broker brings nobody's beats, nobody's
@@ -141,14 +148,18 @@ class Membership:
             self._echo = now
             return
         if beat.member not in self._heard:
-            self._gathers_until = max(self._gathers_until, now + GATHERING * self._beat)
+            self._gathers_until = max(self._gathers_until, now + GATHERING * self._heartbeat / BEATS)
         self._heard[beat.member] = (now, beat)
         if beat.plan is not None and beat.plan.supersedes(self.plan):
             self.plan = beat.plan
 
     def others(self) -> dict[str, Beat]:
         """Return the latest beats of the other members that live, those that leave included; forget the rest."""
-        self._heard = {name: at for name, at in self._heard.items() if self._echo - at[0] <= self._patience}
+        self._heard = {
+            name: (when, beat)
+            for name, (when, beat) in self._heard.items()
+            if self._echo - when <= PATIENCE * max(self._heartbeat, beat.heartbeat)
+        }
         return {name: beat for name, (_, beat) in self._heard.items()}
 
     def is_planner(self) -> bool:

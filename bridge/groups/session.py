@@ -25,7 +25,7 @@ from bridge.groups.connection import (
     losses,
     seconds,
 )
-from bridge.groups.membership import Beat, Membership, Plan, read_beat
+from bridge.groups.membership import BEATS, Beat, Membership, Plan, read_beat
 from bridge.groups.names import PartitionedQueue
 from bridge.groups.partition import ApplicationFailed, OwnedPartition, Settings
 from bridge.groups.state import find_state, read_state
@@ -38,10 +38,6 @@ __all__ = ["LOOK", "Session"]
 
 log = logging.getLogger(__name__)
 
-BEATS: Final = 4
-"""Number of beats in a heartbeat."""
-PATIENCE: Final = 2.0
-"""Number of heartbeats of silence after which a member counts as gone."""
 LOSING: Final = 3.0
 """Number of heartbeats after which a broker that does not answer is given up, as it gives up its clients."""
 LOOKING: Final = 600.0
@@ -70,9 +66,7 @@ class Session:
         self.carrying: Any = None
         self.member: Final = f"{name}-{uuid4().hex[:8]}"
         self.partitions: Final[dict[int, OwnedPartition]] = {}
-        self.membership: Final = Membership(
-            self.member, time.time(), beat=heartbeat / BEATS, patience=PATIENCE * heartbeat, now=seconds()
-        )
+        self.membership: Final = Membership(self.member, time.time(), heartbeat=heartbeat, now=seconds())
         self._url: Final = url
         self._heartbeat: Final = heartbeat
         self._take_plan: Final = take_plan
@@ -188,6 +182,7 @@ class Session:
         beat = Beat(
             self.member,
             self.membership.joined,
+            self._heartbeat,
             self.settings.prefetch,
             {number: partition.progress for number, partition in self.partitions.items()},
             self._leaving,

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.groups.membership import Beat, Membership, Plan, Progress, read_beat
+from bridge.groups.membership import BEATS, PATIENCE, Beat, Membership, Plan, Progress, read_beat
 from exchange.errors import InputError
 from exchange.limits import BEAT_BYTES
 
-BEAT = 0.25
-PATIENCE = 2.0
+HEARTBEAT = 1.0
+BEAT = HEARTBEAT / BEATS
 
 
 class Group:
@@ -28,7 +28,7 @@ class Group:
 
     def join(self, name: str, joined: float | None = None) -> None:
         when = self.now if joined is None else joined
-        self.members[name] = Membership(name, when, beat=BEAT, patience=PATIENCE, now=self.now)
+        self.members[name] = Membership(name, when, heartbeat=HEARTBEAT, now=self.now)
 
     def beat(self, partitions: int, *, lost: frozenset[tuple[str, str]] = frozenset()) -> None:
         """Let each member announce itself once; ``lost`` are pairs of a speaker and a listener who misses it."""
@@ -37,7 +37,7 @@ class Group:
             member = self.members[name]
             if (plan := member.plan_if_due(self.now, partitions)) is not None:
                 self.plans.append(plan)
-            beat = Beat(name, member.joined, 100, plan=member.plan if member.is_planner() else None)
+            beat = Beat(name, member.joined, HEARTBEAT, 100, plan=member.plan if member.is_planner() else None)
             for listener in self.members.keys() - self.silent:
                 if (name, listener) not in lost:
                     self.members[listener].hear(read_beat(beat.to_bytes()), self.now)
@@ -126,12 +126,12 @@ def test_the_death_of_the_planner_moves_its_share_only() -> None:
 
 
 def test_a_member_that_leaves_is_replaced_at_once() -> None:
-    member = Membership("a", 0.0, beat=BEAT, patience=PATIENCE, now=0.0)
-    member.hear(Beat("b", 1.0, 100), 0.1)
+    member = Membership("a", 0.0, heartbeat=HEARTBEAT, now=0.0)
+    member.hear(Beat("b", 1.0, HEARTBEAT, 100), 0.1)
     both = member.plan_if_due(10.0, 4)
     assert both is not None
     assert set(both.assignment) == {"a", "b"}
-    member.hear(Beat("b", 1.0, 100, leaving=True), 10.0)
+    member.hear(Beat("b", 1.0, HEARTBEAT, 100, leaving=True), 10.0)
     alone = member.plan_if_due(10.0, 4)
     assert alone is not None
     assert alone.assignment == {"a": (0, 1, 2, 3)}
@@ -139,32 +139,40 @@ def test_a_member_that_leaves_is_replaced_at_once() -> None:
 
 def test_silence_counts_only_while_a_member_hears_itself() -> None:
     """If the broker is slow, or the process was stopped, all others seem silent at once."""
-    member = Membership("a", 0.0, beat=BEAT, patience=PATIENCE, now=0.0)
-    member.hear(Beat("b", 1.0, 100), 0.1)
+    member = Membership("a", 0.0, heartbeat=HEARTBEAT, now=0.0)
+    member.hear(Beat("b", 1.0, HEARTBEAT, 100), 0.1)
     assert member.plan_if_due(50.0, 4) is not None
     assert "b" in member.others()
-    member.hear(Beat("a", 0.0, 100), 50.0)
+    member.hear(Beat("a", 0.0, HEARTBEAT, 100), 50.0)
     assert "b" not in member.others()
 
 
+def test_a_member_with_a_longer_heartbeat_may_be_silent_for_longer() -> None:
+    member = Membership("a", 0.0, heartbeat=HEARTBEAT, now=0.0)
+    member.hear(Beat("slow", 1.0, 10 * HEARTBEAT, 100), 0.0)
+    member.hear(Beat("quick", 1.0, HEARTBEAT, 100), 0.0)
+    member.hear(Beat("a", 0.0, HEARTBEAT, 100), 3 * HEARTBEAT)
+    assert set(member.others()) == {"slow"}
+
+
 def test_a_beat_is_read_as_it_was_written() -> None:
-    beat = Beat("a", 1.5, 7, {3: Progress(10, 2)}, True, Plan(4, "a", 3, {"a": (0, 2), "b": (1,)}))
+    beat = Beat("a", 1.5, 2.0, 7, {3: Progress(10, 2)}, True, Plan(4, "a", 3, {"a": (0, 2), "b": (1,)}))
     assert read_beat(beat.to_bytes()) == beat
     assert read_beat(replace(beat, plan=None).to_bytes()) == replace(beat, plan=None)
 
 
 def _with_plan(assignment: bytes) -> bytes:
     plan = b'{"epoch":1,"planner":"a","partitions":2,"assignment":' + assignment + b"}"
-    return b'{"member":"a","joined":0,"prefetch":1,"held":{},"leaving":false,"plan":' + plan + b"}"
+    return b'{"member":"a","joined":0,"heartbeat":1,"prefetch":1,"held":{},"leaving":false,"plan":' + plan + b"}"
 
 
 @pytest.mark.parametrize(
     "body",
     [
         b"", b"null", b"[]", b"{}", b'"look"', b"\xff", b"[" * 100_000, b" " * (BEAT_BYTES + 1),
-        b'{"member":1,"joined":0,"prefetch":1,"held":{},"leaving":false,"plan":null}',
-        b'{"member":"a","joined":"x","prefetch":1,"held":{},"leaving":false,"plan":null}',
-        b'{"member":"a","joined":0,"prefetch":1,"held":{"0":[1]},"leaving":false,"plan":null}',
+        b'{"member":1,"joined":0,"heartbeat":1,"prefetch":1,"held":{},"leaving":false,"plan":null}',
+        b'{"member":"a","joined":"x","heartbeat":1,"prefetch":1,"held":{},"leaving":false,"plan":null}',
+        b'{"member":"a","joined":0,"heartbeat":1,"prefetch":1,"held":{"0":[1]},"leaving":false,"plan":null}',
         _with_plan(b'{"a":[0]}'), _with_plan(b'{"a":[0,7]}'), _with_plan(b'{"a":[0,0]}'), _with_plan(b'{"a":5}'),
     ],
 )  # fmt: skip
