@@ -167,19 +167,31 @@ def test_a_topology_is_as_shown(block: Block, tmp_path: Path) -> None:
 def test_the_bridge_of_the_readme_is_the_one_of_the_guide_without_dead_letters() -> None:
     """The guide's runs between real brokers, in tests/bridge/daemon/test_daemon_live.py."""
     [short] = [block.text for block in BLOCKS if block.language == "toml" and block.page == "README.md"]
-    [guide] = [block.text for block in BLOCKS if block.language == "toml" and block.page == "docs/bridge.md"]
+    guide, _ = [block.text for block in BLOCKS if block.language == "toml" and block.page == "docs/bridge.md"]
     assert guide.startswith(f"{short}\n[dead_letters]")
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/bridge.md"])
 def test_the_bridge_is_a_right_configuration(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside its topology, with its password in the environment."""
-    [text] = [block.text for block in BLOCKS if block.language == "toml" and block.page == page]
+    text, *_ = [block.text for block in BLOCKS if block.language == "toml" and block.page == page]
     (tmp_path / "bridge.toml").write_text(text)
     (tmp_path / "shop.bindings").write_text((ROOT / "examples/bridge/shop.bindings").read_text())
     monkeypatch.setenv("BRIDGE_PASSWORD", "hush")
     result = run("hashstar", "bridge", "check", "--offline", "bridge.toml", cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_bridge_for_requests_is_a_right_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the topology that its comment describes."""
+    _, text = [block.text for block in BLOCKS if block.language == "toml" and block.page == "docs/bridge.md"]
+    topology = text.splitlines()[0].partition("# ")[2]
+    (tmp_path / "bridge.toml").write_text(text)
+    (tmp_path / "prices.bindings").write_text(topology.replace("; ", "\n"))
+    monkeypatch.setenv("BRIDGE_PASSWORD", "hush")
+    result = run("hashstar", "bridge", "check", "--offline", "bridge.toml", cwd=tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "[replies.kafka]" in result.stdout
 
 
 def test_the_settings_of_the_audit_are_right(tmp_path: Path) -> None:
