@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from exchange.dispatch.answers import Frame
 from exchange.dispatch.delivery import Carrier, Delivery
@@ -14,7 +14,7 @@ from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.errors import HashstarError
 from exchange.message import Message
 
-__all__ = ["Link", "LinkLost", "Unroutable"]
+__all__ = ["Link", "LinkLost", "Unroutable", "is_mandatory"]
 
 
 class LinkLost(HashstarError):
@@ -23,6 +23,18 @@ class LinkLost(HashstarError):
 
 class Unroutable(HashstarError):
     """The broker has no queue for a message that was published; it was not lost in silence."""
+
+
+DIRECT_REPLY: Final = "amq.rabbitmq.reply-to."
+"""Start of the address of a caller that waits on its own channel: direct reply-to."""
+
+
+def is_mandatory(message: Message) -> bool:
+    """Return whether to publish a message as mandatory: all but replies to direct reply-to.
+
+    RabbitMQ before 4.3 returns each of these as unroutable, also where the caller gets it.
+    """
+    return message.exchange != "" or not message.routing_key.startswith(DIRECT_REPLY)
 
 
 @runtime_checkable
@@ -56,7 +68,10 @@ class Link(Protocol):
         """Send answers on the channel that the deliveries came on, in this order. Raises LinkLost."""
 
     async def publish(self, message: Message) -> None:
-        """Publish a message, and wait until the broker has taken it into a queue. Raises LinkLost, Unroutable."""
+        """Publish a message, and wait until the broker has confirmed it. Raises LinkLost, Unroutable.
+
+        What `is_mandatory` is Unroutable where no queue gets it.
+        """
 
     async def declare(
         self, exchanges: Sequence[Exchange], queues: Sequence[Queue], bindings: Sequence[Binding]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from exchange.dispatch.answers import Frame
 from exchange.dispatch.delivery import Carrier, Delivery, Ticket, assemble_delivery
-from exchange.dispatch.link import LinkLost, Unroutable
+from exchange.dispatch.link import LinkLost, Unroutable, is_mandatory
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.field_values import Typed
 from exchange.message import NO_FIELDS, Message
@@ -155,7 +155,7 @@ class AioPikaQueue:
                 exchange=message.exchange,
                 routing_key=message.routing_key,
                 properties=self._properties(headers=headers or None, **properties),
-                mandatory=True,
+                mandatory=is_mandatory(message),
             )
         except Exception as error:
             raise LinkLost(f"queue {self.queue!r}: a message was not confirmed: {error}") from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from exchange.dispatch.answers import Frame
 from exchange.dispatch.delivery import Carrier, Delivery, Ticket, assemble_delivery
-from exchange.dispatch.link import LinkLost, Unroutable
+from exchange.dispatch.link import LinkLost, Unroutable, is_mandatory
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.field_values import Typed
 from exchange.message import BASIC_PROPERTIES, NO_FIELDS, Message
@@ -252,7 +252,9 @@ class _Publisher:
         self._published += 1
         confirmed = _future()
         self._unconfirmed[self._published] = message, confirmed
-        self.channel.basic_publish(message.exchange, message.routing_key, message.body, properties, mandatory=True)
+        self.channel.basic_publish(
+            message.exchange, message.routing_key, message.body, properties, mandatory=is_mandatory(message)
+        )
         await confirmed
 
     def on_confirm(self, frame: Any) -> None:

@@ -233,7 +233,7 @@ def test_a_stop_with_a_timeout_cancels_what_still_runs_and_puts_it_back(place: P
 
 
 def test_what_a_handler_returns_is_the_reply(place: Place, client: Open) -> None:
-    """To an own queue and to direct reply-to; who is gone gets none, and his request is done all the same."""
+    """A reply to a queue that is not there is lost, and its request is handled all the same."""
     dispatcher = Dispatcher()
 
     @dispatcher.on("*.price.{product}")
@@ -263,6 +263,26 @@ def test_what_a_handler_returns_is_the_reply(place: Place, client: Open) -> None
         ("19", b"2"),
     }
     assert place.drain(place.queue) == []
+
+
+def test_a_reply_by_direct_reply_to_arrives_and_counts_as_taken(
+    place: Place, client: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    """RabbitMQ before 4.3 would return it, were it mandatory."""
+    dispatcher = Dispatcher()
+    dispatcher.add("#", lambda delivery: b"answer")
+    got: list[bytes] = []
+    place.channel.basic_consume("amq.rabbitmq.reply-to", lambda *delivery: got.append(delivery[3]), auto_ack=True)
+    place.publish("ask", reply_to="amq.rabbitmq.reply-to", correlation_id="1")
+
+    async def work() -> None:
+        async with client(place) as queue, dispatcher.consume(queue) as consumer:
+            await until(lambda: consumer.counts.handled == 1)
+
+    run(work())
+    place.channel.connection.process_data_events(time_limit=5)
+    assert got == [b"answer"]
+    assert "is gone" not in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["quorum", "classic"])
