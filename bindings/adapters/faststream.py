@@ -63,10 +63,7 @@ class TestRabbitBroker(Base):
 
     @contextmanager
     def _patch_producer(self, broker: Any) -> Generator[None, None, None]:
-        # The constructor of FakeProducer takes one broker up to 0.6, and all of them since 0.7.
-        brokers = getattr(self, "brokers", None)
-        make: Any = _Producer
-        producer = make(broker) if brokers is None else make(broker, brokers)
+        producer = _Producer(broker, self.brokers)
         producer.routing = self._routing
         config = broker.config
         with change_producer(getattr(config, "broker_config", config), producer):
@@ -76,8 +73,7 @@ class TestRabbitBroker(Base):
     def _routing(self) -> _Routing:
         found: _Routing | None = self.__dict__.get("_own_routing")
         if found is None:
-            brokers = getattr(self, "brokers", None) or (getattr(self, "broker"),)  # noqa: B009  that of 0.6
-            found = self.__dict__["_own_routing"] = _Routing(brokers, self.topology or Topology())
+            found = self.__dict__["_own_routing"] = _Routing(self.brokers, self.topology or Topology())
         return found
 
     def create_publisher_fake_subscriber(self, broker: Any, publisher: Any) -> tuple[Any, bool]:

@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -26,10 +25,6 @@ from tests.support.servers import Server
 
 pytestmark = pytest.mark.live
 
-SINCE_10 = pytest.mark.skipif(
-    int(version("aio-pika").partition(".")[0]) < 10,
-    reason="before 10, aio-pika does not always restore connections, nor report what ended a consumer",
-)
 EXCHANGE = "amq.topic"
 SECONDS = 30.0
 
@@ -374,7 +369,6 @@ def test_order_per_key_holds_with_many_at_work(place: Place, client: Open) -> No
     assert place.drain(place.queue) == []
 
 
-@SINCE_10
 def test_connections_that_are_cut_while_handlers_run_lose_nothing(rabbitmq: Server) -> None:
     """Robust: cut three times amid 500 messages of 20 keys; each is handled, each key in order but for repeats.
 
@@ -416,7 +410,6 @@ def test_connections_that_are_cut_while_handlers_run_lose_nothing(rabbitmq: Serv
     place.close()
 
 
-@SINCE_10
 @pytest.mark.parametrize("client", [with_aio_pika, with_pika], ids=["aio-pika", "pika"])
 def test_a_plain_connection_that_is_cut_ends_the_consumer_when_its_handlers_have_ended(
     rabbitmq: Server, client: Open
@@ -456,7 +449,6 @@ def test_a_plain_connection_that_is_cut_ends_the_consumer_when_its_handlers_have
     place.close()
 
 
-@SINCE_10
 @pytest.mark.parametrize("what", ["channel", "connection"])
 def test_a_consumer_is_over_when_the_application_closes_what_it_consumes_from(
     place: Place, client: Open, what: str
@@ -511,7 +503,6 @@ def relayed(url: str, port: int) -> str:
     return urlunsplit(address._replace(netloc=f"{login}@127.0.0.1:{port}"))
 
 
-@SINCE_10
 def test_a_deleted_queue_ends_the_consumer(rabbitmq: Server) -> None:
     """On plain connections; a robust one declares the queue again."""
     for client in (with_aio_pika, with_pika):
