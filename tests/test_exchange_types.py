@@ -32,6 +32,7 @@ ALLOWED: Final = {
         "bindings/sources/applications/celery.py",
         "direct",
     ): "Celery's own rule: it publishes to the queue by its name, whatever the direct exchange is",
+    ("bridge/requests/requester.py", "direct"): "direct reply-to, which has nothing to do with exchanges",
     (
         "exchange/entities/entities.py",
         "direct",

@@ -44,6 +44,7 @@ from exchange import (
     Policy,
     Profile,
     Queue,
+    Retry,
     Route,
     Router,
     Topology,
@@ -78,11 +79,11 @@ VALUES: list[Any] = [
     Pattern("a.*.#"), Pattern("$a/+", "mqtt"), Pattern(">", "nats"), Key("a.*"), AMQP, MQTT, ONE, MANY, ONE_PLAIN, LATEST,
     EXPLANATION, EXPLANATION.route, *EXPLANATION.hops, *EXPLANATION.route.placements, Partitioning.parse("kafka.murmur2 over 3 by property message_id"),
     covers(Pattern("a.*"), Pattern("a.#")), Expectation("t", "a.b", ("q",), headers=FieldTable({"h": 1})),
-    *FINDINGS,
+    Retry((0.1, 1.0)), *FINDINGS,
 ]  # fmt: skip
 """Examples of every public value; `test_every_public_value_has_an_example` names those that are missing."""
 
-NO_VALUES = (exchange.Dispatcher, exchange.Matcher, Router, HashstarError)
+NO_VALUES = (exchange.Delivery, exchange.Dispatcher, exchange.Matcher, exchange.PikaQueue, Router, HashstarError)
 """What the engine's front door has besides: what does something, and errors."""
 
 

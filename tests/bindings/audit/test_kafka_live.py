@@ -188,7 +188,7 @@ def test_rows_of_the_connector_are_records_as_in_a_segment(start: int) -> None:
     tombstone = {"x-kafka-topic": "orders", "x-kafka-key": "", "x-kafka-tombstone": True}
     expected = [
         Record(Message("orders", "a.b", {"x": "2"}, {}, b"body"), 0, None, 4, source="kafka:orders-0", offset=0),
-        Record(Message("orders", "", tombstone, {}, b""), 1000, None, 0, source="kafka:orders-0", offset=1),
+        Record(Message("orders", "", tombstone, {}, b""), 1000, None, 0, False, source="kafka:orders-0", offset=1),
         Record(Message("orders", "\udcff", {"n": None}, {}, b""), 2000, None, 0, source="kafka:orders-2", offset=2),
     ]
     assert [facts(record) for record in records] == [facts(record) for record in expected[start:]]

@@ -40,8 +40,8 @@ from bindings.counts.slots import WIDTHS, SlotCounts, width_for
 from bindings.counts.tally import Facts, Tally, fingerprint
 from bindings.counts.tally_file import load_tally, save_tally, table_of, tally_of
 from exchange import LATEST, Binding, InputError, Message, Queue, Topology
+from exchange.arrays import grouping
 from exchange.partition.partitioning.specification import Partitioning
-from exchange.routing.columns import addresses
 from tests.support import topologies
 from tests.support.bindings.exact import exact
 
@@ -253,8 +253,8 @@ def test_grouping_by_key_does_not_change_the_tally(seed: int, worth: float, spar
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "WINDOW", window)
         for share, some in ((0.0, batch), (worth, batch), (worth, pa.record_batch(columns, batch.schema.names))):
-            patch.setattr(addresses, "WORTH", share)
-            patch.setattr(addresses, "SPARSE", sparse)
+            patch.setattr(grouping, "WORTH", share)
+            patch.setattr(grouping, "SPARSE", sparse)
             counter = Tallier(topology)
             for start in range(0, batch.num_rows, 16):
                 counter.add(some.slice(start, 16))
