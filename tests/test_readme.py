@@ -88,9 +88,11 @@ def test_the_first_steps_can_be_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("block", WHOLE, ids=str)
-def test_a_snippet_runs_and_prints_what_is_shown(block: Block) -> None:
+def test_a_snippet_runs_and_prints_what_is_shown(block: Block, tmp_path: Path) -> None:
     """Each Python snippet is whole: it runs alone, and what it prints is the output shown after it."""
-    result = run(sys.executable, "-W", "error", "-c", block.text)
+    file = tmp_path / "snippet.py"
+    file.write_text(block.text)
+    result = run(sys.executable, "-W", "error", str(file))
     assert result.stderr == ""
     assert result.stdout == (block.output or "")
 
