@@ -34,7 +34,7 @@ PART: Final = 50_000
 """Messages that are in the queue at a time while a million goes through."""
 
 Work = Callable[[str, int], float | Coroutine[Any, Any, float]]
-"""What consumes so many messages from the broker at a URL, and returns the seconds of this process."""
+"""Function that consumes a number of messages from the broker at a URL, and returns the CPU seconds of this process."""
 
 
 def dispatcher(quick: bool) -> None:

@@ -1,4 +1,4 @@
-"""Check the tasks of a Celery app: whether what it sends gets to the queues that its routes mean.
+"""Check whether the task messages of a Celery app reach the queues that its routes name.
 
 ``hashstar check celery:PACKAGE.MODULE:APP`` is the same as a command.
 """
@@ -24,8 +24,8 @@ __all__ = ["check_app", "topology_of"]
 def check_app(app: Any, topology: Topology | None = None) -> list[Finding]:
     """Return the findings about a Celery app, those about its tasks and those about the topology that results.
 
-    ``topology`` is what the broker has before the app starts; without it, the app is alone, and what its queues and
-    exchanges are follows from its settings only. A task in it that goes elsewhere, or nowhere, is a finding:
+    ``topology`` is what the broker has before the app starts; without it, exchanges and queues are only those that the
+    app declares. A task whose messages go to another queue, or to none, is a finding:
 
     >>> from celery import Celery
     >>> app = Celery("shop")
@@ -35,7 +35,7 @@ def check_app(app: Any, topology: Topology | None = None) -> list[Finding]:
     >>> [finding.code for finding in check_app(app) if finding.rule.severity == "error"]
     ['HS813']
 
-    Raises InputError if its settings are such that Celery cannot read them.
+    Raises InputError if Celery cannot read its settings.
     """
     application = read_app(app, Topology() if topology is None else topology)
     after = application.declared.topology

@@ -1,6 +1,6 @@
 """Declare a topology on an open channel of pika, kombu or aio-pika, as a service or a test does before it starts.
 
-It only adds. `bindings.apply` plans the way of a live broker to a topology, and can delete.
+Nothing is deleted; `bindings.apply` changes a live broker to a topology, and can delete.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from exchange.topology.topology import Topology
 __all__ = ["TestRabbitBroker", "topology_of"]
 
 _chosen: ContextVar[Collection[Any] | None] = ContextVar("chosen", default=None)
-"""The subscribers that get the message which is being published; None outside of `_Producer`."""
+"""The subscribers that get the message in publication; None outside of `_Producer`."""
 
 
 if TYPE_CHECKING:
@@ -95,14 +95,14 @@ _numbers: Final = count(1)
 
 
 class _Producer(FakeProducer):
-    """Publishes as FastStream's, once it is known which subscribers get the message."""
+    """Chooses the subscribers that get a message, then publishes as FastStream's producer."""
 
     routing: _Routing
 
     async def publish(self, cmd: Any) -> None:
         queues, subscribers = self.routing.find(cmd.exchange, cmd.destination, dict(cmd.headers or {}))
         if queues and not subscribers:
-            return  # other services have them
+            return  # its queues belong to other services
         with _choosing(subscribers):
             await super().publish(cmd)
 
@@ -143,7 +143,7 @@ class _Routing:
         self._turns: Final[dict[str, int]] = {}
 
     def find(self, exchange: Any, key: str, headers: dict[str, Any]) -> tuple[tuple[str, ...], list[Any]]:
-        """Return the queues that get a message, and the subscriber of each whose turn it is. Raises as the broker."""
+        """Return the queues that get a message, and the subscriber whose turn it is at each. Raises BrokerError."""
         self._follow_brokers()
         name = "" if exchange is None else exchange.name
         queues = self._router.route(Message(name, key, headers)).queues

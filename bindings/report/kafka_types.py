@@ -31,7 +31,7 @@ class KafkaProducerJson(TypedDict):
     last_offset: int
     last_time: str | None
     coordinator_epoch: int
-    """-1 if no transaction of it has ended."""
+    """-1 if none of its transactions has ended."""
     open_since: int | None
     """First offset of its transaction that has not ended."""
 
@@ -158,7 +158,7 @@ class KafkaClusterTopicJson(TypedDict):
 
 
 class KafkaClusterJson(TypedDict):
-    """What the metadata of a KRaft cluster in the folder tells."""
+    """Metadata of a KRaft cluster, if the folder has it."""
 
     topics: list[KafkaClusterTopicJson]
     features: dict[str, int]

@@ -81,7 +81,7 @@ REPLY_GROUP: Final = Key(
     "group",
     MAYBE_TEXT,
     "the consumer group that reads that topic",
-    otherwise="one that no other bridge has, made of the addresses of the sources",
+    otherwise="a name made of the addresses of the sources, different for each bridge",
 )
 REPLY_TIMEOUT: Final = Key(
     "timeout", SECONDS, "time that a caller waits, for requests without a time limit of their own", "1 m"
@@ -89,7 +89,7 @@ REPLY_TIMEOUT: Final = Key(
 EXPIRED: Final = Key(
     "expired",
     choice(Unroutable.DROP.value, Unroutable.DEAD_LETTER.value),
-    'what becomes of a request whose caller waits no longer: also `"dead-letter"`',
+    'what happens to a request whose caller no longer waits: also `"dead-letter"`',
     Unroutable.DROP.value,
 )
 REPLIES_OF: Final = Keys((REPLY_QUEUE, REPLY_TOPIC, REPLY_GROUP, REPLY_TIMEOUT, EXPIRED))

@@ -82,7 +82,7 @@ def read_replies(
                     _add_callers(each, ends, callers)
             sealers = {each: _sealer(name, each, ends) for each in asking if each in callers}
             if system_of(ends.target_tables[name]) not in PLACES:
-                raise file.error(f"replies.{name}", f"[targets.{name}] is no broker, and nobody replies there")
+                raise file.error(f"replies.{name}", f"[targets.{name}] is no broker, so no server replies there")
             if target.transactional:
                 problem = f"[targets.{name}] is transactional, and replies are not; give requests another target"
                 raise file.error(f"replies.{name}", problem)

@@ -6,10 +6,10 @@ a *marker* into each one that gave some away. What was routed to an old partitio
 to a new one lies behind its gate, where the messages of moved slots are held. A member that has handled all before a
 marker announces the old partition as *passed*, durably, to all new ones, and these let its slots through.
 
-All that is known of a change lies in queues: any member can die at any point, and the next owner of the partition finds
-gate, marker and announcements again.
+All state of a change is in queues: any member can die at any point, and the next owner of the partition finds gate,
+marker and announcements there.
 
-Pure: what is read from queues comes in, what may be handled comes out.
+Without I/O: it gets what was read from queues, and returns what may be handled.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ M = TypeVar("M")
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """A change of the number of partitions. Raises InputError for numbers that cannot be."""
+    """A change of the number of partitions. Raises InputError for numbers out of range."""
 
     id: str
     before: int
@@ -53,7 +53,7 @@ class Resize:
 
     @property
     def targets(self) -> frozenset[int]:
-        """Partitions that get slots. None of them is a source."""
+        """Partitions that get slots; never a source."""
         return frozenset(new for _, new in moved_slots(self.slots, self.before, self.after).values())
 
     def to_bytes(self) -> bytes:
@@ -65,7 +65,7 @@ class Resize:
         return f"{queue}.resize.{self.id}"
 
     def inbox(self, queue: str, target: int | None = None) -> str:
-        """Return the name of the queue with the announcements for a target; None stands for who makes the change."""
+        """Return the name of the queue with the announcements for a target; None: for the process that resizes."""
         return f"{self.news(queue)}.{'all' if target is None else target}"
 
 
@@ -79,12 +79,12 @@ def read_resize(body: bytes) -> Resize:
 
 
 def write_news(*, passed: int | None = None, opened: int | None = None) -> bytes:
-    """Return an announcement: this old partition is passed, or this new one is open to all."""
+    """Return an announcement: this old partition is passed, or the gate of this new one is open."""
     return json.dumps({"passed": passed, "opened": opened}).encode()
 
 
 def read_news(body: bytes) -> tuple[int | None, int | None]:
-    """Return the partition that is passed, and the one that is open; (None, None) for what is no announcement."""
+    """Return the partition that is passed, and the one that is open; (None, None) if the body is no announcement."""
     try:
         news: Any = json.loads(body)
         passed, opened = news["passed"], news["opened"]
@@ -119,5 +119,5 @@ class Gate(Generic[M]):
         return True
 
     def let_through(self, source: int) -> Iterable[M]:
-        """Take note that an old partition is passed; return the messages that were held for it, in order."""
+        """Note that an old partition is passed; return the messages that were held for it, in order."""
         return self._held.pop(source, ())

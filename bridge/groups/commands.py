@@ -59,14 +59,14 @@ def create_command(
 
     It is the exchange QUEUE and the queues QUEUE-0, QUEUE-1 ..., with a binding for each slot.
 
-    Exit codes: 0 declared, or there already; 2 it exists otherwise, no broker, or bad usage.
+    Exit codes: 0 declared, or there already; 2 it exists with other settings, no broker, or bad usage.
     """
     with exit_on_error():
         from bridge.groups import PartitionedQueue, create
 
         wanted = PartitionedQueue(queue, slots, queue_type)
         is_new = _run(create(_address(url), wanted, partitions))
-    echo_line(f"{queue}: {count_noun(partitions, 'partition')}" + ("" if is_new else ", as it was"))
+    echo_line(f"{queue}: {count_noun(partitions, 'partition')}" + ("" if is_new else ", unchanged"))
 
 
 @group_command.command("resize")
@@ -78,7 +78,7 @@ def create_command(
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time that the broker may need to put a message into the queue that it was routed to.",
+    help="Maximum time that the broker needs to put a routed message into its queue.",
 )
 @click.argument("queue", metavar="QUEUE")
 def resize_command(url: str | None, partitions: int, grace: float, queue: str) -> None:
@@ -88,7 +88,7 @@ def resize_command(url: str | None, partitions: int, grace: float, queue: str) -
     is handled; the command waits for that, so members have to run. If it is interrupted, run it again with the same
     number: until then, messages of these keys wait in their new partition.
 
-    Exit codes: 0 done, or that number already; 2 no such queue, another change under way, no broker, or bad usage.
+    Exit codes: 0 done, or that number already; 2 no such queue, another change in progress, no broker, or bad usage.
     """
     with exit_on_error():
         from bridge.groups import resize
@@ -97,7 +97,7 @@ def resize_command(url: str | None, partitions: int, grace: float, queue: str) -
             # In a pipe, too, each step is a line: it may wait long for members.
             report = show if sys.stderr.isatty() else lambda text: echo_line(text, err=True)
             is_changed = _run(resize(_address(url), queue, partitions, grace=grace, report=report))
-    echo_line(f"{queue}: {count_noun(partitions, 'partition')}" + ("" if is_changed else ", as it was"))
+    echo_line(f"{queue}: {count_noun(partitions, 'partition')}" + ("" if is_changed else ", unchanged"))
 
 
 @group_command.command("describe")

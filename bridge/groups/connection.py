@@ -1,8 +1,8 @@
 """Connections of groups to RabbitMQ, by aiormq, the protocol below aio-pika.
 
 A member has two. On one it consumes and acknowledges; nothing is ever published on it, since RabbitMQ stops reading
-from connections that publish while its memory or disk is short, and acknowledgements are what helps it then. The other
-one carries what members announce.
+from connections that publish while its memory or disk is short, and acknowledgements are what frees them. The other
+one carries the announcements of members.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CLOSING: Final = 5.0
 
 
 class ConnectionLost(HashstarError):
-    """The connection to the broker is lost, or may be by now."""
+    """The connection to the broker is lost, or may be lost."""
 
 
 def import_aiormq() -> Any:
@@ -51,7 +51,7 @@ def import_aiormq() -> Any:
 def losing(what: str) -> Iterator[None]:
     """Raise ConnectionLost, with ``what`` before its reason, where aiormq reports the loss of a channel or connection.
 
-    It does so by many errors, by a bare Exception, and by cancelling what waits.
+    It reports a loss by many errors, by a bare Exception, and by cancelling tasks that wait.
     """
     try:
         yield
@@ -82,7 +82,7 @@ def is_missing(error: BaseException) -> bool:
 async def connect(url: str, name: str, heartbeat: float) -> Any:
     """Connect to ``amqp://USER:PASSWORD@HOST:PORT/VHOST``, with a heartbeat in whole seconds.
 
-    Raises InputError for what is no such address; ConnectionLost if there is no broker, or it refuses.
+    Raises InputError for an address of another form; ConnectionLost if no broker answers, or it refuses.
     """
     aiormq = import_aiormq()
     address = parse_address(url, ("amqp", "amqps"), "amqp://USER:PASSWORD@HOST:PORT/VHOST")
@@ -112,7 +112,7 @@ async def close_channel(channel: Any) -> None:
     if not channel.is_closed:
         request = Channel.Close(reply_code=200, reply_text="", class_id=0, method_id=0)
         closing = asyncio.ensure_future(channel.rpc(request))
-        # It ends with an error, that the channel is closed, which nobody has to see.
+        # It ends with the error that the channel is closed, which is expected here.
         closing.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.wait([closing], timeout=CLOSING)
 
@@ -139,16 +139,16 @@ _CLOCK: Final[Callable[[], float]] = (
 
 
 class Lease:
-    """The time for which the broker certainly keeps a connection, and so what was delivered on it.
+    """The time for which the broker certainly keeps a connection, and so does not redeliver its messages.
 
     RabbitMQ gives a connection up when it has got nothing from it for two to three heartbeats. An answer to a request
-    proves that the request arrived, so for two heartbeats after it was sent, nothing was given to anyone else. A
+    proves that the request arrived, so for two heartbeats after it was sent, no other member gets its messages. A
     process that was stopped, or whose event loop was blocked, finds its lease expired when it goes on: it starts
     nothing until a later request is answered, which on a connection that was given up never happens.
     """
 
     def __init__(self, heartbeat: float) -> None:
-        self._length: Final = 1.75 * heartbeat  # the rest is for clocks that differ
+        self._length: Final = 1.75 * heartbeat  # a margin for clocks that differ
         self._ends = seconds() + self._length
         self._renewed: Final = asyncio.Event()
 
@@ -157,7 +157,7 @@ class Lease:
         return seconds() < self._ends
 
     def renew(self, sent: float) -> None:
-        """Take note that the broker has answered a request that was sent at that time."""
+        """Note that the broker has answered a request that was sent at this time."""
         self._ends = max(self._ends, sent + self._length)
         self._renewed.set()
 
@@ -182,7 +182,7 @@ def read_message(delivered: DeliveredMessage, routing_key: str) -> Message:
 
 
 def build_properties(message: Message, **others: Any) -> Basic.Properties:
-    """Build the properties and headers of a message as aiormq publishes them; ``others`` are set where it has none."""
+    """Build the properties of a message for aiormq; ``others`` are used where the message has none."""
     from pamqp.commands import Basic
 
     properties = {name: _plain(value) for name, value in {**others, **message.properties}.items()}

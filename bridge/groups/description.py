@@ -1,4 +1,4 @@
-"""A partitioned queue and its group as they are now: members, owners, lag and skew."""
+"""The present state of a partitioned queue and its group: members, owners, lag and skew."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ LISTENING: float = 1.0
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """A partition as it is now."""
+    """The present state of a partition."""
 
     number: int
     ready: int
-    """Number of messages in the queue that no member has."""
+    """Number of messages in the queue that are not delivered to a member."""
     waiting: int
     """Number of messages that members have and have not acknowledged, as they announced last."""
     handled: int
@@ -102,7 +102,7 @@ class DescriptionJson(TypedDict):
     queue_type: str
     slots: int
     resizing_to: int | None
-    """The number of partitions that is being made; null if none is."""
+    """The new number of partitions, while it is being changed; else null."""
     planner: str | None
     epoch: int | None
     """Number of the plan that members follow; null if no member was heard."""
@@ -114,7 +114,7 @@ class DescriptionJson(TypedDict):
 
 
 async def describe(url: str, queue: str, *, listen: float = LISTENING) -> Description:
-    """Return what a partitioned queue and its group are now; ``listen`` is in seconds.
+    """Return the present state of a partitioned queue and its group; ``listen`` is in seconds.
 
     Nothing is changed, and no message is taken. Raises InputError if there is no such queue; ConnectionLost.
     """

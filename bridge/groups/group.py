@@ -43,7 +43,7 @@ class ConsumerGroup:
     with ``concurrency=1`` all of one partition; partitions, and up to ``concurrency`` slots of each, side by side.
 
     ``prefetch`` is the maximum number of unacknowledged messages of each partition, the same for all members.
-    ``heartbeat`` is in whole seconds: a member that stops without a word is replaced after two to three of them, and so
+    ``heartbeat`` is in whole seconds: a member that dies is replaced after two to three of them, and so
     is one whose event loop is blocked for as long. ``drain_seconds`` is the maximum time for which a
     handler may go on when its partition is handed over; then it is cancelled.
 
@@ -52,7 +52,7 @@ class ConsumerGroup:
     ``on_lost`` when it was lost together with the connection, and may have another owner already (without it,
     ``on_revoked`` is called then, too). Each may be a coroutine function. ``name`` begins the member's id.
 
-    Raises InputError for settings that cannot be.
+    Raises InputError for settings that are out of range.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class ConsumerGroup:
         return None if self._session is None else self._session.member
 
     def _take_plan(self, plan: Plan) -> None:
-        """Take note of the plan that is followed from now on."""
+        """Note the plan that is followed from now on."""
         self.plan = plan
 
     async def _call(self, hook: str, partition: int) -> None:

@@ -1,11 +1,11 @@
-"""What one member knows of its group: who lives, and the plan that says who owns which partition.
+"""One member's view of its group: the live members, and the plan that assigns partitions to them.
 
-Members announce themselves by beats. The one that has been there longest plans: whenever members come or go, or the
-number of partitions changes, it announces a new plan, and everyone follows the newest plan they know. When the planner
-goes, the next one plans on from the last plan it heard. Two members that plan at once, because each thinks that it is
-the oldest, do no harm: a partition is locked by its queue's single active consumer, and the newer plan wins.
+Members announce themselves by beats. The member that joined first plans: whenever members come or go, or the
+number of partitions changes, it announces a new plan, and each member follows the newest plan that it knows. When the
+planner goes, the next one plans on from the last plan it heard. Two members that plan at once, because each thinks that
+it is the oldest, do no harm: a partition is locked by its queue's single active consumer, and the newer plan wins.
 
-Pure: beats and times come in, plans come out.
+Without I/O: it gets beats and times, and returns plans.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ GATHERING: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Who owns which partition."""
+    """Assignment of partitions to members."""
 
     epoch: int
     """Number of the plan; each is larger than those that its planner knew."""
@@ -51,7 +51,7 @@ class Plan:
 
 
 class Progress(NamedTuple):
-    """What a member states about a partition."""
+    """A member's figures about a partition that it holds."""
 
     handled: int
     """Number of messages handled since it has the partition."""
@@ -61,7 +61,7 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """What a member announces."""
+    """Announcement of a member."""
 
     member: str
     joined: float
@@ -123,7 +123,7 @@ def _text(value: object) -> str:
 
 
 class Membership:
-    """What the member ``me`` knows; times are seconds of any clock that only goes forward.
+    """The view of the member ``me``; times are seconds of any clock that only goes forward.
 
     Each member announces itself four times in its heartbeat, and hears its own beats, too.
     """
@@ -136,8 +136,8 @@ class Membership:
         self._listens_until: Final = now + LISTENING * heartbeat / BEATS
         self._heard: dict[str, tuple[float, Beat]] = {}  # when a member was heard last, and what it announced
         self._gathers_until = self._listens_until
-        # When this member heard itself last. Silence is measured by it: if the broker brings nobody's beats, nobody's
-        # silence means anything.
+        # When this member heard itself last. Silence is measured by it: if the broker delivers no beats at all, silence
+        # shows nothing about a member.
         self._echo = now
         self.plan: Plan | None = None
         """The plan to follow."""
@@ -163,14 +163,14 @@ class Membership:
         return {name: beat for name, (_, beat) in self._heard.items()}
 
     def is_planner(self) -> bool:
-        """Return whether this member has to plan: of those that stay, it has been there longest."""
+        """Return whether this member has to plan: of those that stay, it joined first."""
         staying = [(beat.joined, name) for name, beat in self.others().items() if not beat.leaving]
         return min([*staying, (self.joined, self._me)]) == (self.joined, self._me)
 
     def plan_if_due(self, now: float, partitions: int) -> Plan | None:
-        """Return the new plan, which is to be announced, if it is on this member to make one; else None.
+        """Return the new plan, which is to be announced, if this member has to make one; else None.
 
-        Members that went are replaced at once. When some came, it waits a moment for more.
+        Members that have gone are replaced at once. When some have joined, it waits a moment for more.
         """
         if now < self._listens_until or not self.is_planner():
             return None

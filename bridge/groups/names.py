@@ -1,4 +1,4 @@
-"""A partitioned queue: what it is made of at the broker, and how all of that is named."""
+"""A partitioned queue: its exchanges, queues and bindings on the broker, and their names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DELIVERIES: Final = 2_000_000_000
 """Maximum number of deliveries of a message: never reached."""
 
 LONGEST: Final = SHORTSTR_BYTES - 60
-"""Maximum length of a name in bytes: the names that are made of it have 60 bytes more at most."""
+"""Maximum length of a name in bytes: names derived from it are at most 60 bytes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class PartitionedQueue:
 
     @property
     def resizing(self) -> str:
-        """Name of the queue that holds the change of the number of partitions that is under way, if there is one."""
+        """Name of the queue that holds the change of the number of partitions that is in progress, if there is one."""
         return f"{self.name}.resize"
 
     @property
@@ -75,7 +75,7 @@ class PartitionedQueue:
         return arguments | ({"x-delivery-limit": DELIVERIES} if self.queue_type == "quorum" else {})
 
     def topology(self, partitions: int) -> Topology:
-        """Return what is declared for this number of partitions. Raises InputError for a number that cannot be."""
+        """Return what is declared for this number of partitions. Raises InputError for a number out of range."""
         check_partitions(self.slots, partitions)
         topology = Topology().declare_exchange(Exchange(self.name, "topic", durable=True))
         for number in range(partitions):

@@ -1,9 +1,9 @@
 """One partition of a member: its deliveries are handled in order, until it is handed over or lost.
 
 The broker gives the deliveries of a partition's queue to a single active consumer: that member owns it. To hand it
-over, a member ends what it handles, and acknowledges that. Then it closes the channel: the broker puts the rest back in
-order, and gives it to the next one. It does not cancel its consumer before, since a cancelled one is replaced at once,
-whatever it still has.
+over, a member finishes what it handles, and acknowledges it. Then it closes the channel: the broker puts the rest back
+in order, and gives it to the next one. It does not cancel its consumer before, since a cancelled one is replaced at
+once, whatever it still has.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["ApplicationFailed", "Host", "OwnedPartition", "Settings"]
 log = logging.getLogger(__name__)
 
 RUN: Final = 32
-"""Number of messages after which other tasks of the event loop get their turn, if the handler never waits."""
+"""Number of messages after which the worker yields to the event loop, if the handler never awaits anything."""
 RESTING: Final = 0.05
 """Seconds between the last acknowledgement and the hand-over: a quorum queue that loses a consumer sooner can apply the
 loss before acknowledgements that it has received, and deliver their messages again."""
@@ -45,7 +45,7 @@ class ApplicationFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a partition has to know of its application; see `bridge.groups.group.ConsumerGroup`."""
+    """The settings of a partition; see `bridge.groups.group.ConsumerGroup`."""
 
     queue: str
     """Name of the partitioned queue."""
@@ -58,7 +58,7 @@ class Settings:
 
 
 class Host(Protocol):
-    """What a partition asks of its member."""
+    """What a partition needs from its member."""
 
     settings: Settings
     lease: Lease
@@ -83,7 +83,7 @@ class OwnedPartition:
         self._unsettled: Final[dict[int, None]] = {}  # tags of all that is not answered, in order
         self._markers: Final[deque[tuple[int, Resize]]] = deque()
         self._gates: Final[dict[str, tuple[int, Gate[DeliveredMessage]]]] = {}
-        self._aside: Final[set[asyncio.Task[None]]] = set()  # work on gates and markers
+        self._aside: Final[set[asyncio.Task[None]]] = set()  # tasks for gates and markers
         self._wake: Final = asyncio.Event()
         self._active: Final = asyncio.Event()
         self._answered: Final = asyncio.Event()
@@ -97,7 +97,7 @@ class OwnedPartition:
         return Progress(self._handled, len(self._unsettled))
 
     def activate(self) -> None:
-        """State that no other member holds the partition; the first delivery proves it, too."""
+        """Note that no other member holds the partition; the first delivery proves it, too."""
         self._active.set()
 
     def release(self) -> None:
@@ -107,7 +107,7 @@ class OwnedPartition:
     async def run(self) -> None:
         """Consume until the partition is released, and hand it over.
 
-        Raises ConnectionLost when the channel is lost, and ApplicationFailed. However it ends, nothing is at work any
+        Raises ConnectionLost when the channel is lost, and ApplicationFailed. However it ends, no handler runs any
         more, and the channel is closed.
         """
         host, settings = self._host, self._settings
@@ -150,7 +150,7 @@ class OwnedPartition:
                 await host.call("lost", self.number)
 
     async def _drain(self, workers: list[asyncio.Task[None]]) -> None:
-        """Wait for the handlers at work, and until the broker has their acknowledgements."""
+        """Wait for running handlers, and until the broker has their acknowledgements."""
         self._wake.set()
         _, slow = await asyncio.wait(workers, timeout=self._settings.drain_seconds)
         if slow:
@@ -200,7 +200,7 @@ class OwnedPartition:
             self._markers.append((tag, resize))
             self._check_markers()
         elif resize.id in self._gates or self.number not in resize.targets:
-            self._settle(tag)  # a change that was begun again
+            self._settle(tag)  # a repeated gate or marker: the change was run again
         else:
             self._gates[resize.id] = tag, Gate(resize, self.number)
             self._start_aside(self._guard(resize))
@@ -278,14 +278,14 @@ class OwnedPartition:
     def _end_aside(self, task: asyncio.Task[None]) -> None:
         self._aside.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # The channel ends with it, and so does this ownership: the next one finds gate or marker again.
+            # The channel ends with it, and so does this ownership: the next owner finds gate or marker again.
             log.warning("partition %d: a change of the number of partitions: %s", self.number, error)
             closing = asyncio.create_task(close_channel(self._channel))
             self._aside.add(closing)
             closing.add_done_callback(self._aside.discard)
 
     def _check_markers(self) -> None:
-        """Announce a marker if all before it is settled."""
+        """Announce a marker if all messages before it are settled."""
         tag, resize = self._markers[0]
         if next(iter(self._unsettled)) == tag:
             self._markers.popleft()
@@ -309,7 +309,7 @@ class OwnedPartition:
         inbox = await self._host.carrying.channel(publisher_confirms=False)
         try:
             try:
-                # Nothing is acknowledged here: whoever owns the partition next reads the same.
+                # Nothing is acknowledged here: the next owner of the partition reads the same.
                 await inbox.basic_consume(resize.inbox(self._settings.queue, self.number), read)
             except losses() as error:
                 if not is_missing(error):
@@ -327,7 +327,7 @@ class OwnedPartition:
 
 
 async def _wait_closed(channel: Any) -> str:
-    """Wait until a channel is closed, by whomever, and return why."""
+    """Wait until a channel is closed, by either side, and return why."""
     try:
         await asyncio.shield(channel.closing)
     except asyncio.CancelledError:

@@ -24,7 +24,7 @@ STRATEGY: Final = "kafka.murmur2"
 
 
 class Unroutable(HashstarError):
-    """The broker has no queue for a message: its slot is not bound. Nothing was lost in silence."""
+    """The broker has no queue for a message: its slot is not bound. The message was not stored."""
 
 
 class Publisher:
@@ -35,9 +35,9 @@ class Publisher:
         async with Publisher("amqp://guest:guest@127.0.0.1", "orders", key='header "customer"') as publisher:
             await publisher.publish(Message(routing_key="order.created", headers={"customer": "17"}, body=b"..."))
 
-    ``key`` is the part of a message by which it is placed, as in `Partitioning`, and ``strategy`` hashes it to one of
-    the slots; all publishers need the same. A message without key gets a slot by chance. The message's exchange is
-    ignored. The number of partitions is not known here: it may change while a publisher publishes.
+    ``key`` selects the part of a message that is hashed, as in `Partitioning`, and ``strategy`` hashes it to one of
+    the slots; all publishers need the same. A message without key gets a random slot. The message's exchange is
+    ignored. A publisher does not know the number of partitions, which may change while it publishes.
 
     Messages are persistent unless they have a ``delivery_mode``.
     """
@@ -81,7 +81,7 @@ class Publisher:
     async def publish(self, message: Message) -> None:
         """Publish a message, and wait until the broker has it in a queue.
 
-        Messages that are published one after another, or begun in this order, are in this order in their partition.
+        Messages keep the order in which the calls of `publish` began, within each partition.
         Raises ConnectionLost (the broker may have the message or not) and Unroutable.
         """
         key = f"{self.slot_of(message)}.{message.routing_key}"
@@ -97,7 +97,7 @@ class Publisher:
     async def publish_all(self, messages: Iterable[Message], *, window: int = 500) -> int:
         """Publish messages in order, up to ``window`` at once, and return their number. Raises as `publish`.
 
-        After an error the broker may have any of the last ``window`` messages, but none before another of its key.
+        After an error the broker may have any of the last ``window`` messages, but for each key only its first ones.
         """
         left = iter(messages)
         published = 0

@@ -1,7 +1,7 @@
-"""Declare a partitioned queue, and change the number of its partitions while it is published to and consumed.
+"""Declare a partitioned queue, and change the number of its partitions while publishers and members run.
 
-A change is begun by writing it into the state. From then on it can be ended by anyone: each of its steps may be done
-again, and running it again does so. `bridge.groups.barrier` says how messages of a key stay in order.
+A change begins when it is written into the state. From then on any process can complete it, by running it again: each
+step may be repeated. `bridge.groups.barrier` explains how messages of a key stay in order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["GRACE", "create", "resize"]
 
 GRACE: Final = 2.0
 """Default number of seconds between the last change of a binding and the markers: more than the broker needs to put a
-message into the queue that it was routed to."""
+routed message into its queue."""
 LEAVING: Final = 10.0
 """Maximum number of seconds to wait until members have left the partitions that are removed."""
 
@@ -37,9 +37,9 @@ Report = Callable[[str], object]
 
 
 async def create(url: str, queue: PartitionedQueue, partitions: int) -> bool:
-    """Declare a partitioned queue; return False if it exists as wanted.
+    """Declare a partitioned queue; return False if it exists with these settings.
 
-    Raises InputError for a number that cannot be, or if it exists otherwise.
+    Raises InputError for a number out of range, or if the queue exists with other settings.
     """
     check_partitions(queue.slots, partitions)
     async with _locked(url, queue.name) as (connection, channel):
@@ -66,10 +66,10 @@ async def resize(
 ) -> bool:
     """Change the number of partitions, and wait until all old messages of moved keys are handled.
 
-    Returns False if it is that number already. ``report`` is called with what is done or waited for. If it is
+    Returns False if the queue has this number already. ``report`` is called with a text for each step. If it is
     interrupted, messages of moved keys wait in their new partitions until it is run again, with the same number.
 
-    Raises InputError for a number that cannot be, if there is no such queue, and if another change is under way;
+    Raises InputError for a number out of range, if there is no such queue, and if another change is in progress;
     ConnectionLost.
     """
     async with _locked(url, name) as (connection, channel):
@@ -87,7 +87,7 @@ async def resize(
 
 
 class _Resizing:
-    """The steps of a change. Each may have been done before, in a run that was interrupted."""
+    """The steps of a change. Each may have been done before, in an interrupted run."""
 
     def __init__(
         self, connection: Any, channel: Any, state: State, change: Resize, grace: float, report: Report
@@ -106,7 +106,7 @@ class _Resizing:
         for number in range(change.before, change.after):
             await self._channel.queue_declare(queue.partition(number), durable=True, arguments=queue.arguments)
         await self._declare_inboxes()
-        if self._state.owned >= change.before:  # not one that was interrupted when removing partitions
+        if self._state.owned >= change.before:  # not if an earlier run had begun to remove partitions
             await self._write(owned=max(change.before, change.after), resize=change)
             for target in sorted(change.targets):
                 await self._put(target, GATE)
@@ -148,7 +148,7 @@ class _Resizing:
         )
 
     async def _bind(self) -> None:
-        """Bind each moved slot to its new partition, then unbind it from the old one: none is ever without a queue."""
+        """Bind each moved slot to its new partition, then unbind it from the old one: a slot always has a queue."""
         queue = self._queue
         moved = moved_slots(queue.slots, self._change.before, self._change.after)
         self._report(f"moving {len(moved)} of {queue.slots} slots")
@@ -215,7 +215,7 @@ async def _announce(channel: Any, queue: PartitionedQueue) -> None:
 
 @asynccontextmanager
 async def _locked(url: str, name: str) -> AsyncIterator[tuple[Any, Any]]:
-    """Connect, and yield connection and channel while nobody else can declare or resize this partitioned queue."""
+    """Connect, and yield connection and channel while no other process can declare or resize this partitioned queue."""
     connection = await connect(url, f"resize {name}", 10)
     try:
         with losing("the broker refused, or the connection is lost"):

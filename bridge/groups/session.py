@@ -1,7 +1,7 @@
 """A member's time in a group, from joining it to leaving it or losing its connection.
 
-Whatever is lost, all is lost: a member that cannot be sure of its partitions gives all of them up, and joins again
-under a new id, as a new member.
+A member that loses a connection gives up all its partitions, since it cannot be sure of any, and joins again under a
+new id, as a new member.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["LOOK", "Session"]
 log = logging.getLogger(__name__)
 
 LOSING: Final = 3.0
-"""Number of heartbeats after which a broker that does not answer is given up, as it gives up its clients."""
+"""Number of heartbeats without an answer after which the connection counts as lost, as the broker does with clients."""
 LOOKING: Final = 600.0
 """Seconds after which the planner reads the number of partitions again, in case an announcement of it was lost."""
 RETRYING: Final = 0.5
@@ -49,7 +49,7 @@ LOOK: Final = b'"look"'
 
 
 class Session:
-    """What a member has between joining and leaving: two connections, a lease, partitions. See `Host`."""
+    """State of a member between joining and leaving: two connections, a lease, partitions. Implements `Host`."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Session:
         self._failure: BaseException | None = None
 
     def leave(self) -> None:
-        """Leave the group when what is handled now has ended."""
+        """Leave the group when running handlers have ended."""
         self._leaving = True
         self._changed.set()
         self._hurried.set()
@@ -105,7 +105,7 @@ class Session:
             raise self._failure
 
     async def _work(self) -> None:
-        """Do all that a member does side by side, until it has left or one of it fails."""
+        """Run the tasks of a member until it has left the group, or one of the tasks fails."""
         works = (self._watch(), self._keep_lease(), self._announce(), self._follow())
         tasks = [asyncio.create_task(work) for work in works]
         try:
@@ -114,7 +114,7 @@ class Session:
             for task in (*tasks, *self._lives.values()):
                 task.cancel()
             await asyncio.gather(*tasks, *self._lives.values(), return_exceptions=True)
-        for task in tasks:  # in this order: the end of a connection explains all others
+        for task in tasks:  # in this order: the loss of a connection causes other errors
             if task in done:
                 task.result()
 
@@ -149,7 +149,7 @@ class Session:
                 partition.activate()
 
     async def _announce(self) -> None:
-        """Send beats, and plan where it is on this member."""
+        """Send beats, and plan if this member is the planner."""
         while True:
             now = seconds()
             if not is_blocked(self._talking):
@@ -191,7 +191,7 @@ class Session:
         await self._beats.basic_publish(beat.to_bytes(), exchange=self._names.members, wait=False)
 
     async def _keep_lease(self) -> None:
-        """Prove again and again that the broker has the connection for deliveries."""
+        """Renew the lease: prove at intervals that the broker still has the connection for deliveries."""
         channel = await self.carrying.channel(publisher_confirms=False)
         proved = seconds()
         while True:
@@ -222,7 +222,7 @@ class Session:
                 raise ConnectionLost(f"the connection is closed: {error or 'by the broker'}")
 
     async def _follow(self) -> None:
-        """Own what the plan assigns, hand over all else; end when the member has left."""
+        """Own the assigned partitions, hand over all others; return when the member has left."""
         while True:
             self._changed.clear()
             plan = self.membership.plan
@@ -256,7 +256,7 @@ class Session:
             if not self._leaving:
                 log.warning("%s: %s", self.settings.queue, error)
             await asyncio.sleep(RETRYING)
-        except Exception as error:  # noqa: BLE001  # of the application, or a fault of ours: it ends the member
+        except Exception as error:  # noqa: BLE001  # of the application, or a bug here: it ends the member
             self._failure = error.__cause__ if isinstance(error, ApplicationFailed) else error
             self.leave()
         finally:

@@ -1,4 +1,4 @@
-"""The state of a partitioned queue, kept at the broker: numbers of slots and partitions, and the change under way.
+"""The state of a partitioned queue, kept at the broker: numbers of slots and partitions, and the change in progress.
 
 It is one message in the queue NAME.state, which holds one at most. Readers take it and put it back.
 """
@@ -18,7 +18,7 @@ from exchange.errors import HashstarError, InputError
 __all__ = ["State", "declare_state", "find_state", "read_state", "write_state"]
 
 READING: Final = 5.0
-"""Maximum number of seconds until a reader finds the state, which others may be reading."""
+"""Maximum number of seconds until a reader finds the state, which other processes may be reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,11 @@ class State:
 
     queue: PartitionedQueue
     partitions: int
-    """Number of partitions before the change that is under way."""
+    """Number of partitions; during a change, the number before it."""
     owned: int
-    """Number of partitions that members share: during a change, those that come and those that go are among them."""
+    """Number of partitions that members share; during a change, new and removed ones are included."""
     resize: Resize | None = None
-    """The change that is under way."""
+    """The change in progress; None if there is none."""
     version: int = 1
 
     def to_bytes(self) -> bytes:

@@ -1,7 +1,7 @@
 """Requests and replies as each system has them: reading return addresses and tokens, and writing them.
 
-`bridge.interop.return_address` describes what they are. All functions work on messages of AMQP, as the pump has them;
-RocketMQ's own properties have no place in these, so `rocketmq_request` and `rocketmq_reply` return them by themselves.
+`bridge.interop.return_address` describes them. All functions work on AMQP messages, as the pump has them. These cannot
+hold RocketMQ's own properties, so `rocketmq_request` and `rocketmq_reply` return the properties separately.
 
 Time limits travel, too: RabbitMQ's ``expiration`` and RocketMQ's ``TTL`` are milliseconds from the publishing on, the
 header ``x-hashstar-deadline`` of a record of Kafka is a time, in milliseconds since 1970, in digits.
@@ -40,14 +40,14 @@ MARKS: Final = (
     REPLY_TOPIC, REPLY_PARTITION, CORRELATION, DEADLINE,
     *[OF_ROCKETMQ + name for name in (CORRELATION_ID, REPLY_TO_CLIENT, TTL, CLUSTER, MSG_TYPE, "PUSH_REPLY_TIME")],
 )  # fmt: skip
-"""Headers by which a system finds a caller: a reply that goes home has those of its new system instead."""
+"""Headers by which a system finds a caller: a reply to a caller has only those of the caller's system."""
 
 MOST_DIGITS: Final = 15
-"""Maximum number of digits of a time limit in milliseconds: some 30,000 years."""
+"""Maximum number of digits of a time limit in milliseconds: about 30,000 years."""
 
 
 class Caller(NamedTuple):
-    """What a request has to say about who waits for its reply, and for how long."""
+    """The fields of a request that name its caller and how long the caller waits."""
 
     address: ReturnAddress
     limit: int | None = None
@@ -60,7 +60,7 @@ class Request(NamedTuple):
     """How a request asks for its reply in the system that it goes to."""
 
     place: str
-    """The queue or topic where the bridge reads replies; for RocketMQ, which has a topic for all, ""."""
+    """The queue or topic where the bridge reads replies; "" for RocketMQ, which has one topic for all replies."""
     token: str
     deadline: int
     """Time until which the caller waits, in milliseconds since 1970."""
@@ -74,7 +74,7 @@ class Request(NamedTuple):
 
 
 def find_caller(message: Message, system: str) -> Caller | None:
-    """Return who waits for the reply to a message that was read from a system; None if nobody does.
+    """Return the caller that waits for a reply to a message read from a system; None if the message is no request.
 
     Raises Unmappable for values that contradict the system's convention, MalformedHeader.
     """
@@ -141,7 +141,7 @@ def partition_of(address: ReturnAddress, count: int) -> int | None:
 
 
 def to_request(message: Message, system: str, request: Request, now: int) -> Message:
-    """Return a message as it asks for its reply in a system; ``now`` is in milliseconds since 1970.
+    """Return a message with the fields that ask for its reply in a system; ``now`` is in milliseconds since 1970.
 
     Raises Unmappable where RabbitMQ cannot hold the token.
     """
@@ -162,7 +162,7 @@ def to_request(message: Message, system: str, request: Request, now: int) -> Mes
 def to_reply(message: Message, system: str, address: ReturnAddress) -> Message:
     """Return a reply as its caller in a system expects it: published to the caller, with the caller's correlation id.
 
-    Of another system's convention it keeps nothing.
+    The headers of other systems' conventions are removed.
     """
     content = content_of(message)
     for name in MARKS:

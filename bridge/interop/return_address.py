@@ -9,13 +9,13 @@ Kafka        headers ``kafka_replyTopic``, ``kafka_replyPartition``   header ``k
 RocketMQ     properties ``REPLY_TO_CLIENT``, ``CLUSTER``              property ``CORRELATION_ID``
 ===========  =======================================================  ================================================
 
-The only value that all servers give back, whatever they are written with, is the correlation id. So a request that is
-passed on to another system asks for its reply at a place of the bridge, and its correlation id is a *token*, which
-holds the return address in the system of the caller. The bridge remembers nothing: whichever process reads the reply,
-also one that was started after a crash, finds the caller by the token alone.
+The only value that all servers give back, in any language or library, is the correlation id. So a request that is
+passed on to another system asks for its reply at a queue or topic of the bridge, and its correlation id is a *token*,
+which holds the return address in the system of the caller. The bridge remembers nothing: whichever process reads the
+reply, also one that was started after a crash, finds the caller by the token alone.
 
 A token is ASCII text: ``hs1``, a keyed digest of the rest, the id of the source that the request was read from, the
-time limit, and the address. A text that was cut or changed, or that another bridge has made, has another digest, and is
+time limit, and the address. A text that was cut or changed, or that another bridge made, has a wrong digest, and is
 no token. Tokens may hold tokens, of bridges that the request passed before; text in them is not encoded again, so that
 each bridge adds about fifty characters.
 """
@@ -44,7 +44,7 @@ class ReturnAddress(NamedTuple):
 
 
 class Token(NamedTuple):
-    """What a token holds."""
+    """The contents of a token."""
 
     caller: str
     """Name of the source that the request was read from."""
@@ -63,15 +63,15 @@ DIGEST_LENGTH, ID_LENGTH, TIME_LENGTH = (size * 4 // 3 for size in (DIGEST_BYTES
 DIRECT: Final = "amq.rabbitmq.reply-to."
 """Beginning of addresses of direct reply-to, which are long: one character stands for it."""
 
-# The forms of a value, its first character.
+# The first character of a value, which shows its form.
 NULL, TEXT, BASE64, SHORTENED = "-", ".", "=", "*"
 
 
 class Sealer:
     """Makes and opens the tokens of the requests that are read from one source.
 
-    ``identity`` is what distinguishes the source from those of all other bridges: its cluster, and its place there.
-    ``secret`` makes it impossible for others to make a token.
+    ``identity`` is what distinguishes the source from those of all other bridges: its cluster, and its queue, topic or
+    group there. ``secret`` prevents others from forging tokens.
     """
 
     def __init__(self, name: str, identity: str, secret: str = "") -> None:
@@ -88,7 +88,7 @@ class Sealer:
         return f"{PREFIX}{self._digest(rest)}{rest}"
 
     def open(self, token: str) -> Token | None:
-        """Return what a token holds; None if it is not one of this source."""
+        """Return the contents of a token; None if it is no token of this source."""
         digest, rest = token[len(PREFIX) :][:DIGEST_LENGTH], token[len(PREFIX) + DIGEST_LENGTH :]
         if not token.startswith(PREFIX) or not compare_digest(digest, self._digest(rest)):
             return None
@@ -104,9 +104,9 @@ class Sealer:
 
 
 def open_token(correlation: bytes | None, sealers: Mapping[str, Sealer]) -> Token | None:
-    """Return what a correlation id holds that came with a reply; None if it is no token of these sources.
+    """Return the contents of a reply's correlation id; None if it is no token of these sources.
 
-    ``sealers`` are by their ids.
+    ``sealers`` maps ids to sealers.
     """
     if correlation is None or not correlation.isascii():
         return None
@@ -139,7 +139,7 @@ def _sized(form: str) -> str:
 
 
 def _next(fields: str) -> tuple[str, str]:
-    """Return the first of the fields, which have their lengths before them, and the rest."""
+    """Return the first of the fields, each of which begins with its length, and the rest."""
     size, _, rest = fields.partition(":")
     return rest[: int(size)], rest[int(size) :]
 

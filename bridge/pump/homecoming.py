@@ -1,7 +1,7 @@
-"""The way home of replies: from the source where servers reply, past the topology, to the callers of requests.
+"""The way of replies from the source where servers reply to the callers of requests, without routing.
 
-A reply whose caller waits no longer, or that has no token of this bridge, is counted and settled. One that its caller's
-system refuses is dropped: the caller is gone, and must not hold up the others.
+A reply whose caller no longer waits, or that has no token of this bridge, is counted and settled. One that its caller's
+system refuses is dropped: its caller is gone, and must not delay other callers.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Homecoming:
         return [*self._outlets.values()]
 
     def bring(self, inlet: Inlet, pendings: Sequence[Pending], servers: Servers) -> None:
-        """Send the replies among deliveries home, and settle the others."""
+        """Send the replies among deliveries to their callers, and settle all other deliveries."""
         name = inlet.source.name
         ready: dict[Outlet, list[Outgoing]] = {}
         for pending in pendings:

@@ -301,7 +301,7 @@ class Pump:
                 except TimeoutError:
                     asked, outcome = None, "expired"
                 else:
-                    if asked is None:  # nobody waits for a reply to it
+                    if asked is None:  # the message is no request
                         continue
                 requests[queue] = asked
                 self._events.requested(name, outcome)

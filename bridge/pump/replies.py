@@ -1,8 +1,8 @@
-"""Requests that a bridge passes on to servers of another system, and the replies that it brings home.
+"""Requests that a bridge passes on to servers of another system, and the replies that it brings back.
 
-On its way out, a request gets the bridge's own place for replies and a token instead of the return address that it came
-with. A reply that is read there is opened by its token, and goes to the caller's address, past the topology. Nothing is
-remembered in between. `bridge.interop.return_address` describes tokens, `bridge.interop.requests` the three systems.
+In an outgoing request, the bridge's own queue or topic for replies and a token replace the return address of the
+caller. The token of a reply holds the caller's address: the reply is sent there, without routing. The bridge keeps no
+state in between. `bridge.interop.return_address` describes tokens, `bridge.interop.requests` the three systems.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ ReplyOutcome = Literal["brought home", "late", "unknown"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Servers:
-    """Those who answer the requests that a target writes."""
+    """The servers that answer the requests a target writes."""
 
     system: str
     place: str
     """The queue or topic where the bridge reads their replies."""
     sealers: Mapping[str, Sealer]
-    """Source -> what makes the tokens of its requests."""
+    """Source -> sealer of the tokens of its requests."""
     timeout: float = 60.0
     """Seconds that the caller of a request waits, if the request has no time limit of its own."""
     expired: Unroutable = Unroutable.DROP
-    """What becomes of a request whose caller waits no longer: it is dropped, or becomes a dead letter."""
+    """What happens to a request whose caller no longer waits: it is dropped, or becomes a dead letter."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Callers:
-    """Those whose requests a source reads."""
+    """The callers whose requests a source reads."""
 
     system: str
     target: Target
-    """Writes replies to them."""
+    """The target that writes replies to them."""
     topics: frozenset[str] | None = None
-    """Topics that replies may be written to; None: any place that a request names."""
+    """Topics that replies may be written to; None: any topic or queue that a request names."""
 
 
 class Asked(NamedTuple):
@@ -58,7 +58,7 @@ class Asked(NamedTuple):
 
 
 class Home(NamedTuple):
-    """A reply on its way home."""
+    """A reply to be sent to its caller."""
 
     message: Message
     target: Target
@@ -80,12 +80,12 @@ class Replies:
         }
 
     def pass_on(self, source: str, delivery: Delivery, message: Message, servers: Servers, now: float) -> Asked | None:
-        """Return a message as a request to these servers; None if nobody waits for a reply to it.
+        """Return a message as a request to these servers; None if it is no request.
 
         A time limit counts from the time at which the message was published, where its source knows that. RabbitMQ
-        does not: ``timestamp`` is the publisher's, and may be that of an event long ago. There it counts from ``now``
-        on; what had expired in its queue, the broker has dropped. Raises Unmappable, MalformedHeader; `TimeoutError`
-        where the caller waits no longer.
+        does not: ``timestamp`` is the publisher's, and may be that of an event long ago. There it counts from ``now``;
+        the broker has dropped what had expired in its queue. Raises Unmappable, MalformedHeader; `TimeoutError`
+        where the caller no longer waits.
         """
         callers = self.callers.get(source) if source in servers.sealers else None
         caller = None if callers is None else find_caller(message, callers.system)
@@ -103,7 +103,7 @@ class Replies:
         return Asked(to_request(message, servers.system, request, present), request)
 
     def bring_home(self, servers: Servers, delivery: Delivery, now: float) -> Home | ReplyOutcome:
-        """Return a reply of these servers on its way to its caller, or why it has none.
+        """Return a reply of these servers with its caller's address, or why it has no caller.
 
         Raises MalformedHeader.
         """

@@ -1,4 +1,4 @@
-"""Messages of ours as aio-pika's, and the reverse. Imports aio-pika, so it is imported only where that is used."""
+"""Convert messages to aio-pika's and back. Imports aio-pika, so this module is imported only where it is used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COPIED: Final = (
     "content_type", "content_encoding", "delivery_mode", "priority", "correlation_id", "reply_to", "message_id",
     "type", "user_id", "app_id",
 )  # fmt: skip
-"""Properties that aio-pika takes and gives as AMQP has them; expiration and timestamp are converted."""
+"""Properties that aio-pika passes unchanged; expiration and timestamp are converted."""
 
 
 def to_aio_pika(message: Message, correlation_id: str, reply_to: str, expiration: float | None) -> aio_pika.Message:
@@ -60,7 +60,7 @@ def from_aio_pika(incoming: AbstractIncomingMessage) -> Message:
 
 
 def _plain(value: Any) -> Any:
-    """Return a field value as aio-pika takes it: without types of ours; it chooses the width of integers itself."""
+    """Return a field value in plain Python types for aio-pika, which chooses the width of integers itself."""
     if isinstance(value, Typed):
         return datetime.fromtimestamp(value.value, UTC) if value.type == "timestamp" else _plain(value.value)
     if isinstance(value, Mapping):

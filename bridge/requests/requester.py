@@ -1,12 +1,12 @@
 """Request and reply over AMQP: publish a request, and wait for the message that answers it.
 
-A request has a correlation id of its own, which no other request ever had, and the address of the requester's reply
+A request has a unique correlation id and the address of the requester's reply
 queue. That is RabbitMQ's direct reply-to, which needs no queue, or an exclusive queue. A server publishes its reply to
-this address with the same correlation id; a reply that nobody waits for (any more) is counted and dropped.
+this address with the same correlation id; a reply to no waiting request is counted and dropped.
 
-Both kinds of reply queue live as long as their connection. When it is lost, the replies to the calls under way can not
+Both kinds of reply queue live as long as their connection. When it is lost, the replies to waiting calls cannot
 arrive any more: these calls fail with `ConnectionLost`, and are not sent again, as their servers may have done the work
-already. Whoever calls knows whether it may be done twice. Later calls wait for the next connection.
+already. Only the caller knows whether it may be done twice. Later calls wait for the next connection.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ReplyTimeout(RequestError):
 
 
 class Unroutable(RequestError):
-    """No queue gets the request, so nobody can answer it: the broker has returned it at once."""
+    """No queue gets the request, so no server can answer it: the broker has returned it at once."""
 
 
 class Refused(RequestError):
@@ -79,7 +79,7 @@ class RequestCounts(NamedTuple):
     failed: int
     """Calls that ended with another error than `ReplyTimeout`."""
     late: int
-    """Replies that nobody waited for any more, or ever."""
+    """Number of replies that were dropped: their request had ended, or never existed."""
     in_flight: int
     """Calls that wait now."""
 
@@ -94,13 +94,13 @@ class Link:
     lost: asyncio.Future[str]
     """The reason, once the connection or the channel is gone."""
     exchanges: set[str] = field(default_factory=lambda: {""})
-    """Exchanges that are known to be there."""
+    """Exchanges that are known to exist."""
 
 
 class Requester:
     """Sends requests and returns their replies, many at a time; ``async with`` opens and closes it.
 
-    ``connect`` is the URL of a broker, or a function that returns a connection of aio-pika, as ``lambda:
+    ``connect`` is the URL of a broker, or a function that returns a connection of aio-pika, such as ``lambda:
     aio_pika.connect(...)``: not a robust one, as the requester connects again by itself. ``replies`` is ``"direct"``
     for direct reply-to or ``"queue"`` for an exclusive queue. ``timeout`` is in seconds, for calls without one of their
     own. At most ``most_in_flight`` calls wait for replies; more wait for their turn.
@@ -136,7 +136,7 @@ class Requester:
         self._waiting: Final[dict[str, tuple[Link, asyncio.Future[Message]]]] = {}
         """Correlation id -> the connection that the request was sent over, and the future of its reply."""
         self._ids: Final[set[str]] = set()
-        """Message ids of the requests under way that have one of the caller's."""
+        """Message ids that callers have set in waiting requests."""
         self._calls = 0
         self._counts: Final = Counter[str]()
         self._keeper: asyncio.Task[None] | None = None
@@ -165,7 +165,7 @@ class Requester:
         return self._link is not None
 
     async def open(self) -> None:
-        """Connect. Raises what aio-pika raises if that fails; later losses are mended in the background."""
+        """Connect. Raises what aio-pika raises if that fails; after later losses it reconnects in the background."""
         if self._keeper is not None or self._closing:
             raise RequesterClosed("a requester is opened once")
         link = await self._open_link()
@@ -173,9 +173,9 @@ class Requester:
         self._keeper = asyncio.create_task(self._keep(link))
 
     async def close(self, *, wait: bool = True) -> None:
-        """Refuse new calls, wait until those under way are answered or timed out, and disconnect.
+        """Refuse new calls, wait until all calls are answered or timed out, and disconnect.
 
-        Without ``wait`` they fail with `RequesterClosed` at once.
+        Without ``wait`` all calls fail with `RequesterClosed` at once.
         """
         self._closing = True
         if wait:
@@ -189,11 +189,11 @@ class Requester:
         if link is not None:
             await link.connection.close()
 
-    async def request(self, message: Message, *, timeout: float | None = None) -> Message:  # noqa: ASYNC109  for all of it
+    async def request(self, message: Message, *, timeout: float | None = None) -> Message:  # noqa: ASYNC109  for the whole call
         """Publish a request to the exchange and with the routing key of ``message``, and return the reply.
 
-        ``timeout`` is in seconds, for all of it: waiting for a turn, for the connection, for the reply. Unless the
-        message has an ``expiration``, it expires in its queue when the timeout is over, so no server works in vain. It
+        ``timeout`` is in seconds, for the whole call: waiting for a turn, for the connection, for the reply. Unless the
+        message has an ``expiration``, it expires in its queue at the timeout, so that no server handles it later. It
         is transient unless it has a ``delivery_mode``. Raises `ReplyTimeout`, `Unroutable`, `Refused`,
         `ConnectionLost`, `RequesterClosed`; ValueError for a message that AMQP cannot hold.
 
@@ -223,11 +223,11 @@ class Requester:
 
     @asynccontextmanager
     async def _call(self, message: Message) -> AsyncIterator[None]:
-        """Count a call, and keep its message id to itself: by this id aio-pika recognises a message that returns."""
+        """Count a call, and reserve its message id, by which aio-pika recognises a returned message."""
         own_id = message.properties.get("message_id")
         if own_id is not None:
             if own_id in self._ids:
-                raise ValueError(f"a request with the message_id {own_id!r} is under way")
+                raise ValueError(f"a request with the message_id {own_id!r} is in progress")
             self._ids.add(own_id)
         self._calls += 1
         self._idle.clear()
@@ -266,7 +266,7 @@ class Requester:
             text = f"no queue gets a message of exchange {message.exchange!r} with the key {message.routing_key!r}"
             raise Unroutable(text) from None
         except DeliveryError:
-            raise Refused("the broker has refused the request (nack): a queue is full or is not there now") from None
+            raise Refused("the broker has refused the request (nack): a queue is full or unavailable") from None
         except (AMQPError, ConnectionError, RuntimeError) as error:
             if replied.done() and not replied.cancelled() and (known := replied.exception()) is not None:
                 raise known from None
@@ -274,7 +274,7 @@ class Requester:
         finally:
             self._waiting.pop(correlation, None)
             if not replied.cancel() and not replied.cancelled():
-                replied.exception()  # it counts as seen, whatever ended the call
+                replied.exception()  # so that asyncio does not log it as never retrieved
 
     async def _exchange(self, link: Link, name: str) -> Any:
         """Return an exchange. Raises Refused if there is none: publishing to it would end the channel of all calls."""
@@ -300,7 +300,7 @@ class Requester:
             return
         try:
             replied.set_result(self._messages.from_aio_pika(incoming))
-        except Exception as error:  # noqa: BLE001  of a server's reply, whatever it has in it
+        except Exception as error:  # noqa: BLE001  a server's reply may contain anything
             replied.set_exception(RequestError(f"the reply cannot be read: {error}"))
 
     # The connection.
@@ -345,14 +345,14 @@ class Requester:
                 try:
                     link = await self._open_link()
                     break
-                except Exception as error:  # noqa: BLE001  whatever it is, the next try may go well
-                    LOG.warning("cannot connect, and try again in %g s: %s", wait, error or repr(error))
+                except Exception as error:  # noqa: BLE001  the next try may succeed
+                    LOG.warning("cannot connect, trying again in %g s: %s", wait, error or repr(error))
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, RECONNECT_MOST)
             self._use(link)
 
     def _fail_calls(self, link: Link | None, error: RequestError) -> None:
-        """End all calls that were sent over a connection; over any, without ``link``."""
+        """End all calls that were sent over a connection, or all calls if ``link`` is None."""
         for sent_over, replied in list(self._waiting.values()):
             if (link is None or sent_over is link) and not replied.done():
                 replied.set_exception(error)

@@ -83,7 +83,7 @@ async def show(order_id: str) -> dict[str, Any]:
 
 @app.get("/health")
 async def health(response: Response) -> dict[str, Any]:
-    """Tell the load balancer whether the service consumes."""
+    """Return 200 to the load balancer while the service consumes, else 503."""
     consumer = app.state.consumer
     if not consumer.running:
         response.status_code = 503

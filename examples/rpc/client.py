@@ -1,4 +1,4 @@
-"""Ask for prices, many at a time, and show what happens where nobody replies."""
+"""Ask for prices, many at a time, and show what happens where no server replies."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """The answers to the deliveries of one channel, joined where the broker allows it.
 
 ``basic.ack`` with ``multiple`` acknowledges all deliveries of a channel up to a tag: one frame instead of hundreds. It
-is right only where all these deliveries are ours and done. So answers are joined up to the first delivery that is not
-done, and never on a channel that gave deliveries to someone else, which shows as a gap in the tags.
+is right only where all these deliveries came to this consumer and are handled. So answers are joined up to the first
+delivery that is not handled, and never on a channel with another consumer, which shows as a gap in the tags.
 
-Pure: its owner sends what it returns.
+Without I/O: the consumer sends the frames.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ __all__ = ["Answers", "Frame"]
 
 
 class Frame(NamedTuple):
-    """An answer as it is sent: ``basic.ack`` or ``basic.nack``."""
+    """An answer frame: ``basic.ack`` or ``basic.nack``."""
 
     tag: int
     answer: Answer
     multiple: bool = False
-    """Whether it is the answer to all unanswered deliveries up to this tag, too."""
+    """Whether it also answers all unanswered deliveries up to this tag."""
 
 
 class Answers:
-    """What is to be sent on one channel. Its memory is that of the unanswered deliveries."""
+    """The answers that are to be sent on one channel. Keeps one entry for each unanswered delivery."""
 
     def __init__(self) -> None:
         self._last = 0
         """The last tag that was received."""
         self._alone = True
-        """Whether all deliveries of the channel so far came to us."""
+        """Whether this consumer got all deliveries of the channel so far."""
         self._unanswered: dict[int, None] = {}
         """Tags that were received and not answered, in their order."""
         self._done: set[int] = set()
@@ -47,7 +47,7 @@ class Answers:
         self._unanswered[tag] = None
 
     def add(self, tag: int, answer: Answer) -> None:
-        """Add the answer to a delivery: one for each that was received."""
+        """Add the answer to a delivery. Each received delivery gets exactly one."""
         if answer == "ack":
             self._done.add(tag)
         else:
@@ -59,7 +59,7 @@ class Answers:
         return len(self._done) + len(self._refused)
 
     def take(self) -> list[Frame]:
-        """Return what is to be sent now, in order: a refusal before an acknowledgement that would cover it."""
+        """Return the frames to send now, in order: a refusal before an acknowledgement that would cover it."""
         frames, self._refused = self._refused, []
         done, self._done = self._done, set()
         for frame in frames:

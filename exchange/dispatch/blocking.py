@@ -1,4 +1,4 @@
-"""Consume with pika in the thread that runs its connection, blocking or asynchronous: by plain handlers only."""
+"""Consume with plain functions, in the thread that runs pika's connection, which may be blocking or asynchronous."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def consume_blocking(
 ) -> str:
     """Register a consumer, as `Dispatcher.consume` documents, and return its tag.
 
-    ``dispatch`` calls the handlers of a delivery, and a function with each handler before.
+    ``dispatch`` calls the handlers of a delivery, and before each of them a function with the handler as its argument.
     """
     from logging import getLogger  # not at the top: only this needs it
 
@@ -38,7 +38,7 @@ def consume_blocking(
         except Exception:
             where = f"in {name_of(handler[-1])}" if handler else "before any handler"
             text = "exchange %r, key %r, failed %s: %s"
-            done = _DONE[on_error] if ticket.answer is None else f"settled by hand before: {ticket.answer}"
+            done = _DONE[on_error] if ticket.answer is None else f"already settled by a handler: {ticket.answer}"
             log.exception(text, delivery.exchange, delivery.routing_key, where, done)
             if on_error == "raise":
                 raise

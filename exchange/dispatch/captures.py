@@ -1,7 +1,7 @@
 """Names in patterns: ``order.{region}.created`` is the pattern ``order.*.created`` whose second word is ``region``.
 
 ``{name}`` stands where the dialect has its wildcard for one word, ``{name:#}`` where it has the one for any number of
-words (``{name:>}`` in NATS). Brokers know nothing of names: what is bound to a queue is the pattern without them.
+words (``{name:>}`` in NATS). Brokers do not know names: a queue is bound with the pattern without names.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def parse_named(text: str, dialect: Dialect = AMQP) -> NamedPattern:
             if "{" in word or "}" in word:
                 raise PatternError(
                     f"a name is a whole word, {{name}} or {{name:{dialect.many}}}; "
-                    "where braces mean nothing, give a Pattern instead of a text",
+                    "for literal braces, give a Pattern instead of a text",
                     text,
                     span,
                 )
@@ -73,7 +73,7 @@ def parse_named(text: str, dialect: Dialect = AMQP) -> NamedPattern:
             continue
         name, wildcard = found.group(1), found.group(2) or dialect.one
         if wildcard not in (dialect.one, dialect.many):
-            raise PatternError(f"behind the colon is a wildcard: {dialect.one} or {dialect.many}", text, span)
+            raise PatternError(f"expected a wildcard after the colon: {dialect.one} or {dialect.many}", text, span)
         if name in names:
             raise PatternError(f"two words are named {name!r}", text, span)
         words.append(wildcard)
@@ -88,8 +88,8 @@ def _parse(text: str, dialect: Dialect) -> Pattern:
 def _align(parts: Sequence[str], words: Sequence[str], dialect: Dialect) -> list[int]:
     """Return for each part of a pattern the index of the first word that it stands for, in a key that matches.
 
-    A part for many words starts with none, and takes one more whenever what follows does not fit: only the last such
-    part is ever extended, so the time is at most (parts) x (words).
+    A part for many words starts with none, and takes one more whenever the parts behind it do not match: only the last
+    such part is ever extended, so the time is at most (parts) x (words).
     """
     starts = [0] * len(parts)
     part = word = 0

@@ -1,8 +1,8 @@
-"""The asyncio consumer: deliveries of one queue, handled side by side, each settled once, and left in order at the end.
+"""The asyncio consumer: deliveries of one queue, handled concurrently, each settled once, with an orderly stop.
 
 A delivery waits for its turn (`exchange.dispatch.turns`), is handled in a task of its own, and is then settled as its
 handlers or the policy for errors decide. Answers are sent together (`exchange.dispatch.answers`), on the channel that
-the delivery came on: what a lost channel gave is never answered on the next one.
+the delivery came on: a delivery of a lost channel is never answered on the next one.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ Handle = Callable[[Delivery], Awaitable[object]]
 """All handlers of a delivery as one function."""
 
 Middleware = Callable[[Handle], Handle]
-"""A wrapper of that function: it returns another one, which calls it, or does not."""
+"""A wrapper of such a function: it returns a function that may call the wrapped one."""
 
 log: Final = logging.getLogger(__name__)
 
 ANSWER_SECONDS: Final = 5.0
-"""Maximum time that a consumer waits at its end for the broker to answer, or for the socket to take what is written."""
+"""Maximum seconds that a stopping consumer waits for the broker to answer, or for the socket to send its data."""
 
 ANSWER_DELAY: Final = 0.002
 """Maximum seconds that an answer waits for others, to be sent with them. It does not wait where an eighth of the
 prefetch is done, so that the broker never runs out of deliveries that it may send."""
 
 PAUSE_SECONDS: Final = 1.0
-"""Time before a delivery is put back whose retry the broker did not take: it comes again at once."""
+"""Seconds before a delivery is put back whose retry the broker refused: it is delivered again at once."""
 
 THREADS: Final = 64
 """Maximum number of threads for the plain handlers of one consumer."""
@@ -55,7 +55,7 @@ DONE: Final[Mapping[str, str]] = {"raise": "not acknowledged", "dead-letter": "r
 
 @dataclass(slots=True)
 class Counts:
-    """Deliveries of a consumer since it started, by what became of them."""
+    """Number of deliveries of a consumer since it started, by outcome."""
 
     received: int = 0
     handled: int = 0
@@ -121,12 +121,12 @@ class Consumer:
 
     @property
     def running(self) -> bool:
-        """Whether the consumer takes deliveries: it was started, and nothing has ended it."""
+        """Whether the consumer takes deliveries: it was started, and has not ended."""
         return self._loop is not None and not self._stopped
 
     @property
     def in_flight(self) -> int:
-        """Number of deliveries whose handlers run."""
+        """Number of deliveries whose handlers are running."""
         return self._turns.at_work
 
     @property
@@ -152,7 +152,7 @@ class Consumer:
         return self
 
     async def stop(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # what runs longer is cancelled
-        """Leave the queue in order: take no more, wait for the handlers that run, acknowledge, put back the rest.
+        """Stop in an orderly way: take no more deliveries, wait for running handlers, acknowledge, put back the rest.
 
         After ``timeout`` seconds, handlers that still run are cancelled and their deliveries put back; None waits as
         long as they run. The application's channel and connection stay open. May be called more than once; called by a
@@ -190,7 +190,7 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Whoever is cancelled, or failed, does not want to wait for handlers without end.
+        # A block that was cancelled, or has failed, must not wait for handlers without a limit.
         await self.stop(None if kind is None else 0)
 
     def __del__(self) -> None:
@@ -230,7 +230,7 @@ class Consumer:
             delivery, key = started
             if self._link.is_open(delivery._ticket.channel):
                 self._start(delivery, key)
-            else:  # the broker delivers it again: to handle it twice helps nobody
+            else:  # the broker delivers it again: do not handle it twice
                 self.counts.lost += 1
                 self._turns.leave(key)
 
@@ -252,7 +252,7 @@ class Consumer:
             error = raised
         except asyncio.CancelledError as raised:
             task = asyncio.current_task()
-            if task is not None and task.cancelling():  # it is we who are cancelled, and not a task of the handler
+            if task is not None and task.cancelling():  # this task is cancelled, and not a task of the handler
                 self._release(delivery)
                 self._leave(ticket, key, counted)
                 raise
@@ -289,14 +289,14 @@ class Consumer:
         call = contextvars.copy_context().run
         return await asyncio.get_running_loop().run_in_executor(self._pool, call, handler, delivery)
 
-    # What becomes of a delivery that failed.
+    # Deliveries that failed.
 
     async def _settle_failed(self, delivery: Delivery, error: Exception) -> None:
         ticket, policy = delivery._ticket, self._settings.on_error
         self.counts.failed += 1
         where = f"exchange {delivery.exchange!r}, key {delivery.routing_key!r}"
         if ticket.answer is not None:
-            log.error("%s, failed after it was settled by hand: %s", where, ticket.answer, exc_info=error)
+            log.error("%s, failed after its handler had settled it: %s", where, ticket.answer, exc_info=error)
             return
         if isinstance(policy, Retry):
             seconds = policy.delay_after(error, delivery.retries)
@@ -315,7 +315,7 @@ class Consumer:
         try:
             await self._link.publish(policy.delay(delivery, seconds))
         except (LinkLost, Unroutable) as trouble:
-            text = "%s, failed: requeued, for its retry was not taken: %s"
+            text = "%s, failed: requeued, since the broker refused its retry: %s"
             log.error(text, where, trouble, exc_info=error)  # noqa: TRY400  # the traceback is that of the handler
             await asyncio.sleep(PAUSE_SECONDS)
             delivery._ticket.try_to_settle("requeue")
@@ -329,7 +329,7 @@ class Consumer:
         if delivery._ticket.try_to_settle("requeue"):
             self.counts.released += 1
 
-    # Answers and replies: `Carrier`. Handlers in threads call these, too.
+    # Answers and replies: the methods of `Carrier`. Handlers in threads call them, too.
 
     def settle(self, ticket: Ticket, answer: Answer) -> None:
         """Send an answer, together with others."""
@@ -388,7 +388,7 @@ class Consumer:
         try:
             await self._link.publish(reply)
         except Unroutable:
-            log.warning("reply to %r was not taken: whoever asked is gone", reply.routing_key)
+            log.warning("reply to %r was refused: the caller's queue is gone", reply.routing_key)
 
     async def _wait_for_replies(self, ticket: Ticket) -> Exception | None:
         """Wait until the broker has the replies; return the error if it did not take one."""
@@ -398,7 +398,7 @@ class Consumer:
     # The end.
 
     def _end(self, error: BaseException | None) -> None:
-        """End the consumption: a handler failed, or the client gives no further deliveries."""
+        """End the consumption: a handler failed, or the client delivers no more."""
         if self._loop is not None and not self._stopped:
             self._error = error
             self._begin_to_stop()

@@ -1,4 +1,4 @@
-"""From the options of `Dispatcher.consume` to an asyncio consumer: which client, which order, which policy."""
+"""Build an asyncio consumer from the options of `Dispatcher.consume`: its client, order and policy for errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def build_consumer(
     ack_by_hand: bool = False,
     **options: Any,
 ) -> Consumer:
-    """Build the consumer of a queue, which is not started; ``dispatch`` is `Dispatcher._dispatch_async`.
+    """Build the consumer of a queue without starting it; ``dispatch`` is `Dispatcher._dispatch_async`.
 
     Raises ValueError and TypeError for wrong options.
     """

@@ -1,7 +1,7 @@
-"""A delivery: the message that a handler gets, with what the broker states about it, and the ways to answer it.
+"""A delivery: the message that a handler gets, the broker's data about it, and the methods that answer it.
 
-A delivery is a `Message`, so a handler that needs no more than the message takes either. It knows no client library:
-what sends its answers is its `Carrier`.
+A delivery is a `Message`, so a handler that needs only the message takes either. It knows no client library:
+its `Carrier` sends its answers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MISSING: Final = object()
 
 
 class Carrier(Protocol):
-    """What brings the answers of deliveries to a broker."""
+    """Sends the answers of deliveries to a broker."""
 
     def settle(self, ticket: Ticket, answer: Answer) -> None:
         """Send an answer. Called once for each ticket, in any thread."""
@@ -41,7 +41,7 @@ class Carrier(Protocol):
 
 
 class Unconnected:
-    """The carrier of deliveries that no broker gave, as in tests: answers stay where they can be looked at."""
+    """The carrier of deliveries that did not come from a broker, as in tests: answers are only recorded."""
 
     def settle(self, ticket: Ticket, answer: Answer) -> None:
         """Send nothing."""
@@ -56,16 +56,16 @@ _settling: Final = lock_at_forks(DISPATCHERS)
 
 
 class Ticket:
-    """What all copies of a delivery share: where it came from, and how it was answered."""
+    """What all copies of a delivery share: its origin, and how it was answered."""
 
     __slots__ = ("answer", "carrier", "channel", "queue", "replies", "tag")
 
     def __init__(self, carrier: Carrier, channel: Any, tag: int, queue: str) -> None:
         self.carrier: Carrier = carrier
         self.channel: Any = channel
-        """The channel it was delivered on, as the client library has it."""
+        """The channel it was delivered on, an object of the client library."""
         self.tag: int = tag
-        """The delivery tag, which means something on this channel only."""
+        """The delivery tag, which is valid on this channel only."""
         self.queue: str = queue
         self.answer: Answer | None = None
         self.replies: tuple[Message, ...] = ()
@@ -76,7 +76,7 @@ class Ticket:
             raise HashstarError(f"this delivery is settled already: {self.answer}")
 
     def try_to_settle(self, answer: Answer) -> bool:
-        """Settle the delivery unless it is settled already; return whether it was not."""
+        """Settle the delivery unless it is settled already; return whether this call settled it."""
         with _settling:  # a handler in a thread may settle in the moment in which its time is over
             if self.answer is not None:
                 return False
@@ -88,14 +88,14 @@ class Ticket:
 class Delivery(Message):
     """A message that a broker delivered.
 
-    To test a handler, make one by hand; nothing is sent then, and `settled` and `replies` show what would have been:
+    To test a handler, construct one: nothing is sent, and `settled` and `replies` show what would have been sent:
 
     >>> delivery = Delivery("", "sum", properties={"reply_to": "answers", "correlation_id": "17"}, body=b"[1, 2]")
     >>> delivery.reply(3)
     >>> delivery.replies[0].body, delivery.replies[0].routing_key, delivery.settled
     (b'3', 'answers', None)
 
-    It equals its message, has the hash of it, and is pickled as it: what settles a delivery stays in its process.
+    It equals its message, has the same hash, and is pickled as a message: only its own process can settle it.
     """
 
     __slots__ = ("_ticket", "redelivered", "words")
@@ -124,7 +124,7 @@ class Delivery(Message):
 
     @classmethod
     def of(cls, message: Message) -> Delivery:
-        """Return a delivery of a message that no broker gave."""
+        """Return a delivery of a message that did not come from a broker."""
         return cls(message.exchange, message.routing_key, message.headers, message.properties, message.body)
 
     @property
@@ -134,7 +134,7 @@ class Delivery(Message):
 
     @property
     def queue(self) -> str:
-        """Name of the queue that it was consumed from; "" if no broker gave it."""
+        """Name of the queue that it was consumed from; "" if it did not come from a broker."""
         return self._ticket.queue
 
     @property

@@ -2,7 +2,7 @@
 
 No message is lost silently: all handlers whose patterns match are called, or an exception is raised because one failed
 or there is none, unless the owner chose otherwise. A delivery is acknowledged only after its handlers have returned.
-Where nothing awaits, an ``async def`` handler is refused: a call would not run its code, and its message would count as
+Outside asyncio, an ``async def`` handler is refused: a call would not run its code, and its message would count as
 handled.
 """
 
@@ -198,7 +198,7 @@ class Dispatcher(Generic[M]):
         """Call the message's handlers; return their number, a callable ``no_handler`` included.
 
         Raises what a handler raises, `NoHandler`, and TypeError before any call if one of them is an ``async def``, or
-        when one returns an awaitable or a generator, which nothing would run.
+        when one returns an awaitable or a generator, which would not run.
         """
         return self._dispatch(message, lambda _: None)
 
@@ -213,7 +213,7 @@ class Dispatcher(Generic[M]):
         registrations = self._find_for(message)
         for registration in registrations:
             if registration.is_async:
-                raise TypeError(f"{name_of(registration.handler)} is a coroutine function, which nobody awaits here")
+                raise TypeError(f"{name_of(registration.handler)} is a coroutine function, which is not awaited here")
         answer: object = None
         for registration in registrations:
             calling(registration.handler)
@@ -227,7 +227,7 @@ class Dispatcher(Generic[M]):
     async def _dispatch_async(
         self, message: M, call: Callable[[Callable[[M], object], M], Awaitable[object]] | None = None
     ) -> int:
-        """Dispatch; ``call`` calls the handlers that are no ``async def``, elsewhere than here."""
+        """Dispatch; ``call`` calls the handlers that are no ``async def``, for example in a thread."""
         registrations = self._find_for(message)
         answer: object = None
         for registration in registrations:
@@ -305,7 +305,7 @@ class Dispatcher(Generic[M]):
         Handlers are ``async def`` or plain functions; those of one delivery run one after another, those of different
         deliveries side by side. Options:
 
-        * ``concurrency``: maximum number of deliveries at work; by default as many as ``prefetch``.
+        * ``concurrency``: maximum number of deliveries handled at once; by default as many as ``prefetch``.
         * ``order_by``: deliveries with the same key are handled one after another, in their order in the queue. A
           function of the message, the text of a key (``"word 2"``, ``'header "tenant"'``), or a `Partitioning`, also as
           text, whose partitions are the keys then. None, the key of a message that lacks it, means no order.
@@ -355,7 +355,7 @@ class Dispatcher(Generic[M]):
         for registration in self._handlers.values():
             if registration.is_async:
                 raise TypeError(
-                    f"{name_of(registration.handler)} is a coroutine function, which nobody awaits here: "
+                    f"{name_of(registration.handler)} is a coroutine function, which is not awaited here: "
                     "await dispatcher.consume(PikaQueue(channel, queue)), on pika's AsyncioConnection"
                 )
         return consume_blocking(self._dispatch, channel, queue, on_error, prefetch, options)
@@ -381,7 +381,7 @@ class _Register(Protocol[M]):
 
 
 def _answer(message: object, answer: object) -> None:
-    """Send the value of a handler to whoever asked for a reply, if no handler has replied by hand."""
+    """Send the value of a handler as the reply, if the message asks for one and no handler has replied itself."""
     if answer is None or not isinstance(message, Delivery):
         return
     if message.properties.get("reply_to") and not message.replies:

@@ -1,4 +1,4 @@
-"""What is done with deliveries that were not handled: the policies, and `Retry`, which delivers them again later.
+"""Policies for deliveries that were not handled, and `Retry`, which delivers them again later.
 
 A delivery to be retried is published into a queue without consumers, whose messages expire after the delay; the broker
 then dead-letters them back into the queue that they came from. For a queue ``billing`` and delays of 1 and 60 s::
@@ -25,7 +25,7 @@ from exchange.message import Message
 __all__ = ["Declarations", "NoHandler", "OnError", "Retry"]
 
 OnError = Literal["raise", "dead-letter", "requeue"]
-"""What is done with a delivery that was not handled: see `Dispatcher.consume`."""
+"""Policy for a delivery that was not handled: see `Dispatcher.consume`."""
 
 
 DELAY: Final = "hashstar-delay"
@@ -96,13 +96,13 @@ class Retry:
         return cls(tuple(min(first * factor**number, longest) for number in range(times)), **others)
 
     def delay_after(self, error: Exception, retries: int) -> float | None:
-        """Return the seconds to wait before the next retry of a delivery that was retried so often; None for none."""
+        """Return the seconds until the next retry of a delivery that has had ``retries``; None if there is none."""
         if isinstance(error, NoHandler) or not isinstance(error, self.errors) or retries >= len(self.delays):
             return None
         return self.delays[retries]
 
     def declarations(self, queue: str) -> Declarations:
-        """Return what the broker needs for a queue of this name, to be declared by hand or by `hashstar apply`."""
+        """Return what the broker needs for a queue of this name, to be declared by you or by `hashstar apply`."""
         delays = dict.fromkeys(_milliseconds(delay) for delay in self.delays)
         come_back = {"x-dead-letter-exchange": f"{queue}.retried"}
         if self.queue_type == "quorum":
@@ -123,7 +123,7 @@ class Retry:
         )
 
     def delay(self, delivery: Delivery, seconds: float) -> Message:
-        """Build the message to publish, so that this delivery comes back after so many of its ``delays``."""
+        """Build the message to publish, so that this delivery comes back after ``seconds``, one of ``delays``."""
         table = {"count": delivery.retries + 1, "exchange": delivery.exchange}
         properties = {
             name: value for name, value in delivery.properties.items() if name not in ("expiration", "user_id")

@@ -1,4 +1,4 @@
-"""A handler as a dispatcher knows it: its patterns, its position, and what is asked of it."""
+"""A registered handler of a dispatcher: its patterns, its position, and the checks of handlers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def name_of(handler: object) -> str:
 
 def check_is_handler(handler: Callable[..., object]) -> None:
     """Raise TypeError for what cannot be called, and for a generator function."""
-    # Calling a generator function only makes an object that nothing iterates: the message would count as handled.
+    # Calling a generator function only makes an object that is never iterated: the message would count as handled.
     if not callable(handler):
         raise TypeError(f"{handler!r} cannot be a handler: it cannot be called")
     for function in (handler, type(handler).__call__):
@@ -65,11 +65,11 @@ def check_is_handler(handler: Callable[..., object]) -> None:
 
 
 def check_has_run(handler: object, result: object) -> None:
-    """Raise TypeError if a handler returned what nothing would run: an awaitable or a generator."""
+    """Raise TypeError if a handler returned an awaitable or a generator, which would not run."""
     if isinstance(result, (Awaitable, Generator, AsyncGenerator)):
         if isinstance(result, (Coroutine, Generator)):
             result.close()  # else Python warns of a coroutine that was never awaited
         raise TypeError(
-            f"{name_of(handler)} returned {type(result).__name__!r}, which nobody awaits or iterates: "
+            f"{name_of(handler)} returned {type(result).__name__!r}, which is neither awaited nor iterated: "
             "the message was not handled"
         )

@@ -1,6 +1,6 @@
 """Which of the waiting items may start: a bounded number at a time, and those of one key one after another.
 
-Pure: it knows no time and no tasks, and its owner starts what it returns.
+Without I/O, time and tasks: the consumer starts the items.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 
 class Turns(Generic[T]):
-    """Items in the order of their arrival, at most ``concurrency`` of them at work.
+    """Items in the order of their arrival, at most ``concurrency`` of them started at a time.
 
-    Items of one key are at work one after another, in the order of their arrival; those of different keys, and items
+    Items of one key are started one after another, in the order of their arrival; those of different keys, and items
     without a key (None), side by side. Not safe to use from several threads.
 
     >>> turns = Turns(concurrency=2)
@@ -32,9 +32,9 @@ class Turns(Generic[T]):
         if concurrency < 1:
             raise ValueError(f"concurrency is at least 1, not {concurrency}")
         self._concurrency: Final = concurrency
-        # The first item of each key that has none at work, and all items without a key.
+        # The first item of each key that has none started, and all items without a key.
         self._ready: deque[tuple[T, Hashable]] = deque()
-        # Key -> the items behind its first one. A key is in here as long as one of its items waits or is at work.
+        # Key -> the items behind its first one. A key is in here as long as one of its items waits or is started.
         self._behind: dict[Hashable, deque[T]] = {}
         self._waiting = 0
         self.at_work = 0
@@ -57,7 +57,7 @@ class Turns(Generic[T]):
             self._ready.append((item, key))
 
     def start(self) -> tuple[T, Hashable] | None:
-        """Take the item that may start next, with its key; None if none may now. It is at work until `leave`."""
+        """Take the item that may start next, with its key; None if none may now. `leave` ends it."""
         if not self._ready or self.at_work >= self._concurrency:
             return None
         self._waiting -= 1
@@ -65,7 +65,7 @@ class Turns(Generic[T]):
         return self._ready.popleft()
 
     def leave(self, key: Hashable) -> None:
-        """State that an item of this key is no longer at work."""
+        """Note that the started item of this key has ended."""
         self.at_work -= 1
         if key is None:
             return

@@ -1,8 +1,8 @@
 """The assignment of partitions to the members of a consumer group: even, and sticky.
 
-It is what Kafka's sticky assignors promise (`org.apache.kafka.clients.consumer.StickyAssignor`): the members' numbers
-of partitions differ by one at most, and of all such assignments it is one that moves the fewest partitions. A member
-that comes takes its share from those that have most; the share of one that goes is divided among those that stay.
+It has the properties of Kafka's sticky assignors (`org.apache.kafka.clients.consumer.StickyAssignor`): the members'
+numbers of partitions differ by one at most, and of all such assignments it is one that moves the fewest partitions. A
+member that joins takes its share from those that have most; the share of one that leaves is divided among the others.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ def assign_sticky(
 ) -> dict[str, tuple[int, ...]]:
     """Return the partitions of each member, which keeps as many of its previous ones as an even assignment allows.
 
-    It does not depend on the order of ``members``. Partitions and members that are no more are ignored in ``previous``;
-    of two members that had the same partition, the first by name keeps it. Raises InputError for a negative number.
+    It does not depend on the order of ``members``. Partitions and members in ``previous`` that no longer exist are
+    ignored; of two members that had the same partition, the first by name keeps it. Raises InputError for a negative
+    number.
 
     >>> assign_sticky(5, ["a", "b"])
     {'a': (0, 2, 4), 'b': (1, 3)}
@@ -42,13 +43,13 @@ def assign_sticky(
         kept[name] = mine
         free.difference_update(mine)
     share, more = divmod(partitions, len(names))
-    # One partition more goes to those that have most: whoever else got it would take it from one of these.
+    # One partition more goes to those that have most: any other member would take it from one of these.
     by_size = sorted(names, key=lambda name: -len(kept[name]))
     quota = {name: share + (at < more) for at, name in enumerate(by_size)}
     for name in names:
         free.update(kept[name][quota[name] :])
         del kept[name][quota[name] :]
-    # In turns, so that neighbouring partitions of a first assignment are not all with one member.
+    # Round robin, so that a first assignment does not give neighbouring partitions to one member.
     waiting = sorted(free, reverse=True)
     while waiting:
         for name in names:

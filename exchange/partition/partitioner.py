@@ -155,7 +155,7 @@ class Partitioner:
     one_memory: ClassVar[bool] = False
     """Whether a producer has one memory for all topics, and not one for each."""
     reads_record: ClassVar[bool] = False
-    """Whether more of a record than its key may decide: `answer` takes all of it, and `choose` only its key."""
+    """Whether more of a record than its key may decide: `answer` takes the whole record, `choose` only its key."""
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
         """Return what the key alone decides. Raises InputError for a key that the client cannot take."""

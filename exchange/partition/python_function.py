@@ -1,6 +1,6 @@
 """Partitioners of your own, named in text: ``python:package.module:function``.
 
-A name is only a name until somebody imports it: parsing a text, which may come from anywhere, runs no code. The owner
+Parsing a text, which may come from anywhere, never imports the named module, so it runs no code. The owner
 of the process asks for that, with `PythonFunction.imported` or one of the functions that call it.
 """
 
@@ -22,18 +22,18 @@ from exchange.partition.strategy import Strategy
 __all__ = ["PREFIX", "STRATEGY", "Function", "PartitionerFailed", "PythonFunction"]
 
 PREFIX: Final = "python:"
-"""What the names of these strategies begin with."""
+"""Prefix of the names of these strategies."""
 
 Function = Callable[..., Any]
 """A function of a `PartitionRequest`, and of the parameters in its text as keyword arguments, which are texts.
 
-It returns the id of a partition, or a tuple of the id and its memory: any value, given to it with the topic's next
+It returns the id of a partition, or a tuple of the id and any value, which it gets as memory with the topic's next
 record.
 """
 
 
 class PartitionerFailed(InputError):
-    """A partitioner of the user's own raised an exception, or returned what is no partition."""
+    """A partitioner of the user's own raised an exception, or returned a value that is no partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class PythonFunction(Partitioner):
         return number
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By its name, so that processes of one owner share it; whoever pickled it had it imported.
+        # By its name, so that processes of one owner share it; the process that pickled it had imported it.
         return _rebuild, (self.name, self.parameters, self.function is not None)
 
 

@@ -29,8 +29,8 @@ def check_slots(slots: int, partitions: int) -> None:
 def place_slots(slots: int, partitions: int) -> tuple[int, ...]:
     """Return the partition of each slot; the partitions' numbers of slots differ by one at most. Raises InputError.
 
-    It depends on the two numbers only, not on the way to them. From each number of partitions to the next one, the new
-    partition takes slots from those that have most.
+    The result depends on the two numbers only, not on earlier resizes. From each number of partitions to the next one,
+    the new partition takes slots from those that have most.
 
     >>> place_slots(8, 2)
     (0, 0, 0, 0, 1, 1, 1, 1)
@@ -42,7 +42,7 @@ def place_slots(slots: int, partitions: int) -> tuple[int, ...]:
     for number in range(1, partitions):
         taken = []
         for _ in range(slots // (number + 1)):
-            fullest = max(placed, key=len)  # the first of these, so that each process finds the same
+            fullest = max(placed, key=len)  # the first of several, so that each process gets the same result
             taken.append(fullest.pop())
         placed.append(sorted(taken))
     partition_of = {slot: number for number, members in enumerate(placed) for slot in members}

@@ -28,7 +28,7 @@ class MemoryChannel:
 class MemoryLink:
     """A queue; messages are put into it, and come out in order, at most ``prefetch`` of them unanswered.
 
-    ``settled`` lists what became of each message: "ack" and "reject" are final. An answer to a delivery that the
+    ``settled`` lists the outcome of each message: "ack" and "reject" are final. An answer to a delivery that the
     channel did not give, or has had answered, is an AssertionError, as a broker closes the channel then.
     """
 

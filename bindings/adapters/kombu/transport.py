@@ -1,8 +1,8 @@
 """A transport of kombu that routes in memory as RabbitMQ does: ``hashstar://``, once `register` was called.
 
-All that RabbitMQ routes by is here: every exchange type that `Router` knows, bindings between exchanges, alternate
+It has all of RabbitMQ's routing: every exchange type that `Router` knows, bindings between exchanges, alternate
 exchanges, CC and BCC, mandatory messages; refusals have RabbitMQ's code and text. A queue keeps its messages in order,
-gives back what was not acknowledged to its own front, and is deleted with its last consumer (auto_delete) or its
+gets unacknowledged messages back at its front, and is deleted with its last consumer (auto_delete) or its
 connection (exclusive). Nothing expires, overflows or is dead-lettered.
 
 All connections of a process to one host and virtual host share a `MemoryBroker`, which `broker_at` returns.
@@ -38,9 +38,9 @@ HOST: Final = "localhost"
 """Host of the URL ``hashstar://``."""
 
 GENERATED: Final = "gen-"
-"""Beginning of the names of queues that are declared without one. RabbitMQ's is reserved for itself, ``amq.gen-``."""
+"""Beginning of the names of queues that are declared without one. RabbitMQ's own prefix, ``amq.gen-``, is reserved."""
 PATIENCE: Final = 0.25
-"""Maximum number of seconds to wait for a message before the consumers are asked again: others may have started."""
+"""Maximum number of seconds to wait for a message before consumers are listed again: others may have started."""
 
 Payload = dict[str, Any]
 """A message as kombu's virtual transports carry it: body, headers, properties, content type and encoding."""
@@ -83,7 +83,7 @@ class MemoryBroker:
             self.queues.pop(name, None)
 
     def count_consumer(self, queue: str, change: int) -> None:
-        """Count a consumer that has come (1) or gone (-1); an auto-delete queue is deleted with its last one."""
+        """Count a consumer that was added (1) or cancelled (-1); an auto-delete queue is deleted with its last one."""
         with self.changed:
             self.consumers[queue] += change
             declared = self.topology.queues.get(queue)
@@ -91,7 +91,7 @@ class MemoryBroker:
                 self.delete_queue(queue)
 
     def put(self, queue: str, payload: Payload, *, in_front: bool = False) -> None:
-        """Put a message into a queue, behind the others or in front of them; a queue that is gone drops it."""
+        """Put a message into a queue, behind the others or in front of them; a deleted queue drops it."""
         with self.changed:
             messages = self.queues.get(queue)
             if messages is not None:
@@ -117,7 +117,7 @@ _brokers: Final[dict[tuple[str, str], MemoryBroker]] = {}
 
 
 def broker_at(host: str = HOST, vhost: str = "/", *, topology: Topology | None = None) -> MemoryBroker:
-    """Return the broker of ``hashstar://HOST/VHOST``, made when it is first asked for.
+    """Return the broker of ``hashstar://HOST/VHOST``; the first call makes it.
 
     With a topology, it is a new broker with this topology, for connections that are opened from now on; ``vhost`` then
     is that of the topology.

@@ -2,9 +2,9 @@
 
 `install` replaces how exchanges of these transports find queues; nothing else changes, and what is stored (in Redis: a
 set of routing key, kombu's expression and queue for each exchange) stays as kombu writes it. So a process with exact
-routing shares brokers with processes without it, and also routes by the bindings that those made.
+routing shares brokers with processes without it, and also routes by the bindings of the others.
 
-What becomes exact:
+The routing that becomes exact:
 
 * topic: the wildcards, matched by `Matcher` on the routing key of the binding; kombu's expression is not used;
 * headers: kombu has no such exchanges. A binding is stored under a key that spells its arguments in JSON;
@@ -74,7 +74,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Let kombu route again as it does by itself."""
+    """Restore kombu's own routing."""
     while _originals:
         owner, name, original = _originals.pop()
         setattr(owner, name, original)
@@ -110,7 +110,7 @@ def _lookup_topic(self: Any, table: Iterable[Row], exchange: str, routing_key: s
     """Return the queues whose pattern matches, in place of `TopicExchange.lookup`."""
     matcher, too_long = _compile(frozenset((key or "", expression, queue) for key, expression, queue in table))
     queues = set(matcher.match(routing_key or ""))
-    # RabbitMQ has no keys of more than 255 bytes. kombu does; they match as kombu has it.
+    # RabbitMQ has no keys of more than 255 bytes. kombu does: those are matched by kombu's expression.
     queues.update(queue for _, expression, queue in too_long if self._match(expression, routing_key))
     return queues
 
@@ -184,7 +184,7 @@ def _spell_arguments(original: Callable[..., Any]) -> Callable[..., Any]:
     return bind
 
 
-# What all types do
+# All types
 
 
 def _deliver_to_queues(self: Any, message: Any, exchange: str, routing_key: str, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""Read the topics of a KRaft cluster from its metadata: the log ``__cluster_metadata`` and the newest snapshot of it.
+"""Read the topics of a KRaft cluster from its metadata: the log ``__cluster_metadata`` and its newest snapshot.
 
 A snapshot is a file of record batches, ``OFFSET-EPOCH.checkpoint``, with all that was so before that offset. The value
 of a record is the version of this frame, the kind of the record and its version as varints, and the record. Of the many
@@ -48,7 +48,7 @@ class ClusterTopic:
 
 @dataclass(slots=True)
 class Cluster:
-    """What the metadata of a cluster tells of topics and features."""
+    """Topics and features of a cluster, as its metadata has them."""
 
     topics: dict[UUID, ClusterTopic] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)

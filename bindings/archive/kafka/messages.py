@@ -124,7 +124,7 @@ def _find_wrapped(data: bytes) -> tuple[Places, Places]:
     while place + MESSAGE.size <= size:
         _, length, crc, magic, attributes = MESSAGE.unpack_from(data, place)
         if magic not in OLD or length < LEAST_LENGTHS[magic]:
-            raise InputError("has a message in it that is none of Kafka's")
+            raise InputError("has a message in it that is not Kafka's")
         end = place + 12 + length
         if end > size:
             break

@@ -52,7 +52,7 @@ def _unpack_raw_snappy(data: bytes) -> bytes:
         if byte < 128:
             break
     if size > BATCH_BYTES:
-        raise InputError("cannot be unpacked: a block of snappy that says it is too large")
+        raise InputError("cannot be unpacked: the stated size of a snappy block is too large")
     return bytes(pa.Codec("snappy").decompress(data, decompressed_size=size, asbytes=True))
 
 

@@ -90,7 +90,7 @@ class KafkaSegment(Format):
     name: ClassVar[str] = "Kafka segment"
     grows: ClassVar[bool] = True
     bias: ClassVar[Bias] = Bias.SURVIVORS
-    note: ClassVar[str] = "exchange and routing key of records are where --exchange and --routing-key say"
+    note: ClassVar[str] = "exchange and routing key of records are read from where --exchange and --routing-key point"
 
     def recognises(self, head: bytes, path: Path) -> bool:
         """Return whether the file begins with a batch, whose CRC is checked if ``head`` holds it all, or is empty."""

@@ -7,9 +7,9 @@
 ``rocksdbstore/``    the same in RocksDB, if the broker is set so (``timerRocksDBEnable``)
 
 Brokers write the wheel to the disk from time to time, or not at all while they run, and fill it again from the log when
-they start. So the log says what waits: units that are due after the time up to which messages were delivered. A message
-that waits longer than the wheel is large has a unit for each round; the last one counts. A unit may also stand for the
-order to forget a message.
+they start. So the log shows what waits: units that are due after the time up to which messages were delivered. A
+message that waits longer than the wheel is large has a unit for each round; the last one counts. A unit may also stand
+for the order to forget a message.
 """
 
 from __future__ import annotations

@@ -281,7 +281,7 @@ TABLE: Final = (
          "correct the topology, or the expectation"),
     # 81x: applications
     Rule("HS811", "lost-task", "error",
-         "What a Celery app sends for this task gets to no queue, and is lost without a word: no worker runs the task. "
+         "What a Celery app sends for this task reaches no queue, and is lost silently: no worker runs the task. "
          "Celery does not publish with mandatory.",
          "bind the queue of its workers for the routing key of the task, or route the task elsewhere"),
     Rule("HS812", "misrouted-task", "warning",

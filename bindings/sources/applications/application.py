@@ -1,4 +1,4 @@
-"""An application as a value: what it declares, and what becomes of the tasks that it sends."""
+"""An application as a value: what it declares, and where the tasks that it sends are routed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TaskWay(NamedTuple):
     queue: str | None
     """Name of the queue that the app means: that of its route, or the default queue; None if it names an exchange."""
     is_made: bool
-    """Whether the queue is none of ``task_queues``, and is made because ``task_create_missing_queues`` is set."""
+    """Whether the queue is not in ``task_queues``, and is made because ``task_create_missing_queues`` is set."""
     parts: tuple[Part, ...]
     """What the producer declares before it publishes."""
     error: str | None = None
@@ -46,4 +46,4 @@ class Application(NamedTuple):
     ways: tuple[TaskWay, ...] = ()
     routes: tuple[TaskRoute, ...] = ()
     has_queues: bool = False
-    """Whether ``task_queues`` is set: then workers consume from these queues, unless they are told otherwise."""
+    """Whether ``task_queues`` is set: then workers consume from these queues unless started with ``-Q``."""

@@ -25,7 +25,7 @@ from exchange.topology.topology import Topology
 __all__ = ["REPLY_TO", "Broker", "ResourceLocked"]
 
 GENERATED: Final = "gen-"
-"""Beginning of the names of queues that are declared without one. RabbitMQ's is reserved for itself, ``amq.gen-``."""
+"""Beginning of the names of queues that are declared without one. RabbitMQ's own prefix, ``amq.gen-``, is reserved."""
 SLACK: Final = 0.001
 """Seconds by which a timer may fire too early."""
 REPLY_TO: Final = "amq.rabbitmq.reply-to"
@@ -76,7 +76,7 @@ class Broker:
         return self.queues.setdefault(queue.name, StoredQueue(queue, owner))
 
     def delete_queue(self, name: str) -> None:
-        """Delete a queue with its messages, and tell its consumers."""
+        """Delete a queue with its messages, and notify its consumers."""
         self.router.delete_queue(name)
         queue = self.queues.pop(name, None)
         for consumer in [] if queue is None else [*queue.consumers]:

@@ -1,4 +1,4 @@
-"""One channel of a client of the test server: its methods, its consumers, and what it has not acknowledged."""
+"""One channel of a client of the test server: its methods, its consumers, and its unacknowledged messages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Unacked(NamedTuple):
     queue: StoredQueue | None
     message: Stored
     limits: Limits | None
-    """The limits that it counts for; None if it was fetched by basic.get."""
+    """The prefetch limits that count it; None if it was fetched by basic.get."""
 
 
 class Channel:
@@ -60,9 +60,9 @@ class Channel:
         self._unacked: dict[int, Unacked] = {}
         self._tag = 0
         self._limit = Limit()
-        """That of the whole channel."""
+        """Prefetch limit of the whole channel."""
         self._limit_of_new = 0
-        """Prefetch count of consumers that start from now on."""
+        """Prefetch count of consumers that start later."""
         self._confirmed: int | None = None
         """Number of confirmed messages; None until the client selects confirms."""
         self._transaction: list[Callable[[], None]] | None = None
@@ -83,7 +83,7 @@ class Channel:
             self._connection.send(self._number, name, **arguments)
 
     def close(self) -> None:
-        """Cancel the consumers, and give back what is not acknowledged."""
+        """Cancel the consumers, and requeue unacknowledged messages."""
         for tag in [*self._consumers]:
             self._cancel(tag)
         self._broker.reply_channels.pop(self._reply_address, None)
@@ -215,7 +215,7 @@ class Channel:
             self._broker.delete_queue(queue.declared.name)
 
     def lose_consumer(self, tag: str) -> None:
-        """Tell the client that a consumer has ended with its queue."""
+        """Send ``basic.cancel`` for a consumer whose queue was deleted."""
         self._consumers.pop(tag, None)
         self._connection.send(self._number, "basic.cancel", consumer_tag=tag, nowait=True)
 

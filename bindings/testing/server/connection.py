@@ -43,7 +43,7 @@ PROPERTIES: Final = {
 
 
 class FrameError(HashstarError):
-    """501: bytes that are no frames of AMQP, or not the ones that are due."""
+    """501: bytes that are no AMQP frames, or not the expected ones."""
 
 
 class ServerConnection:
@@ -57,7 +57,7 @@ class ServerConnection:
         self._reader: Final = reader
         self._writer: Final = writer
         self._channels: Final[dict[int, Channel | None]] = {}
-        """Number -> channel; None for one that the server has closed, until the client agrees."""
+        """Number -> channel; None for one that the server has closed, until the client confirms."""
         self._contents: Final[dict[int, tuple[ContentHeader, int, list[bytes]]]] = {}
         """Channel -> header, missing bytes and body so far of a content that is being received."""
         self._frame_max = FRAME_BYTES
@@ -119,7 +119,7 @@ class ServerConnection:
                 continue
             method = decode_method(payload) if (kind, channel) == (METHOD, 0) else None
             if method is None or method.name != name:
-                raise FrameError(f"{name} is due")
+                raise FrameError(f"{name} is expected")
             return method.arguments
 
     async def _read_frame(self) -> tuple[int, int, bytes]:
@@ -179,7 +179,7 @@ class ServerConnection:
         if channel is None:
             return  # sent before the client knew that the channel is closed
         if number in self._contents:
-            raise FrameError("the rest of a content is due")
+            raise FrameError("the rest of a content is expected")
         try:
             channel.handle(method.name, method.arguments)
         except CLOSES_CHANNEL as error:
@@ -213,7 +213,7 @@ class ServerConnection:
             self._contents[number] = (content, size - len(payload), parts)
         content, size, parts = self._contents[number]
         if size < 0:
-            raise FrameError("a body that is longer than its header says")
+            raise FrameError("a body that is longer than the size in its header")
         if size == 0:
             del self._contents[number]
             try:

@@ -107,7 +107,7 @@ class CallerTarget(Target):
             task.add_done_callback(self._sending.discard)
 
     async def _reply(self, producer: Producer, outgoing: Outgoing) -> None:
-        """Send one reply, and report what becomes of it."""
+        """Send one reply, and report whether it was accepted."""
         failure: Failure | None = None
         try:
             reply, broker = make_reply(outgoing, now_ms())

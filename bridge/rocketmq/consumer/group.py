@@ -225,7 +225,7 @@ class Group:
         raise problem
 
     async def follow_pop_retries(self, topic: str, *, popped: bool) -> None:
-        """Subscribe to the popped retries of a topic, if there are any and the group pulls the topic now: else nobody
+        """Subscribe to the popped retries of a topic, if it has any and the group now pulls the topic: else no member
         would read them (`RebalanceImpl.updateMessageQueueAssignment`).
         """
         if topic.startswith(RETRY_PREFIX):

@@ -1,8 +1,8 @@
-"""A consumer whose caller decides: which queues it reads, from where, when, and what is committed.
+"""A consumer whose caller decides which queues it reads, from which offset, when, and what is committed.
 
 It is `DefaultLitePullConsumer` in Java. It subscribes to topics and shares their queues with the other members of its
-group; or it is assigned queues by its caller, and reads them whatever others do. Messages are pulled ahead, and `poll`
-returns them. There are no retries: a message that failed is read again by a `seek`.
+group; or it is assigned queues by its caller, and reads them whether or not others do. Messages are pulled ahead, and
+`poll` returns them. There are no retries: a message that failed is read again by a `seek`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from exchange.partition.clients.rocketmq.queues import TopicRoute, subscribe_que
 __all__ = ["LitePullConsumer"]
 
 NOTHING: Final = -1
-"""The mark of a queue of which nothing is to be committed yet."""
+"""The mark of a queue that has nothing to commit yet."""
 
 Listener = Callable[[str, frozenset[TopicQueue]], None]
-"""Function that gets a topic, and all of its queues."""
+"""Function that is called with a topic and all its queues."""
 
 
 class LitePullConsumer:
@@ -86,7 +86,7 @@ class LitePullConsumer:
             self._mark()
         await self._consumer.close()
 
-    # What is read.
+    # Subscriptions and assigned queues.
 
     async def subscribe(self, *subscriptions: Subscription) -> None:
         """Share the queues of more topics with the other members of the group, from now on.
@@ -110,7 +110,7 @@ class LitePullConsumer:
         await self._share.rebalance()
 
     async def unsubscribe(self, topic: str) -> None:
-        """Read a topic no more, and commit what is marked of it."""
+        """Stop reading a topic, and commit its marked offsets."""
         self._group.subscriptions.pop(topic, None)
         await self._share.rebalance()
 
@@ -140,7 +140,7 @@ class LitePullConsumer:
 
     @property
     def troubles(self) -> Mapping[TopicQueue | str, HashstarError]:
-        """Queue or topic -> why the last try to read or divide it failed; it is tried again."""
+        """Queue or topic -> error of the last attempt to read or divide it, which is repeated."""
         return self._consumer.troubles
 
     async def queues(self, topic: str) -> frozenset[TopicQueue]:
@@ -160,7 +160,7 @@ class LitePullConsumer:
     async def poll(self, timeout: float = 5.0, limit: int = 32) -> list[StoredMessage]:  # noqa: ASYNC109  as in Java
         """Wait ``timeout`` seconds for messages, and return at most ``limit`` of them, by queue in their order.
 
-        May be cancelled, losing nothing. Raises ClientError when the consumer is closed.
+        May be cancelled without losing messages. Raises ClientError when the consumer is closed.
         """
         if self.auto_commit:
             self._mark()
@@ -280,7 +280,7 @@ class LitePullConsumer:
 
 
 def _queues_in(topic: str, route: TopicRoute) -> frozenset[TopicQueue]:
-    """Return the queues of a route that can be read; none where it has none."""
+    """Return the queues of a route that can be read; an empty set if there are none."""
     try:
         return frozenset([TopicQueue.of(topic, queue) for queue in subscribe_queues(route).all])
     except InputError:

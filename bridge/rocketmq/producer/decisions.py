@@ -1,8 +1,8 @@
-"""What became of local transactions: commit or roll back, kept over a restart of the producer.
+"""Decisions about local transactions, commit or roll back, kept over a restart of the producer.
 
-A broker that gets no word about a half message asks, and may ask a producer that was started anew: so a decision is
-stored before the broker is told. Where the local transaction is one of a database, its own commit is the decision, and
-`Decisions` is best a look into that database: a row that the transaction writes with the id of the message.
+A broker that gets no decision about a half message asks, and may ask a restarted producer: so a decision is
+stored before it is sent to the broker. Where the local transaction is one of a database, its commit is the decision:
+then `Decisions` is best a look-up in that database, of a row that the transaction writes with the id of the message.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ KEEP_SECONDS: Final = 72 * 3600.0
 KEEP_CONFIRMED_SECONDS: Final = 3600.0
 """Seconds for which a decision is kept once it is confirmed: a broker that is killed then may ask again."""
 SETTLE_SECONDS: Final = 30.0
-"""Seconds after the confirmation of a decision in which a broker that asks is not told it again. Brokers of 5.x note
-decisions 3 s later, or more, and a commit that is told twice makes two messages."""
+"""Seconds after the confirmation of a decision in which a broker that asks does not get it again. Brokers of 5.x note
+decisions 3 s later, or more, and a commit that is sent twice makes two messages."""
 CLEAN_EVERY: Final = 1_000
 """Number of decisions after which old ones are removed."""
 
@@ -58,7 +58,7 @@ class Decisions(Protocol):
         """
 
     async def confirm(self, transaction_id: str) -> None:
-        """Take note that the broker has executed a decision; the store may forget it some time later."""
+        """Note that the broker has executed a decision; the store may forget it some time later."""
 
 
 class MemoryDecisions:
@@ -126,7 +126,7 @@ class SqliteDecisions:
             raise InputError(f"{self.path}: transaction {transaction_id} has decision {rows[0][0]!r}") from None
 
     async def confirm(self, transaction_id: str) -> None:
-        """Take note that a decision was executed. Raises InputError."""
+        """Note that a decision was executed. Raises InputError."""
         statement = "UPDATE decisions SET confirmed_ms = ? WHERE id = ?"
         await asyncio.to_thread(self._run, statement, now_ms(), transaction_id)
 
@@ -143,7 +143,7 @@ class SqliteDecisions:
         return rows
 
     def _clean(self) -> None:
-        """Remove what is kept no longer."""
+        """Remove decisions that are too old."""
         now = now_ms()
         self._database.execute(
             "DELETE FROM decisions WHERE decided_ms < ? OR confirmed_ms < ?",

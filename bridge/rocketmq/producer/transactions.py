@@ -1,8 +1,8 @@
 """Transactional messages: a message that consumers get if, and only if, a local transaction is committed.
 
 First the *half message* is sent: the broker stores it where no consumer reads. Then the local transaction is executed,
-its decision is stored, and the broker is told: commit, and it writes the message to its topic; or roll back, and it
-drops it. A broker that gets no word asks any producer of the group: the *check back*. So a producer that was killed
+its decision is stored, and sent to the broker: commit, and it writes the message to its topic; or roll back, and it
+drops it. A broker that gets no decision asks any producer of the group: the *check back*. So a producer that was killed
 between the half message and the commit, and is started again, still completes the transaction
 (`org.apache.rocketmq.client.producer.TransactionMQProducer`).
 
@@ -44,7 +44,7 @@ Check = Callable[[StoredMessage], Decision | Awaitable[Decision]]
 PRODUCER_GROUP: Final = "PGROUP"
 CHECK_IMMUNITY_TIME: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 """Property of a message: seconds until the broker asks about it for the first time, in place of its own 6 s. The
-broker refuses a decision that comes later without being asked, and asks."""
+broker refuses a decision that comes later unasked, and asks."""
 END_TIMEOUT: Final = 3.0
 """Seconds until the broker must have answered a decision."""
 SEND_OK: Final = "SEND_OK"
@@ -61,12 +61,12 @@ class Transaction:
         self.sent: Final = sent
         """The broker's answer: where the half message is."""
         self.decision: Decision | None = None
-        """What was decided; None: nothing yet."""
+        """The decision; None before there is one."""
         self._transactions: Final = transactions
 
     @property
     def id(self) -> str:
-        """The id of the transaction: the unique id of its message, also for those who consume it."""
+        """The id of the transaction: the unique id of its message, which consumers see, too."""
         return self.sent.message_id
 
     async def commit(self) -> bool:
@@ -90,7 +90,7 @@ class Transactions:
     """Transactions over a producer that is open; ``async with`` opens and closes it, not the producer.
 
     ``decisions`` are by default kept in memory: then a transaction of an earlier run is decided by ``check`` alone. A
-    decision that is stored comes before ``check``. ``topics`` are those of earlier runs: a broker asks only producers
+    stored decision takes precedence over ``check``. ``topics`` are those of earlier runs: a broker asks only producers
     that are connected to it, and a producer that has not sent anything yet is connected to the brokers of these topics.
     """
 
@@ -140,7 +140,7 @@ class Transactions:
 
         When the block ends, the transaction is committed, unless the block has decided otherwise. When it ends with an
         exception, the transaction is rolled back, unless the block has decided already; call `Transaction.leave_open`
-        where an exception does not tell whether the local transaction took place.
+        where an exception does not show whether the local transaction took place.
 
         Raises as `Producer.send`; IllegalMessage for a delay, which a transaction cannot have; ClientError if the
         broker has the half message, but not safely: then it is rolled back.
@@ -168,7 +168,7 @@ class Transactions:
             self._open.discard(transaction.id)
 
     async def decide(self, transaction: Transaction, decision: Decision) -> bool:
-        """Store a decision, and tell the broker; see `Transaction.commit`."""
+        """Store a decision, and send it to the broker; see `Transaction.commit`."""
         if transaction.decision not in (None, Decision.UNKNOWN, decision):
             raise InputError(f"transaction {transaction.id} is decided already: {transaction.decision.value}")
         await self._decisions.record(transaction.id, decision)
@@ -199,7 +199,7 @@ class Transactions:
         await self._decisions.confirm(transaction_id)
 
     async def _end(self, address: str, fields: dict[str, str], decision: Decision, *, is_check: bool) -> None:
-        """Tell a broker a decision (`EndTransactionRequestHeader`). Raises RemotingError; not for UNKNOWN, which no
+        """Send a decision to a broker (`EndTransactionRequestHeader`). Raises RemotingError; not for UNKNOWN, which no
         broker answers.
         """
         fields |= {
@@ -228,12 +228,12 @@ class Transactions:
             task.add_done_callback(self._tasks.discard)
 
     async def _answer_check(self, message: StoredMessage, asked: Mapping[str, str]) -> None:
-        """Tell the broker what is known of a transaction: by the store, else by the check, else that it is unknown."""
+        """Answer a broker's check of a transaction: from the store, else by ``check``, else that it is unknown."""
         transaction_id = message.message_id
         try:
             decision = await self._find(transaction_id, message)
         except Exception:  # whatever the store or the check raises: the broker asks again
-            LOG.exception("transaction %s: it is not known what became of it", transaction_id)
+            LOG.exception("transaction %s: its state is not known", transaction_id)
             decision = Decision.UNKNOWN
         fields = {
             "topic": message.topic,

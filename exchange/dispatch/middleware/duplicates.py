@@ -23,11 +23,11 @@ class SeenIds(Protocol):
         """Return whether the message was handled."""
 
     async def add(self, message_id: str) -> None:
-        """Note that it was."""
+        """Note that the message was handled."""
 
 
 class SeenInMemory:
-    """The last ids, in the memory of this process: it knows nothing of other consumers, and forgets at its end."""
+    """The last ids, in the memory of this process: not shared with other processes, and lost when this one ends."""
 
     def __init__(self, size: int = SIZE) -> None:
         if size < 1:
@@ -51,7 +51,7 @@ def deduplicated(seen: SeenIds | None = None) -> Callable[[Handle], Handle]:
     """Return a wrapper that skips deliveries whose message id was handled; they are acknowledged.
 
     An id counts once its handlers have returned: one that failed is handled again, and of two deliveries at the same
-    time the second waits how the first one ends. A message without an id is always handled. Between the end of the
+    time the second waits until the first one ends. A message without an id is always handled. Between the end of the
     handlers and `SeenIds.add` a process can still die: for "exactly once", write the id in the handler's transaction.
     """
     known = seen if seen is not None else SeenInMemory()

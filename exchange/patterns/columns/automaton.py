@@ -73,7 +73,7 @@ class Automaton:
 
     @property
     def states(self) -> int:
-        """Number of states until now."""
+        """Number of states so far."""
         return len(self._states) - 2
 
     def tree(self, patterns: Iterable[tuple[Sequence[Word], int]]) -> Node:

@@ -3,10 +3,10 @@
 For keys of n words, a pattern is one or a few conjunctions: certain words at certain positions (see
 `exchange.patterns.wildcards`). Each conjunction has a bit, 64 of them fill a plane. For each position a table has, for
 every word, the planes of the conjunctions that allow it there. The planes of a key are those of its words, joined by
-AND: what is left are the conjunctions that the key satisfies. Neighbouring positions with few words share a table, with
+AND: the result has the conjunctions that the key satisfies. Neighbouring positions with few words share a table, with
 one element for each combination; so where patterns name few words, a key needs a single lookup.
 
-No step depends on how many patterns match halfway, and nothing is remembered of prefixes of keys. That is why dense
+No step depends on how many patterns match halfway, and no state is kept for prefixes of keys. That is why dense
 patterns, with which an automaton has a state for almost every prefix, are as fast as others.
 """
 
@@ -24,7 +24,7 @@ from exchange.patterns.conjunctions import Conditions
 __all__ = ["BitPlanes", "Codes", "Grid"]
 
 CELLS: Final = 1 << 12
-"""Maximum number of combinations of words in the table of several positions: a plane of it fits a CPU cache."""
+"""Maximum number of combinations of words in the table of several positions: a plane of this table fits a CPU cache."""
 
 BYTES: Final = 1 << 25
 """Maximum size of the tables for one length of keys, in bytes."""
@@ -107,7 +107,7 @@ class BitPlanes:
         return tables
 
     def _allow(self, position: int, bits: Sequence[Placed], codes: dict[str, int]) -> Grid:
-        """Return for each code of a word at this position, 0 for all other words, the conjunctions that allow it."""
+        """Return the conjunctions that allow each word at this position, by the word's code; 0: all other words."""
         requires = np.zeros((self.width * WIDTH, len(codes) + 1), np.bool_)
         free = np.ones(self.width * WIDTH, np.bool_)
         free[len(bits) :] = False

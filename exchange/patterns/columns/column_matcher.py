@@ -53,7 +53,7 @@ class Matches(Generic[V]):
 
 
 class ColumnMatcher(Generic[V]):
-    """Matches columns of AMQP keys. Safe to use from several threads; what it learns of keys is kept.
+    """Matches columns of AMQP keys. Safe to use from several threads; sets of patterns are kept for the next call.
 
     ``literal`` maps keys to values; ``wild`` has the words of each pattern with wildcards, and its values.
     """

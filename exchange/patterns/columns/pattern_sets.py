@@ -1,7 +1,7 @@
 """Number the sets of groups of patterns that match the keys of a column.
 
-A group is a number: patterns in one group need not be told apart. Keys are divided by their number of words; for each
-such length there is a `BitPlanes`, built when the first key of that length comes. Where that would take too many
+A group is a number: patterns in one group need not be distinguished. Keys are divided by their number of words; for
+each such length there is a `BitPlanes`, built when the first key of that length comes. Where that would take too many
 conjunctions, an `Automaton` matches the keys of the length.
 """
 

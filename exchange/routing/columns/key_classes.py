@@ -3,7 +3,7 @@
 Messages to one exchange whose keys agree in both are routed alike by every exchange that only compares keys, on all
 hops. A key class packs three numbers into one integer: the exchange, the set of patterns, and the literal key.
 
-Where bindings need not be told apart, because only their destinations count, fewer classes are enough: patterns with
+Where bindings need not be distinguished, because only their destinations count, fewer classes are enough: patterns with
 equal destinations are one group, and so are literal keys. A few literal keys are then matched as patterns are.
 """
 
@@ -63,9 +63,10 @@ class Entry(NamedTuple):
 class KeyClasses:
     """The key classes of a topology, kept from batch to batch.
 
-    ``encode`` returns a key or word as the bytes that stand for it in columns. Bindings of one exchange are told apart
-    by their keys, or, if ``by_destination``, only by their destinations; then no shapes are computed. ``states`` is the
-    maximum number of sets of patterns for each exchange, and of states of an automaton; it bounds the memory.
+    ``encode`` returns a key or word as the bytes that stand for it in columns. Bindings of one exchange are
+    distinguished by their keys, or, if ``by_destination``, only by their destinations; then no shapes are computed.
+    ``states`` is the maximum number of sets of patterns for each exchange, and of states of an automaton; it bounds the
+    memory.
     """
 
     def __init__(
@@ -196,7 +197,7 @@ class KeyClasses:
     def queues_of(self, key_class: int) -> set[str]:
         """Return the existing queues that the matching bindings lead to, at all exchanges that its entry reaches.
 
-        Only if bindings are told apart by their destinations.
+        Only if bindings are distinguished by their destinations.
         """
         entry = self.entry_of(key_class)
         queues = self._realm_queues[entry.realm]
@@ -210,7 +211,7 @@ class KeyClasses:
         return found
 
     def _queues_in(self, group: Any) -> tuple[str, ...]:
-        if not isinstance(group, frozenset):  # bindings are told apart by their keys
+        if not isinstance(group, frozenset):  # bindings are distinguished by their keys
             return ()
         return tuple([name for kind, name in group if kind == "queue" and name in self._queues])
 
@@ -224,7 +225,7 @@ class KeyClasses:
 
 
 class _Conditions:
-    """The conditions of one exchange on keys, each with a value that is equal for those that need not be told apart."""
+    """The conditions of one exchange on keys, each with a value that is equal if they need not be distinguished."""
 
     def __init__(self, topology: Topology, name: str, by_destination: bool) -> None:
         kind = kind_of(topology.exchanges[name])

@@ -15,7 +15,7 @@ from exchange.routing.columns.key_classes import NO_CLASS, KeyClasses
 __all__ = ["Decide", "KeyDecisions"]
 
 Decide = Callable[[int, Column, int], int]
-"""Function from a key class, and a column and a row that have a key of it, to the answer for all keys of the class."""
+"""Function from a key class, and a column and row with a key of this class, to the answer for the whole class."""
 
 
 class KeyDecisions:

@@ -301,7 +301,7 @@ def test_the_command_creates_describes_and_resizes(rabbitmq: Server, name: str) 
     created = run_command(rabbitmq, "create", name, "--partitions", "3", "--slots", "16")
     assert (created.returncode, created.stdout) == (0, f"{name}: 3 partitions\n")
     again = run_command(rabbitmq, "create", name, "--partitions", "3", "--slots", "16")
-    assert (again.returncode, again.stdout) == (0, f"{name}: 3 partitions, as it was\n")
+    assert (again.returncode, again.stdout) == (0, f"{name}: 3 partitions, unchanged\n")
     other = run_command(rabbitmq, "create", name, "--partitions", "4", "--slots", "16")
     assert other.returncode == 2
     assert "exists with 3 partitions" in other.stderr

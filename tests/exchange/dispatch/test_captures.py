@@ -69,7 +69,7 @@ def test_names_capture_in_every_dialect(text: str, dialect: object, key: str, wo
         ("order.x{region}.y", "a name is a whole word", "          ^^^^^^^^^"),
         ("{7}", "a name is a whole word", "    ^^^"),
         ("{}", "a name is a whole word", "    ^^"),
-        ("{a}.{b:>}", "behind the colon is a wildcard: \\* or #", "        ^^^^^"),
+        ("{a}.{b:>}", "expected a wildcard after the colon: \\* or #", "        ^^^^^"),
         ("{a}.{a}", "two words are named 'a'", "        ^^^"),
     ],
 )

@@ -207,11 +207,11 @@ def test_where_nothing_awaits_a_coroutine_function_is_refused_before_any_call(
     dispatcher = Dispatcher()
     dispatcher.add("a", calls.append)
     dispatcher.add("a", handler)
-    with pytest.raises(TypeError, match="is a coroutine function, which nobody awaits here"):
+    with pytest.raises(TypeError, match="is a coroutine function, which is not awaited here"):
         dispatcher.dispatch(message("a"))
-    with pytest.raises(TypeError, match="is a coroutine function, which nobody awaits here"):
+    with pytest.raises(TypeError, match="is a coroutine function, which is not awaited here"):
         dispatcher.consume(Channel(), "billing")
-    with pytest.raises(TypeError, match="is a coroutine function, which nobody awaits here"):
+    with pytest.raises(TypeError, match="is a coroutine function, which is not awaited here"):
         Dispatcher(no_handler=handler).dispatch(message("a"))
     assert calls == []
 

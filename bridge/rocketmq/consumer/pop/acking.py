@@ -1,7 +1,8 @@
 """Acknowledgements of popped messages on their way to the brokers, in batches.
 
-A message is acknowledged by the caller at once, and at its broker soon: the acknowledgements that come while a request
-is under way are the next one. A request that fails is sent again as long as the messages' time is not over.
+A message is acknowledged by the caller at once, and at its broker soon: acknowledgements that come while a request
+is in flight are sent together in the next one. A request that fails is sent again as long as the messages' invisible
+time is not over.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ class Acking:
         """Brokers that do not know batches of acknowledgements (5.0)."""
 
     def add(self, topic: str, handle: PopHandle, deadline: float) -> None:
-        """Acknowledge a message soon, and until its deadline, by the loop's clock."""
+        """Queue an acknowledgement, which is tried until ``deadline``, in seconds of the loop's clock."""
         self._pending.setdefault(handle.broker, deque()).append((topic, handle, deadline))
         if handle.broker not in self._tasks:
             task = self._tasks[handle.broker] = self._start(self._send_all(handle.broker))
             task.add_done_callback(lambda _: self._end(handle.broker, task))
 
     async def flush(self) -> None:
-        """Wait until all are acknowledged, or their time is over."""
+        """Wait until all messages are acknowledged, or their deadlines have passed."""
         while self._tasks:
             await asyncio.wait(self._tasks.values())
             await asyncio.sleep(0)  # the callbacks of these tasks may start others

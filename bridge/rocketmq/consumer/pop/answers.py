@@ -1,8 +1,8 @@
 """The answer to a pop: its messages, each with its handle.
 
-Beside the messages the broker answers, for each queue that it took some from, the offset at which that pop began and
-the offsets of the messages; and for a pop in order, how often each was popped before. Entries have semicolons between
-them, and are ``MARK QUEUE VALUE``; see `retry_mark`.
+Besides the messages, the answer has for each of their queues the offset at which the pop began and the offsets of the
+messages; and for a pop in order, how often each was popped before. Entries are ``MARK QUEUE VALUE``, separated by
+semicolons; see `retry_mark`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Popped(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """What the header of an answer says about all its messages."""
+    """Fields in the header of an answer that hold for all its messages."""
 
     broker: str
     pop_ms: int
@@ -72,8 +72,9 @@ class _Answer(NamedTuple):
 def parse_pop(answer: Command, broker: str, topic: str, room: float, address: str = "") -> Popped:
     """Read the answer to a pop of ``topic`` (`MQClientAPIImpl.processPopResponse`).
 
-    Messages are unpacked, one at least, until they weigh ``room`` bytes; those behind them stay hidden for their time,
-    and come again. Raises BrokerError, CommandError, and InputError for messages that are damaged.
+    At least one message is unpacked, and further ones up to ``room`` bytes; those behind them stay hidden for their
+    invisible time, and are delivered again. Raises BrokerError, CommandError, and InputError for messages that are
+    damaged.
     """
     status = STATUSES.get(answer.code)  # type: ignore[call-overload]  # an IntEnum is found by its number
     if status is None:

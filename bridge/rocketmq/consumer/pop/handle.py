@@ -3,7 +3,7 @@
 A pop hides its messages from other members for a time. The broker keeps a checkpoint of each pop, and the handle of a
 message names the checkpoint and the message's offset. As text it is the property ``POP_CK`` of the message
 (`org.apache.rocketmq.remoting.protocol.header.ExtraInfoUtil`): eight fields with blanks between them. A handle that was
-replaced, because the message was hidden anew, acknowledges nothing any more.
+replaced, because the message was hidden for longer, is no longer valid.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The queues that a member consumes by POP: what it popped and has ready, what it handed out, and until when.
+"""The queues that a member consumes by POP: its popped messages, which are ready or handed out, and their deadlines.
 
-Each assigned queue, or broker, has a task that pops. A pop never waits at the broker, since messages in an answer that
-nobody awaits any more would stay hidden for their whole time; while there is no message, a request for news waits
-instead. A message belongs to nobody: it may be acknowledged by its handle after its queue was assigned to another
-member. What is not acknowledged in time is handed out again, to any member.
+Each assigned queue, or broker, has a task that pops. A pop never waits at the broker, since messages in an answer to a
+cancelled pop would stay hidden for their whole invisible time; while there is no message, a request for news
+waits instead. A message belongs to no member: it may be acknowledged by its handle after its queue was assigned to
+another member. A message that is not acknowledged in time is handed out again, to any member.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ NEWS_SECONDS: Final = 15.0
 ORDERED_NEWS_SECONDS: Final = 1.0
 """The same in order: brokers do not report that a queue is free because another member acknowledged its messages."""
 SPIN_SECONDS: Final = (0.005, 1.0)
-"""Least and greatest pause after a pop that found nothing although there was news: another member was quicker, or has
-the queue's lock, or too many messages of the group are not acknowledged (``popInflightMessageThreshold``)."""
+"""Shortest and longest pause, in seconds, after a pop without messages although there was news: another member was
+quicker or has the queue's lock, or the group has too many unacknowledged messages (``popInflightMessageThreshold``)."""
 FLOW_CONTROL_SECONDS: Final = 0.02
 GIVE_BACK_SECONDS: Final = 1.0
-"""Seconds for which messages stay hidden that were popped and are not wanted."""
+"""Seconds for which popped messages stay hidden that this member gives back."""
 MARGIN: Final = 0.1
 """Share of the invisible time that a message must have left to be handed out."""
 
 
 class PopQueue:
-    """An assigned queue, or all queues of a broker, with the messages that were popped of it (`PopProcessQueue`)."""
+    """An assigned queue, or all queues of a broker, with the messages that were popped from it (`PopProcessQueue`)."""
 
     __slots__ = ("acked", "held", "leaving", "moved", "popped_ms", "queue", "ready", "task", "under_way")
 
@@ -61,17 +61,17 @@ class PopQueue:
         self.held: Final[dict[str, float]] = {}
         """Handle -> deadline, of the messages that are not acknowledged."""
         self.ready: Final[deque[StoredMessage]] = deque()
-        """Messages that were not handed out."""
+        """Popped messages that are not handed out yet."""
         self.moved = asyncio.Event()
         """Set when a message was acknowledged here."""
         self.acked = asyncio.Event()
         """Set when messages were acknowledged at its broker."""
         self.leaving = False
-        """Whether it is popped no more."""
+        """Whether popping it has ended."""
         self.popped_ms = 0
         """Time of the last pop, in milliseconds since 1970."""
         self.under_way = False
-        """Whether a pop is under way."""
+        """Whether a pop is in flight."""
         self.task: asyncio.Task[None] | None = None
 
 
@@ -120,7 +120,7 @@ class Popping:
         return ours != set(wanted)
 
     async def close(self) -> None:
-        """Acknowledge what is done, and let other members have the rest of what was not handed out."""
+        """Acknowledge finished messages, and give the ready ones back to other members."""
         leaving = list(self._queues.values())
         self._queues.clear()
         for queue in leaving:
@@ -132,9 +132,9 @@ class Popping:
                 await self._acking.flush()
 
     def _leave(self, queue: PopQueue) -> None:
-        """Pop a queue no more. What is ready is still handed out: no member has a right to a message.
+        """Stop popping a queue. Ready messages are still handed out, since they belong to no member.
 
-        A pop that is under way is not cancelled, as its messages would be hidden from all members.
+        A pop in flight is not cancelled, as its messages would be hidden from all members.
         """
         queue.leaving = True
         if queue.task is not None and not queue.under_way:
@@ -156,7 +156,7 @@ class Popping:
             while queue.ready and len(taken) < limit:
                 message = queue.ready.popleft()
                 deadline = queue.held.get(message.properties[POP_CK])
-                if deadline is None or deadline < now + margin:  # it comes again, maybe at another member
+                if deadline is None or deadline < now + margin:  # it is popped again, maybe by another member
                     self._forget(message.properties[POP_CK])
                 else:
                     taken.append(message)
@@ -173,7 +173,7 @@ class Popping:
         return message.properties.get(POP_CK) in self._owners
 
     def done(self, message: StoredMessage) -> bool:
-        """Acknowledge a message, and return whether its time is not over: else it comes again."""
+        """Acknowledge a message, and return whether it was in time: else it is popped again."""
         deadline = self._forget(message.properties[POP_CK])
         if deadline is None or deadline <= asyncio.get_running_loop().time():
             return False
@@ -189,9 +189,9 @@ class Popping:
         return changed
 
     async def retry(self, message: StoredMessage, delay_level: int, most: int) -> bool:
-        """Have a failed message handed out again later, or make it a dead letter; return whether its time was not over.
+        """Have a failed message handed out again later, or make it a dead letter; return whether it was in time.
 
-        In order, the messages after it in its queue are handed out again after it, too. Raises RemotingError.
+        In an ordered queue, the messages after it are handed out again after it, too. Raises RemotingError.
         """
         if not self.holds(message):
             return False
@@ -240,7 +240,7 @@ class Popping:
         self._owners[handle] = queue
 
     def _forget(self, handle: str) -> float | None:
-        """Forget a message that was handed out, and return its deadline; None: it was not held any more."""
+        """Forget a message that was handed out, and return its deadline; None if it was not held."""
         queue = self._owners.pop(handle, None)
         if queue is None:
             return None
@@ -250,7 +250,7 @@ class Popping:
     # Popping.
 
     async def _pop_on(self, queue: PopQueue) -> None:
-        """Pop a queue until it is given up."""
+        """Pop a queue until it is no longer assigned."""
         pause, had_news = SPIN_SECONDS[0], False
         while not queue.leaving:
             await self._resumed.wait()
@@ -278,7 +278,7 @@ class Popping:
             queue.moved.clear()
             now = loop.time()
             for handle in [handle for handle, deadline in queue.held.items() if deadline <= now]:
-                self._forget(handle)  # it comes again: the caller has lost the message, or is late
+                self._forget(handle)  # it is popped again: the caller has lost the message, or is late
             room = most - len(queue.held)
             if room > 0:
                 return min(room, self._settings.pop_batch_nums)
@@ -320,7 +320,7 @@ class Popping:
             LOG.warning("group %s: %s is not made a dead letter: %s", self._group.name, message.message_id, error)
 
     async def _wait_for_news(self, queue: PopQueue) -> bool:
-        """Wait until there may be messages, and return whether the broker reported some."""
+        """Wait until there may be messages, and return whether the broker reported any."""
         if not self._settings.orderly:
             return (await self._requests.wait_for_news(queue.queue, NEWS_SECONDS)).has_messages
         queue.acked.clear()
@@ -334,7 +334,7 @@ class Popping:
             acked.cancel()
 
     async def _note_failure(self, queue: TopicQueue, error: HashstarError) -> None:
-        """Note why a pop failed, and wait until the next try."""
+        """Note why a pop failed, and wait until the next attempt."""
         if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL:
             await asyncio.sleep(FLOW_CONTROL_SECONDS)
             return

@@ -1,6 +1,6 @@
 """Requests of a group to brokers about popped messages: pop, acknowledge, hide for longer, wait for news.
 
-None of them needs a queue that is assigned to this member, or even the group's membership: a handle is enough. Their
+They need neither an assigned queue nor membership in the group: a handle is enough. Their
 codes do not fit in a binary header, so their headers are always in JSON.
 """
 
@@ -26,7 +26,7 @@ from exchange.partition.clients.rocketmq.pop_assignment import ANY_QUEUE
 __all__ = ["ANY_QUEUE", "InitMode", "News", "PopRequests", "TopicHandle", "batch_ack_body"]
 
 InitMode = Literal["MIN", "MAX"]
-"""Where a group begins a queue that it has never read: at its first message, or at its last one (`ConsumeInitMode`)."""
+"""Where a group starts in a queue that it has never read: at the first or the last message (`ConsumeInitMode`)."""
 
 INIT_MODES: Final[dict[InitMode, str]] = {"MIN": "0", "MAX": "1"}
 POP_TIMEOUT: Final = 10.0
@@ -72,7 +72,7 @@ class PopRequests:
 
         ``queue`` is a queue, or with `ANY_QUEUE` all of its broker. The broker waits ``poll_time`` for a message.
         Popped in order (``ordered``), the messages of a queue are handed out to one member at a time: the broker hands
-        out none until all that it handed out are acknowledged, or their time is over; a pop with the ``attempt`` of the
+        out no more until these are acknowledged, or their time is over; a pop with the ``attempt`` of the
         last one gets the same messages again. See `parse_pop` for ``room``. Raises InputError for damaged messages.
         """
         address = await self._address(queue)
@@ -95,7 +95,7 @@ class PopRequests:
         return parse_pop(answer, queue.broker, queue.topic, room, address)
 
     async def ack(self, topic: str, handle: PopHandle) -> None:
-        """Acknowledge a message: it is not handed out again, unless its time is over already.
+        """Acknowledge a message: it is not handed out again, unless its invisible time is over.
 
         Raises BrokerError with NO_MESSAGE for an offset that the queue does not have.
         """
@@ -121,7 +121,7 @@ class PopRequests:
             await self._client.ask(address, RequestCode.BATCH_ACK_MESSAGE, body=body, timeout=ACK_TIMEOUT)
 
     async def change_invisible_time(self, topic: str, handle: PopHandle, seconds: float) -> PopHandle:
-        """Hide a message for another time, from now on, and return its new handle; the old one is void.
+        """Hide a message for another time, from now on, and return its new handle; the old one is no longer valid.
 
         When the time is over, the message is handed out again, as after a failed try. Raises BrokerError.
         """
@@ -136,7 +136,7 @@ class PopRequests:
     async def wait_for_news(self, queue: TopicQueue, poll_time: float, *, ordered: bool = False) -> News:
         """Wait at the broker until a queue has messages that can be popped, ``poll_time`` at most.
 
-        Nothing is popped, so the request may be cancelled, losing nothing (``NOTIFICATION``).
+        Nothing is popped, so the request may be cancelled without losing messages (``NOTIFICATION``).
         """
         address = await self._address(queue)
         fields = {

@@ -143,7 +143,7 @@ REFUSED = {
     "a wrapper of nothing": (in_wrapper(b""), "has no messages in it"),
     "a wrapper of no gzip": (message(0, None, b"", attributes=1), "has no messages in it"),
     "a wrapper in a wrapper": (in_wrapper(wrapper(0, [KafkaRecord(0)])), "compressed again"),
-    "a batch in a wrapper": (in_wrapper(batch(0, [KafkaRecord(0)])), "none of Kafka's"),
+    "a batch in a wrapper": (in_wrapper(batch(0, [KafkaRecord(0)])), "not Kafka's"),
     "a wrong checksum inside": (in_wrapper(message(0, b"k", b"v")[:-1] + b"w"), "whose checksum is wrong"),
     "a wrapper whose offset is too low": (
         struct.pack(">q", 3) + wrapper(0, [KafkaRecord(5)])[8:],
