@@ -333,7 +333,7 @@ def test_two_requests_under_way_cannot_have_one_message_id() -> None:
         message = Message("", "rpc", {}, {"message_id": "m"})
         first = asyncio.create_task(requester.request(message, timeout=0.1))
         await asyncio.sleep(0)
-        with pytest.raises(ValueError, match="message_id 'm' is under way"):
+        with pytest.raises(ValueError, match="message_id 'm' is in progress"):
             await requester.request(message)
         with pytest.raises(ReplyTimeout):
             await first

@@ -505,7 +505,7 @@ def test_a_handler_that_only_returns_what_nobody_runs_has_failed(
     dispatcher.consume(channel, "q", on_error=on_error)
     deliver = Delivery("orders", "order", 7)
     if on_error == "raise":
-        with pytest.raises(TypeError, match="nobody awaits or iterates"):
+        with pytest.raises(TypeError, match="neither awaited nor iterated"):
             channel.receive(channel, deliver, pika.BasicProperties(), b"")
         assert channel.answers == []
     else:
