@@ -1,4 +1,4 @@
-"""The tables ``[replies.TARGET]``: where the servers behind a target reply, and how their replies come home.
+"""The tables ``[replies.TARGET]``: where the servers behind a target reply, and how replies reach the callers.
 
 A table adds to the bridge a source, which reads the replies with the target's address and login, and for each source
 whose messages can reach the target, a target that writes replies to the callers there, with the source's.
@@ -31,7 +31,7 @@ ROCKETMQ_TOPIC: Final = "DefaultCluster_REPLY_TOPIC"
 
 
 class Ends:
-    """The endpoints of a file, with copies of their tables that nothing was read from yet."""
+    """The endpoints of a file, with unread copies of their tables."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ def _add_callers(name: str, ends: Ends, callers: dict[str, Callers]) -> None:
 
 
 def _sealer(target: str, source: str, ends: Ends) -> Sealer:
-    """Return what makes the tokens of the requests from a source to a target: no other bridge has the same."""
+    """Return the sealer of the tokens of requests from a source to a target; each bridge has its own."""
     places = sorted(ends.inlets[source].source.places)
     return Sealer(source, "\0".join([target, *dict.fromkeys([f"{place.system} {place.cluster}" for place in places])]))
 

@@ -1,4 +1,4 @@
-"""Received messages as a router reads them: nothing is decoded or copied before it is asked for.
+"""Received messages as a router reads them: fields are decoded and copied only when they are read.
 
 A router that has seen an exchange and key before needs these two and whether there is a header CC or BCC. So a view
 decodes no more: exchange and key come from a cache of addresses, as most messages have one that came before, and a

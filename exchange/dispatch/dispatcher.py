@@ -330,12 +330,12 @@ class Dispatcher(Generic[M]):
           delivers it again once the channel is closed.
         * ``"dead-letter"``: rejected for good. The queue's dead-letter exchange gets it; without one the broker
           drops it, and the log is all that remains.
-        * ``"requeue"``: put back, and delivered again at once. A message that fails each time goes round for ever, as
-          fast as it can. The delivery limit of a quorum queue ends that in RabbitMQ 3.10 to 4.0; 4.3 no longer
+        * ``"requeue"``: put back, and delivered again at once. A message that fails each time is redelivered for ever,
+          in a tight loop. The delivery limit of a quorum queue ends that in RabbitMQ 3.10 to 4.0; 4.3 no longer
           counts what a consumer puts back, and classic queues never did.
         * a `Retry`, with asyncio: delivered again after a delay, a limited number of times.
 
-        "raise" is the default because only this loses nothing and loops nowhere with every kind of queue. Close the
+        "raise" is the default because only it neither loses messages nor loops, with every type of queue. Close the
         channel or the connection after it: on the same channel the delivery does not return.
 
         ``prefetch`` is the maximum number of unacknowledged deliveries; None leaves the channel's setting. Further

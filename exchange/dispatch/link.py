@@ -18,11 +18,11 @@ __all__ = ["Link", "LinkLost", "Unroutable", "is_mandatory"]
 
 
 class LinkLost(HashstarError):
-    """The channel or its connection is gone; the broker delivers again what was not acknowledged."""
+    """The channel or its connection is lost; the broker redelivers unacknowledged messages."""
 
 
 class Unroutable(HashstarError):
-    """The broker has no queue for a message that was published; it was not lost in silence."""
+    """The broker has no queue for a published message, and returned it."""
 
 
 DIRECT_REPLY: Final = "amq.rabbitmq.reply-to."
@@ -59,7 +59,7 @@ class Link(Protocol):
         """
 
     async def cancel(self) -> None:
-        """Ask the broker for no further deliveries, and wait until it agrees. Raises LinkLost."""
+        """Ask the broker for no further deliveries, and wait for its confirmation. Raises LinkLost."""
 
     def is_open(self, channel: Any) -> bool:
         """Return whether deliveries of this channel can still be answered."""

@@ -1,6 +1,6 @@
-"""The queues of the test server: messages, consumers, and what is not acknowledged.
+"""The queues of the test server: messages, consumers and limits of unacknowledged messages.
 
-Nothing here talks to a network: a consumer is a function that is called with each delivery. All calls come from one
+This module has no I/O: a consumer is a function that is called with each delivery. All calls come from one
 thread, that of the server's event loop.
 """
 
@@ -90,7 +90,7 @@ class StoredQueue:
         self.deliver()
 
     def give_back(self, messages: list[Stored]) -> None:
-        """Put messages that were not acknowledged where they were, marked as redelivered."""
+        """Put unacknowledged messages back in their old places, marked as redelivered."""
         for message in messages:
             message.redelivered = True
         if messages:

@@ -1,4 +1,4 @@
-"""Replies to the callers of RocketMQ, and how the bridge gets those of its servers.
+"""Replies to RocketMQ's callers, and how the bridge reads the replies of RocketMQ's servers.
 
 **To callers.** A reply is a message for the cluster's topic of replies, which the broker pushes at once to the client
 that waits, over that client's connection (`bridge.rocketmq.producer.requests`). So it goes to the broker that the
@@ -7,8 +7,8 @@ is refused for good.
 
 **From servers.** A server replies to the client that the request names, which is the bridge's target. But the broker
 also stores each reply in that topic (`storeReplyMessageEnable`, true by default), and there the bridge reads it as from
-any other topic: at least once, also what came while no bridge ran. All that the target does with a pushed reply is to
-take it, so that the server's sending succeeds; its client has a name that a restarted bridge has again.
+any other topic: at least once, including replies that came while no bridge ran. The target only accepts a pushed reply,
+so that the server's send succeeds; its client keeps its name over a restart of the bridge.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def message_from_pika(method: Any, properties: Any, body: bytes) -> Message:
 
 
 def delivery_from_pika(ticket: Ticket, method: Any, properties: Any, body: bytes) -> Delivery:
-    """Build a delivery of what pika calls a consumer with. As `message_from_pika`, but nothing is checked."""
+    """Build a delivery from the arguments of pika's consumer callback, as `message_from_pika` but unchecked."""
     exchange, routing_key = method.exchange, method.routing_key
     values = {name: value for name, value in vars(properties).items() if value is not None}
     headers = values.pop("headers", None)

@@ -62,7 +62,7 @@ DECIDERS: Final = {
 class ColumnRouter:
     """Routes columns of messages through one topology; see `Router.route_columns`. Safe to use from several threads.
 
-    What it learns of keys is kept from call to call.
+    Key classes and their routes are kept from call to call.
     """
 
     def __init__(self, topology: Topology, choose: Choose) -> None:
