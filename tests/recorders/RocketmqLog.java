@@ -36,6 +36,10 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 public class RocketmqLog {
     public static void main(String[] arguments) throws Exception {
+        Thread.currentThread().setUncaughtExceptionHandler((thread, thrown) -> {
+            thrown.printStackTrace();
+            System.exit(1); // the client's threads would keep the program running
+        });
         PrintStream out = System.out;
         System.setOut(System.err); // of the clients' loggers
         Map<?, ?> question = JSON.parseObject(new String(System.in.readAllBytes(), "UTF-8"), Map.class);
@@ -89,6 +93,7 @@ public class RocketmqLog {
         producer.setNamesrvAddr(namesrv);
         producer.setInstanceName(name);
         producer.setSendMsgTimeout(20_000);
+        producer.setMqClientApiTimeout(20_000); // the machine may be busy
         if (packing != null) {
             for (Method method : DefaultMQProducer.class.getMethods()) {
                 if (method.getName().equals("setCompressType")) {
@@ -217,6 +222,7 @@ public class RocketmqLog {
         CountDownLatch failures = new CountDownLatch(((Number) told.get("failures")).intValue());
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer((String) told.get("group"));
         consumer.setNamesrvAddr(namesrv);
+        consumer.setMqClientApiTimeout(20_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setMaxReconsumeTimes(1);
         consumer.subscribe((String) told.get("topic"), "*");

@@ -202,7 +202,7 @@ def manage(server: Server, method: str, path: str, body: object = None) -> Any:
         data=json.dumps(body).encode() if body is not None else None,
         headers={"Authorization": f"Basic {login}", "Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310  as above
+    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310  as above
         text = answer.read()
     return json.loads(text) if text else None
 

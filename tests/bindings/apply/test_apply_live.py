@@ -295,8 +295,8 @@ def test_it_stops_when_the_connection_is_gone_and_the_next_run_finishes(
 ) -> None:
     """Cut, or silent: the step may be done or not, and that is reported."""
     wanted = some(40)
-    monkeypatch.setattr(Broker, "connect", partial(Broker.connect, seconds=2))
-    with proxy(place.amqp, 1500, silent=silent) as address:
+    with monkeypatch.context() as patch, proxy(place.amqp, 1500, silent=silent) as address:
+        patch.setattr(Broker, "connect", partial(Broker.connect, seconds=5))
         result = place.run(wanted, "--yes", amqp=address)
     assert result.exit_code == 1
     why = "no answer to declare queue 'q" if silent else "the connection is gone"

@@ -25,6 +25,10 @@ import org.apache.rocketmq.tools.command.offset.GetConsumerStatusCommand;
 
 public class RocketmqAdmin {
     public static void main(String[] arguments) throws Exception {
+        Thread.currentThread().setUncaughtExceptionHandler((thread, thrown) -> {
+            thrown.printStackTrace();
+            System.exit(1); // the client's threads would keep the program running
+        });
         PrintStream out = System.out;
         System.setOut(System.err); // where others may write
         Map<?, ?> asked = (Map<?, ?>) JSON.parse(new String(System.in.readAllBytes(), StandardCharsets.UTF_8));

@@ -38,6 +38,10 @@ public class RocketmqProbe {
     static final PrintStream OUT = System.out;
 
     public static void main(String[] arguments) throws Exception {
+        Thread.currentThread().setUncaughtExceptionHandler((thread, thrown) -> {
+            thrown.printStackTrace();
+            System.exit(1); // the client's threads would keep the program running
+        });
         System.setOut(System.err); // where others may write
         Map<?, ?> asked = (Map<?, ?>) JSON.parse(new String(System.in.readAllBytes(), StandardCharsets.UTF_8));
         String servers = (String) asked.get("namesrv");
