@@ -80,7 +80,7 @@ class Scripted(Campaign):
         os._exit(0)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 def test_an_input_that_blocks_is_a_finding_with_the_stacks_of_all_threads(tmp_path: Path) -> None:
     def hang(data: bytes) -> None:
         if data == b"the second":
@@ -110,7 +110,7 @@ def test_an_input_that_blocks_is_a_finding_with_the_stacks_of_all_threads(tmp_pa
     assert not outcome.note
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 def test_a_process_that_hangs_at_exit_after_all_runs_is_a_note_and_no_finding(tmp_path: Path) -> None:
     def script(run: Callable[[bytes], None]) -> None:
         run(b"an input")
@@ -127,7 +127,7 @@ def test_a_process_that_hangs_at_exit_after_all_runs_is_a_note_and_no_finding(tm
     assert "in script" in (tmp_path / "log-0").read_text()
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 def test_a_process_that_hangs_between_two_inputs_is_a_finding_with_the_one_before(tmp_path: Path) -> None:
     def script(run: Callable[[bytes], None]) -> None:
         if not (tmp_path / "log-1").exists():

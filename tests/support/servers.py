@@ -101,8 +101,8 @@ def _amqp_properties(url: str) -> Any:
     parameters = pika.URLParameters(url)
     parameters.connection_attempts = 1
     # Each of these bounds a step of the handshake with a server that accepts and says nothing.
-    parameters.socket_timeout = parameters.stack_timeout = 5
-    parameters.blocked_connection_timeout = 5
+    parameters.socket_timeout = parameters.stack_timeout = 20
+    parameters.blocked_connection_timeout = 20
     connection = pika.BlockingConnection(parameters)
     try:
         return cast("Any", connection)._impl.server_properties
@@ -120,7 +120,7 @@ def rabbitmq_management(url: str, host: str, port: int) -> str | None:
     login = urllib.parse.urlsplit(url)
     user, password = (urllib.parse.unquote(part or "guest") for part in (login.username, login.password))
     token = base64.b64encode(f"{user}:{password}".encode()).decode()
-    connection = http.client.HTTPConnection(host, port, timeout=5)
+    connection = http.client.HTTPConnection(host, port, timeout=20)
     try:
         connection.request("GET", "/api/overview", headers={"Authorization": f"Basic {token}"})
         overview = json.load(connection.getresponse())
@@ -161,8 +161,8 @@ def kafka_version(bootstrap: str) -> str:
 
     # Of a broker that is still starting it would log each failed attempt.
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    broker = ConfigResource(ConfigResource.Type.BROKER, str(next(iter(admin.list_topics(timeout=5).brokers))))
-    settings = admin.describe_configs([broker], request_timeout=5)[broker].result(10)
+    broker = ConfigResource(ConfigResource.Type.BROKER, str(next(iter(admin.list_topics(timeout=20).brokers))))
+    settings = admin.describe_configs([broker], request_timeout=20)[broker].result(10)
     prefix = "hashstar.version."
     return next((name.removeprefix(prefix) for name in settings if name.startswith(prefix)), "unknown")
 
@@ -190,7 +190,7 @@ def _rocketmq_answer(address: str, code: int) -> bytes:
     """Send RocketMQ a request (`RemotingCommand`: lengths, a header in JSON, a body); return the answer's body."""
     host, _, port = address.rpartition(":")
     header = json.dumps({"code": code, "language": "JAVA", "version": 0, "opaque": 1, "flag": 0}).encode()
-    with socket.create_connection((host, int(port)), timeout=5) as connection, connection.makefile("rb") as answer:
+    with socket.create_connection((host, int(port)), timeout=20) as connection, connection.makefile("rb") as answer:
         connection.sendall(struct.pack(">ii", 4 + len(header), len(header)) + header)
         length, header_length = struct.unpack(">ii", answer.read(8))
         return answer.read(length - 4)[header_length & 0xFFFFFF :]

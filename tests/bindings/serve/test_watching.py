@@ -96,7 +96,7 @@ def test_a_thread_watches_the_file_until_it_is_stopped(tmp_path: Path) -> None:
         threads[0].join(0.1)
     assert [*source.reading.view(None).topology.queues] == ["b"]
     source.stop()
-    threads[0].join(10)
+    threads[0].join(120)
     assert not threads[0].is_alive()
 
 

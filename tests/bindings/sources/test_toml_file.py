@@ -16,7 +16,7 @@ from exchange.errors import InputError
 from exchange.limits import CONFIG_BYTES, CONFIG_KEY_PARTS, NESTING
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -53,7 +53,7 @@ def send(target: Target, replies: Sequence[Outgoing]) -> Reports:
         reports: Any = Reports()
         await target.open(reports)
         target.send(replies)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while len(reports.taken) + len(reports.refused) < len(replies) and not reports.errors:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         await target.close()

@@ -62,7 +62,7 @@ def run_pump(messages: list[Message], message_filter: Filter) -> tuple[MemorySou
     source, target, metrics = MemorySource(messages, "s"), MemoryTarget(), CountingMetrics()
     source.end()
     pump = Pump([Inlet(source, "in", filter=message_filter)], Router(TOPOLOGY), {"q": target}, metrics, QUICK)
-    asyncio.run(asyncio.wait_for(pump.run(), 30))
+    asyncio.run(asyncio.wait_for(pump.run(), 120))
     return source, [outgoing.message for outgoing in target.messages], metrics
 
 
@@ -107,7 +107,7 @@ def test_headers_that_cannot_be_read_are_not_filtered_away() -> None:
     source.end()
     metrics, inlet = CountingMetrics(), Inlet(source, "in", filter=Filter(Selector.parse("abc = 'x'")))
     pump = Pump([inlet], Router(TOPOLOGY), {"q": MemoryTarget()}, metrics, QUICK, dead)
-    asyncio.run(asyncio.wait_for(pump.run(), 30))
+    asyncio.run(asyncio.wait_for(pump.run(), 120))
     assert not metrics.filtered_calls
     assert len(dead.messages) == 1
 
@@ -121,7 +121,7 @@ def test_a_refused_message_is_a_dead_letter_whatever_the_filter_and_the_topology
     source.end()
     metrics, inlet = CountingMetrics(), Inlet(source, filter=Filter(Selector.parse("abc = 'x'")))
     pump = Pump([inlet], Router(TOPOLOGY), {"q": target}, metrics, QUICK, dead)
-    asyncio.run(asyncio.wait_for(pump.run(), 30))
+    asyncio.run(asyncio.wait_for(pump.run(), 120))
     assert [outgoing.message.headers["hashstar-reason"] for outgoing in dead.messages] == [
         "unroutable: too long for AMQP"
     ] * 2

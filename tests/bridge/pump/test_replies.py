@@ -55,7 +55,7 @@ class Bridge:
                 inlets, router, {"rpc": self.served}, self.events, Policy(), self.dead, clock=lambda: self.now,
                 replies=between,
             )  # fmt: skip
-            await asyncio.wait_for(pump.run(), 20)
+            await asyncio.wait_for(pump.run(), 120)
             assert asking.unsettled == replying.unsettled == 0
             return home.messages
 
@@ -179,7 +179,7 @@ def test_copies_for_other_targets_are_no_requests() -> None:
             [Inlet(asking, exchange="fan")], Router(topology), {"rpc": served, "log": kept}, Events(),
             clock=lambda: NOW, replies=between,
         )  # fmt: skip
-        await asyncio.wait_for(pump.run(), 20)
+        await asyncio.wait_for(pump.run(), 120)
         return served.messages, kept.messages
 
     served, kept = asyncio.run(run())

@@ -150,7 +150,7 @@ def run(
         async with Requester(broker.connect, replies=replies, **options) as requester:
             await test(broker, requester)
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 120))
 
 
 @pytest.mark.parametrize("replies", ["direct", "queue"])
@@ -325,7 +325,7 @@ def test_an_error_in_the_block_ends_the_calls_under_way_at_once() -> None:
             with pytest.raises(RequesterClosed):
                 await call
 
-    asyncio.run(asyncio.wait_for(main(), 10))
+    asyncio.run(asyncio.wait_for(main(), 120))
 
 
 def test_two_requests_under_way_cannot_have_one_message_id() -> None:

@@ -94,7 +94,7 @@ def test_the_broker_filters_tags_by_hash_and_the_client_by_text(rocketmq_servers
             queues = BrokerQueues(client, consumer.group.name)
             places = [TopicQueue(topic, *queue) for queue in await queues_of(client, topic)]
             ends = {place: await queues.max_offset(place) for place in places}
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 while not ends.items() <= (await consumer.persist()).items():  # noqa: ASYNC110  an answer makes it so
                     await asyncio.sleep(0.05)
             assert {place: await queues.committed_offset(place) for place in places} == ends
@@ -452,7 +452,7 @@ def test_a_consumer_whose_opening_or_closing_is_cancelled_leaves_no_member(rocke
                 closing.cancel()
                 await asyncio.gather(closing, return_exceptions=True)
                 await consumer.close()
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(120):
                     while await members(client, topic):  # noqa: ASYNC110  brokers tell nobody
                         await asyncio.sleep(0.05)
                 assert not own._consumers

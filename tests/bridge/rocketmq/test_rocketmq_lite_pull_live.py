@@ -58,7 +58,7 @@ async def fill(client: Client, topic: str, count: int, first: int = 0) -> list[T
 async def take(consumer: LitePullConsumer, count: int) -> list[StoredMessage]:
     """Return this number of messages."""
     found: list[StoredMessage] = []
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while len(found) < count:
             found += await consumer.poll(1.0, count - len(found))
     return found
@@ -109,7 +109,7 @@ def test_what_was_polled_is_committed_by_the_next_poll_and_a_clean_end(rocketmq_
 
 
 async def eventually_committed(consumer: LitePullConsumer, queue: TopicQueue, offset: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while await consumer.committed(queue) != offset:  # noqa: ASYNC110  an answer makes it so
             await asyncio.sleep(0.1)
 

@@ -172,7 +172,7 @@ def acknowledge(broker: Broker, *offsets: int, seconds: float = 60) -> list[Remo
             acking.add("orders", PopHandle(0, 1, 2, 3, "0", "b", 0, at), loop.time() + seconds)
             if at % 4 == 3:
                 await asyncio.sleep(0.002)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(120):
             await acking.flush()
 
     asyncio.run(work())

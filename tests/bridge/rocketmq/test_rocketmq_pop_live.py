@@ -87,7 +87,7 @@ async def working(consumer: Consumer, came: list[StoredMessage]) -> AsyncIterato
             await task
 
 
-async def one(consumer: Consumer, seconds: float = 30) -> StoredMessage:
+async def one(consumer: Consumer, seconds: float = 120) -> StoredMessage:
     (message,) = await asyncio.wait_for(consumer.receive(1), seconds)
     return message
 
@@ -295,7 +295,7 @@ def test_when_the_group_is_set_to_pull_again_its_popped_retries_are_pulled(rocke
             await one(consumer)
             await admin.set_request_mode(client, topic, group, "PULL")
             await eventually(lambda: not consumer.popped)
-            again = await one(consumer, 40)
+            again = await one(consumer)
             assert (again.topic, again.body) == (topic, b"pending")
             assert consumer.done(again)
 
@@ -314,7 +314,7 @@ def test_a_closed_member_lets_others_have_what_it_did_not_hand_out(rocketmq_serv
             await asyncio.sleep(1)  # by then all are popped
         came: list[StoredMessage] = []
         async with popper(client, topic) as consumer, working(consumer, came):
-            await eventually(lambda: len(came) >= 7, 30)
+            await eventually(lambda: len(came) >= 7)
         assert {each.body for each in came} | {first.body} == {b"%d" % at for at in range(8)}
 
     on_each(rocketmq_servers, test)
@@ -333,7 +333,7 @@ def test_requests_about_popped_messages_need_no_membership(rocketmq_servers: lis
         await asyncio.sleep(0.5)
         assert not news.done()
         await send(client, [RocketMessage.of(topic, b"%d" % at) for at in range(3)])
-        assert (await asyncio.wait_for(news, 5)).has_messages
+        assert (await asyncio.wait_for(news, 120)).has_messages
         messages: list[StoredMessage] = []
         while len(messages) < 3:
             messages += (await requests.pop(queue, subscription, invisible_time=60)).messages

@@ -71,7 +71,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def eventually(look: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while not look():  # noqa: ASYNC110  as the bridge looks
             await asyncio.sleep(0.01)
 

@@ -40,7 +40,7 @@ def test_a_client_with_the_right_secret_may_send_over_tls(secured_addresses: lis
         for kind in SerializeType:
             for tls in (None, ssl.create_default_context(cafile=secured_folder / "ca.pem")):
                 settings = ChannelSettings(serialize_type=kind, tls=tls, credentials=OWNER)
-                asyncio.run(asyncio.wait_for(test(address, settings), 30))
+                asyncio.run(asyncio.wait_for(test(address, settings), 120))
 
 
 def test_a_client_without_or_with_a_wrong_secret_is_refused(secured_addresses: list[str]) -> None:
@@ -52,7 +52,7 @@ def test_a_client_without_or_with_a_wrong_secret_is_refused(secured_addresses: l
 
     for address in secured_addresses:
         for credentials in (None, STRANGER, Credentials("nobody", "12345678")):
-            asyncio.run(asyncio.wait_for(test(address, credentials), 30))
+            asyncio.run(asyncio.wait_for(test(address, credentials), 120))
 
 
 def test_no_connection_is_made_to_a_server_without_a_trusted_certificate(
@@ -64,4 +64,4 @@ def test_no_connection_is_made_to_a_server_without_a_trusted_certificate(
             await Client(ClientSettings(address, channel=channel)).open()
 
     for address in secured_addresses:
-        asyncio.run(asyncio.wait_for(test(address), 30))
+        asyncio.run(asyncio.wait_for(test(address), 120))

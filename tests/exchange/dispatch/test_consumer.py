@@ -245,7 +245,7 @@ def test_plain_handlers_run_in_threads_and_settle_from_there() -> None:
 
     async def work(options: dict[str, Any]) -> None:
         async with dispatcher.consume(link, **options) as consumer:
-            await asyncio.wait_for(all_handled(consumer), 10)
+            await asyncio.wait_for(all_handled(consumer), 120)
 
     link.put(message(1, "hand"), message(2, "ask", reply_to="answers"))
     asyncio.run(work({}))
@@ -306,7 +306,7 @@ def test_a_thread_that_settles_when_its_time_is_over_is_answered_once() -> None:
 
     @dispatcher.on("#")
     def slow(delivery: Delivery) -> None:
-        over.wait(5)
+        over.wait(120)
         try:
             delivery.ack()
         except HashstarError as error:
@@ -314,7 +314,7 @@ def test_a_thread_that_settles_when_its_time_is_over_is_answered_once() -> None:
 
     async def work() -> None:
         async with dispatcher.consume(link, timeout=0.05, on_error="dead-letter") as consumer:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(120):
                 while not consumer.counts.failed:  # noqa: ASYNC110  # threads, in real time
                     await asyncio.sleep(0.01)
             over.set()

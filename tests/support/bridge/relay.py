@@ -36,7 +36,7 @@ class Relay:
         ready = threading.Event()
         self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(self._run(ready)), daemon=True)
         self._thread.start()
-        ready.wait(10)
+        ready.wait(120)
 
     @property
     def connected(self) -> bool:
@@ -67,7 +67,7 @@ class Relay:
     def close(self) -> None:
         """End all connections, and stop listening."""
         self._loop.call_soon_threadsafe(self._ending.set)
-        self._thread.join(10)
+        self._thread.join(120)
         self._loop.close()
 
     def _call(self, function: Callable[[], None]) -> None:
@@ -78,7 +78,7 @@ class Relay:
             done.set()
 
         self._loop.call_soon_threadsafe(call)
-        done.wait(10)
+        done.wait(120)
 
     def _begin_anew(self) -> None:
         self._flowing.clear()

@@ -33,10 +33,6 @@ public class RocketmqMember {
     static volatile boolean polling = true;
 
     public static void main(String[] arguments) {
-        Thread.currentThread().setUncaughtExceptionHandler((thread, thrown) -> {
-            thrown.printStackTrace();
-            System.exit(1); // the client's threads would keep the program running
-        });
         int status = 0;
         try {
             work();

@@ -77,7 +77,7 @@ def consumer_of(client: Client, *subscriptions: Subscription | str, group: str =
 async def read(consumer: Consumer, count: int, *, done: bool = True) -> list[StoredMessage]:
     """Return the next messages, this number of them."""
     found: list[StoredMessage] = []
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while len(found) < count:
             found += await consumer.receive(count - len(found))
     if done:

@@ -352,7 +352,7 @@ def test_rpc_patterns_and_direct_replies_work(server: AmqpServer) -> None:
         await requests.consume(serve)
         request = aio_pika.Message(b"x", reply_to="amq.rabbitmq.reply-to")
         await channel.default_exchange.publish(request, "requests")
-        assert await asyncio.wait_for(answer, 5) == b"re x"
+        assert await asyncio.wait_for(answer, 120) == b"re x"
 
     run(server, main)
 
@@ -369,17 +369,17 @@ def test_a_robust_connection_survives_a_restart(server: AmqpServer) -> None:
 
         await queue.consume(work)
         await channel.default_exchange.publish(aio_pika.Message(b"before"), "work")
-        assert await asyncio.wait_for(got.get(), 5) == b"before"
+        assert await asyncio.wait_for(got.get(), 120) == b"before"
         await asyncio.to_thread(server.stop)
         await asyncio.to_thread(server.start)
-        await asyncio.wait_for(connection.ready(), 5)
+        await asyncio.wait_for(connection.ready(), 120)
         for _ in range(100):
             try:
                 await channel.default_exchange.publish(aio_pika.Message(b"after"), "work")
                 break
             except aio_pika.exceptions.CONNECTION_EXCEPTIONS:
                 await asyncio.sleep(0.05)
-        assert await asyncio.wait_for(got.get(), 5) == b"after"
+        assert await asyncio.wait_for(got.get(), 120) == b"after"
 
     async def start() -> None:
         async with await aio_pika.connect_robust(server.url, reconnect_interval=0.05) as connection:

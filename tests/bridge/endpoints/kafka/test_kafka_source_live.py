@@ -274,7 +274,7 @@ async def test_a_partition_taken_away_while_paused_is_read_when_it_comes_back(to
     await second.close()
     topics.put(topic, [(b"%d" % n, b"%d" % n) for n in range(20, 60)])
     while len({int(d.message.body) for d in found}) < 60:
-        found += await asyncio.wait_for(first.read(100), 30)
+        found += await asyncio.wait_for(first.read(100), 120)
     await first.close()
 
 
@@ -298,7 +298,7 @@ async def test_a_partition_that_librdkafka_has_forgotten_ends_the_connection_and
     # As after an answer to where it begins that librdkafka does not ask for again.
     source.member.consumer.incremental_unassign([TopicPartition(topic, 1)])
     with pytest.raises(Disconnected, match=f"has not begun to fetch from {topic}-1"):
-        await asyncio.wait_for(source.read(10), 20)
+        await asyncio.wait_for(source.read(10), 120)
     await source.close()
 
 
@@ -318,11 +318,11 @@ async def test_a_transaction_that_keeps_a_partition_from_being_read_is_reported(
     source = make_source(topics, topic, settings={"statistics.interval.ms": 100, "group.id": topic})
     await source.open()
     with pytest.raises(Disconnected, match=f"the offset of group '{topic}' for {topic}-. is in a transaction"):
-        await asyncio.wait_for(source.read(10), 20)
+        await asyncio.wait_for(source.read(10), 120)
     await source.close()
     await asyncio.to_thread(writer.commit_transaction, 20)
     await source.open()
-    found = await asyncio.wait_for(source.read(1), 20)
+    found = await asyncio.wait_for(source.read(1), 120)
     assert found[0].position == 3
     await source.close()
     reader.close()
@@ -343,7 +343,7 @@ async def test_memory_is_bounded_while_nothing_is_settled(topics: Topics) -> Non
         source.settle(found[-1])
         for lane in {delivery.lane for delivery in found[-10:]}:
             source.settle([delivery for delivery in found[-10:] if delivery.lane is lane][-1])
-        found += await asyncio.wait_for(source.read(10), 30)
+        found += await asyncio.wait_for(source.read(10), 120)
     assert sorted(int(d.message.body) for d in found) == list(range(300))
     await source.close()
 
@@ -504,7 +504,7 @@ async def test_a_topic_that_is_deleted_ends_the_connection(topics: Topics) -> No
     topics.admin.delete_topics([topic])[topic].result(30)
     topics.made.remove(topic)
     with pytest.raises(Disconnected, match="UNKNOWN_TOPIC"):
-        await asyncio.wait_for(source.read(10), 30)
+        await asyncio.wait_for(source.read(10), 120)
     await source.close()
     with pytest.raises(Disconnected, match="there is no topic"):
         await source.open()

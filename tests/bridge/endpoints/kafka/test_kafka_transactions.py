@@ -134,7 +134,7 @@ async def test_after_an_abort_messages_come_again_in_their_order_without_the_ref
     scene.state.waiting.append(copies[5])
     scene.state.refused.append((copies[2], Failure("too large", final=True)))
     calls = Calls()
-    await asyncio.wait_for(scene.target._abort(scene.state, calls), 30)
+    await asyncio.wait_for(scene.target._abort(scene.state, calls), 120)
     calls.end()
     assert scene.producer.aborted == 1
     assert [outgoing.number for outgoing in scene.state.waiting] == [0, 1, 3, 4, 5]

@@ -124,7 +124,7 @@ async def test_opening_that_is_cancelled_once_and_again_leaves_no_socket_open(mo
         opening.cancel()  # while it cleans up
         with pytest.raises(asyncio.CancelledError):
             await opening
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         await all_served.wait()
         await asyncio.gather(*[task for task in served if task is not None])
     server.close()

@@ -338,7 +338,7 @@ async def test_a_broker_takes_dead_letters_of_messages_that_it_refuses_or_would_
     properties = {"user_id": "nobody", "expiration": "soon"}
     messages = [Message("", "key", {"CC": [other]}, properties, b"bad"), Message("", "key", body=b"good")]
     dead = RabbitmqTarget("dead", [broker.address], {"": Address.queue(graveyard)})
-    await asyncio.wait_for(run_pump_with_dead_letters(messages, broker.target("", queue), dead), 20)
+    await asyncio.wait_for(run_pump_with_dead_letters(messages, broker.target("", queue), dead), 120)
     await asyncio.sleep(0.1)
     _, letter, body = broker.get(graveyard)
     assert body == b"bad"
