@@ -19,6 +19,7 @@ from bridge.rocketmq.consumer.pop.requests import News, TopicHandle
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.errors import BrokerError, RemotingError, SendRequestError
 from bridge.rocketmq.remoting.message import StoredMessage
+from tests.support.virtual_loop import run_virtually
 
 QUEUE = TopicQueue("orders", "b", -1)
 
@@ -94,7 +95,7 @@ def run(
         for task in tasks:
             task.cancel()
 
-    asyncio.run(go())
+    run_virtually(go())
     return troubles
 
 
