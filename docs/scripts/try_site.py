@@ -1,4 +1,4 @@
-"""Try the built website in Chromium: every page, the search, the diagrams, the reference, both palettes.
+"""Try the built website in Chromium: the pages, the search, the diagrams, the reference, both palettes.
 
 ``python -m docs.scripts.try_site build/site`` ends with 1 and one line for each fault: an error in the console, a
 request that leaves this machine or finds nothing, a search without its page. Without Chromium it prints that, and ends
@@ -16,17 +16,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urljoin
 
 from tests.support.browser import CHROMIUM, NO_BROWSER, Browser, open_browser
 
 __all__ = ["list_addresses", "try_pages", "try_site"]
 
+FAMILIES: Final = ("decisions", "findings", "repository")
+"""Folders of many pages that one template makes from plain text: their longest pages are opened, for all of them."""
+LONGEST: Final = 5
+
 
 def list_addresses(folder: Path) -> list[str]:
-    """Return the addresses of all pages, relative to the website's."""
+    """Return the addresses of the pages to open, relative to the website's."""
     pages = sorted(page for page in folder.rglob("*.html") if page.name != "404.html")
+    for family in FAMILIES:
+        members = sorted(
+            (page for page in pages if page.is_relative_to(folder / family)), key=lambda page: page.stat().st_size
+        )
+        pages = [page for page in pages if page not in members[:-LONGEST]]
     return [page.relative_to(folder).as_posix().removesuffix("index.html") for page in pages]
 
 
