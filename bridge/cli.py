@@ -13,6 +13,7 @@ import click
 from bindings.operating_system import is_closed_by_reader
 from bridge.daemon.commands import bridge_command
 from bridge.groups.commands import group_command
+from bridge.scaling.commands import rocketmq_command
 from bridge.schema.command import schema_command
 from exchange.display import escape_line, escape_lines
 
@@ -25,6 +26,7 @@ GROUPS: Final = {
     "Archives and audits": ("archive", "audit"),
     "Bridge": ("bridge",),
     "Consumers": ("group",),
+    "Brokers": ("rocketmq",),
     "Files and outputs": ("schema",),
 }
 """Title -> the commands under it in ``hashstar --help``."""
@@ -71,7 +73,9 @@ def _others() -> Mapping[str, click.Command]:
     return {command.name or "": command for command in COMMANDS}
 
 
-@click.group(cls=Program, commands=[bridge_command, group_command, schema_command], no_args_is_help=True)
+@click.group(
+    cls=Program, commands=[bridge_command, group_command, rocketmq_command, schema_command], no_args_is_help=True
+)
 @click.version_option(package_name="hashstar", prog_name="hashstar")
 def hashstar() -> None:
     """Message routing you can embed, explain, carry and audit: RabbitMQ's, exactly."""

@@ -54,6 +54,8 @@ GROUP_PARTITIONS: Final = 2_000
 """Maximum number of partitions of a partitioned queue: a member opens a channel for each, RabbitMQ allows 2,047."""
 BEAT_BYTES: Final = 1 << 20
 """Maximum size in bytes of what a member of a consumer group announces."""
+DEFERRED_MESSAGES: Final = 1_000_000
+"""Maximum number of delayed messages and half messages in a queue of a RocketMQ broker that `rocketmq scale` reads."""
 STATEMENTS: Final = 250_000
 """Maximum number of statements and bindings that the loops and lists of a .bindings file expand to."""
 TEXT_BYTES: Final = 64 << 20

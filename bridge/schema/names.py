@@ -97,6 +97,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = MappingProxyType({
     ),
     "bridge-check": _of_types("hashstar bridge check --json", "bridge.daemon.probe:CheckJson"),
     "group-describe": _of_types("hashstar group describe --format json", "bridge.groups.description:DescriptionJson"),
+    "rocketmq-scale": _of_types("hashstar rocketmq scale --format json", "bridge.scaling.forms:ScaleJson"),
     "bridge-status": _of_types("/status of a bridge", "bridge.daemon.web:StatusJson"),
 })  # fmt: skip
 """Name -> schema, files first."""

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from bridge.rocketmq.remoting.client import AUTO_CREATE_TOPIC_KEY_TOPIC, Client
-from bridge.rocketmq.remoting.codes import RequestCode
+from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.command import read_json
 from bridge.rocketmq.remoting.errors import BrokerError, ClientError
 from exchange.partition.clients.rocketmq.queues import MASTER, READ, WRITE
 
 __all__ = [
     "GroupConfig", "TopicConfig", "cluster", "create_group", "create_topic", "delete_group", "delete_topic", "masters",
-    "runtime", "set_request_mode", "topics",
+    "runtime", "set_request_mode", "set_topic", "topic_config", "topics",
 ]  # fmt: skip
 
 KNOWN_SECONDS: Final = 10.0
@@ -39,7 +39,9 @@ class TopicConfig:
     perm: int = READ | WRITE
     order: bool = False
     attributes: Mapping[str, str] | None = None
-    """Attributes of RocketMQ 5: ``{"+message.type": "FIFO"}``."""
+    """Attributes of RocketMQ 5: ``{"+message.type": "FIFO"}`` to set them, ``{"message.type": "FIFO"}`` as read."""
+    filter_type: str = "SINGLE_TAG"
+    sys_flag: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +92,8 @@ async def create_topic(client: Client, topic: TopicConfig, brokers: Collection[s
     wanted = set(known) if brokers is None else set(brokers)
     if not wanted <= set(known):
         raise ClientError(f"no broker {', '.join(sorted(wanted - set(known)))}; there are {', '.join(sorted(known))}")
-    fields = {
-        "topic": topic.name,
-        "defaultTopic": AUTO_CREATE_TOPIC_KEY_TOPIC,
-        "readQueueNums": str(topic.read_queues),
-        "writeQueueNums": str(topic.write_queues),
-        "perm": str(topic.perm),
-        "topicFilterType": "SINGLE_TAG",
-        "topicSysFlag": "0",
-        "order": "true" if topic.order else "false",
-        "attributes": ",".join([f"{name}={value}" for name, value in (topic.attributes or {}).items()]),
-    }
     for name in sorted(wanted):
-        await client.ask(known[name], RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
+        await set_topic(client, known[name], topic)
     expected = {(name, topic.read_queues, topic.write_queues, topic.perm) for name in wanted}
     deadline = time.monotonic() + KNOWN_SECONDS
     while True:
@@ -112,6 +103,44 @@ async def create_topic(client: Client, topic: TopicConfig, brokers: Collection[s
         if time.monotonic() > deadline:
             raise ClientError(f"topic {topic.name} was created, but the name servers do not know it yet")
         await asyncio.sleep(0.05)
+
+
+async def set_topic(client: Client, address: str, topic: TopicConfig) -> None:
+    """Create or change a topic at the master with this address alone. Raises BrokerError where it refuses."""
+    fields = {
+        "topic": topic.name,
+        "defaultTopic": AUTO_CREATE_TOPIC_KEY_TOPIC,
+        "readQueueNums": str(topic.read_queues),
+        "writeQueueNums": str(topic.write_queues),
+        "perm": str(topic.perm),
+        "topicFilterType": topic.filter_type,
+        "topicSysFlag": str(topic.sys_flag),
+        "order": "true" if topic.order else "false",
+        "attributes": ",".join([f"{name}={value}" for name, value in (topic.attributes or {}).items()]),
+    }
+    await client.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
+
+
+async def topic_config(client: Client, address: str, topic: str) -> TopicConfig | None:
+    """Return a topic as the broker at an address has it, None if it has none.
+
+    Brokers before 5.0 answer only with all their topics (`examineTopicConfig`).
+    """
+    try:
+        answer = await client.ask(address, RequestCode.GET_TOPIC_CONFIG, {"topic": topic})
+        return read_json(answer.body, _read_config)
+    except BrokerError as error:
+        if error.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise
+    answer = await client.ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
+
+    def find(body: Any) -> TopicConfig | None:
+        config = (body.get("topicConfigTable") or {}).get(topic)
+        return None if config is None else _read_config(config)
+
+    return read_json(answer.body, find)
 
 
 async def delete_topic(client: Client, topic: str) -> None:
@@ -161,3 +190,17 @@ async def set_request_mode(
     body = {"topic": topic, "consumerGroup": group, "mode": mode, "popShareQueueNum": share_queues}
     for address in (await masters(client)).values():
         await client.ask(address, RequestCode.SET_MESSAGE_REQUEST_MODE, body=json.dumps(body).encode())
+
+
+def _read_config(config: Any) -> TopicConfig:
+    """Return the topic in a broker's JSON. Raises the errors that `read_json` expects."""
+    return TopicConfig(
+        str(config["topicName"]),
+        int(config["readQueueNums"]),
+        int(config["writeQueueNums"]),
+        int(config["perm"]),
+        bool(config.get("order")),
+        {str(name): str(value) for name, value in (config.get("attributes") or {}).items()},
+        str(config.get("topicFilterType") or "SINGLE_TAG"),
+        int(config.get("topicSysFlag") or 0),
+    )

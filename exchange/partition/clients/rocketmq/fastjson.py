@@ -1,4 +1,6 @@
-"""The JSON that RocketMQ's servers write with fastjson: names may be bare numbers, ``{0:"10.0.0.1:10911"}``."""
+"""The JSON that RocketMQ's servers write with fastjson: names may be bare numbers, ``{0:"10.0.0.1:10911"}``,
+or objects, ``{{"queueId":0,"topic":"t"}:42}``.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,12 @@ from typing import Any, Final
 __all__ = ["parse_json"]
 
 # Each match consumes all that it has looked at, even an unterminated string, so that no text takes quadratic time.
-BARE_NAME: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?+|([{,]\s*+)(-?\d++)(?=\s*+:)', re.DOTALL)
+STRING: Final = r'"(?:[^"\\]|\\.)*+"'
+BARE_NAME: Final = re.compile(rf'{STRING}?+|([{{,]\s*+)(-?\d++|\{{(?:[^{{}}"]|{STRING})*+\}})(?=\s*+:)', re.DOTALL)
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of a text; names that are bare numbers become strings.
+    """Return the value of a text; names that are bare numbers or objects become strings, an object its text.
 
     Raises ValueError for a text that is not JSON, is nested too deeply, or has a number beyond a double.
     """
@@ -39,4 +42,4 @@ def _finite(text: str) -> float:
 
 
 def _quote(match: re.Match[str]) -> str:
-    return match[0] if match[2] is None else f'{match[1]}"{match[2]}"'
+    return match[0] if match[2] is None else match[1] + json.dumps(match[2])

@@ -5,12 +5,17 @@ message stays unread as long as each queue that is written or has unread message
 is raised before the write number. To shrink, the write number is lowered, the queues above it are drained, and then the
 read number is lowered. Messages with a key have another problem: when the number of queues changes, a key moves to
 another queue, where its new messages can overtake the old ones.
+
+Two things need more than that. A delayed or a transactional message is stored, when it is due or committed, in the
+queue that its producer chose, whatever the numbers are by then: until then that queue is not drained. And a group
+without an offset in a queue begins at the end of it (``CONSUME_FROM_LAST_OFFSET``), behind all that was written by
+then: so each group gets an offset in a queue before the queue is written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
@@ -22,8 +27,8 @@ from exchange.partition.partitioner import Partitioner
 from exchange.partition.partitions import Partitions
 
 __all__ = [
-    "SETTLED", "Counts", "Offsets", "Situation", "Step", "Unread", "moved_keys", "next_steps", "publish_list",
-    "refusal",
+    "SETTLED", "Beginning", "Counts", "Offsets", "Situation", "Step", "Unread", "all_steps", "moved_keys", "next_steps",
+    "publish_list", "refusal",
 ]  # fmt: skip
 
 SETTLED: Final = 33_000
@@ -61,11 +66,13 @@ class Offsets(NamedTuple):
     """Group that must read the topic -> its offset, -1 if it has none yet."""
     start: int = 0
     """``minOffset``: offset of the first message that was not deleted."""
+    coming: int = 0
+    """Number of delayed or transactional messages that the broker will store in this queue when they are due."""
 
     def unread(self) -> dict[str, int]:
-        """Return the number of unread messages of each group that has any."""
+        """Return the number of unread messages of each group that has any; under "", the messages that are coming."""
         lags = {group: self.end - max(offset, self.start) for group, offset in self.consumed.items()}
-        return {group: lag for group, lag in lags.items() if lag > 0}
+        return {group: lag for group, lag in {**lags, "": self.coming}.items() if lag > 0}
 
 
 class Unread(NamedTuple):
@@ -73,22 +80,36 @@ class Unread(NamedTuple):
 
     queue: MessageQueue
     group: str
+    """Name of the group; empty for delayed and transactional messages that are not in the queue yet."""
     messages: int
 
     def __str__(self) -> str:
+        if not self.group:
+            return f"{self.queue.name} gets {self.messages} delayed or transactional"
         return f"{self.queue.name} has {self.messages} for {self.group}"
+
+
+class Beginning(NamedTuple):
+    """The offset that a group gets in a queue before the queue is written."""
+
+    queue: MessageQueue
+    group: str
+    offset: int
 
 
 class Step(NamedTuple):
     """A step that can be taken now; it changes at most one number on one broker."""
 
-    action: Literal["set read", "set write", "drain", "settle", "stop producers"]
+    action: Literal["set read", "set offsets", "set write", "drain", "settle", "stop producers"]
     broker: str = ""
     """Name of the broker; empty for a step at all brokers."""
     number: int = 0
-    """Number of queues to set; or milliseconds to wait until producers have settled."""
+    """Number of queues to set, or that stay when the queues above are drained; or milliseconds to wait until producers
+    have settled."""
     unread: tuple[Unread, ...] = ()
     """Messages to drain."""
+    offsets: tuple[Beginning, ...] = ()
+    """Offsets to set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +129,10 @@ class Situation:
     """Whether messages with one key must stay in order."""
     producers_stopped: bool = False
     """Whether producers send nothing until they have the new route."""
+    settled: int = SETTLED
+    """Milliseconds after which no producer has the old route."""
+    from_first: frozenset[str] = frozenset()
+    """Groups that begin a queue at its first message; others begin at its end."""
 
     def unread(self, queues: Iterable[MessageQueue]) -> tuple[Unread, ...]:
         """Return the unread messages in these queues."""
@@ -139,6 +164,27 @@ def next_steps(situation: Situation, target: Mapping[str, int]) -> tuple[Step, .
     return tuple(dict.fromkeys(steps))
 
 
+def all_steps(situation: Situation, target: Mapping[str, int]) -> tuple[Step, ...]:
+    """Return all steps to the target in an order that is safe, broker by broker, as they are known now.
+
+    Before a read number is lowered, there is always a step to drain the queues, even if they are empty now: until
+    producers have settled, messages come. Raises InputError as `next_steps`.
+    """
+    next_steps(situation, target)  # checks the target
+    steps: dict[Step, None] = {}
+    for broker in sorted(situation.counts, key=code_units):
+        now = situation
+        while step := next(_steps(now, broker, target.get(broker)), None):
+            if step.action == "settle":
+                above = [MessageQueue(broker, at) for at in range(target[broker], now.counts[broker].read)]
+                steps[step] = None
+                step = Step("drain", broker, target[broker], situation.unread(above))
+                now = replace(now, since_write={**now.since_write, broker: now.settled})
+            steps[step] = None
+            now = _after(now, step)
+    return tuple(steps)
+
+
 def refusal(situation: Situation, step: Step) -> str:
     """Return why a step must not be taken now, and what to do first; empty if it is safe."""
     broker, number = step.broker, step.number
@@ -153,6 +199,9 @@ def refusal(situation: Situation, step: Step) -> str:
         if number > counts.read:
             unread = f"queues {counts.read} to {number - 1} would be written and not read"
             return f"{broker}: {unread}; set read to {number} first"
+        if beginnings := _beginnings(situation, broker, number):
+            groups = ", ".join(dict.fromkeys([each.group for each in beginnings]))
+            return f"{broker}: {groups} would skip what is written first; set offsets first"
         if situation.keyed and number != counts.write:
             return _order_at_risk(situation)
         return ""
@@ -195,6 +244,8 @@ def _steps(situation: Situation, broker: str, target: int | None) -> Iterator[St
     least_read = max(counts.write, target or 0, *held, 0)
     if counts.read < least_read:
         yield Step("set read", broker, least_read)
+    elif target is not None and (beginnings := _beginnings(situation, broker, target)):
+        yield Step("set offsets", broker, offsets=beginnings)
     elif target is not None and counts.write != target:
         yield from _write_steps(situation, Step("set write", broker, target))
     elif target is not None and counts.read > target:
@@ -221,11 +272,45 @@ def _shrink(situation: Situation, step: Step) -> Iterator[Step]:
     if to_wait:
         yield Step("settle", broker, to_wait)
     elif unread := situation.unread(above):
-        yield Step("drain", broker, unread=unread)
+        yield Step("drain", broker, step.number, unread)
     elif reason := refusal(situation, step):
         raise InputError(reason)
     else:
         yield step
+
+
+def _beginnings(situation: Situation, broker: str, target: int) -> tuple[Beginning, ...]:
+    """Return the offsets that groups need in queues before these are written."""
+    queues = [MessageQueue(broker, at) for at in range(situation.counts[broker].write, target)]
+    return tuple([
+        Beginning(queue, group, known.start if group in situation.from_first else known.end)
+        for queue in queues
+        if (known := situation.offsets.get(queue)) is not None
+        for group, offset in known.consumed.items()
+        if offset < 0
+    ])  # fmt: skip
+
+
+def _after(situation: Situation, step: Step) -> Situation:
+    """Return the situation after a step, if no message comes meanwhile."""
+    counts, offsets = dict(situation.counts), dict(situation.offsets)
+    since_write, stopped = dict(situation.since_write), situation.producers_stopped
+    if step.action == "set read":
+        counts[step.broker] = counts[step.broker]._replace(read=step.number)
+        for at in range(step.number):  # new queues, which are empty
+            offsets.setdefault(MessageQueue(step.broker, at), Offsets(0))
+    elif step.action == "set write":
+        if step.number < counts[step.broker].write:
+            since_write[step.broker] = 0
+        counts[step.broker] = counts[step.broker]._replace(write=step.number)
+    elif step.action == "stop producers":
+        stopped = True
+    for queue, group, offset in step.offsets:
+        offsets[queue] = offsets[queue]._replace(consumed={**offsets[queue].consumed, group: offset})
+    for queue in {unread.queue for unread in step.unread}:
+        end = offsets[queue].end
+        offsets[queue] = offsets[queue]._replace(consumed=dict.fromkeys(offsets[queue].consumed, end), coming=0)
+    return replace(situation, counts=counts, offsets=offsets, since_write=since_write, producers_stopped=stopped)
 
 
 def _order_at_risk(situation: Situation) -> str:
@@ -247,4 +332,4 @@ def _all_queues(situation: Situation) -> list[MessageQueue]:
 
 
 def _to_wait(situation: Situation, broker: str) -> int:
-    return max(0, SETTLED - situation.since_write.get(broker, SETTLED))
+    return max(0, situation.settled - situation.since_write.get(broker, situation.settled))

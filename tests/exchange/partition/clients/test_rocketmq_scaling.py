@@ -235,7 +235,7 @@ def test_lowering_read_before_all_groups_have_drained_is_refused() -> None:
     step = Step("set read", "a", 1)
     assert refusal(cluster.situation(), step) == "not drained: a:1 has 1 for h"
     (advised,) = next_steps(cluster.situation(), {"a": 1})
-    assert advised == Step("drain", "a", unread=(Unread(MessageQueue("a", 1), "h", 1),))
+    assert advised == Step("drain", "a", 1, unread=(Unread(MessageQueue("a", 1), "h", 1),))
     assert loss_after(cluster, step) == {MessageQueue("a", 1)}
 
 
