@@ -100,7 +100,7 @@ def test_json_is_that_of_its_schema(scale: Scale) -> None:
             shown = json.loads(done.out)
             jsonschema.validate(shown, schema)
             assert (done.code, shown["done"], "refused" in shown) == (code, False, code == 1)
-        assert shown["steps"][1]["unread"] == [
+        assert shown["steps"][2]["unread"] == [
             {"queue": "a:3", "group": "g", "messages": 2}, {"queue": "a:3", "group": None, "messages": 1},
         ]  # fmt: skip
 
