@@ -99,8 +99,9 @@ def scale_command(
     topic, no name server, or bad usage.
     """
     from bridge.scaling.forms import moves_line, moves_of, plan_lines, to_json
+    from bridge.scaling.refused import Refused
     from bridge.scaling.scaling import plan, scale
-    from bridge.scaling.sight import Refused, Scope, check_topic
+    from bridge.scaling.sight import Scope, check_topic
     from exchange.partition.partitioning.specification import parse_partitioner
 
     with exit_on_error():
@@ -121,18 +122,13 @@ def scale_command(
                                          refused=refused)))  # fmt: skip
 
     if form == "text":
-        echo_line(f"topic {topic} at {settings.namesrv_addr}")
         for line in plan_lines(made):
             echo_line(line)
         if moves is not None:
             echo_line(moves_line(moves, partitioner, sampled=counts is None))
     if not made.steps or dry_run:
-        if form == "text" and not made.steps:
-            echo_line("nothing to do")
         show_json(done=not made.steps)
         return
-    if form == "text" and made.sight.is_resumed:
-        echo_line("a change is under way already; it is continued from here")
     _ask(made, yes)
     screen = _Screen(made, as_lines=form == "text")
     try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from bridge.rocketmq.consumer.assigned import TopicQueue
-from bridge.rocketmq.consumer.pulling import FLAG_SUBSCRIPTION, parse_pull, pull_fields
+from bridge.rocketmq.consumer.pulling import FLAG_SUBSCRIPTION, BrokerQueues, parse_pull, pull_fields
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
@@ -21,7 +21,7 @@ from bridge.rocketmq.remoting.command import now_ms
 from bridge.rocketmq.remoting.errors import BrokerError
 from bridge.rocketmq.remoting.message import StoredMessage
 from bridge.rocketmq.remoting.statistics import consume_stats, delay_offsets, timed_messages, topic_stats
-from exchange.errors import InputError
+from bridge.scaling.refused import Refused
 from exchange.limits import DEFERRED_MESSAGES
 
 __all__ = ["DeferredMessages"]
@@ -85,7 +85,8 @@ class DeferredMessages:
     async def count(self) -> Counter[int]:
         """Return the number of messages on their way to each queue of the topic.
 
-        Raises RemotingError, and InputError if more than `DEFERRED_MESSAGES` wait in one of the broker's queues.
+        Raises RemotingError; and Refused if halves cannot be read yet, or if more than `DEFERRED_MESSAGES` wait in one
+        of the broker's queues.
         """
         counts: Counter[int] = Counter()
         for room in [*await self._delayed(), *await self._halves(), *await self._timed()]:
@@ -105,10 +106,19 @@ class DeferredMessages:
 
     async def _halves(self) -> list[_Room]:
         queues = await self._offsets(HALVES)
+        if not queues and await self._has_hidden_halves():
+            raise Refused(
+                f"broker {self._broker!r} has half messages of transactions, and shows them only from its first check "
+                "of transactions on, a minute after its start; run it again then"
+            )
         if not any(end for _, end in queues.values()):
             return []
         decided = await consume_stats(self._client, self._address, HALVES, HALVES_GROUP)
         return [_Room(HALVES, queue, decided.get(queue, 0), end) for queue, (_, end) in queues.items()]
+
+    async def _has_hidden_halves(self) -> bool:
+        """Return whether there are half messages although the broker does not know their topic yet."""
+        return await BrokerQueues(self._client, READER).max_offset(TopicQueue(HALVES, self._broker, 0)) > 0
 
     async def _timed(self) -> list[_Room]:
         if await timed_messages(self._client, self._address, self._topic) <= 0:
@@ -128,7 +138,7 @@ class DeferredMessages:
         """Read what is new in a room."""
         at = max(known.next_offset, room.start)
         if room.end - at > DEFERRED_MESSAGES:
-            raise InputError(
+            raise Refused(
                 f"broker {self._broker!r} has {room.end - at:,} deferred messages in {room.topic}; at most "
                 f"{DEFERRED_MESSAGES:,} can be searched for those of this topic. Run it when there are fewer"
             )

@@ -102,6 +102,7 @@ class ScaleJson(TypedDict):
 def plan_lines(plan: Plan) -> Iterator[str]:
     """Yield the lines about a plan: the brokers, the groups, the steps with what they wait for."""
     situation, target = plan.sight.situation, plan.sight.target
+    yield f"topic {plan.scope.topic}, to {count_noun(plan.scope.queues, 'queue')} on each broker"
     width = max(map(len, (*situation.counts, "broker")))
     yield f"{'broker':{width}}  {'write':>6}  {'read':>6}  {'to':>6}"
     for broker, counts in situation.counts.items():
@@ -113,7 +114,10 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     ]
     yield f"consumer groups: {list_some(groups, LISTED) or 'none'}"
     if not plan.steps:
+        yield "nothing to do"
         return
+    if plan.sight.is_resumed:
+        yield "a change is under way already; it is continued from here"
     yield "steps:"
     for step in plan.steps[:LISTED]:
         yield f"  {describe_step(step, situation)}"

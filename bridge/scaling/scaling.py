@@ -14,7 +14,8 @@ from bridge.rocketmq.remoting.admin import TopicConfig, set_topic
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.codes import ResponseCode
 from bridge.rocketmq.remoting.errors import BrokerError, ConnectError, RemotingTimeout, SendRequestError
-from bridge.scaling.sight import Eye, Refused, Scope, Sight
+from bridge.scaling.refused import Refused
+from bridge.scaling.sight import Eye, Scope, Sight
 from exchange.display import list_some
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.scaling import Step, Unread, all_steps, next_steps

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.pulling import BrokerQueues
@@ -25,14 +25,15 @@ from bridge.rocketmq.remoting.statistics import (
     topic_stats,
 )
 from bridge.scaling.deferred import DeferredMessages
+from bridge.scaling.refused import Refused
 from exchange.display import count_noun, list_some
-from exchange.errors import HashstarError, InputError
+from exchange.errors import InputError
 from exchange.limits import PARTITIONS
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.queues import MASTER, READ, TopicRoute
 from exchange.partition.clients.rocketmq.scaling import SETTLED, Counts, Offsets, Situation
 
-__all__ = ["Eye", "Refused", "Scope", "Sight", "check_topic"]
+__all__ = ["Eye", "Scope", "Sight", "check_topic"]
 
 SYSTEM_TOPICS: Final = frozenset({
     "TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC",
@@ -51,12 +52,6 @@ OWN: Final = {
 
 LISTED: Final = 5
 """Maximum number of names or queues listed in an error."""
-
-
-class Refused(HashstarError):
-    """A topic must not be scaled, or not now: messages would be lost, or it cannot be known whether any would be."""
-
-    exit_code: ClassVar[int] = 1
 
 
 @dataclass(frozen=True, slots=True)

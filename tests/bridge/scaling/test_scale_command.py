@@ -70,7 +70,7 @@ def test_a_dry_run_shows_which_step_is_safe_now_and_what_the_others_wait_for(sca
         assert (shown.code, node.sets) == (0, [])
         *lines, moves = shown.out.splitlines()
         assert lines == [
-            f"topic orders at {served.url}",
+            "topic orders, to 2 queues on each broker",
             "broker   write    read      to",
             "a            4       4       2",
             "consumer groups: g (0 members)",

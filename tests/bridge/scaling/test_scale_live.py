@@ -264,8 +264,9 @@ def test_a_half_message_keeps_its_queue_until_it_is_committed(rocketmq_servers: 
             async with transactions.begin(RocketMessage.of(topic, b"half"), queue=queue):
                 code, _, err = await scaled(server, topic, 8, "--settle", "0.1", "--timeout", "1")
                 assert code == 1, err
-                assert f"{queue.name} gets 1 delayed or transactional" in err
-                assert await counts(server, topic) == {(8, 16)}
+                # A broker that has just started may not show its halves yet.
+                assert f"{queue.name} gets 1 delayed or transactional" in err or "run it again then" in err
+                assert {read for _, read in await counts(server, topic)} == {16}
             await eventually(lambda: traffic.read[group])
             if SETTLE >= 33:  # brokers look which halves are decided every 30 or 60 s
                 code, _, err = await scaled(server, topic, 8, "--settle", "0.1", "--timeout", "150")

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
@@ -196,6 +197,8 @@ def all_offsets(cluster: Cluster, node: Node, request: Command) -> Command:
 
 def queue_offset(cluster: Cluster, node: Node, request: Command) -> Command:
     queue = int(request.fields["queueId"])
+    if request.fields["topic"] != TOPIC:
+        return request.response()._replace(fields={"offset": str(len(node.room(request.fields["topic"])))})
     if request.code == RequestCode.QUERY_CONSUMER_OFFSET:
         known = node.offsets.get(request.fields["consumerGroup"], {})
         if queue not in known and node.first.get(queue, 0) > 0:
@@ -275,7 +278,7 @@ def cluster(*nodes: Node, **settings: Any) -> Iterator[Cluster]:
     async def start() -> list[asyncio.Server]:
         servers = []
         for node in (None, *served.nodes):
-            server = await asyncio.start_server(lambda r, w, node=node: serve(node, r, w), "127.0.0.1", 0)
+            server = await asyncio.start_server(partial(serve, node), "127.0.0.1", 0)
             (node or served).port = server.sockets[0].getsockname()[1]
             servers.append(server)
         return servers
