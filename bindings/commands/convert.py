@@ -144,6 +144,7 @@ def _show_unread(opened: Source) -> None:
 
 def _show_left_out(opened: Source) -> None:
     others = opened.content.others if isinstance(opened.content, Definitions) else {}
+    others.pop("operator_policies", None)  # the language has them
     if others:
         listed = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in others.items())
         echo_line(f"left out, as a .bindings file has no place for them: {listed}", err=True)

@@ -9,7 +9,8 @@ from typing import Any
 from bindings.serve.traffic import Traffic
 from bindings.serve.view import View
 from bindings.sources.document import Document, Section
-from exchange.entities.entities import Binding, Destination, possible_alternates
+from exchange.entities.alternates import possible_alternates
+from exchange.entities.entities import Binding, Destination
 from exchange.errors import BrokerError, InputError, PatternError
 from exchange.field_json import decode_table, encode_table
 from exchange.kinds import Unknown, kind_of

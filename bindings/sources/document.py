@@ -37,10 +37,16 @@ class Section(NamedTuple):
         """Return the line that declares the part, from 1, if it was read from a file."""
         if isinstance(part, Binding):
             return self.binding_lines.get(part)
-        return self.lines.get((KINDS[type(part)], part.name))
+        return self.lines.get(identity_of(part))
 
 
 KINDS: Mapping[type, str] = {Exchange: "exchange", Queue: "queue", Policy: "policy"}
+
+
+def identity_of(part: Exchange | Queue | Policy) -> tuple[str, str]:
+    """Return kind and name of a part; operator policies are a kind of their own."""
+    operator = isinstance(part, Policy) and part.operator
+    return "operator policy" if operator else KINDS[type(part)], part.name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,9 +156,9 @@ class Document:
             yield SourceWarning(f"line {again}: {text}", line=again)
         for vhost, section in self.sections.items():
             topology = section.topology
-            for parts in (topology.exchanges, topology.queues, topology.policies):
+            for parts in (topology.exchanges, topology.queues, topology.policies, topology.operator_policies):
                 for part in parts.values():
-                    if (KINDS[type(part)], part.name) in section.lines:
+                    if identity_of(part) in section.lines:
                         line = section.line_of(part)
                         for code, text in part_warnings(part):
                             yield SourceWarning(f"line {line}{text}", code, line, vhost, part)
@@ -198,7 +204,7 @@ def _sort(topology: Topology) -> Topology:
         [_sort_arguments_of(part) for _, part in sorted(topology.exchanges.items())],
         [_sort_arguments_of(part) for _, part in sorted(topology.queues.items())],
         sorted(bindings, key=sort_key),
-        topology.policies.values(),
+        [*topology.policies.values(), *topology.operator_policies.values()],
         vhost=topology.vhost,
         profile=topology.profile,
     )

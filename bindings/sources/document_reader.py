@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 from bindings.sources.definitions.entries import Part
-from bindings.sources.document import Document, Section
+from bindings.sources.document import Document, Section, identity_of
 from bindings.sources.language import statements
 from bindings.sources.language.blocks import find_levels
 from bindings.sources.language.errors import LanguageError, Mistake
@@ -179,10 +179,12 @@ class _Reader:
             self._set_profile(terms, node.children[1])
         else:
             part = statements.DECLARATIONS[rule](node, terms)
-            known_part = self._here.parts.get((rule, part.name))
+            identity = identity_of(part)
+            known_part = self._here.parts.get(identity)
             if known_part is not None:
-                raise Mistake(f"{rule} {part.name!r} is declared already, in line {known_part[1]}", terms.tokens[1])
-            self._here.parts[rule, part.name] = part, line
+                what = f"{identity[0]} {part.name!r}"
+                raise Mistake(f"{what} is declared already, in line {known_part[1]}", terms.tokens[1])
+            self._here.parts[identity] = part, line
             self._observe(self._vhost, line, 0, part)
 
     @property

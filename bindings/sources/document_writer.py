@@ -47,6 +47,7 @@ def _section(section: Section) -> Iterator[Iterator[str]]:
     yield map(_exchange, exchanges)
     yield map(_queue, topology.queues.values())
     yield map(_policy, topology.policies.values())
+    yield map(_policy, topology.operator_policies.values())
     yield _bindings(topology.bindings)
     yield map(_expectation, section.expectations)
 
@@ -100,6 +101,8 @@ def _policy(part: Policy) -> str:
         attributes.append(f"apply-to {quote(part.apply_to)}")
     elif part.apply_to != "all":
         attributes.append(part.apply_to)
+    if part.operator:
+        attributes.append("operator")
     if type(part.priority) is not int or part.priority:
         attributes.append(f"priority {json.dumps(part.priority)}")
     return _statement(f"policy {write_name(part.name)}", [*attributes, *_arguments(thaw(part.definition), typed=False)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exchange.entities.entities import alternates_in_effect
+from exchange.entities.alternates import alternates_in_effect
 from exchange.topology.topology import Topology
 
 __all__ = ["reachable_queues"]

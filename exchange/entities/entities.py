@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
-from exchange.field_values import EMPTY, FieldTable, freeze_table, type_and_value
+from exchange.field_values import EMPTY, FieldTable, freeze_table
 from exchange.patterns.pcre import expression
 
 if TYPE_CHECKING:
@@ -115,7 +115,10 @@ class Binding(_Binding):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A policy. Of all policies that apply to a name, only the one of the highest priority is in force."""
+    """A policy. Of all policies that apply to a name, only the one of the highest priority is in force.
+
+    So it is with operator policies, which limit what policies and arguments set: see `exchange.entities.in_force`.
+    """
 
     name: str
     pattern: str
@@ -123,6 +126,8 @@ class Policy:
     """A `FieldTable`; any mapping can be given."""
     apply_to: str = "all"
     priority: int = 0
+    operator: bool = False
+    """Whether it is an operator policy; these have names of their own."""
 
     def __post_init__(self) -> None:
         # The rule that sets a policy checks the other attributes, with the texts of the broker.
@@ -139,80 +144,6 @@ class Policy:
     def is_found_in(self, name: str) -> bool | None:
         """Return whether the broker finds the pattern in a name; None where that is unknown."""
         return False if expression(self.pattern).error else expression(self.pattern).is_found_in(name)
-
-
-def alternate_exchange(exchange: Exchange, policies: Mapping[str, Policy]) -> str | None:
-    """Return the name of the alternate exchange in force: from the argument, else from the policy in force.
-
-    None stands for no alternate exchange, and for an unknown one: if several policies of the same priority apply,
-    RabbitMQ does not define which one is in force, and some patterns are not understood here. `possible_alternates`
-    then returns more than one.
-    """
-    possible = possible_alternates(exchange, policies)
-    return possible[0] if len(possible) == 1 else None
-
-
-def possible_alternates(exchange: Exchange, policies: Mapping[str, Policy]) -> tuple[str | None, ...]:
-    """Return the alternate exchanges that may be in force, with None for none; exactly one element if it is known."""
-    if "alternate-exchange" in exchange.arguments:
-        kind, value = type_and_value(exchange.arguments["alternate-exchange"])
-        return (value.decode("utf-8", "surrogateescape") if kind in ("longstr", "binary") else None,)
-    alternates = [_alternate_of(policy) for policy in _possible_policies(exchange.name, policies)]
-    return tuple(dict.fromkeys(alternates))
-
-
-def alternate_in_effect(exchange: Exchange, policies: Mapping[str, Policy]) -> str | None:
-    """Return the alternate exchange that routes a message.
-
-    That is the one of `alternate_exchange`. But the default exchange routes nothing that reaches it as an alternate: in
-    its place, its own alternate routes the message, which a policy can set. A message published to the default exchange
-    never goes to that alternate.
-    """
-    possible = alternates_in_effect(exchange, policies)
-    return possible[0] if len(possible) == 1 else None
-
-
-def alternates_in_effect(exchange: Exchange, policies: Mapping[str, Policy]) -> tuple[str | None, ...]:
-    """Return the alternate exchanges that may route a message, None for none; exactly one element if it is known."""
-    possible = possible_alternates(exchange, policies)
-    if "" not in possible:
-        return possible
-    behind = [name or "" for name in possible_alternates(PREDECLARED[0], policies)]
-    return tuple(dict.fromkeys([*(name for name in possible if name != ""), *behind]))
-
-
-def policy_in_force(exchange: str, policies: Mapping[str, Policy]) -> Policy | None:
-    """Return the policy that RabbitMQ applies to the exchange of this name; None if there is none or it is unknown.
-
-    If several policies of the same priority apply and have the same alternate exchange, the result is one of them.
-    """
-    possible = _possible_policies(exchange, policies)
-    return possible[-1] if len({_alternate_of(policy) for policy in possible}) == 1 else None
-
-
-def _possible_policies(exchange: str, policies: Mapping[str, Policy]) -> list[Policy | None]:
-    """Return the policies that may be in force, None for none.
-
-    These are the policies that apply, or may apply, from the highest priority down to the first one at which a policy
-    applies for certain; a policy may apply if its pattern is not understood. Which policy of several at one priority is
-    in force depends on how the broker stores them.
-    """
-    possible: list[Policy | None] = []
-    priority: int | None = None
-    for policy in sorted(policies.values(), key=lambda policy: -policy.priority):
-        if priority is not None and policy.priority < priority:
-            return possible
-        applies = policy.applies_to_exchange(exchange)
-        if applies is not False:
-            possible.append(policy)
-        if applies:
-            priority = policy.priority
-    return possible if priority is not None else [*possible, None]
-
-
-def _alternate_of(policy: Policy | None) -> str | None:
-    value = policy.definition.get("alternate-exchange") if policy is not None else None
-    return value if isinstance(value, str) else None
 
 
 def _freeze(part: Exchange | Queue) -> None:

@@ -32,6 +32,7 @@ class Tables:
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
         self.policies: dict[str, Policy] = {}
+        self.operator_policies: dict[str, Policy] = {}
         self._from: dict[str, Bindings] = {}
         self._to: dict[Destination, Bindings] = {}
         # Keys of both indexes whose dict no other tables share; all other dicts are copied before they are changed.
@@ -41,6 +42,7 @@ class Tables:
         """Return tables with the same parts that can be changed independently."""
         new = Tables()
         new.exchanges, new.queues, new.policies = dict(self.exchanges), dict(self.queues), dict(self.policies)
+        new.operator_policies = dict(self.operator_policies)
         new._from, new._to = dict(self._from), dict(self._to)
         self._own.clear()  # all is shared now: either side copies a dict of bindings before it changes it
         return new
@@ -75,7 +77,7 @@ class Tables:
                 self._drop_if_empty(self._from, part.source)
                 self._drop_if_empty(self._to, part.destination)
             return
-        parts: dict[str, Any] = self.policies
+        parts: dict[str, Any] = self.operator_policies if isinstance(part, Policy) and part.operator else self.policies
         if isinstance(part, Exchange):
             parts = self.exchanges
         elif isinstance(part, Queue):
@@ -102,7 +104,7 @@ class Tables:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Tables):
             return NotImplemented
-        mine, theirs = ((t._from, t.exchanges, t.queues, t.policies) for t in (self, other))
+        mine, theirs = ((t._from, t.exchanges, t.queues, t.policies, t.operator_policies) for t in (self, other))
         return mine == theirs
 
     __hash__ = None  # type: ignore[assignment]

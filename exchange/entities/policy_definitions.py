@@ -99,6 +99,19 @@ SETTINGS: Final[Mapping[str, Mapping[str, Setting]]] = MappingProxyType({
 })  # fmt: skip
 """`Profile.settings` -> name of a setting -> its rule."""
 
+_OPERATOR: Final = frozenset({
+    "expires", "message-ttl", "max-length", "max-length-bytes", "max-in-memory-length", "max-in-memory-bytes",
+    "delivery-limit",
+})  # fmt: skip
+_OPERATOR_4_0: Final = _OPERATOR | {"queue-version", "overflow", "target-group-size", "queue-master-locator"}
+OPERATOR_SETTINGS: Final[Mapping[str, frozenset[str]]] = MappingProxyType({
+    "3.10": _OPERATOR,
+    "3.12": _OPERATOR | {"queue-version", "overflow", "target-group-size", "ha-mode", "ha-params", "ha-sync-mode"},
+    "4.0": _OPERATOR_4_0,
+    "4.3": _OPERATOR_4_0 | {"delayed-retry-type", "delayed-retry-min", "delayed-retry-max"},
+})  # fmt: skip
+"""`Profile.settings` -> the settings that an operator policy can have."""
+
 PLUGINS: Final = frozenset({
     "federation-upstream", "federation-upstream-set", "federation-upstream-pattern", "shards-per-node", "routing-key",
     "selector-fields", "selector-field-max-bytes",
@@ -122,7 +135,7 @@ APPLY_TO: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
 
 def refuse_policy(policy: Policy, profile: Profile) -> None:
     """Raise BadRequest, with the broker's text, if the management API refuses a policy."""
-    wrong = [*_wrong_attributes(policy, profile), *wrong_settings(policy.definition, profile)]
+    wrong = [*_wrong_attributes(policy, profile), *wrong_settings(policy.definition, profile, operator=policy.operator)]
     if wrong:
         raise BadRequest("Validation failed: " + "; ".join(wrong))
 
@@ -144,13 +157,16 @@ def _wrong_attributes(policy: Policy, profile: Profile) -> list[str]:
     return wrong
 
 
-def wrong_settings(definition: Mapping[str, Any], profile: Profile) -> list[str]:
-    """Return the broker's texts about the settings that it refuses; an empty list if it accepts all."""
+def wrong_settings(definition: Mapping[str, Any], profile: Profile, *, operator: bool = False) -> list[str]:
+    """Return the broker's texts about the settings of a policy or operator policy that it refuses, if any."""
     if not definition:
         return ["no policy provided"]
     settings = SETTINGS[profile.settings]
     unknown, wrong = [], []
     for name, value in sorted(definition.items()):
+        if operator and name not in OPERATOR_SETTINGS[profile.settings]:
+            unknown.append(f"{{{show_json(name)},{show_json(value)}}}")
+            continue
         if name == "queue-master-locator" and profile.settings == "4.3":
             wrong.append("use of deprecated queue-master-locator argument is not permitted")
         elif name in settings:

@@ -13,14 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from exchange import threads
+from exchange.entities.alternates import policy_in_force, possible_alternates
 from exchange.entities.entities import (
     Binding,
     Destination,
     Exchange,
     Policy,
     Queue,
-    policy_in_force,
-    possible_alternates,
 )
 from exchange.entities.indexes import Change
 from exchange.errors import AccessRefused, InputError, NotFound, PatternError
@@ -319,7 +318,7 @@ class Router:
         if name is None:
             return None
         by_argument = "alternate-exchange" in exchange.arguments
-        policy = None if by_argument else policy_in_force(exchange.name, self._tables.policies)
+        policy = None if by_argument else policy_in_force(exchange, self._tables.policies)
         return Alternate(name, taken, policy.name if policy is not None else None)
 
     def _routes_from(self, exchange: str) -> Mapping[str, Route] | None:
@@ -426,6 +425,8 @@ class Router:
                     remembered.get("", {}).pop(part.name, None)
                 return
         elif isinstance(part, Policy):
+            if part.operator:
+                return  # it cannot set an alternate exchange
             policies = {**self._tables.policies, part.name: part}
             if not change.added:
                 del policies[part.name]

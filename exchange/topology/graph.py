@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Final
 
-from exchange.entities.entities import Binding, Destination, alternates_in_effect, possible_alternates
+from exchange.entities.alternates import alternates_in_effect, possible_alternates
+from exchange.entities.entities import Binding, Destination
 from exchange.topology.topology import Topology
 
 __all__ = ["Graph", "TopologyGraph", "find_cycles", "reach"]

@@ -163,11 +163,12 @@ def set_policy(tables: Tables, host: VirtualHost, policy: Policy) -> list[Change
     return [Change(True, policy)]
 
 
-def clear_policy(tables: Tables, host: VirtualHost, name: str) -> list[Change]:
-    """Return the change of deleting a policy. Raises NotFound."""
-    if name not in tables.policies:
-        raise NotFound(f"no {host.describe('policy', name)}")
-    return [Change(False, tables.policies[name])]
+def clear_policy(tables: Tables, host: VirtualHost, name: str, *, operator: bool = False) -> list[Change]:
+    """Return the change of deleting a policy or operator policy. Raises NotFound."""
+    policies = tables.operator_policies if operator else tables.policies
+    if name not in policies:
+        raise NotFound(f"no {host.describe('operator policy' if operator else 'policy', name)}")
+    return [Change(False, policies[name])]
 
 
 def _remove(tables: Tables, parts: list[Exchange | Queue | Binding]) -> list[Change]:

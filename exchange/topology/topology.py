@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchange, Policy, Queue
+from exchange.entities.in_force import Policies
 from exchange.entities.indexes import Change, Tables
 from exchange.entities.profile import LATEST, RELEASES, Profile, profile_by_name
 from exchange.topology import rules
@@ -18,10 +19,10 @@ class Topology:
     """Exchanges, queues, bindings and policies of one virtual host; immutable.
 
     The constructor accepts any parts, also bindings to nowhere and exchanges of unknown types, and adds the exchanges
-    that every virtual host has. The edits (``declare_exchange``, ``bind`` ...) return a new topology and obey
-    RabbitMQ's rules: they raise a ``BrokerError`` where the broker would refuse, with its code and text, and InputError
-    for names and keys that no client can send. ``profile`` selects the release of RabbitMQ whose rules hold: a
-    `Profile` or its name.
+    that every virtual host has; ``policies`` may have operator policies among them. The edits (``declare_exchange``,
+    ``bind`` ...) return a new topology and obey RabbitMQ's rules: they raise a ``BrokerError`` where the broker would
+    refuse, with its code and text, and InputError for names and keys that no client can send. ``profile`` selects the
+    release of RabbitMQ whose rules hold: a `Profile` or its name.
     """
 
     __slots__ = ("_tables", "profile", "vhost")
@@ -69,8 +70,17 @@ class Topology:
 
     @property
     def policies(self) -> Mapping[str, Policy]:
-        """Name -> policy."""
+        """Name -> policy, without operator policies."""
         return MappingProxyType(self._tables.policies)
+
+    @property
+    def operator_policies(self) -> Mapping[str, Policy]:
+        """Name -> operator policy."""
+        return MappingProxyType(self._tables.operator_policies)
+
+    def policies_in_force(self) -> Policies:
+        """Return what computes the settings in force for queues and exchanges, of policies as they are now."""
+        return Policies(self.policies, self.operator_policies, self.profile)
 
     @property
     def bindings(self) -> Collection[Binding]:
@@ -118,12 +128,12 @@ class Topology:
         return self._apply(rules.unbind(self._tables, binding))
 
     def set_policy(self, policy: Policy) -> Topology:
-        """Add a policy, or replace the one of its name: 400 if refused."""
+        """Add a policy or operator policy, or replace the one of its name: 400 if refused."""
         return self._apply(rules.set_policy(self._tables, self._host, policy))
 
-    def clear_policy(self, name: str) -> Topology:
-        """Remove a policy: 404 if there is none."""
-        return self._apply(rules.clear_policy(self._tables, self._host, name))
+    def clear_policy(self, name: str, *, operator: bool = False) -> Topology:
+        """Remove a policy, or an operator policy: 404 if there is none."""
+        return self._apply(rules.clear_policy(self._tables, self._host, name, operator=operator))
 
     @property
     def _host(self) -> rules.VirtualHost:

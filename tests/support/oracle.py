@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from exchange import Binding, Message, Pattern, Topology
-from exchange.entities.entities import Exchange, alternate_exchange
+from exchange.entities.alternates import alternate_exchange
+from exchange.entities.entities import Exchange
 from exchange.errors import BrokerError
 from exchange.field_values import type_and_value
 from exchange.kinds.headers import comparable

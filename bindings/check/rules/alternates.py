@@ -10,7 +10,8 @@ from bindings.check.rules.finding import Finding
 from bindings.check.rules.leaks import find_key_lost_by_alternate, find_key_lost_by_binding, find_path_to_queue
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import list_names, quote_binding, quote_exchange
-from exchange.entities.entities import Binding, Exchange, policy_in_force
+from exchange.entities.alternates import policy_in_force
+from exchange.entities.entities import Binding, Exchange
 from exchange.kinds.condition import EVERYTHING
 from exchange.patterns.pattern import Pattern
 from exchange.topology.graph import find_cycles
@@ -40,7 +41,7 @@ def _alternate(view: TopologyView, exchange: Exchange, alternate: str) -> Iterat
     """Yield HS306, then the first of HS301 and HS304 that applies; only without these HS302 and HS303."""
     topology = view.topology
     if "alternate-exchange" in exchange.arguments:
-        policy = policy_in_force(exchange.name, topology.policies)
+        policy = policy_in_force(exchange, topology.policies)
         other = policy.definition.get("alternate-exchange") if policy is not None else None
         if policy is not None and other is not None and other != alternate:
             message = (

@@ -22,7 +22,8 @@ from bindings.diff.comparison.meaning import Choice
 from bindings.diff.comparison.paths import PathConditions
 from bindings.diff.comparison.sides import Side, Ways
 from bindings.diff.comparison.trial import Trial, shares
-from exchange.entities.entities import Destination, Exchange, alternates_in_effect
+from exchange.entities.alternates import alternates_in_effect
+from exchange.entities.entities import Destination, Exchange
 from exchange.kinds import Decider, kind_of
 from exchange.message import Message
 

@@ -18,14 +18,13 @@ from bindings.diff.planning.rehearsal import Rehearsal, TooMuch, mark
 from bindings.diff.planning.step import State, Step, Unit
 from bindings.diff.planning.tangles import Alteration, find_tangled
 from exchange.display import list_some
+from exchange.entities.alternates import alternate_exchange, possible_alternates
 from exchange.entities.entities import (
     Binding,
     Destination,
     Exchange,
     Policy,
     Queue,
-    alternate_exchange,
-    possible_alternates,
 )
 from exchange.kinds import Decider, Unknown, kind_of
 from exchange.topology.graph import Graph

@@ -32,11 +32,16 @@ from bindings.sources.definitions.import_warnings import (
     definitions_warnings,
     undeclared_vhosts,
 )
+from bindings.sources.definitions.operator_policies import (
+    COMPONENT,
+    read_operator_policies,
+    write_operator_policies,
+)
 from bindings.sources.files import decode_text, read_content, save_lines
 from bindings.sources.language.errors import LanguageError
 from bindings.sources.language.expectations import Expectation
 from exchange.display import clip_line
-from exchange.entities.entities import Queue
+from exchange.entities.entities import Policy, Queue
 from exchange.entities.profile import LATEST, Profile, closest_profile, profile_by_name
 from exchange.errors import InputError
 from exchange.json_text import Refused, find_fault, refuse_constant
@@ -80,6 +85,7 @@ class Definitions:
             for key, section in document.items():
                 document[key] = read_section(key, section)
             Additions.read(document.get(KEY))
+            list(read_operator_policies(document))  # raises the error of the first one that is wrong
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
         except RecursionError:
@@ -115,10 +121,12 @@ class Definitions:
 
     @property
     def others(self) -> dict[str, int]:
-        """Section -> number of entries, for sections that are no part of a topology, such as users and permissions."""
+        """Section -> number of entries, for what is no part of a topology, such as users; and for operator policies."""
         settings = [{**vhost, "name": None} for vhost in self._document.get("vhosts", ())]
         counts = {
             **{key: len(value) for key, value in self._document.items() if isinstance(value, list)},
+            "operator_policies": len(self.operator_policies),
+            "parameters": sum(item.get("component") != COMPONENT for item in self.other_entries("parameters")),
             "virtual hosts with settings": sum(any(fields.values()) for fields in settings),
         }
         return {key: count for key, count in counts.items() if count and key not in {*SECTIONS, "vhosts", KEY}}
@@ -166,10 +174,21 @@ class Definitions:
             [part for name, part in self._by_name("exchanges", vhost).items() if name not in RESERVED],
             self._with_partitionings_of(vhost, self._by_name("queues", vhost)),
             [entry.part for entry in self._in("bindings", vhost) if entry.part.source],
-            self._by_name("policies", vhost).values(),
+            [*self._by_name("policies", vhost).values(), *self._operator_policies_of(vhost)],
             vhost=vhost,
             profile=(self.profile or LATEST) if profile is None else profile,
         )
+
+    @property
+    def operator_policies(self) -> list[tuple[str, Policy]]:
+        """Virtual host and policy of each operator policy, in the order of the file."""
+        return [
+            (self.default_vhost if vhost is None else vhost, policy)
+            for vhost, policy in read_operator_policies(self._document)
+        ]
+
+    def _operator_policies_of(self, vhost: str) -> list[Policy]:
+        return [policy for name, policy in self.operator_policies if name == vhost]
 
     def expectations(self, vhost: str | None = None) -> tuple[Expectation, ...]:
         """Return the expectations that a ``.bindings`` file had of a virtual host; ``vhost`` as for `topology`."""
@@ -197,7 +216,8 @@ class Definitions:
 
         Unchanged entries stay as they are written and where they stand; changed ones keep their other fields; new ones
         come last. Predeclared exchanges and bindings from the default exchange are not written, but stay if they are
-        there (those bindings as long as their queue). The virtual host is listed if nothing else would name it.
+        there (those bindings as long as their queue); so do operator policies that the topology does not have. The
+        virtual host is listed if nothing else would name it.
         """
         vhost = topology.vhost
         field_vhost = None if self._of_one_vhost() and vhost == self.default_vhost else vhost
@@ -208,6 +228,10 @@ class Definitions:
             "bindings": self._edit_bindings(topology, field_vhost),
         }
         document = {**self._document, **{key: edited[key] for key in edited if edited[key] or key in self._document}}
+        ours = {policy.name: policy for policy in self._operator_policies_of(vhost)}
+        new = {name: policy for name, policy in topology.operator_policies.items() if ours.get(name) != policy}
+        if new:
+            document.update(write_operator_policies(document, new, self._names(vhost), field_vhost))
         after = Definitions(self.default_vhost, document)
         if not (vhost in self.vhosts and vhost in after.vhosts):
             after = after.with_vhosts([vhost])

@@ -6,10 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from bindings.sources.definitions import Definitions
-from bindings.sources.definitions.entries import SECTIONS
-from exchange.entities.entities import Policy
+from bindings.sources.definitions.operator_policies import COMPONENT
 
-__all__ = ["LIMITS_COMPONENT", "kept_sections", "limits_of", "operator_policies_of", "settings_of"]
+__all__ = ["LIMITS_COMPONENT", "kept_sections", "limits_of", "settings_of"]
 
 LIMITS_COMPONENT: Final = "vhost-limits"
 """The component of the runtime parameters that limit virtual hosts."""
@@ -34,18 +33,10 @@ def limits_of(definitions: Definitions) -> dict[str, Mapping[str, Any]]:
     }
 
 
-def operator_policies_of(definitions: Definitions) -> Iterator[tuple[str, Policy]]:
-    """Yield virtual host and policy. Raises InputError, which names the position, for what is no policy."""
-    for index, item in enumerate(definitions.other_entries("operator_policies")):
-        policy = SECTIONS["policies"]({"apply-to": "queues", **item}, f"operator_policies[{index}]")
-        if isinstance(policy, Policy):
-            yield str(item.get("vhost", definitions.default_vhost)), policy
-
-
 def kept_sections(definitions: Definitions, settings: Collection[str]) -> Iterator[str]:
     """Yield the sections that are written whole where the format has all of this, and these settings."""
     yield "operator_policies"
-    if all(item.get("component") == LIMITS_COMPONENT for item in definitions.other_entries("parameters")):
+    if all(item.get("component") in (LIMITS_COMPONENT, COMPONENT) for item in definitions.other_entries("parameters")):
         yield "parameters"
     if all(given.keys() <= set(settings) for given in settings_of(definitions).values()):
         yield "virtual hosts with settings"

@@ -173,7 +173,7 @@ def read_queue(node: Node, terms: Terms) -> Queue:
 
 
 def read_policy(node: Node, terms: Terms) -> Policy:
-    """Read ``policy NAME: "PATTERN", queues, priority 5, KEY = VALUE ...``."""
+    """Read ``policy NAME: "PATTERN", queues, operator, priority 5, KEY = VALUE ...``."""
     name, token = terms.text(node.children[1]), terms.tokens[node.children[1]]
     first = _first_attribute(node)
     if first is None or first.rule != "word" or terms.is_bare(first.children[0]):
@@ -181,13 +181,15 @@ def read_policy(node: Node, terms: Terms) -> Policy:
     attributes = _Attributes(_without_first(node), terms, "a policy")
     apply_to = attributes.one_of(APPLY_TO, "all")
     other, priority = attributes.phrase("apply-to"), attributes.phrase("priority")
-    attributes.require_no_more((*APPLY_TO, "priority"))
+    operator = attributes.flag("operator")
+    attributes.require_no_more((*APPLY_TO, "priority", "operator"))
     return Policy(
         name,
         terms.text(first.children[0]),
         terms.entries(attributes.arguments, typed=False),
         apply_to if other is None else terms.text(other),
         0 if priority is None else _number(terms, priority),
+        operator,
     )
 
 

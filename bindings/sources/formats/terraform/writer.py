@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.import_warnings import RESERVED, argument_texts
-from bindings.sources.formats.beside import kept_sections, limits_of, operator_policies_of, settings_of
+from bindings.sources.formats.beside import kept_sections, limits_of, settings_of
 from bindings.sources.formats.format import Omissions, Target, Written, find_half
 from bindings.sources.formats.go_json import alterations
 from bindings.sources.formats.terraform.resources import INTEGER, LIMITS
@@ -87,7 +87,7 @@ class _Writer:
                 yield from self._binding(vhost, binding)
             for policy in topology.policies.values():
                 yield from self._policy("rabbitmq_policy", vhost, policy)
-        for vhost, policy in operator_policies_of(definitions):
+        for vhost, policy in definitions.operator_policies:
             yield from self._policy("rabbitmq_operator_policy", vhost, policy)
 
     def _vhosts(self, definitions: Definitions) -> Iterator[str]:

@@ -1,0 +1,349 @@
+"""The settings in force for a queue or an exchange: its arguments, its policy and its operator policy, merged.
+
+RabbitMQ merges key by key, in two steps. First the operator policy with the policy (`rabbit_policies.erl`): the lower
+of two numbers, else the operator's value. Then the result with the argument ``x-KEY``, where the type of the queue and
+the release decide about a key that both have: the lower number, the argument, or the policy. A policy applies to a
+queue only if the queue's type supports *all* of its keys; with one that it does not support, the whole policy is as
+good as absent, and one of a lower priority may apply. Live servers of 3.10, 4.0 and 4.3 are the oracle of the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from exchange.entities.entities import Exchange, Policy, Queue
+from exchange.entities.profile import LATEST, Profile
+from exchange.field_values import EMPTY, INTEGER_TYPES, type_and_value
+
+__all__ = [
+    "NO_DEAD_LETTERS",
+    "DeadLetters",
+    "Policies",
+    "Setting",
+    "Settings",
+    "applies_to",
+    "possible_policies",
+    "unsupported_keys",
+]
+
+Source: TypeAlias = Literal["argument", "policy", "operator policy"]
+Merge: TypeAlias = Callable[[Any, Any], bool]
+"""Two values, the policy's and the argument's (or the operator's and the user's) -> whether the first counts."""
+
+
+class Setting(NamedTuple):
+    """The value in force of one setting, and where it comes from."""
+
+    value: Any
+    """A str, bool, int or float; arrays and tables as `exchange.field_values.type_and_value` returns them."""
+    source: Source
+    policy: str | None = None
+    """Name of the policy or operator policy; None for an argument."""
+
+    def __str__(self) -> str:
+        return self.source if self.policy is None else f"{self.source} '{self.policy}'"
+
+
+class DeadLetters(NamedTuple):
+    """Where a queue sends messages that are rejected, expire or exceed a limit."""
+
+    exchange: str | None
+    """Name of the dead letter exchange, which need not exist; None if the queue drops such messages."""
+    routing_key: str | None = None
+    """The key that they get; None if each keeps the keys that it was published with."""
+    at_least_once: bool = False
+    """Whether a message stays in the queue until all queues that its dead letter is routed to have confirmed it."""
+
+
+NO_DEAD_LETTERS: Final = DeadLetters(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings in force for one queue or exchange.
+
+    Keys are those of policies: ``max-length``, for the argument ``x-max-length``. Arguments that no policy can set,
+    such as ``x-max-priority``, are there, too. `Policies` computes them.
+    """
+
+    values: Mapping[str, Setting]
+    policy: Policy | None = None
+    operator_policy: Policy | None = None
+
+    def get(self, name: str) -> Any:
+        """Return the value of a setting; None if nothing sets it."""
+        setting = self.values.get(name)
+        return None if setting is None else setting.value
+
+    def integer(self, name: str) -> int | None:
+        """Return the value of a setting that is a number, such as max-length; None if nothing sets it to an integer."""
+        value = self.get(name)
+        return value if type(value) is int else None
+
+    def text(self, name: str) -> str | None:
+        """Return the value of a setting that is a text, such as overflow; None if nothing sets it to a text."""
+        value = self.get(name)
+        return value if isinstance(value, str) else None
+
+    @property
+    def policy_definition(self) -> dict[str, Any]:
+        """Policy and operator policy merged, without arguments: the management API's effective_policy_definition."""
+        return {name: setting.value for name, setting in _merge_policies(self.policy, self.operator_policy).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """The policies and operator policies of a virtual host, under the rules of a release.
+
+    >>> policies = {"p": Policy("p", "^jobs", {"max-length": 10, "overflow": "reject-publish"}, "queues")}
+    >>> [settings] = Policies(policies).possible_settings(Queue("jobs", arguments={"x-max-length": 50}))
+    >>> settings.get("max-length"), settings.values["max-length"].source
+    (10, 'policy')
+    """
+
+    policies: Mapping[str, Policy]
+    operator_policies: Mapping[str, Policy] = EMPTY
+    profile: Profile = LATEST
+
+    def settings_of(self, part: Queue | Exchange) -> Settings | None:
+        """Return the settings in force; None if it is not known which policy is (see `possible_settings`)."""
+        possible = self.possible_settings(part)
+        return possible[0] if len(possible) == 1 else None
+
+    def possible_settings(self, part: Queue | Exchange) -> tuple[Settings, ...]:
+        """Return the settings that may be in force; exactly one element if they are known.
+
+        There are several if RabbitMQ does not define which of several policies of one priority is in force and their
+        definitions differ, or if it is not known here whether a pattern matches (`exchange.patterns.pcre`).
+        """
+        chosen: dict[tuple[Any, Any], Settings] = {}
+        for policy in possible_policies(part, self.policies, self.profile):
+            for operator_policy in possible_policies(part, self.operator_policies, self.profile):
+                settings = Settings(self._merge(part, policy, operator_policy), policy, operator_policy)
+                definitions = (policy and policy.definition, operator_policy and operator_policy.definition)
+                chosen[definitions] = settings
+        return tuple(chosen.values())
+
+    def dead_letters_of(self, queue: Queue) -> tuple[DeadLetters, ...]:
+        """Return where the dead letters of a queue may go; exactly one element if that is known."""
+        possible = [self.dead_letters_by(settings, queue.type) for settings in self.possible_settings(queue)]
+        return tuple(dict.fromkeys(possible))
+
+    @staticmethod
+    def dead_letters_by(settings: Settings, queue_type: str) -> DeadLetters:
+        """Return where the dead letters of a queue of this type go with these settings."""
+        exchange = settings.text("dead-letter-exchange")
+        if exchange is None or queue_type == "stream":
+            return NO_DEAD_LETTERS
+        strategy, overflow = settings.get("dead-letter-strategy"), settings.get("overflow")
+        sure = queue_type == "quorum" and strategy == "at-least-once" and overflow == "reject-publish"
+        return DeadLetters(exchange, settings.text("dead-letter-routing-key"), sure)
+
+    def _merge(self, part: Queue | Exchange, policy: Policy | None, operator: Policy | None) -> Mapping[str, Setting]:
+        values = _merge_policies(policy, operator)
+        rules = _RULES.get(part.type, _RULES["classic"])[self.profile.settings] if isinstance(part, Queue) else {}
+        for argument, given in part.arguments.items():
+            # Among the arguments of exchanges, only the alternate exchange has a policy's setting beside it.
+            name = argument.removeprefix("x-") if isinstance(part, Queue) else argument
+            if isinstance(part, Queue) and name == argument:
+                continue  # an application's own argument
+            ours = values.get(name)
+            value = _read_argument(given)
+            if ours is None or not rules.get(name, argument_counts)(ours.value, value):
+                values[name] = Setting(value, "argument")
+        return values
+
+
+def possible_policies(
+    part: Queue | Exchange, policies: Mapping[str, Policy], profile: Profile = LATEST
+) -> list[Policy | None]:
+    """Return the policies that may be in force, None for none.
+
+    These are the policies that apply, or may apply, from the highest priority down to the first one at which a policy
+    applies for certain; a policy may apply if its pattern is not understood. Which policy of several at one priority is
+    in force depends on how the broker stores them.
+    """
+    possible: list[Policy | None] = []
+    priority: float | None = None
+    for policy in sorted(policies.values(), key=lambda policy: -policy.priority):
+        if priority is not None and policy.priority < priority:
+            return possible
+        applies = applies_to(policy, part, profile)
+        if applies is not False:
+            possible.append(policy)
+        if applies:
+            priority = policy.priority
+    return possible if priority is not None else [*possible, None]
+
+
+def applies_to(policy: Policy, part: Queue | Exchange, profile: Profile = LATEST) -> bool | None:
+    """Return whether the broker applies a policy, unless one of higher priority applies; None where that is unknown.
+
+    A policy does not apply to a queue whose type does not support one of its keys.
+    """
+    if isinstance(part, Exchange):
+        return policy.applies_to_exchange(part.name)
+    wanted = QUEUES.get(policy.apply_to, "")
+    if wanted is not None and wanted != part.type:
+        return False
+    return not unsupported_keys(policy, part.type, profile) and policy.is_found_in(part.name)
+
+
+def unsupported_keys(policy: Policy, queue_type: str, profile: Profile = LATEST) -> list[str]:
+    """Return the keys of a policy that a type of queues does not support, sorted; with one, it applies to none."""
+    return sorted(UNSUPPORTED[profile.settings].get(queue_type, frozenset()).intersection(policy.definition))
+
+
+QUEUES: Final[Mapping[str, str | None]] = {
+    "all": None,
+    "queues": None,
+    "classic_queues": "classic",
+    "quorum_queues": "quorum",
+    "streams": "stream",
+}
+"""``apply-to`` of a policy -> the type of the queues that it applies to, None for any."""
+
+_HA: Final = frozenset({"ha-mode", "ha-params", "ha-sync-mode", "ha-promote-on-shutdown", "ha-promote-on-failure"})
+_STREAMS_ONLY: Final = frozenset({"max-age", "stream-max-segment-size-bytes", "initial-cluster-size"})
+_QUORUM_ONLY: Final = frozenset({"delivery-limit", "dead-letter-strategy"})
+_IN_MEMORY: Final = frozenset({"max-in-memory-length", "max-in-memory-bytes"})
+_GROUP: Final = frozenset({"target-group-size"})
+_CLASSIC_ONLY: Final = _HA | {"max-priority", "queue-mode", "queue-master-locator"}
+_JMS: Final = frozenset({"selector-fields", "selector-field-max-bytes"})
+_NOT_OF_STREAMS: Final = _CLASSIC_ONLY | _QUORUM_ONLY | _IN_MEMORY | {
+    "expires", "message-ttl", "dead-letter-exchange", "dead-letter-routing-key", "max-length", "overflow",
+}  # fmt: skip
+
+UNSUPPORTED: Final[Mapping[str, Mapping[str, frozenset[str]]]] = MappingProxyType({
+    "3.10": {
+        "classic": _STREAMS_ONLY | _QUORUM_ONLY | {"queue-leader-locator"},
+        "quorum": _CLASSIC_ONLY | _STREAMS_ONLY,
+        "stream": _NOT_OF_STREAMS,
+    },
+    "3.12": {
+        "classic": _STREAMS_ONLY | _QUORUM_ONLY | _IN_MEMORY | _GROUP | {"queue-leader-locator"},
+        "quorum": _CLASSIC_ONLY | _STREAMS_ONLY,
+        "stream": _NOT_OF_STREAMS | _GROUP,
+    },
+    "4.0": {
+        "classic": _STREAMS_ONLY | _QUORUM_ONLY | _IN_MEMORY | _GROUP,
+        "quorum": _CLASSIC_ONLY | _STREAMS_ONLY,
+        "stream": _NOT_OF_STREAMS | _GROUP,
+    },
+    "4.3": {
+        "classic": _STREAMS_ONLY | _QUORUM_ONLY | _IN_MEMORY | _GROUP | _JMS,
+        "quorum": _CLASSIC_ONLY | _STREAMS_ONLY | _JMS,
+        "stream": _NOT_OF_STREAMS | _GROUP | _JMS,
+    },
+})  # fmt: skip
+"""`Profile.settings` -> type of queues -> keys of policies that it does not support."""
+
+
+def lower_counts(ours: Any, given: Any) -> bool:
+    """Return whether the first of two numbers is the lower one; what is no number counts as the highest."""
+    return _is_number(ours) and (not _is_number(given) or ours < given)
+
+
+def higher_counts(ours: Any, given: Any) -> bool:
+    """Return whether the first of two numbers is the higher one."""
+    return _is_number(ours) and _is_number(given) and ours > given
+
+
+def stricter_counts(ours: Any, given: Any) -> bool:
+    """Return whether the first of two delivery limits is the stricter one: a negative one is no limit."""
+    if _is_number(ours) and _is_number(given) and (ours < 0 or given < 0):
+        return bool(ours > given)
+    return lower_counts(ours, given)
+
+
+def argument_counts(ours: Any, given: Any) -> bool:
+    """Return False: the argument, or the user's policy, takes precedence."""
+    return False
+
+
+def policy_counts(ours: Any, given: Any) -> bool:
+    """Return True: the policy takes precedence over the argument, or the operator's over the user's."""
+    return True
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+_OPERATOR: Final[Mapping[str, Merge]] = {
+    "expires": lower_counts,
+    "message-ttl": lower_counts,
+    "max-length": lower_counts,
+    "max-length-bytes": lower_counts,
+    "max-in-memory-length": lower_counts,
+    "max-in-memory-bytes": lower_counts,
+    "delivery-limit": stricter_counts,  # as before 4.0, where none can be negative
+    "target-group-size": higher_counts,
+    "delayed-retry-min": higher_counts,
+    "delayed-retry-max": lower_counts,
+}
+"""Setting that an operator policy and a policy may both have -> whether the operator's counts, as for all others."""
+
+_ANY_TYPE: Final[Mapping[str, Merge]] = {
+    "message-ttl": lower_counts,
+    "max-length": lower_counts,
+    "max-length-bytes": lower_counts,
+    "consumer-timeout": lower_counts,
+    "queue-leader-locator": policy_counts,
+    "queue-master-locator": policy_counts,
+}
+_CLASSIC: Final[Mapping[str, Merge]] = {**_ANY_TYPE, "expires": lower_counts}
+_QUORUM_3: Final[Mapping[str, Merge]] = {
+    **_ANY_TYPE,
+    "expires": policy_counts,
+    "overflow": policy_counts,
+    "delivery-limit": stricter_counts,
+    "max-in-memory-length": lower_counts,
+    "max-in-memory-bytes": lower_counts,
+}
+_QUORUM_4: Final[Mapping[str, Merge]] = {
+    **_QUORUM_3,
+    "expires": lower_counts,
+    "consumer-disconnected-timeout": lower_counts,
+    "delayed-retry-type": policy_counts,
+    "delayed-retry-min": lower_counts,
+    "delayed-retry-max": lower_counts,
+}
+_STREAM: Final[Mapping[str, Merge]] = {
+    **_ANY_TYPE,
+    **dict.fromkeys((*_STREAMS_ONLY, "max-length-bytes", "stream-filter-size-bytes"), policy_counts),
+}
+
+_RULES: Final[Mapping[str, Mapping[str, Mapping[str, Merge]]]] = {
+    "classic": dict.fromkeys(UNSUPPORTED, _CLASSIC),
+    "quorum": {"3.10": _QUORUM_3, "3.12": _QUORUM_3, "4.0": _QUORUM_4, "4.3": _QUORUM_4},
+    "stream": dict.fromkeys(UNSUPPORTED, _STREAM),
+}
+"""Type of queues -> `Profile.settings` -> setting -> whether the policy counts and not the argument.
+
+The argument counts for every setting that is missing here.
+"""
+
+
+def _merge_policies(policy: Policy | None, operator: Policy | None) -> dict[str, Setting]:
+    """Return the definitions of both, merged key by key, sorted by key as the broker does."""
+    users: Mapping[str, Any] = {} if policy is None else policy.definition
+    operators: Mapping[str, Any] = {} if operator is None else operator.definition
+    values: dict[str, Setting] = {}
+    for name in sorted({*users, *operators}):
+        theirs = operators.get(name)
+        if name in operators and (name not in users or _OPERATOR.get(name, policy_counts)(theirs, users[name])):
+            values[name] = Setting(theirs, "operator policy", operator.name if operator else None)
+        else:
+            values[name] = Setting(users[name], "policy", policy.name if policy else None)
+    return values
+
+
+def _read_argument(given: Any) -> Any:
+    kind, value = type_and_value(given)
+    if kind in ("longstr", "binary"):
+        return value.decode("utf-8", "surrogateescape")
+    return int(value) if kind in INTEGER_TYPES else value
