@@ -10,7 +10,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from bindings.check.rules import alternates, dangling, expected, headers, kinds, patterns, policies, reach, redundancy
+from bindings.check.rules import (
+    alternates,
+    dangling,
+    dead_letters,
+    expected,
+    headers,
+    kinds,
+    patterns,
+    policies,
+    reach,
+    redundancy,
+)
 from bindings.check.rules.finding import RULES, Finding, Part
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import quote_exchange
@@ -28,6 +39,7 @@ FAMILIES: Final[Sequence[Callable[[TopologyView], Iterator[Finding]]]] = (
     redundancy.find,
     reach.find,
     alternates.find,
+    dead_letters.find,
     patterns.find,
     headers.find,
     kinds.find,

@@ -25,6 +25,7 @@ __all__ = [
     "Setting",
     "Settings",
     "applies_to",
+    "is_for_type",
     "possible_policies",
     "unsupported_keys",
 ]
@@ -186,10 +187,14 @@ def applies_to(policy: Policy, part: Queue | Exchange, profile: Profile = LATEST
     """
     if isinstance(part, Exchange):
         return policy.applies_to_exchange(part.name)
-    wanted = QUEUES.get(policy.apply_to, "")
-    if wanted is not None and wanted != part.type:
+    if not is_for_type(policy, part.type) or unsupported_keys(policy, part.type, profile):
         return False
-    return not unsupported_keys(policy, part.type, profile) and policy.is_found_in(part.name)
+    return policy.is_found_in(part.name)
+
+
+def is_for_type(policy: Policy, queue_type: str) -> bool:
+    """Return whether what a policy applies to includes queues of a type, whatever its keys are."""
+    return QUEUES.get(policy.apply_to, "") in (None, queue_type)
 
 
 def unsupported_keys(policy: Policy, queue_type: str, profile: Profile = LATEST) -> list[str]:

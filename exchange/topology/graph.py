@@ -1,5 +1,7 @@
 """A topology as a graph: which exchange may hand messages to which, over bindings or as to its alternate exchange.
 
+Beside these edges are those of dead letters, from queues to exchanges: a message takes one only after it was queued.
+
 Which edges a message takes depends on its key and headers. So a path of the graph is one that some message may take,
 and where there is no path, no message passes. The default exchange has no edges: brokers refuse to bind it, and a
 message that is published to it never takes its alternate.
@@ -13,6 +15,7 @@ from typing import Final
 
 from exchange.entities.alternates import alternates_in_effect, possible_alternates
 from exchange.entities.entities import Binding, Destination
+from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Policies
 from exchange.topology.topology import Topology
 
 __all__ = ["Graph", "TopologyGraph", "find_cycles", "reach"]
@@ -80,6 +83,24 @@ class TopologyGraph:
                 self.possible_alternates[name] = possible
                 in_effect = alternates_in_effect(exchange, topology.policies) if "" in possible else possible
                 self.alternates_in_effect[name] = in_effect
+
+    @cached_property
+    def policies(self) -> Policies:
+        """What computes the settings in force."""
+        return self.topology.policies_in_force()
+
+    @cached_property
+    def dead_letters(self) -> dict[str, tuple[DeadLetters, ...]]:
+        """Queue -> where its dead letters may go; more than one element where it is not known which policy is in force.
+
+        Queues that surely drop them are left out.
+        """
+        if not self.topology.policies:  # most topologies: only queues with the argument have any
+            queues = [queue for queue in self.topology.queues.values() if "x-dead-letter-exchange" in queue.arguments]
+        else:
+            queues = list(self.topology.queues.values())
+        possible = {queue.name: self.policies.dead_letters_of(queue) for queue in queues}
+        return {name: letters for name, letters in possible.items() if letters != (NO_DEAD_LETTERS,)}
 
     @cached_property
     def unsure(self) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""3xx: messages that alternate exchanges and dead letter exchanges lose or never get."""
+"""30x: messages that alternate exchanges lose or never get."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from bindings.analysis.pattern_set import PatternSet
 from bindings.check.rules.finding import Finding
-from bindings.check.rules.leaks import find_key_lost_by_alternate, find_key_lost_by_binding, find_path_to_queue
+from bindings.check.rules.leaks import find_key_lost_by_alternate, find_key_lost_by_binding
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import list_names, quote_binding, quote_exchange
 from exchange.entities.alternates import policy_in_force
@@ -23,7 +23,7 @@ STEPS: Final = 50_000
 
 
 def find(view: TopologyView) -> Iterator[Finding]:
-    """Yield findings about alternate and dead letter exchanges, except HS313."""
+    """Yield findings about alternate exchanges."""
     for name, alternate in view.alternates.items():
         yield from _alternate(view, view.topology.exchanges[name], alternate)
         if alternate == name and not _takes_everything(view, name):
@@ -34,7 +34,6 @@ def find(view: TopologyView) -> Iterator[Finding]:
             parts = [view.topology.exchanges[name] for name in circle]
             message = f"the alternate exchanges of {list_names(circle)} name each other in a circle"
             yield Finding("HS305", parts[0], message, related=tuple(parts[1:]))
-    yield from _dead_letters(view)
 
 
 def _alternate(view: TopologyView, exchange: Exchange, alternate: str) -> Iterator[Finding]:
@@ -104,26 +103,3 @@ def _takes_everything(view: TopologyView, exchange: str) -> bool:
     literal = (view.pattern_of(binding) for binding in view.bindings_from(exchange))
     patterns += [pattern for pattern in literal if pattern is not None and pattern.literal]
     return PatternSet(patterns, steps=STEPS).covers().holds is True
-
-
-def _dead_letters(view: TopologyView) -> Iterator[Finding]:
-    topology = view.topology
-    for exchange, queues in view.dead_letters.items():
-        for name in queues:
-            queue = topology.queues[name]
-            if exchange not in topology.exchanges:
-                message = f"the dead letter exchange of queue '{name}', '{exchange}', does not exist"
-                yield Finding("HS311", queue, message)
-                continue
-            key = queue.arguments.get("x-dead-letter-routing-key")
-            if not isinstance(key, str) or exchange not in view.exits:
-                continue
-            if exchange == "":
-                lost = key not in topology.queues
-            else:
-                # A dead letter has the headers of its message and more, such as x-death: they are not known here.
-                lost = find_path_to_queue(view, exchange, key, headers_known=False) is None
-            if lost:
-                way = f"go to {quote_exchange(exchange)} with the key '{key}'"
-                message = f"dead letters of queue '{name}' {way} and are lost"
-                yield Finding("HS312", queue, message, key, (topology.exchanges[exchange],))

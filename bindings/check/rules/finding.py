@@ -170,15 +170,23 @@ TABLE: Final = (
          "A policy names one alternate exchange and the exchange's argument another. The argument counts.",
          "remove one of them; a policy can be changed later, an argument only by declaring the exchange anew"),
     Rule("HS311", "missing-dead-letter-exchange", "error",
-         "The dead letter exchange of the queue does not exist. RabbitMQ does not complain: it drops dead letters.",
+         "The dead letter exchange that an argument or a policy names does not exist. RabbitMQ does not complain: it "
+         "drops dead letters.",
          "declare it, or correct its name"),
     Rule("HS312", "lost-dead-letters", "warning",
-         "Dead letters of the queue get a routing key that no queue gets from the dead letter exchange: they are lost.",
+         "Dead letters of the queue get a routing key, or keep one, that no queue gets from the dead letter exchange: "
+         "they are lost.",
          "bind a queue for the key, or correct it"),
     Rule("HS313", "dead-letters-at-most-once", "warning",
          "The queue asks for dead letters at least once but does not reject publishes when it is full. RabbitMQ then "
          "forwards dead letters at most once, and only logs that.",
          "set overflow to reject-publish"),
+    Rule("HS314", "circle-of-expiry", "warning",
+         "Queues that expire messages hand their dead letters round, and no other queue gets them. RabbitMQ ends such "
+         "a circle: a message that comes back to a queue where it has expired, without having been rejected, is "
+         "dropped without a word.",
+         "take the time to live off the queue that consumers read, or send its dead letters to a queue that keeps "
+         "them"),
     # 4xx: patterns
     Rule("HS401", "zero-words", "note",
          "'#' stands for zero words, too: 'x.#' also matches 'x'. Another binding of the exchange asks for that key, "
@@ -275,6 +283,11 @@ TABLE: Final = (
          "RabbitMQ refuses the settings of this policy: a value is not valid, or the release does not know them. "
          "Those of mirrored queues, ha-*, are gone since 4.0.",
          "correct what the message names, or name the release that is meant with --profile"),
+    Rule("HS708", "unsupported-setting", "warning",
+         "The policy has a setting that the type of these queues does not support. RabbitMQ then does not apply the "
+         "policy to them at all: its other settings are not in force either.",
+         "make a policy of its own of the setting, or limit the policy to a type: classic_queues, quorum_queues, "
+         "streams"),
     # 8xx: expectations
     Rule("HS801", "failed-expectation", "error",
          "What is expected of a message does not come true.",

@@ -10,7 +10,7 @@ lost, in a message without headers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, TypeAlias
 
@@ -21,7 +21,10 @@ from exchange.kinds import Decider
 from exchange.kinds.condition import EVERYTHING
 from exchange.patterns.pattern import AMQP, Pattern
 
-__all__ = ["find_lost_key", "find_key_lost_by_alternate", "find_key_lost_by_binding", "find_path_to_queue"]
+__all__ = [
+    "find_key_among", "find_key_lost_by_alternate", "find_key_lost_by_binding", "find_lost_key", "find_lost_key_among",
+    "find_path_to_queue", "find_queues",
+]  # fmt: skip
 
 STEPS: Final = 10_000
 """Maximum cost of the search for one key."""
@@ -33,6 +36,21 @@ VISIT: Final = 100
 def find_lost_key(view: TopologyView, exchange: str) -> str | None:
     """Return a shortest key that gets to no queue when it is published to the exchange."""
     return _shortest(_Search(view, exchange).find_at(exchange, _Path()))
+
+
+def find_lost_key_among(view: TopologyView, exchange: str, pattern: Pattern) -> str | None:
+    """Return a shortest key of a pattern that gets to no queue when it is published to the exchange."""
+    return _shortest(_Search(view, exchange).find_at(exchange, _Path(all_of=(pattern,))))
+
+
+def find_key_among(pattern: Pattern, taken: Collection[str] = ()) -> str | None:
+    """Return a short key that a pattern matches, with a word not in ``taken`` for its wildcards, if that is cheap."""
+    if pattern.literal:
+        return pattern.text
+    try:
+        return shortest_key(AMQP, (pattern,), (), Budget(STEPS), taken)
+    except OutOfBudget:
+        return None
 
 
 def find_key_lost_by_alternate(view: TopologyView, exchange: str) -> str | None:
@@ -192,6 +210,29 @@ def find_path_to_queue(view: TopologyView, origin: str, key: str, *, headers_kno
             came[alternate] = name, alternate
             pending.append(alternate)
     return None
+
+
+def find_queues(view: TopologyView, origin: str, key: str) -> frozenset[str] | None:
+    """Return the existing queues that get a message with this key; None if its headers, or chance, may decide."""
+    topology = view.topology
+    if not origin:
+        return frozenset({key} & topology.queues.keys())
+    queues: set[str] = set()
+    seen = {origin}
+    pending = [origin]
+    for name in pending:
+        if view.kind_of(name).decider in (Decider.UNKNOWN, Decider.HEADERS):
+            return None
+        matched = view.match(name, key)
+        onwards = [binding.destination for binding in matched]
+        queues.update(target for kind, target in onwards if kind == "queue" and target in topology.queues)
+        alternate = view.alternate_of(name)
+        further = [target for kind, target in onwards if kind == "exchange" and target in topology.exchanges]
+        for target in further if matched or alternate is None else [alternate]:
+            if target not in seen:
+                seen.add(target)
+                pending.append(target)
+    return frozenset(queues)
 
 
 def _back(came: dict[str, tuple[str, Hop] | None], name: str) -> list[Hop]:

@@ -11,68 +11,77 @@ from bindings.check.rules.words import list_names
 from bindings.sources.definitions.import_warnings import PATTERN_SHOWN, RESERVED
 from exchange.display import clip_line
 from exchange.entities.entities import Exchange, Policy, Queue
+from exchange.entities.in_force import QUEUES, applies_to, is_for_type, unsupported_keys
 from exchange.entities.policy_definitions import wrong_settings
+from exchange.entities.queue_arguments import ACCEPTED
 from exchange.patterns.pcre import expression
 
 __all__ = ["find"]
-
-QUEUES: Final[Mapping[str, str | None]] = {
-    "all": None,
-    "queues": None,
-    "classic_queues": "classic",
-    "quorum_queues": "quorum",
-    "streams": "stream",
-}
-"""``apply-to`` of a policy -> the type of the queues that it applies to, None for any."""
 
 EXCHANGES: Final = ("all", "exchanges")
 
 
 def find(view: TopologyView) -> Iterator[Finding]:
-    """Yield findings about policies, and HS313 about the dead letters of quorum queues."""
-    policies = view.topology.policies
+    """Yield findings about policies, then about operator policies."""
+    for policies in (view.topology.policies, view.topology.operator_policies):
+        yield from _find(view, policies)
+
+
+def _find(view: TopologyView, policies: Mapping[str, Policy]) -> Iterator[Finding]:
     matched: dict[str, list[Exchange | Queue]] = {}
     unsure: dict[str, list[Exchange | Queue]] = {}
+    unsupported: dict[str, list[Queue]] = {}
     for name, policy in policies.items():
-        matched[name], unsure[name] = _match(view, policy)
+        matched[name], unsure[name], unsupported[name] = _match(view, policy)
+        yield from _unsupported(view, policy, unsupported[name])
     by_part: dict[Exchange | Queue, list[Policy]] = {}
     for name, parts in matched.items():
         for part in parts:
             by_part.setdefault(part, []).append(policies[name])
     for policy in policies.values():
         pattern = f"'{clip_line(policy.pattern, PATTERN_SHOWN)}'"
-        for wrong in wrong_settings(policy.definition, view.topology.profile):
-            yield Finding("HS707", policy, f"RabbitMQ refuses policy '{policy.name}': {wrong}", detail=wrong)
+        for wrong in wrong_settings(policy.definition, view.topology.profile, operator=policy.operator):
+            yield Finding("HS707", policy, f"RabbitMQ refuses {_name(policy)}: {wrong}", detail=wrong)
         if policy.apply_to not in (*EXCHANGES, *QUEUES):
-            yield Finding("HS705", policy, f"policy '{policy.name}' applies to '{policy.apply_to}', which is nothing")
+            yield Finding("HS705", policy, f"{_name(policy)} applies to '{policy.apply_to}', which is nothing")
         elif (error := expression(policy.pattern).error) != "":
-            message = f"RabbitMQ refuses the pattern {pattern} of policy '{policy.name}': {error}"
+            message = f"RabbitMQ refuses the pattern {pattern} of {_name(policy)}: {error}"
             yield Finding("HS701", policy, message)
         elif unsure[policy.name]:
             reason = expression(policy.pattern).unknown or "the broker may give up before it has found it"
-            names = dict.fromkeys(part.name for part in unsure[policy.name])
-            own = [name for name in names if name not in RESERVED]
+            own = [name for name in dict.fromkeys(part.name for part in unsure[policy.name]) if name not in RESERVED]
             what = list_names(own) if own else "exchanges"
-            message = f"whether policy '{policy.name}' applies to {what} is not known here: {pattern}: {reason}"
+            message = f"whether {_name(policy)} applies to {what} is not known here: {pattern}: {reason}"
             yield Finding("HS706", policy, message)
         elif not matched[policy.name]:
-            yield Finding("HS702", policy, f"policy '{policy.name}' matches nothing: no name has {pattern}")
+            why = f"matches nothing: no name has {pattern}"
+            if unsupported[policy.name]:
+                names = [queue.name for queue in unsupported[policy.name]]
+                why = f"applies to nothing: it matches only {list_names(names)}, which do not support its settings"
+            yield Finding("HS702", policy, f"{_name(policy)} {why}")
         else:
             yield from _priority(policy, matched[policy.name], by_part)
-    yield from _dead_letters(view, by_part)
 
 
-def _dead_letters(view: TopologyView, by_part: Mapping[Exchange | Queue, list[Policy]]) -> Iterator[Finding]:
-    for queue in view.topology.queues.values():
-        if queue.type == "quorum":
-            policies = by_part.get(queue, ())
-            definition = max(policies, key=lambda policy: policy.priority).definition if policies else {}
-            strategy, overflow = (
-                queue.arguments.get(f"x-{name}", definition.get(name)) for name in ("dead-letter-strategy", "overflow")
+def _unsupported(view: TopologyView, policy: Policy, queues: list[Queue]) -> Iterator[Finding]:
+    """Yield one finding for each type of queues that the policy would set something for, were it not for other keys."""
+    by_type: dict[str, list[str]] = {}
+    for queue in queues:
+        by_type.setdefault(queue.type, []).append(queue.name)
+    for kind, names in by_type.items():
+        foreign = unsupported_keys(policy, kind, view.topology.profile)
+        known = ACCEPTED[view.topology.profile.settings][kind]
+        lost = sorted(name for name in policy.definition if name not in foreign and f"x-{name}" in known)
+        if lost:
+            message = (
+                f"{_name(policy)} does not apply to {list_names(names)}, with all of its settings ({', '.join(lost)}): "
+                f"{kind} queues do not support {list_names(foreign)}"
             )
-            if strategy == "at-least-once" and overflow != "reject-publish":
-                message = f"queue '{queue.name}' asks for dead letters at least once without overflow reject-publish"
-                yield Finding("HS313", queue, message)
+            yield Finding("HS708", policy, message, detail=kind)
+
+
+def _name(policy: Policy) -> str:
+    return f"{'operator ' if policy.operator else ''}policy '{policy.name}'"
 
 
 def _priority(
@@ -82,7 +91,7 @@ def _priority(
     above = [[other for other in by_part[part] if other.priority > policy.priority] for part in parts]
     if all(above):
         others = list({other.name: other for others in above for other in others}.values())
-        message = f"policy '{policy.name}' is in force nowhere: {list_names(others)} has a higher priority"
+        message = f"{_name(policy)} is in force nowhere: {list_names(others)} has a higher priority"
         if len(others) > 1:
             message = message.replace(" has a higher", " have a higher")
         yield Finding("HS703", policy, message, related=tuple(others))
@@ -97,17 +106,29 @@ def _priority(
                 if other.priority == policy.priority:
                     equal.setdefault(other.name, (other, part.name))
     for other, name in equal.values():
-        message = f"policies '{other.name}' and '{policy.name}' have priority {policy.priority} and match '{name}'"
+        kind = "operator policies" if policy.operator else "policies"
+        message = f"{kind} '{other.name}' and '{policy.name}' have priority {policy.priority} and match '{name}'"
         yield Finding("HS704", policy, message, related=(other,))
 
 
-def _match(view: TopologyView, policy: Policy) -> tuple[list[Exchange | Queue], list[Exchange | Queue]]:
-    """Return the exchanges and queues to which the policy applies, and those for which that is unknown."""
-    parts: list[Exchange | Queue] = []
-    if policy.apply_to in EXCHANGES:
-        parts += [exchange for exchange in view.topology.exchanges.values() if exchange.name]
-    if policy.apply_to in QUEUES:
-        kind = QUEUES[policy.apply_to]
-        parts += [queue for queue in view.topology.queues.values() if kind in (None, queue.type)]
-    applying = [(part, policy.is_found_in(part.name)) for part in parts]
-    return [part for part, applies in applying if applies], [part for part, applies in applying if applies is None]
+def _match(view: TopologyView, policy: Policy) -> tuple[list[Exchange | Queue], list[Exchange | Queue], list[Queue]]:
+    """Return the exchanges and queues to which the policy applies, and those for which that is unknown.
+
+    The third list is of the queues that it would apply to, were it not for keys that their types do not support.
+    """
+    profile = view.topology.profile
+    parts: list[Exchange | Queue] = [*view.topology.exchanges.values(), *view.topology.queues.values()]
+    matched: list[Exchange | Queue] = []
+    unsure: list[Exchange | Queue] = []
+    unsupported: list[Queue] = []
+    for part in parts:
+        if not part.name and isinstance(part, Exchange):
+            continue
+        applies = applies_to(policy, part, profile)
+        if applies:
+            matched.append(part)
+        elif applies is None:
+            unsure.append(part)
+        elif isinstance(part, Queue) and is_for_type(policy, part.type) and policy.is_found_in(part.name):
+            unsupported.append(part)
+    return matched, unsure, unsupported

@@ -88,8 +88,12 @@ def _targets(view: TopologyView) -> dict[str, dict[str, None]]:
 
 def _queues(view: TopologyView) -> Iterator[Finding]:
     topology = view.topology
-    by_default = {str(topology.queues[name].arguments.get("x-dead-letter-routing-key", name))
-                  for name in view.dead_letters.get("", ())}  # fmt: skip
+    by_default = {
+        name if letters.routing_key is None else letters.routing_key
+        for name, possible in view.graph.dead_letters.items()
+        for letters in possible
+        if letters.exchange == ""
+    }
     for name, queue in topology.queues.items():
         if not topology.bindings_to(Destination("queue", name)) and name not in by_default:
             yield Finding("HS204", queue, f"no binding leads to queue '{name}'")

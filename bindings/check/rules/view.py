@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from exchange.entities.entities import Binding
 from exchange.kinds import Kind, Unknown, kind_of
@@ -18,7 +18,7 @@ from exchange.patterns.pattern import AMQP, Pattern
 from exchange.topology.graph import Graph, TopologyGraph
 from exchange.topology.topology import Topology
 
-__all__ = ["NOTHING", "TopologyView", "dead_letter_exchange", "too_long"]
+__all__ = ["NOTHING", "TopologyView", "too_long"]
 
 NOTHING: Final[dict[Binding, None]] = {}
 
@@ -125,19 +125,13 @@ class TopologyView:
 
     @cached_property
     def dead_letters(self) -> dict[str, list[str]]:
-        """Dead letter exchange -> the queues whose argument names it."""
+        """Dead letter exchange -> the queues whose dead letters go there, or may, by argument or policy."""
         queues: dict[str, list[str]] = {}
-        for queue in self.topology.queues.values():
-            name = dead_letter_exchange(queue.arguments)
-            if name is not None:
-                queues.setdefault(name, []).append(queue.name)
+        for queue, possible in self.graph.dead_letters.items():
+            for name in {letters.exchange for letters in possible}:
+                if name is not None:
+                    queues.setdefault(name, []).append(queue)
         return queues
-
-
-def dead_letter_exchange(arguments: Mapping[str, Any]) -> str | None:
-    """Return the dead letter exchange that the arguments of a queue name."""
-    name = arguments.get("x-dead-letter-exchange")
-    return name if isinstance(name, str) else None
 
 
 def too_long(key: str) -> bool:
