@@ -38,7 +38,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
     }  # else it is not known which policy is in force
     yield from _missing(view, known)
     yield from _lost(view, known)
-    yield from _at_most_once(view, known)
+    yield from _at_most_once(view)
     yield from _circles(view, known)
 
 
@@ -123,10 +123,10 @@ def _is_lost(view: TopologyView, exchange: str, key: str) -> bool:
     return find_path_to_queue(view, exchange, key, headers_known=False) is None
 
 
-def _at_most_once(view: TopologyView, known: dict[str, DeadLetters]) -> Iterator[Finding]:
-    for name in known:
-        queue, settings = view.topology.queues[name], _settings_of(view, name)
-        if queue.type != "quorum" or settings is None or settings.get("dead-letter-strategy") != "at-least-once":
+def _at_most_once(view: TopologyView) -> Iterator[Finding]:
+    for name, queue in view.topology.queues.items():
+        settings = _settings_of(view, name) if queue.type == "quorum" else None
+        if settings is None or settings.get("dead-letter-strategy") != "at-least-once":
             continue
         if settings.get("overflow") != "reject-publish":
             message = f"queue '{name}' asks for dead letters at least once without overflow reject-publish"

@@ -53,6 +53,7 @@ WRITTEN: dict[str, tuple[str, str | None]] = {
     "HS311": ('queue q: x-dead-letter-exchange = "gone"', None),
     "HS312": (f'exchange d: direct\nqueue q: {DEAD_LETTERS}\nd -> q: "other"', "q"),
     "HS313": ('queue q: x-queue-type = "quorum", x-dead-letter-strategy = "at-least-once"', None),
+    "HS314": ('queue q: x-message-ttl = 5, x-dead-letter-exchange = "", x-dead-letter-routing-key = "q"', None),
     "HS401": (f'{T}t -> q: "a.#"\nt -> r: "a"', "a"),
     "HS402": (f'{T}t -> q: "a#b"', "a#b"),
     "HS403": (f'{T}t -> q: "a."', None),
@@ -67,6 +68,7 @@ WRITTEN: dict[str, tuple[str, str | None]] = {
     "HS601": ("exchange p: x-plugin\nqueue q\np -> q", None),
     "HS604": ('exchange c: x-consistent-hash\nqueue q\nc -> q: "1", "2"', None),
     "HS605": ("queue q: x-message-ttl = -5", None),
+    "HS708": ("queue q\npolicy p: 'q', queues, delivery-limit = 5, message-ttl = 5", None),
     "HS707": ("queue q\npolicy p: 'q', queues, ha-mode = \"all\"", None),
     "HS701": ("queue q\npolicy p: '(', queues, expires = 1", None),
     "HS706": ("queue q\npolicy p: '(a)\\1', queues, expires = 1", None),
@@ -474,3 +476,48 @@ def test_findings_that_are_counted_name_no_exchange_by_chance() -> None:
     more = [finding for finding in findings if " more of this kind" in finding.message]
     assert more
     assert all(finding.part is None for finding in more)
+
+
+DEAD = "exchange dead: direct\nexchange orders: topic\nqueue kept\ndead -> kept: 'order.paid'\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('queue q\npolicy p: "q", queues, dead-letter-exchange = "gone"',
+         ("HS311", "policy 'p' sends dead letters of queue 'q' to the exchange 'gone', which does not exist")),
+        (('queue q: x-dead-letter-exchange = "dead"\npolicy p: "q", queues, dead-letter-exchange = "gone"\n'
+         'orders -> q: "order.paid"'), None),  # the argument counts
+        ('queue q\norders -> q: "order.*"\npolicy p: "q", queues, dead-letter-exchange = "dead"',
+         ("HS312", ("dead letters of queue 'q' keep their key: they go to 'dead' with the key 'order.x' by policy 'p' "
+                   "and are lost"))),
+        ('queue q\norders -> q: "order.paid"\npolicy p: "q", queues, dead-letter-exchange = "dead"', None),
+        ('queue q\norders -> q: "#"\npolicy p: "q", queues, dead-letter-exchange = "dead"', None),  # of any key
+        ('queue q: x-dead-letter-exchange = "dead"',
+         ("HS312", "dead letters of queue 'q' keep their key: they go to 'dead' with the key 'q' and are lost")),
+        (('queue q: quorum, x-dead-letter-exchange = "", x-dead-letter-routing-key = "kept", '
+         'x-dead-letter-strategy = "at-least-once", x-overflow = "reject-publish"\n'
+         'policy p: "q", queues, overflow = "drop-head"'),
+         ("HS313", "queue 'q' asks for dead letters at least once without overflow reject-publish")),
+        (('queue q: x-dead-letter-exchange = "", x-dead-letter-routing-key = "kept"\n'
+         'policy o: "q", queues, operator, message-ttl = 5'), None),  # the queue kept keeps it
+        (('queue q: x-dead-letter-exchange = "", x-dead-letter-routing-key = "q"\n'
+         'policy o: "q", queues, operator, message-ttl = 5'),
+         ("HS314", "a message that nobody takes from queue 'q' expires, comes back and is dropped")),
+        (('queue q: x-dead-letter-exchange = ""\norders -> q: "q"\nqueue w\n'
+         'policy a: "^q$", queues, message-ttl = 5\npolicy b: "^q$", queues, max-length = 5'), None),  # not known
+        ('queue q\nqueue r: quorum\npolicy p: "^[qr]$", queues, delivery-limit = 5, expires = 50',
+         ("HS708", ("policy 'p' does not apply to 'q', with all of its settings (expires): classic queues do not "
+                   "support 'delivery-limit'"))),
+        ('queue r: quorum\npolicy p: "^r$", all, ha-mode = "all"\nprofile rabbitmq-3.10',
+         ("HS702", "policy 'p' applies to nothing: it matches only 'r', which do not support its settings")),
+    ],
+)  # fmt: skip
+def test_dead_letters_are_judged_by_the_settings_in_force(text: str, found: tuple[str, str] | None) -> None:
+    document = Document.loads(DEAD + text)
+    findings = [
+        (finding.code, finding.message)
+        for finding in check(document.topology())
+        if finding.code.startswith(("HS31", "HS70")) and finding.code != "HS704"
+    ]
+    assert findings == ([] if found is None else [found])

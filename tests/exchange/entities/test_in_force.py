@@ -174,7 +174,7 @@ def test_operator_policies_are_set_and_cleared_beside_policies_of_the_same_name(
     assert list(topology.clear_policy("p", operator=True).policies) == ["p"]
     with pytest.raises(NotFound, match="no operator policy 'x'"):
         topology.clear_policy("x", operator=True)
-    with pytest.raises(BadRequest, match=r'\{"dead-letter-exchange","d"\}\] are not recognised policy settings'):
+    with pytest.raises(BadRequest, match=r"dead-letter-exchange.* are not recognised policy settings"):
         topology.set_policy(Policy("p", "", {"dead-letter-exchange": "d"}, operator=True))
 
 
