@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.sources.definitions import Definitions, load_topology
+from bindings.sources.document import Document
 from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchange, Policy, Queue
 from exchange.entities.profile import PROFILES
 from exchange.errors import InputError
@@ -255,10 +256,30 @@ def test_a_brokers_export_has_a_topology_for_each_virtual_host() -> None:
             Binding.to_queue("orders", "billing", "order.*"),
             Binding.to_queue("lost", "lost", "", {"comment": "all of it"}),
         ],
-        [Policy("lost", "^orders$", {"alternate-exchange": "lost"}, "exchanges", 2)],
+        [
+            Policy("lost", "^orders$", {"alternate-exchange": "lost"}, "exchanges", 2),
+            Policy("limit", "^", {"max-length": 9}, "queues", 1, operator=True),
+        ],
         vhost="shop",
         profile="rabbitmq-4.0",
     )
+
+
+def test_operator_policies_go_to_the_language_and_back() -> None:
+    """And stay in definitions that a topology without them is written into."""
+    document = Document.of_definitions(loads(BROKER))
+    assert 'policy limit: "^", queues, operator, priority 1, max-length = 9' in document.dump()
+    again = Document.loads(document.dump()).definitions()
+    assert again.operator_policies == loads(BROKER).operator_policies
+    assert Document.loads('vhost "shop"\n').definitions(loads(BROKER)).operator_policies == again.operator_policies
+    changed = document.dump().replace("max-length = 9", "max-length = 8")
+    [(vhost, policy)] = Document.loads(changed).definitions(loads(BROKER)).operator_policies
+    assert (vhost, policy.definition) == ("shop", {"max-length": 8})
+
+
+def test_an_operator_policy_that_is_none_is_refused_with_its_position() -> None:
+    with pytest.raises(InputError, match=r"parameters\[0\].value: an operator policy is an object"):
+        loads({"parameters": [{"component": "operator_policy", "name": "p", "vhost": "/", "value": 5}]})
 
 
 def test_the_policies_of_the_file_route() -> None:
