@@ -77,12 +77,12 @@ def test_what_only_a_bindings_file_has_is_kept_under_a_key_of_its_own() -> None:
 
 
 def test_what_the_language_cannot_express_is_reported_and_can_be_kept(tmp_path: Path) -> None:
-    """Users, permissions and parameters: how many, and what keeps them."""
+    """Users, permissions and global parameters: how many, and what keeps them."""
     base, middle = tmp_path / "base.json", tmp_path / "m.bindings"
     loads(BROKER).save(base)
     result = hashstar("convert", str(base), str(middle))
     assert (
-        "left out, as a .bindings file has no place for them: 1 users, 1 permissions, 1 parameters, 1 global "
+        "left out, as a .bindings file has no place for them: 1 users, 1 permissions, 1 global "
         "parameters, 2 virtual hosts with settings\n" in result.stderr
     )
     assert "hashstar convert --into" in result.stderr
