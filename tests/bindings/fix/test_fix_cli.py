@@ -115,7 +115,7 @@ def test_diff_prints_what_would_change_and_changes_nothing(shop: Path) -> None:
         ('for r in eu, us:\n    x -> q: "a.{r}"\nx -> q: "#.eu"\n', "the for around line 5 declares others with it"),
         ("exchange y: topic, alternate x\ny -> exchange y\n", "it keeps what matches it from an alternate exchange"),
         ('exchange i: fanout, internal\ni -> q\nexpect i "a" -> q\n', "a policy or an expectation names 'i'"),
-        ('exchange i: fanout, internal\ni -> q\npolicy p: "^q", dead-letter-exchange = "i"\n', "names 'i'"),
+        ('exchange i: fanout, internal\ni -> q\npolicy p: "^r", dead-letter-exchange = "i"\n', "names 'i'"),
         ("exchange h: headers, auto-delete\nh -> q: any {}\n", "exchange 'h' is deleted with its last binding"),
     ],
 )  # fmt: skip

@@ -146,7 +146,7 @@ def test_java_consumes_our_messages_with_every_field(rocketmq_cluster: Cluster) 
         assert result.queue == MessageQueue("broker-b", 1)
         for at, (message, unique_id) in enumerate(zip(batch, result.message_id.split(","), strict=True)):
             sent[unique_id] = message, result.queue, result.queue_offset + at
-        asked = {"topics": [topic], "count": len(sent), "seconds": 30}
+        asked = {"topics": [topic], "count": len(sent), "seconds": 120}
         seen = (await probe_async(client.settings.namesrv_addr, unique_name("java"), consumes=asked))["consumes"]
         assert sorted(each["id"] for each in seen) == sorted(sent)
         for each in seen:
