@@ -27,10 +27,13 @@ __all__ = [
     "applies_to",
     "is_for_type",
     "possible_policies",
+    "settings_given",
     "unsupported_keys",
 ]
 
 Source: TypeAlias = Literal["argument", "policy", "operator policy"]
+_POLICY: Final[Source] = "policy"
+_OPERATOR_POLICY: Final[Source] = "operator policy"
 Merge: TypeAlias = Callable[[Any, Any], bool]
 """Two values, the policy's and the argument's (or the operator's and the user's) -> whether the first counts."""
 
@@ -190,6 +193,19 @@ def applies_to(policy: Policy, part: Queue | Exchange, profile: Profile = LATEST
     if not is_for_type(policy, part.type) or unsupported_keys(policy, part.type, profile):
         return False
     return policy.is_found_in(part.name)
+
+
+def settings_given(queue: Queue, policy: Policy | None, operator: Policy | None, name: str) -> list[Setting]:
+    """Return each value that is given for a setting of a queue, by its argument, its policy and its operator policy."""
+    given = [
+        Setting(one.definition[name], source, one.name)
+        for one, source in ((policy, _POLICY), (operator, _OPERATOR_POLICY))
+        if one is not None and name in one.definition
+    ]
+    argument = f"x-{name}"
+    if argument not in queue.arguments:
+        return given
+    return [Setting(_read_argument(queue.arguments[argument]), "argument"), *given]
 
 
 def is_for_type(policy: Policy, queue_type: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, NotRequired, TypedDict
 
 from exchange.display import count_noun, escape_line
 from exchange.entities.entities import Binding, Exchange
+from exchange.entities.precedence import AccountJson, account_json, account_lines
 from exchange.field_json import encode, encode_table
 from exchange.json_types import BindingJson, FieldJson
 from exchange.kinds import Decider, Unknown, kind_of
@@ -108,6 +109,8 @@ class AskedJson(TypedDict):
     exists: bool
     obstacles: list[ObstacleJson]
     """Obstacles on the nearest path to the queue; empty if it gets the message, or if no path leads to it."""
+    in_force: AccountJson | None
+    """The settings in force in the queue; null if it does not exist."""
 
 
 class ReasonsJson(TypedDict):
@@ -150,6 +153,7 @@ def to_json(explanation: Explanation) -> ReasonsJson:
             "gets_it": explanation.asked in route.queues,
             "exists": explanation.asked_exists,
             "obstacles": [_obstacle_json(obstacle) for obstacle in explanation.obstacles],
+            "in_force": None if explanation.in_force is None else account_json(explanation.in_force),
         }
     return result
 
@@ -171,6 +175,8 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         yield f"undecided: what {names} does is not known here, more queues may get it"
     if explanation.asked is not None:
         yield from _queue_lines(explanation, explanation.asked)
+    if explanation.in_force is not None:
+        yield from account_lines(explanation.in_force)
 
 
 def _hop_lines(hop: Hop, message: Message) -> Iterator[str]:

@@ -9,6 +9,7 @@ from exchange.entities.entities import Binding, Destination, Exchange
 from exchange.message import Message
 
 if TYPE_CHECKING:
+    from exchange.entities.precedence import Account
     from exchange.partition.partitioning.specification import Partitioning
 
 __all__ = ["Alternate", "Explanation", "Hop", "Obstacle", "Outcome", "Placement", "Route", "Step"]
@@ -116,6 +117,8 @@ class Explanation:
     asked_exists: bool = False
     obstacles: tuple[Obstacle, ...] = ()
     """Obstacles on the nearest path to that queue; empty if it gets the message, or if no path leads to it."""
+    in_force: Account | None = None
+    """What is in force in that queue; None if there is no such queue."""
 
     def __str__(self) -> str:
         from exchange.routing.explain import describe

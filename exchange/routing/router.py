@@ -21,6 +21,7 @@ from exchange.entities.entities import (
     Policy,
     Queue,
 )
+from exchange.entities.in_force import Policies
 from exchange.entities.indexes import Change
 from exchange.errors import AccessRefused, InputError, NotFound, PatternError
 from exchange.forks import ROUTERS, lock_at_forks
@@ -164,7 +165,14 @@ class Router:
                 reached = frozenset(hop.exchange.name for hop in hops)
                 alternates = {name: c.alternate for name, c in self._compiled.items() if c.alternate is not None}
                 obstacles = find_obstacles(Walk(message, reached, self._tables, alternates, self._host.profile), queue)
-            return Explanation(message, route, tuple(hops), queue, queue in self._tables.queues, obstacles)
+            asked = self._tables.queues.get(queue)
+            if asked is None:
+                return Explanation(message, route, tuple(hops), queue)
+            from exchange.entities.precedence import account_for  # not at the top: only this needs it
+
+            policies = Policies(self._tables.policies, self._tables.operator_policies, self._host.profile)
+            in_force = account_for(asked, policies)
+            return Explanation(message, route, tuple(hops), queue, True, obstacles, in_force)
 
     def declare_exchange(self, exchange: Exchange) -> None:
         """Add an exchange, as `Topology.declare_exchange`."""

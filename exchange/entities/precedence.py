@@ -1,0 +1,170 @@
+"""Which value of each setting of a queue is in force, which values it overrides, and which policies are left out.
+
+`exchange.entities.in_force` computes what is in force; this is the account of it, for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypedDict
+
+from exchange.entities.entities import Policy, Queue
+from exchange.entities.in_force import (
+    Policies,
+    Setting,
+    Settings,
+    is_for_type,
+    possible_policies,
+    settings_given,
+    unsupported_keys,
+)
+from exchange.field_json import encode
+from exchange.notation import write_value
+
+__all__ = [
+    "Account", "AccountJson", "Possible", "account_for", "account_json", "account_lines", "possible_values",
+    "write_setting",
+]  # fmt: skip
+
+Possible: TypeAlias = tuple[Setting | None, ...]
+"""The values that a setting may have, None for none: exactly one where it is known which policy is in force."""
+
+
+class Precedence(NamedTuple):
+    """One setting of a queue."""
+
+    name: str
+    values: Possible
+    overridden: tuple[Setting, ...]
+    """Values that are given and not in force; empty where it is not known which policy is in force."""
+
+
+class Account(NamedTuple):
+    """What is in force in a queue."""
+
+    queue: Queue
+    settings: tuple[Precedence, ...]
+    """Sorted by name, without the type of the queue."""
+    left_out: tuple[tuple[Policy, str], ...]
+    """Policies and operator policies whose pattern matches the name and that are not in force, each with the reason."""
+
+
+class ValueJson(TypedDict):
+    """A value of a setting, and where it comes from."""
+
+    value: Any
+    """Encoded as field values are in messages: `{"!bytes": ...}` for bytes, and so on."""
+    source: str
+    """`argument`, `policy` or `operator policy`."""
+    policy: str | None
+    """Name of the policy or operator policy; null for an argument."""
+
+
+class PrecedenceJson(TypedDict):
+    """A setting of a queue."""
+
+    name: str
+    """As policies name it, without `x-`."""
+    values: list[ValueJson | None]
+    """The value in force. More than one, null for none, where it is not known which of several policies is."""
+    overridden: list[ValueJson]
+    """Values that are given and not in force."""
+
+
+class LeftOutJson(TypedDict):
+    """A policy whose pattern matches the name of the queue and that is not in force."""
+
+    policy: str
+    operator: bool
+    reason: str
+
+
+class AccountJson(TypedDict):
+    """What is in force in a queue: its arguments, its policy and its operator policy, merged."""
+
+    type: str
+    """The type of the queue."""
+    settings: list[PrecedenceJson]
+    left_out: list[LeftOutJson]
+
+
+def account_for(queue: Queue, policies: Policies) -> Account:
+    """Return which settings are in force in a queue, and what they override."""
+    possible = policies.possible_settings(queue)
+    names = sorted({name for settings in possible for name in settings.values} - {"queue-type"})
+    settings = [
+        Precedence(name, possible_values(possible, name), _overridden(possible[0], queue, name) if only else ())
+        for only in [len(possible) == 1]
+        for name in names
+    ]
+    return Account(queue, tuple(settings), tuple(_left_out(queue, policies)))
+
+
+def possible_values(possible: Sequence[Settings], name: str) -> Possible:
+    """Return the values that a setting may have; exactly one if all that may be in force agree."""
+    return tuple(dict.fromkeys(settings.values.get(name) for settings in possible))
+
+
+def _overridden(settings: Settings, queue: Queue, name: str) -> tuple[Setting, ...]:
+    chosen = settings.values[name]
+    given = settings_given(queue, settings.policy, settings.operator_policy, name)
+    return tuple(setting for setting in given if setting.source != chosen.source)
+
+
+def _left_out(queue: Queue, policies: Policies) -> Iterator[tuple[Policy, str]]:
+    for candidates in (policies.policies, policies.operator_policies):
+        possible = possible_policies(queue, candidates, policies.profile)
+        for policy in sorted(candidates.values(), key=lambda policy: (-policy.priority, policy.name)):
+            if policy in possible or not policy.is_found_in(queue.name):
+                continue
+            keys = unsupported_keys(policy, queue.type, policies.profile)
+            if not is_for_type(policy, queue.type):
+                reason = f"it applies to {policy.apply_to.replace('_', ' ')} only"
+            elif keys:
+                reason = f"{queue.type} queues do not support {', '.join(keys)}, so it does not apply to them at all"
+            else:
+                reason = f"'{next(other.name for other in possible if other)}' has a higher priority"
+            yield policy, reason
+
+
+def account_lines(account: Account) -> Iterator[str]:
+    """Yield what is in force in a queue as lines of text, which are not escaped; none if nothing is to be said."""
+    if account.settings or account.left_out:
+        nothing = "" if account.settings else " nothing"
+        yield f"in force in queue '{account.queue.name}' ({account.queue.type}):{nothing}"
+    for setting in account.settings:
+        text = " or ".join(["nothing" if value is None else write_setting(value) for value in setting.values])
+        unknown = "; which policy is in force is not known here" if len(setting.values) > 1 else ""
+        over = "".join([f", overrides {write_setting(value)}" for value in setting.overridden])
+        yield f"  {setting.name}: {text}{over}{unknown}"
+    for policy, reason in account.left_out:
+        kind = "operator policy" if policy.operator else "policy"
+        yield f"  not in force: {kind} '{policy.name}': {reason}"
+
+
+def write_setting(setting: Setting) -> str:
+    """Return a value with its source: ``10 (policy 'limits')``."""
+    return f"{write_value(setting.value)} ({setting})"
+
+
+def account_json(account: Account) -> AccountJson:
+    """Return what is in force in a queue as JSON values."""
+    return {
+        "type": account.queue.type,
+        "settings": [
+            {
+                "name": setting.name,
+                "values": [None if value is None else _value_json(value) for value in setting.values],
+                "overridden": [_value_json(value) for value in setting.overridden],
+            }
+            for setting in account.settings
+        ],
+        "left_out": [
+            {"policy": policy.name, "operator": policy.operator, "reason": reason}
+            for policy, reason in account.left_out
+        ],
+    }
+
+
+def _value_json(setting: Setting) -> ValueJson:
+    return {"value": encode(setting.value), "source": setting.source, "policy": setting.policy}
