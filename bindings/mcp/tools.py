@@ -133,7 +133,7 @@ class Tools:
         if len(keys) > KEYS:
             raise InputError(f"more than {KEYS:,} keys")
         choices = Partitioning.parse(f"{partitioner} over {partitions}")
-        return {"partitions": [choices.partitioner.choose(key, choices.partitions).partition for key in keys]}
+        return {"partitions": [choices.partitioner.partition_of(key, choices.partitions) for key in keys]}
 
     def read_audit(
         self, part: str = "totals", name: str | None = None, state: str | None = None, report: str | None = None

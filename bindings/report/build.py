@@ -215,7 +215,7 @@ def _queue_row(use: QueueUse, queue: Queue, messages: int) -> QueueRow:
     undecided = use.partitions.get(None, 0)
     decided = partitioning.key.by_routing_key
     hot = tuple([
-        Count(item.text, item.count, partitioning.choose(Message("", item.text)).partition if decided else None)
+        Count(item.text, item.count, partitioning.partition_of(Message("", item.text)) if decided else None)
         for item in items
     ])  # fmt: skip
     rows = (*parts, PartitionRow(None, None, undecided)) if undecided else tuple(parts)

@@ -75,7 +75,7 @@ class Publisher:
         """Return the slot of a message."""
         if self._partitioning is None:
             raise HashstarError('a publisher connects first: write "async with Publisher(...) as publisher"')
-        slot = self._partitioning.choose(message).partition
+        slot = self._partitioning.partition_of(message)
         return randrange(self._partitioning.partitions.count) if slot is None else slot
 
     async def publish(self, message: Message) -> None:

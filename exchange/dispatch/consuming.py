@@ -76,8 +76,7 @@ def key_function(
             return parse_key_source(order_by).of
         order_by = Partitioning.parse(order_by)
     if isinstance(order_by, Partitioning):
-        partitioning = order_by
-        return lambda message: partitioning.choose(message).partition
+        return order_by.partition_of
     if not callable(order_by):
         raise TypeError(f"order_by is a function, a Partitioning, or the text of a key, not {order_by!r}")
     return order_by

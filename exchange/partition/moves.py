@@ -31,7 +31,7 @@ class Distribution(NamedTuple):
 
         Raises InputError for a key that the client cannot take.
         """
-        partition = self.partitioner.choose(key, self.partitions).partition
+        partition = self.partitioner.partition_of(key, self.partitions)
         return None if partition is None else self.partitions[partition].name
 
 

@@ -61,7 +61,7 @@ def find_partition_changes(before: Topology, after: Topology) -> Iterator[Partit
 
 
 def _partition(partitioning: Partitioning, message: Message) -> str | None:
-    partition = partitioning.choose(message).partition
+    partition = partitioning.partition_of(message)
     return None if partition is None else partitioning.partitions[partition].name
 
 

@@ -74,7 +74,7 @@ class Spread:
         """Return the queue for a key; without a key, the one that ``number`` gives, so that runs are repeatable."""
         position = self._known.get(key) if type(key) is str else None
         if position is None:
-            chosen = None if key is None else self._hash.choose_for(key).partition
+            chosen = None if key is None else self._hash.partition_for(key)
             if chosen is None:
                 return self.queues[number % len(self.queues)]
             position = chosen

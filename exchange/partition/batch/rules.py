@@ -1,8 +1,8 @@
 """Compute the partitions of a whole column of keys: what `Partitioner.choose` returns, at a fraction of its cost.
 
 ``RULES`` lists the partitioners whose keys are hashed all at once. Clients differ in what a missing and an empty key
-mean, so for these two the partitioner's own ``choose`` is called, once for each piece of the column. Every other
-partitioner's ``choose`` is called for each distinct key of a piece.
+mean, so for these two the partitioner's own ``partition_of`` is called, once for each piece of the column. Every other
+partitioner's ``partition_of`` is called for each distinct key of a piece.
 """
 
 from __future__ import annotations
@@ -150,5 +150,5 @@ def _choose_one_by_one(partitioner: Partitioner, keys: Sequence[Key], partitions
 
 
 def _choose_id(partitioner: Partitioner, key: Key, partitions: Partitions) -> int:
-    partition = partitioner.choose(key, partitions).partition
+    partition = partitioner.partition_of(key, partitions)
     return UNDECIDED if partition is None else partition

@@ -50,6 +50,10 @@ class _Keyed(Partitioner):
             return Choice(None, None, "a random partition with a leader")
         return self.key_hash.choose(data, partitions.count)
 
+    def partition_of(self, key: Key, partitions: Partitions) -> int | None:
+        data = serialize_key(key)
+        return None if data is None else self.key_hash.partition_of(data, partitions.count)
+
 
 @dataclass(frozen=True, slots=True)
 class Sarama(_Keyed):

@@ -15,9 +15,10 @@ from typing import Any, ClassVar, Final, NamedTuple
 from exchange.errors import InputError
 from exchange.field_values import INTEGER_TYPES
 from exchange.partition.clients.kafka_builtin import BuiltIn, pick
-from exchange.partition.hashing.hashes import murmur2, positive, signed
+from exchange.partition.hashing.hashes import positive, signed
 from exchange.partition.hashing.java import string_hash
 from exchange.partition.hashing.keys import describe_key, kind_and_value, serialize_key
+from exchange.partition.hashing.librdkafka import murmur2_hash, murmur2_partition
 from exchange.partition.partitioner import Choice, Event, Inputs, Key, NewBatch, Partitioner
 from exchange.partition.partitions import Partitions
 from exchange.partition.strategy import Strategy
@@ -41,8 +42,14 @@ class Keyed(Partitioner):
         data = serialize_key(key)
         if data is None:
             return self.keyless.choose(None, partitions)
-        value = murmur2(data)
+        value = murmur2_hash(data)
         return Choice(positive(value) % partitions.count, signed(value), f"toPositive(hash) % {partitions.count}")
+
+    def partition_of(self, key: Key, partitions: Partitions) -> int | None:
+        data = serialize_key(key)
+        return (
+            self.keyless.partition_of(None, partitions) if data is None else murmur2_partition(data, partitions.count)
+        )
 
     def memory(self, inputs: Inputs) -> Any:
         return self.keyless.memory(inputs)
@@ -228,6 +235,11 @@ class Scala(Partitioner):
             raise InputError(f"the Scala producer takes hashCode of an object: give a string, not {describe_key(key)}")
         value = string_hash(key)
         return Choice(_absolute(value) % partitions.count, value, f"abs(hash) % {partitions.count}")
+
+    def partition_of(self, key: Key, partitions: Partitions) -> int | None:
+        if type(key) is not str:
+            return self.choose(key, partitions).partition
+        return _absolute(string_hash(key)) % partitions.count
 
     def memory(self, inputs: Inputs) -> Kept:
         return Kept(inputs.now)

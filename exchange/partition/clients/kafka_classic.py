@@ -18,7 +18,7 @@ from uuid import UUID
 from exchange.errors import InputError
 from exchange.field_values import Typed
 from exchange.partition.hashing.hashes import signed
-from exchange.partition.hashing.java import code_units, decode_string, fold, hash_code, remainder
+from exchange.partition.hashing.java import code_units, decode_string, fold, hash_code, remainder, string_hash
 from exchange.partition.hashing.keys import describe_key, kind_and_value, serialize_key
 from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner
 from exchange.partition.partitions import Partitions
@@ -51,6 +51,11 @@ class HashCode(Partitioner):
                 "IllegalArgumentException"
             )
         return Choice(partitions.all[number].id, value, f"Math.abs(hash) % {partitions.count}")
+
+    def partition_of(self, key: Key, partitions: Partitions) -> int | None:
+        if type(key) is not str or self.type not in ("", "string") or (value := string_hash(key)) == LEAST:
+            return self.choose(key, partitions).partition
+        return partitions.all[abs(value) % partitions.count].id
 
 
 @dataclass(frozen=True, slots=True)

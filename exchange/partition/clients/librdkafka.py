@@ -90,6 +90,11 @@ class Librdkafka(Partitioner):
             return Choice(None, None, decides.value)
         return decides.choose(data or b"", partitions.count)
 
+    def partition_of(self, key: Key, partitions: Partitions) -> int | None:
+        data = serialize_key(key)
+        decides = self._decides(data)
+        return None if isinstance(decides, Chance) else decides.partition_of(data or b"", partitions.count)
+
     def choose_next(self, key: Key, partitions: Partitions, memory: Any, inputs: Inputs) -> tuple[Choice, Any]:
         decides = self._decides(serialize_key(key))
         if decides is STICKY:

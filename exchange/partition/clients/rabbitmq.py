@@ -8,6 +8,7 @@ as its bytes in UTF-8.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from exchange.erlang_terms import encode_binary
@@ -15,6 +16,7 @@ from exchange.errors import InputError
 from exchange.partition.hashing.erlang import UNDEFINED, jump, jump_key, phash2
 from exchange.partition.hashing.hashes import murmur3, signed
 from exchange.partition.hashing.keys import describe_key, kind_and_value
+from exchange.partition.hashing.remembered import KEYS, remember
 from exchange.partition.partitioner import Choice, Key, Partitioner
 from exchange.partition.partitions import Partitions
 from exchange.partition.strategy import Strategy
@@ -23,6 +25,11 @@ __all__ = ["STRATEGIES", "ConsistentHash", "ModulusHash", "SuperStream"]
 
 SEED: Final = 104729
 """Seed of murmur3 in the Java stream client and those that follow it (`HashUtils.MURMUR3`)."""
+
+_hash_route = remember(partial(murmur3, seed=SEED))
+_hash_binary = remember(phash2)
+_hash_list = remember(lambda data: phash2([data]))
+_jump = lru_cache(KEYS)(jump)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +41,17 @@ class SuperStream(Partitioner):
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
         """Return the stream of a routing key, a text. Raises InputError for anything else, None included."""
-        # String.getBytes replaces a lone surrogate, which UTF-8 cannot encode, by a question mark.
-        h = murmur3(key.encode("utf-8", "replace") if isinstance(key, str) else _text(key), SEED)
+        h = self._hash(key)
         return Choice(
             partitions.all[h % partitions.count].id, signed(h), f"remainderUnsigned(hash, {partitions.count})"
         )
+
+    def partition_of(self, key: Key, partitions: Partitions) -> int | None:
+        return partitions.all[self._hash(key) % partitions.count].id
+
+    def _hash(self, key: Key) -> int:
+        # String.getBytes replaces a lone surrogate, which UTF-8 cannot encode, by a question mark.
+        return _hash_route(key.encode("utf-8", "replace") if isinstance(key, str) else _text(key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +68,12 @@ class ConsistentHash(Partitioner):
     def choose(self, key: Key, partitions: Partitions) -> Choice:
         """Return the partition of a routing key or of the value of a hash header; None stands for a missing header."""
         count = partitions.count * self.weight
-        seed = jump_key(_value(key))
+        seed = _seed(key)
         rule = f"jump(hash, {count})" + (f" // {self.weight}" if self.weight > 1 else "")
-        return Choice(partitions.all[jump(seed, count) // self.weight].id, seed, rule)
+        return Choice(partitions.all[_jump(seed, count) // self.weight].id, seed, rule)
+
+    def partition_of(self, key: Key, partitions: Partitions) -> int | None:
+        return partitions.all[_jump(_seed(key), partitions.count * self.weight) // self.weight].id
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +82,11 @@ class ModulusHash(Partitioner):
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
         """Return the partition of a routing key, a text. Raises InputError for anything else, None included."""
-        h = phash2([_text(key)])
+        h = _hash_list(_text(key))
         return Choice(partitions.all[h % partitions.count].id, h, f"hash % {partitions.count}")
+
+    def partition_of(self, key: Key, partitions: Partitions) -> int | None:
+        return partitions.all[_hash_list(_text(key)) % partitions.count].id
 
 
 def _text(key: Key) -> bytes:
@@ -78,11 +97,13 @@ def _text(key: Key) -> bytes:
     raise InputError(f"{describe_key(key)} is no routing key: that is a text")
 
 
+def _seed(key: Key) -> int:
+    return _hash_binary(encode_binary(key)) if isinstance(key, str) else jump_key(_value(key))
+
+
 def _value(key: Key) -> Any:
     if key is None:
         return UNDEFINED
-    if isinstance(key, str):
-        return encode_binary(key)
     try:
         kind, value = kind_and_value(key)
     except InputError:

@@ -52,17 +52,38 @@ def hash_code(key: Any) -> int:
     raise InputError(f"no hashCode for a key of type {type_name}; {WAY_OUT}")
 
 
+DIGITS: Final = b"0123456789abcdefghijklmnopqrstu"
+"""The digits of base 31, as ``int`` reads them."""
+HIGH: Final = bytes(DIGITS[byte // 31] for byte in range(256))
+"""Byte -> the first digit of its two digits in base 31, for ``bytes.translate``."""
+LOW: Final = bytes(DIGITS[byte % 31] for byte in range(256))
+PIECE: Final = 256
+"""Bytes that are read at once: longer ones make the integer long, and 640 digits is the least limit of ``int``."""
+PIECE_FACTOR: Final = 31**PIECE & 0xFFFFFFFF
+
+
 def string_hash(text: str) -> int:
     """Return ``String.hashCode``, computed on UTF-16 code units: a character outside the BMP counts as two."""
-    h = 0
     if text.isascii():
-        for unit in text.encode("ascii"):
-            h = h * 31 + unit & 0xFFFFFFFF
-        return signed(h)
-    units = code_units(text)
-    for unit in unpack(f">{len(units) >> 1}H", units):
-        h = h * 31 + unit & 0xFFFFFFFF
-    return signed(h)
+        h = _polynomial(text.encode())
+    else:
+        units = code_units(text)
+        h = (_polynomial(units[::2]) << 8) + _polynomial(units[1::2])
+    return (h & 0xFFFFFFFF ^ 0x80000000) - 0x80000000  # `signed`, without a call
+
+
+def _polynomial(data: bytes) -> int:
+    """Return the value of the polynomial whose coefficients are the bytes, at 31, right in its 32 low bits.
+
+    A text in base 31 is such a polynomial, and ``int`` reads it in C; so each byte is written as two digits.
+    """
+    if len(data) <= PIECE:
+        return int(data.translate(HIGH), 31) * 31 + int(data.translate(LOW), 31) if data else 0
+    start = len(data) % PIECE
+    h = _polynomial(data[:start])
+    for at in range(start, len(data), PIECE):
+        h = (h * PIECE_FACTOR + _polynomial(data[at : at + PIECE])) & 0xFFFFFFFF
+    return h
 
 
 def decode_string(data: bytes) -> str:

@@ -97,6 +97,19 @@ class Partitioning:
         except InputError as error:
             return Choice(None, None, str(error))
 
+    def partition_of(self, message: Message, topic: str = "") -> int | None:
+        """Return the partition of `choose` alone, without hash and rule: several times as fast."""
+        return self.partition_for(self.key.of(message), message, topic)
+
+    def partition_for(self, key: Any, message: Message | None = None, topic: str = "") -> int | None:
+        """Return the partition of `choose_for` alone."""
+        if message is not None and self.partitioner.reads_record:
+            return self.choose_for(key, message, topic).partition
+        try:
+            return self.partitioner.partition_of(key, self.partitions)
+        except InputError:
+            return None
+
     def __str__(self) -> str:
         return f"{self.strategy} over {_format_partitions(self.partitions)} by {self.key}"
 

@@ -155,5 +155,5 @@ def _partition(partitioning: Partitioning, keys: Sequence[Any]) -> PartitionArra
     try:
         return partition_batch(partitioning.partitioner, keys, partitioning.partitions)
     except InputError:  # the client refuses a key: choose for each by itself, so that the others get partitions
-        chosen = [partitioning.choose_for(key).partition for key in keys]
+        chosen = [partitioning.partition_for(key) for key in keys]
         return np.array([UNDECIDED if each is None else each for each in chosen], np.int32)

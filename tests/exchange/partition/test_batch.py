@@ -44,7 +44,7 @@ BYTES_HASHES: list[tuple[Callable[[Column], HashArray], Callable[[bytes], int]]]
 PARTITIONERS: list[Partitioner] = [
     *(strategy.make() for strategy in STRATEGIES.values() if strategy.name != "kafka.nearest"),
     KeyedOneCounter(Sticky()),
-    Sarama(KeyHash(len, abs, "the length of the key")),
+    Sarama(KeyHash(len, abs, "the length of the key", lambda key, count: len(key) % count)),
     Sarama(POSITIVE_FNV1A),
     ByHash(),
     ByHash40(),

@@ -52,7 +52,7 @@ def _choose(partitioning: Partitioning, keys: Any) -> IntArray:
         return partition_batch(partitioning.partitioner, keys, partitioning.partitions)
     except InputError:  # the client refuses a key: choose for each key alone, so that the other keys get partitions
         listed = keys.to_pylist() if isinstance(keys, pa.Array) else keys
-        partitions = [partitioning.choose_for(key).partition for key in listed]
+        partitions = [partitioning.partition_for(key) for key in listed]
         return np.array([UNDECIDED if partition is None else partition for partition in partitions], np.int32)
 
 

@@ -61,7 +61,7 @@ class Spread:
             return number % self.count
         partition = self._known.get(key)
         if partition is None:
-            chosen = self._murmur2.choose_for(key).partition
+            chosen = self._murmur2.partition_for(key)
             partition = number % self.count if chosen is None else chosen
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
@@ -170,7 +170,7 @@ def _choose_by_own_key(
         if changed is message:
             return key, placement.partition
         whole = partitioning.key.of(changed)
-    chosen = partitioning.choose_for(whole).partition
+    chosen = partitioning.partition_for(whole)
     return serialize_key(whole), placement.partition if chosen is None else chosen
 
 

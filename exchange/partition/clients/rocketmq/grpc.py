@@ -7,6 +7,7 @@ the proxy there chooses the queue in which the message is stored, whatever queue
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 from exchange.errors import InputError
@@ -16,6 +17,7 @@ from exchange.partition.hashing.guava import consistent_hash, sip_hash_24
 from exchange.partition.hashing.hashes import signed
 from exchange.partition.hashing.java import decode_string, string_hash
 from exchange.partition.hashing.keys import describe_key
+from exchange.partition.hashing.remembered import KEYS, remember
 from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner
 from exchange.partition.partitions import Partition, Partitions
 
@@ -24,9 +26,15 @@ __all__ = ["GrpcJava", "GrpcProxy", "text_of"]
 NOT_SPACE_TO_JAVA: Final = frozenset("\x85\xa0\u2007\u202f")
 """Characters that are white space to Python, but not to ``Character.isWhitespace``."""
 
+_hash_group = remember(sip_hash_24)
+_hash_string = remember(string_hash)
+_jump = lru_cache(KEYS)(consistent_hash)
+
 
 def text_of(key: Key, called: str) -> str | None:
     """Return the text of a key that must be a text, None for no key. Raises InputError for other types."""
+    if type(key) is str:
+        return key
     if isinstance(key, Typed) and key.type == "longstr":
         key = decode_string(key.value) if isinstance(key.value, bytes) else key.value
     if key is None or isinstance(key, str):
@@ -39,12 +47,21 @@ class _Grpc(Partitioner):
     """A choice by message group; without a group the queues take turns, beginning at random."""
 
     empty_is_none: ClassVar[bool]
+    rule: ClassVar[str]
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
-        group = text_of(key, "message group")
-        if group is None or (self.empty_is_none and not group):
+        group = self._group(key)
+        if group is None:
             return Choice(None, None, "no message group: the queues take turns")
-        return self._of_group(group, partitions)
+        hashed = self._hash(group)
+        queue = self._queues(partitions)[self._position(hashed, partitions.count)]
+        return Choice(queue.id, hashed, self.rule.format(partitions.count))
+
+    def partition_of(self, key: Key, partitions: Partitions) -> int | None:
+        group = self._group(key)
+        if group is None:
+            return None
+        return self._queues(partitions)[self._position(self._hash(group), partitions.count)].id
 
     def choose_next(self, key: Key, partitions: Partitions, memory: Any, inputs: Inputs) -> tuple[Choice, Any]:
         choice = self.choose(key, partitions)
@@ -56,7 +73,15 @@ class _Grpc(Partitioner):
     def _queues(self, partitions: Partitions) -> tuple[Partition, ...]:
         return partitions.all
 
-    def _of_group(self, group: str, partitions: Partitions) -> Choice:
+    def _group(self, key: Key) -> str | None:
+        """Return the message group; None for no group."""
+        group = text_of(key, "message group")
+        return None if self.empty_is_none and not group else group
+
+    def _hash(self, group: str) -> int:
+        raise NotImplementedError
+
+    def _position(self, hashed: int, count: int) -> int:
         raise NotImplementedError
 
 
@@ -71,6 +96,7 @@ class GrpcProxy(_Grpc):
     """
 
     empty_is_none: ClassVar = True
+    rule: ClassVar = "consistentHash(hash, {})"
 
     def memory(self, inputs: Inputs) -> int:
         return signed(inputs.draw(1 << 32))
@@ -78,12 +104,13 @@ class GrpcProxy(_Grpc):
     def _queues(self, partitions: Partitions) -> tuple[Partition, ...]:
         return by_broker(partitions)
 
-    def _of_group(self, group: str, partitions: Partitions) -> Choice:
+    def _hash(self, group: str) -> int:
         if group.isspace() and NOT_SPACE_TO_JAVA.isdisjoint(group):
             raise InputError("the proxy refuses a blank message group (ILLEGAL_MESSAGE_GROUP): send none, or a name")
-        hashed = string_hash(group)
-        queue = self._queues(partitions)[consistent_hash(hashed, partitions.count)]
-        return Choice(queue.id, hashed, f"consistentHash(hash, {partitions.count})")
+        return _hash_string(group)
+
+    def _position(self, hashed: int, count: int) -> int:
+        return _jump(hashed, count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +122,13 @@ class GrpcJava(_Grpc):
     """
 
     empty_is_none: ClassVar = False
+    rule: ClassVar = "floorMod(hash, {})"
 
     def memory(self, inputs: Inputs) -> int:
         return inputs.draw((1 << 31) - 1)
 
-    def _of_group(self, group: str, partitions: Partitions) -> Choice:
-        hashed = sip_hash_24(group.encode("utf-8", "replace"))
-        return Choice(partitions.all[hashed % partitions.count].id, hashed, f"floorMod(hash, {partitions.count})")
+    def _hash(self, group: str) -> int:
+        return _hash_group(group.encode("utf-8", "replace"))
+
+    def _position(self, hashed: int, count: int) -> int:
+        return hashed % count

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.grpc import GrpcJava, GrpcProxy, text_of
 from exchange.partition.clients.rocketmq.queues import broker_name
 from exchange.partition.clients.rocketmq.round_robin import RoundRobin
-from exchange.partition.hashing.hashes import absolute, fnv1a
-from exchange.partition.hashing.java import Random, hash_code, remainder
+from exchange.partition.hashing.hashes import absolute
+from exchange.partition.hashing.java import Random, hash_code, remainder, string_hash
+from exchange.partition.hashing.librdkafka import fnv1a_hash
 from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner
 from exchange.partition.partitions import Partition, Partitions
 from exchange.partition.strategy import Strategy
@@ -24,6 +26,10 @@ __all__ = [
     "STRATEGIES", "ByHash", "ByHash40", "ByMachineRoom", "ByRandom", "ByRandoom", "Explicit", "GoHash",
     "MQClientException",
 ]  # fmt: skip
+
+
+LEAST: Final = -0x8000_0000
+"""Integer.MIN_VALUE"""
 
 
 class MQClientException(InputError):
@@ -42,6 +48,9 @@ class ByHash(Partitioner):
         count = partitions.count
         return Choice(partitions.all[abs(remainder(hashed, count))].id, hashed, f"abs(hash % {count})")
 
+    def partition_of(self, key: Key, partitions: Partitions) -> int | None:
+        return partitions.all[abs(_hash_code(key)) % partitions.count].id
+
 
 @dataclass(frozen=True, slots=True)
 class ByHash40(Partitioner):
@@ -55,6 +64,12 @@ class ByHash40(Partitioner):
         hashed = _hash_code(key)
         position = remainder(absolute(hashed), partitions.count)
         return Choice(_at(position, partitions, "rocketmq.hash").id, hashed, f"abs(hash) % {partitions.count}")
+
+    def partition_of(self, key: Key, partitions: Partitions) -> int | None:
+        hashed = _hash_code(key)
+        if hashed == LEAST:
+            return self.choose(key, partitions).partition
+        return partitions.all[abs(hashed) % partitions.count].id
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +127,26 @@ class ByMachineRoom(Partitioner):
     def choose(self, key: Key, partitions: Partitions) -> Choice:
         if self.faithful:
             raise MQClientException("MQClientException: select message queue return null.")
-        here = [partition for partition in partitions if _room(partition) in self.consumeridcs]
+        here = self._queues_near_by(partitions)
+        hashed = _hash_code(key)
+        rule = f"abs(hash % {len(here)}) of the queues in {', '.join(sorted(self.consumeridcs))}"
+        return Choice(here[abs(remainder(hashed, len(here)))].id, hashed, rule)
+
+    def partition_of(self, key: Key, partitions: Partitions) -> int | None:
+        here = () if self.faithful else _queues_in(partitions, self.consumeridcs)
+        if not here:
+            return self.choose(key, partitions).partition
+        return here[abs(_hash_code(key)) % len(here)].id
+
+    def _queues_near_by(self, partitions: Partitions) -> tuple[Partition, ...]:
+        here = _queues_in(partitions, self.consumeridcs)
         if not here:
             rooms = sorted({room for room in map(_room, partitions) if room is not None})
             raise MQClientException(
                 f"no queue is in the machine rooms {', '.join(sorted(self.consumeridcs)) or '(none given)'}; brokers "
                 f"named room@broker are in {', '.join(rooms) or 'none'}"
             )
-        hashed = _hash_code(key)
-        rule = f"abs(hash % {len(here)}) of the queues in {', '.join(sorted(self.consumeridcs))}"
-        return Choice(here[abs(remainder(hashed, len(here)))].id, hashed, rule)
+        return here
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +172,14 @@ class GoHash(Partitioner):
         sharding_key = text_of(key, "sharding key")
         if not sharding_key:
             return Choice(None, None, "no sharding key: a random queue")
-        hashed = fnv1a(sharding_key.encode("utf-8", "replace"))
+        hashed = fnv1a_hash(sharding_key.encode("utf-8", "replace"))
         return Choice(partitions.all[hashed % partitions.count].id, hashed, f"hash % {partitions.count}")
+
+    def partition_of(self, key: Key, partitions: Partitions) -> int | None:
+        sharding_key = text_of(key, "sharding key")
+        if not sharding_key:
+            return None
+        return partitions.all[fnv1a_hash(sharding_key.encode("utf-8", "replace")) % partitions.count].id
 
     def choose_next(self, key: Key, partitions: Partitions, memory: Any, inputs: Inputs) -> tuple[Choice, Any]:
         choice = self.choose(key, partitions)
@@ -158,6 +189,8 @@ class GoHash(Partitioner):
 
 
 def _hash_code(key: Key) -> int:
+    if type(key) is str:
+        return string_hash(key)
     if key is None:
         raise MQClientException(
             "MQClientException: select message queue threw exception. (NullPointerException: a selector hashes its "
@@ -174,6 +207,11 @@ def _at(position: int, partitions: Partitions, mended: str) -> Partition:
             f"Integer.MIN_VALUE negative, {position} of {partitions.count} queues; {mended} is its later version)"
         )
     return partitions.all[position]
+
+
+@lru_cache(maxsize=64)
+def _queues_in(partitions: Partitions, rooms: frozenset[str]) -> tuple[Partition, ...]:
+    return tuple([partition for partition in partitions if _room(partition) in rooms])
 
 
 def _room(partition: Partition) -> str | None:
