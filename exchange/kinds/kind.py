@@ -105,6 +105,11 @@ class Kind:
     always_takes_one: ClassVar[bool] = False
     """Whether every message takes one of the competing bindings, if there are any."""
 
+    match_once: Callable[[str], tuple[Binding, ...]] | None = None
+    """Function from a key to the bindings that a message with this one key takes, which keeps no key: for a caller that
+    keeps the routes of keys. Most keys that match the same bindings get the same tuple. None where only `match` finds
+    them."""
+
     def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
         self.exchange = exchange
 

@@ -35,6 +35,7 @@ class Topic(Kind):
     def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
         super().__init__(exchange, profile, choose)
         self._matcher: Matcher[Binding] = Matcher(distinct=True)  # distinct: each binding is under one pattern only
+        self.match_once = self._matcher.match_once
 
     def bind(self, binding: Binding) -> None:
         self._matcher.bind(Pattern.of_binding_key(binding.routing_key), binding)

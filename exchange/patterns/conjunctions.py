@@ -18,10 +18,10 @@ Not safe for concurrent use: the owner holds a lock around every call.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Final, Generic, TypeVar
 
-__all__ = ["PRESENT", "Conditions", "Conjunctions", "with_value", "without_value"]
+__all__ = ["PRESENT", "WIDTH", "Block", "Conditions", "Conjunctions", "with_value", "without_value"]
 
 WIDTH: Final = 1024
 """Number of conjunctions up to which a block is never split: in smaller ones, Python's overhead outweighs the bits."""
@@ -83,7 +83,7 @@ class Conjunctions(Generic[V]):
     """
 
     def __init__(self, *, answers: int = 0) -> None:
-        self._root: _Block[V] | _Split[V] = _Block(None, 0)
+        self._root: Block[V] | _Split[V] = Block(None, 0)
         self._answers_size: Final = answers
         self._answers: dict[int, tuple[V, ...]] = {}  # while there is only one block: satisfied bits -> values
 
@@ -102,13 +102,13 @@ class Conjunctions(Generic[V]):
         block.remove(conditions, value)
         if block.slots:
             return
-        node: _Block[V] | _Split[V] = block
+        node: Block[V] | _Split[V] = block
         while node.parent is not None:
             del node.parent.children[node.place]
             if node.parent.children:
                 return
             node = node.parent
-        self._root = _Block(None, 0)
+        self._root = Block(None, 0)
 
     def search(self, shape: Hashable, features: Iterable[tuple[Hashable, Hashable]]) -> tuple[V, ...]:
         """Return the values of all conjunctions that the features satisfy; a value of several conjunctions is repeated.
@@ -117,7 +117,7 @@ class Conjunctions(Generic[V]):
         shapes must mean equal sets.
         """
         node = self._root
-        if isinstance(node, _Block):
+        if isinstance(node, Block):
             left = node.find_satisfied(shape, features)
             answer = self._answers.get(left)
             if answer is None:
@@ -129,21 +129,25 @@ class Conjunctions(Generic[V]):
             return answer
         known = dict(features)
         found: list[V] = []
-        stack: list[_Block[V] | _Split[V]] = [node]
+        stack: list[Block[V] | _Split[V]] = [node]
         while stack:
             node = stack.pop()
-            if isinstance(node, _Block):
+            if isinstance(node, Block):
                 found += node.values_of(node.find_satisfied(shape, known.items()))
             else:
                 stack += node.children_for(known)
         return tuple(found)
 
-    def _leaf(self, node: _Block[V] | _Split[V], conditions: Conditions) -> _Block[V]:
+    def sole_block(self, most: int) -> Block[V] | None:
+        """Return the block that has all conjunctions; None if there are several, or it has more than ``most``."""
+        return self._root if isinstance(self._root, Block) and len(self._root.slots) <= most else None
+
+    def _leaf(self, node: Block[V] | _Split[V], conditions: Conditions) -> Block[V]:
         while isinstance(node, _Split):
             node = node.child(conditions)
         return node
 
-    def _split(self, block: _Block[V]) -> None:
+    def _split(self, block: Block[V]) -> None:
         split = block.best_split()
         if split is None:
             block.limit *= 2  # the conjunctions are too alike: do not try again before there are twice as many
@@ -156,7 +160,7 @@ class Conjunctions(Generic[V]):
         else:
             split.parent.children[split.place] = split
         for child in list(split.children.values()):
-            if isinstance(child, _Block) and child.too_wide():
+            if isinstance(child, Block) and child.too_wide():
                 self._split(child)
 
 
@@ -178,7 +182,7 @@ class _Split(Generic[V]):
         self.place = place
         self.depth: int = parent.depth + 1 if parent is not None else 0
         self.feature = feature
-        self.children: dict[int, _Block[V] | _Split[V]] = {}
+        self.children: dict[int, Block[V] | _Split[V]] = {}
 
     def place_of(self, conditions: Conditions) -> int:
         """Return the place of the child to which the conjunction belongs."""
@@ -187,7 +191,7 @@ class _Split(Generic[V]):
                 return self.spread(value)
         return _REST
 
-    def children_for(self, features: dict[Hashable, Hashable]) -> Iterator[_Block[V] | _Split[V]]:
+    def children_for(self, features: dict[Hashable, Hashable]) -> Iterator[Block[V] | _Split[V]]:
         """Return the children that may contain conjunctions which these features satisfy."""
         if _REST in self.children:
             yield self.children[_REST]
@@ -196,12 +200,12 @@ class _Split(Generic[V]):
             if child is not None:
                 yield child
 
-    def child(self, conditions: Conditions) -> _Block[V] | _Split[V]:
+    def child(self, conditions: Conditions) -> Block[V] | _Split[V]:
         """Return the child to which the conjunction belongs; make it if it is missing."""
         place = self.place_of(conditions)
         child = self.children.get(place)
         if child is None:
-            child = self.children[place] = _Block(self, place)
+            child = self.children[place] = Block(self, place)
         return child
 
     def spread(self, value: Hashable) -> int:
@@ -220,7 +224,7 @@ class _SplitByName(_Split[V]):
     def place_of(self, conditions: Conditions) -> int:
         return self.spread(conditions[0][0]) if conditions else _REST
 
-    def children_for(self, features: dict[Hashable, Hashable]) -> Iterator[_Block[V] | _Split[V]]:
+    def children_for(self, features: dict[Hashable, Hashable]) -> Iterator[Block[V] | _Split[V]]:
         places = {_REST, *map(self.spread, features)}
         return (self.children[place] for place in places & self.children.keys())
 
@@ -247,7 +251,7 @@ class _Feature(dict[Hashable, int]):
         return others
 
 
-class _Block(Generic[V]):
+class Block(Generic[V]):
     """A leaf of the tree: conjunctions, each with a slot, the number of its bit in all masks.
 
     Invariants: ``_live`` has exactly the bits of ``slots``, and every mask is a subset of ``_live``, as a freed slot's
@@ -340,6 +344,17 @@ class _Block(Generic[V]):
             if feature is not None:
                 ruled_out |= feature[value]
         return self._live ^ ruled_out  # the difference of the sets, as every mask is a subset of _live
+
+    def masks(self) -> list[tuple[Hashable, Mapping[Hashable, int]]]:
+        """Return the masks of each feature: value that a message has of it -> slots that it rules out.
+
+        For messages that have all these features; valid until the next change.
+        """
+        return list(self._features.items())
+
+    def values_without(self, ruled_out: int) -> list[V]:
+        """Return the values of the conjunctions in all slots but these."""
+        return self.values_of(self._live ^ ruled_out)
 
     def values_of(self, bits: int) -> list[V]:
         """Return the values of the conjunctions in these slots."""

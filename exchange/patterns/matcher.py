@@ -10,18 +10,20 @@ Memory grows with the patterns only, and no search backtracks. docs/decisions/00
 structures were chosen, and not a trie or an automaton.
 
 Bounded caches are in front of them. The first maps keys to their values, and ``match`` is its lookup, as fast as that
-of a dict; on a free-threaded Python each thread has such a cache. The second maps signatures: a signature is the key's
-words with None for each word that no pattern names, so keys that differ only in an id share an entry. The third maps
-the patterns that match to their values, so keys with the same answer share one tuple. A change drops the entries that
-it may affect. Reading the first cache needs no lock; all else happens under the lock. So no match sees half a change,
-and no result from before a change enters a cache after it.
+of a dict; on a free-threaded Python each thread has such a cache. Behind it, if one block of bits decides about the
+keys of a length (see `exchange.patterns.conjunctions`), the search joins the masks of the key's words itself, and a
+cache maps the result to values (`_Narrow`). For other lengths, a cache maps signatures: a signature is the key's words
+with None for each word that no pattern names, so keys that differ only in an id share an entry. The last cache maps the
+patterns that match to their values, so keys with the same answer share one tuple. A change drops the entries that it
+may affect. Reading the first cache needs no lock; all else happens under the lock. So no match sees half a change, and
+no result from before a change enters a cache after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from exchange import threads
 from exchange.errors import InputError
@@ -36,6 +38,14 @@ if TYPE_CHECKING:
 __all__ = ["Matcher"]
 
 V = TypeVar("V", bound=Hashable)
+
+ANSWERS: Final = 8_192
+"""Maximum number of answers kept for the keys of one length."""
+
+LENGTHS: Final = 256
+"""Maximum number of words of keys for whose lengths it is kept how they are searched: AMQP allows no more words."""
+
+NOT_BUILT: Final[Any] = object()
 
 
 class Matcher(Generic[V]):
@@ -63,6 +73,7 @@ class Matcher(Generic[V]):
         self._indexes: dict[int | None, WildIndex[V]] = {}
         self._vocabulary: dict[str, str] = {}  # each word that a wildcard pattern names -> itself
         self._named: dict[str, int] = {}  # word -> number of patterns that name it, if more than one
+        self._narrow: dict[int, _Narrow[V] | None] = {}  # number of words -> how such keys are searched, if narrow
         self._signatures: dict[tuple[str | bool | None, ...], tuple[V, ...]] = {}
         self._answers: dict[tuple[Wild[V], ...], tuple[V, ...]] = {}  # matching patterns -> their values
         self._columns: ColumnMatcher[V] | None = None
@@ -182,6 +193,7 @@ class Matcher(Generic[V]):
         # Searches fill the caches under the same lock, so a result from before this change cannot enter them later.
         for keys in self._keys.all():
             keys.clear()
+        self._narrow.clear()
         self._signatures.clear()
         self._answers.clear()
         self._columns = None
@@ -191,15 +203,50 @@ class Matcher(Generic[V]):
             keys.pop(key, None)
         self._columns = None
 
+    def match_once(self, key: str) -> tuple[V, ...]:
+        """Return what `match` returns, without keeping the key: for callers that keep their own answers by key."""
+        with self._lock:
+            return self._find(key) if self._cache_size else self._search(key)
+
+    def _find(self, key: str) -> tuple[V, ...]:
+        words = key.split(self._separator) if key else self.dialect.split(key)  # saves a call for nearly all keys
+        narrow = self._narrow.get(len(words), NOT_BUILT)
+        if narrow is NOT_BUILT:
+            narrow = self._narrow_to(len(words))
+        if narrow is not None:
+            ruled_out = 0
+            for position, masks in narrow.masks:
+                ruled_out |= masks[words[position]]
+            values = narrow.answers.get(ruled_out)
+            if values is None:
+                values = self._answer_narrow(narrow, ruled_out)
+        else:
+            values = self._search_named(key, words) if self._wild else ()
+        literal = self._literal.get(key)
+        return self._join(literal, values) if literal else values
+
     def _remember(self, key: str) -> tuple[V, ...]:
         with self._lock:
-            words = key.split(self._separator) if key else self.dialect.split(key)  # saves a call for nearly all keys
-            values = self._search_named(key, words) if self._wild else ()
-            literal = self._literal.get(key)
-            if literal:
-                values = self._join(literal, values)
+            values = self._find(key)
             keys: _Keys[V] = self._local.own
             return keys.add(key, values, self._cache_size)
+
+    def _narrow_to(self, length: int) -> _Narrow[V] | None:
+        """Return how keys of this number of words are searched if one block of bits decides about all of them."""
+        block = None
+        if self.dialect is AMQP and 0 < length <= LONGEST:
+            block = (self._indexes.get(length) or self._build(length)).sole_block()
+        narrow = None if block is None else _Narrow(block.masks(), block.values_without, {})
+        if length <= LENGTHS:
+            self._narrow[length] = narrow
+        return narrow
+
+    def _answer_narrow(self, narrow: _Narrow[V], ruled_out: int) -> tuple[V, ...]:
+        values = self._values_of(tuple(narrow.values_without(ruled_out)))
+        if len(narrow.answers) >= min(ANSWERS, self._cache_size):
+            narrow.answers.clear()
+        narrow.answers[ruled_out] = values
+        return values
 
     def _search_named(self, key: str, words: list[str]) -> tuple[V, ...]:
         signature: tuple[str | bool | None, ...] = tuple(map(self._vocabulary.get, words))
@@ -235,6 +282,10 @@ class Matcher(Generic[V]):
         # The index treats ONE_PLAIN as ONE: the rule about "$" is applied here.
         if self.dialect is MQTT and words[0][:1] == "$":
             matching = tuple([wild for wild in matching if wild.words[0] is not ONE_PLAIN])
+        return self._values_of(matching)
+
+    def _values_of(self, matching: tuple[Wild[V], ...]) -> tuple[V, ...]:
+        """Return the values of patterns, each once: the same tuple for the same patterns, as long as it is kept."""
         values = self._answers.get(matching)
         if values is None:
             if self._distinct:
@@ -253,6 +304,17 @@ class Matcher(Generic[V]):
             if wild.fits(length):
                 index.add(wild)
         return index
+
+
+class _Narrow(NamedTuple, Generic[V]):
+    """How the keys of one number of words are searched where one block of bits decides about all of them."""
+
+    masks: list[tuple[Any, Mapping[Hashable, int]]]
+    """Position, and for each word there the patterns that it rules out, as bits."""
+    values_without: Callable[[int], list[Wild[V]]]
+    """From the patterns that are ruled out to the others."""
+    answers: dict[int, tuple[V, ...]]
+    """Patterns that are ruled out -> values of the others."""
 
 
 class _Keys(dict[str, tuple[V, ...]]):

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain
 from typing import Final, Generic, TypeVar
 
-from exchange.patterns.conjunctions import PRESENT, Conditions, Conjunctions
+from exchange.patterns.conjunctions import PRESENT, WIDTH, Block, Conditions, Conjunctions
 from exchange.patterns.pattern import MANY, Wildcard, Word
 
 __all__ = ["LONGEST", "Wild", "WildIndex"]
@@ -171,6 +171,10 @@ class WildIndex(Generic[V]):
             for word in self._compared.keys() & words:
                 matching += tuple([wild for wild in self._compared[word] if wild.matches(words)])
         return matching
+
+    def sole_block(self) -> Block[Wild[V]] | None:
+        """Return the one block of conjunctions that decides about all keys; None if a search needs more than that."""
+        return None if self._compared or self._length is None else self._conjunctions.sole_block(WIDTH)
 
     def _list_conjunctions(self, wild: Wild[V]) -> list[Conditions] | None:
         return wild.conjunctions_when_longer() if self._length is None else wild.conjunctions(self._length)

@@ -41,6 +41,8 @@ __all__ = ["Router"]
 MOST_ANSWERS: Final = 16_384
 """Maximum number of sets of matching bindings whose routes are kept."""
 
+NOWHERE: Final = Route(())
+
 
 class Router:
     """A router of messages through a topology, exactly as the RabbitMQ of its profile routes them.
@@ -71,9 +73,9 @@ class Router:
         self._cache_size: Final = cache
         self._compiled: Final[dict[str, _Compiled]] = {}
         self._remembered: Final = threads.Caches(_Routes)
-        self._local: Final = self._remembered.local
-        if not threads.FREE_THREADED:  # elsewhere the method, which counts no reference that threads share
-            self._routes_from = self._local.own.get  # type: ignore[method-assign]
+        # An attribute that hides no method: CPython reads it faster. The method counts no reference that threads share.
+        own = self._read_own if threads.FREE_THREADED else self._remembered.local.own.by_exchange.get
+        self._routes_from: Final[Callable[[str], dict[str, Route] | None]] = own
         self._routes_of_bindings: Final[dict[int, tuple[Collection[Binding], Route]]] = {}
         self._beyond_key_cache: frozenset[str] | None = None
         self._columns: ColumnRouter | None = None
@@ -103,7 +105,7 @@ class Router:
         AccessRefused if it is internal, PreconditionFailed if CC or BCC is no array. Raises BrokerError where the
         broker's channel would crash, as with x-consistent-hash and an empty array in its hash header, 3.13 to 4.3.4.
         """
-        if message.__class__ is Message:  # nearly always; the property would be a call
+        if type(message) is Message:  # nearly always; the property would be a call
             headers = message.headers
             key_only = not headers or ("CC" not in headers and "BCC" not in headers)
         elif isinstance(message, Message):
@@ -121,7 +123,7 @@ class Router:
                 return self._walk(message, None)
             route = self._find_route(message)
             if message.exchange not in self._beyond_key():
-                remembered: _Routes = self._local.own
+                remembered: _Routes = self._remembered.local.own
                 return remembered.add(message, route, self._cache_size)
             return route
 
@@ -213,17 +215,27 @@ class Router:
         tuple decides the route. It is kept beside the route: so nothing else can get its id.
         """
         start = self._compiled.get(message.exchange)
-        if start is None or start.kind is None or not start.kind.by_key or start.exchange.internal or self._partitioned:
+        if start is None or start.exchange.internal or self._partitioned:
             return self._walk(message, None)
-        matched = start.kind.match(message, (message.routing_key,))
+        match_once = None if start.kind is None else start.kind.match_once
+        if match_once is None:
+            return self._walk(message, None)
+        matched = match_once(message.routing_key)
+        if not matched:
+            return NOWHERE if start.alternate is None and not start.is_unsure else self._walk(message, None)
         known = self._routes_of_bindings.get(id(matched))
         if known is not None:
             return known[1]
-        route = self._walk(message, None)
-        if matched and type(matched) is tuple and all(each.destination.kind == "queue" for each in matched):
-            if len(self._routes_of_bindings) >= MOST_ANSWERS:
-                self._routes_of_bindings.clear()
-            self._routes_of_bindings[id(matched)] = matched, route
+        existing, queues = self._tables.queues, set()
+        for _, (destination_kind, name), _, _ in matched:
+            if destination_kind != "queue":
+                return self._walk(message, None)
+            if name in existing:
+                queues.add(name)
+        route = Route(tuple(sorted(queues)))
+        if len(self._routes_of_bindings) >= MOST_ANSWERS:
+            self._routes_of_bindings.clear()
+        self._routes_of_bindings[id(matched)] = matched, route
         return route
 
     def _walk(self, message: Message, hops: list[Hop] | None) -> Route:
@@ -329,13 +341,13 @@ class Router:
         policy = None if by_argument else policy_in_force(exchange, self._tables.policies)
         return Alternate(name, taken, policy.name if policy is not None else None)
 
-    def _routes_from(self, exchange: str) -> Mapping[str, Route] | None:
-        """Return the cached routes from an exchange: routing key -> route."""
+    def _read_own(self, exchange: str) -> dict[str, Route] | None:
+        """Return the cached routes from an exchange, in the cache of this thread: routing key -> route."""
         try:
-            remembered: _Routes = self._local.own
+            own: _Routes = self._remembered.local.own
         except AttributeError:
-            remembered = self._remembered.make_own()
-        return remembered.get(exchange)
+            own = self._remembered.make_own()
+        return own.by_exchange.get(exchange)
 
     def _forget(self) -> None:
         # A concurrent call of `route` may still read a dict that is dropped here. That call began before the change, so
@@ -430,7 +442,7 @@ class Router:
                 and not self._tables.bindings_to(Destination("queue", part.name))
             ):
                 for remembered in self._remembered.all():
-                    remembered.get("", {}).pop(part.name, None)
+                    remembered.by_exchange.get("", {}).pop(part.name, None)
                 return
         elif isinstance(part, Policy):
             if part.operator:
@@ -462,7 +474,7 @@ class Router:
         else:
             # A route keeps its key from exchange to exchange: only routes of this key can take the binding.
             for remembered in self._remembered.all():
-                for routes in remembered.values():
+                for routes in remembered.by_exchange.values():
                     routes.pop(key, None)
 
     def _compile_queue(self, queue: Queue) -> None:
@@ -490,12 +502,14 @@ class Router:
         return _Compiled(exchange, kind, possible[0] if len(possible) == 1 else None, len(possible) > 1)
 
 
-class _Routes(dict[str, dict[str, Route]]):
-    """A cache of routes: exchange -> routing key -> route. Only the holder of the router's lock changes it."""
+class _Routes:
+    """A cache of routes. Only the holder of the router's lock changes it."""
 
-    __slots__ = ("__weakref__", "_copies", "_count")
+    __slots__ = ("__weakref__", "_copies", "_count", "by_exchange")
 
     def __init__(self) -> None:
+        # Exchange -> routing key -> route. Plain dicts, as CPython finds methods of subclasses more slowly.
+        self.by_exchange: Final[dict[str, dict[str, Route]]] = {}
         self._count = 0  # maximum number of routes; less are left after some were dropped one by one
         # Identity of a route, which keys share -> the route, which keeps its identity, and the copy of this thread.
         self._copies: dict[int, tuple[Route, Route]] = {}
@@ -507,12 +521,12 @@ class _Routes(dict[str, dict[str, Route]]):
         self._count += 1
         if threads.FREE_THREADED:
             _, route = self._copies.setdefault(id(route), (route, Route(*route)))
-        self.setdefault(message.exchange, {})[message.routing_key] = route
+        self.by_exchange.setdefault(message.exchange, {})[message.routing_key] = route
         return route
 
     def clear(self) -> None:
         """Drop all routes."""
-        super().clear()
+        self.by_exchange.clear()
         self._copies.clear()
         self._count = 0
 

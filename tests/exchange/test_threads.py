@@ -166,7 +166,7 @@ def test_a_thread_that_ends_takes_its_cache_along() -> None:
     done.wait()
     assert len(router._remembered.all()) == (4 if threads.FREE_THREADED else 1)
     router.unbind(Binding.to_queue("t", "q", "#"))
-    assert not any(router._remembered.all())
+    assert not any(each.by_exchange for each in router._remembered.all())
     done.wait()
     for thread in started:
         thread.join()

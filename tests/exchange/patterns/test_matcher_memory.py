@@ -71,6 +71,7 @@ def test_keys_made_from_patterns_match_as_the_slow_matcher_says(seed: int, diale
             del bound[entry]
         for key in rng.sample(keys, min(len(keys), 6)):
             found = matcher.match(key)
+            assert set(matcher.match_once(key)) == set(found)
             assert set(found) == {value for pattern, value in bound if pattern.matches(key)}
             assert len(found) == len(set(found))
 
@@ -129,7 +130,11 @@ def test_every_cache_is_bounded() -> None:
     for n in range(200):
         matcher.match(f"{n}.{n % 9}")
         matcher.match(f"{n % 9}.{n}")
+        matcher.match(f"{n % 8}.no." + ".".join([str(n % 7)] * 8))  # longer keys are searched by signatures
     assert 0 < len(matcher._local.own) <= 5
+    narrow = matcher._narrow[2]
+    assert narrow is not None
+    assert 0 < len(narrow.answers) <= 5
     assert 0 < len(matcher._signatures) <= 5
     assert 0 < len(matcher._answers) <= 5
     for index in matcher._indexes.values():

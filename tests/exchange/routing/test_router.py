@@ -119,11 +119,11 @@ def test_only_routes_that_the_key_decides_are_cached() -> None:
         for name in ("t", "h", "up"):
             router.route(Message(name, f"{number}"))
             router.route(Message(name, f"{number}", {"CC": ["k"]}))
-        assert set(router._local.own) <= {"t"}
-        assert sum(map(len, router._local.own.values())) <= 10
+        assert set(router._remembered.local.own.by_exchange) <= {"t"}
+        assert sum(map(len, router._remembered.local.own.by_exchange.values())) <= 10
     router.delete_exchange("h")
     router.route(Message("up", "k"))
-    assert "up" in router._local.own
+    assert "up" in router._remembered.local.own.by_exchange
 
 
 def test_threads_see_the_router_before_or_after_a_change() -> None:

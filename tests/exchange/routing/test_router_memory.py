@@ -115,7 +115,7 @@ def test_no_more_routes_are_cached_than_allowed() -> None:
     for number in range(50):
         router.route(Message("x", str(number)))
         router.route(Message("", str(number)))
-        assert 0 < sum(map(len, router._local.own.values())) <= 4
+        assert 0 < sum(map(len, router._remembered.local.own.by_exchange.values())) <= 4
 
 
 def test_a_route_is_computed_and_cached_under_the_lock() -> None:
