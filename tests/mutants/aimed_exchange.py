@@ -16,17 +16,27 @@ EXCHANGE: Final[list[Mutant]] = [
         "exchange/patterns/test_matcher_memory.py exchange/patterns/test_matcher.py",
         (
             "a literal pattern that is unbound stays in the cache of keys",
-            "                    del self._literal[pattern.text]\n                self._keys.pop(pattern.text, None)",
+            "                    del self._literal[pattern.text]\n                self._forget_key(pattern.text)",
             "                    del self._literal[pattern.text]",
         ),
         (
             "a wildcard pattern that changes leaves the cache of keys",
-            "        self._keys.clear()\n        self._signatures.clear()",
-            "        self._signatures.clear()",
+            "            keys.clear()\n        self._narrow.clear()",
+            "            pass\n        self._narrow.clear()",
+        ),
+        (
+            "a wildcard pattern that changes leaves the answers of keys of one length",
+            "        self._narrow.clear()\n",
+            "",
         ),
         (
             "the cache of keys has no bound",
-            "            if len(self._keys) >= self._cache_size:\n                self._keys.clear()\n",
+            "return keys.add(key, values, self._cache_size)",
+            "return keys.add(key, values, 1 << 60)",
+        ),
+        (
+            "the answers of keys of one length have no bound",
+            "        if len(narrow.answers) >= min(ANSWERS, self._cache_size):\n            narrow.answers.clear()\n",
             "",
         ),
         (
@@ -109,13 +119,13 @@ EXCHANGE: Final[list[Mutant]] = [
         "exchange/routing/test_router_laws.py exchange/routing/test_explain.py",
         (
             "remembered routes have no bound",
-            "        if self._remembered_count >= self._cache_size:\n            self._forget()\n",
+            "        if self._count >= most:\n            self.clear()\n",
             "",
         ),
         (
             "a binding changes only what its own exchange remembers",
-            "for routes in self._remembered.values():",
-            "for routes in [self._remembered.get(binding.source, {})]:",
+            "for routes in remembered.by_exchange.values():",
+            "for routes in [remembered.by_exchange.get(binding.source, {})]:",
         ),
         (
             "routes are remembered by key before an exchange that looks at more",
@@ -195,13 +205,17 @@ EXCHANGE: Final[list[Mutant]] = [
         "exchange/dispatch/test_dispatch.py",
         (
             "a handler that was removed keeps its place in the order",
-            "            if not patterns:\n                del self._handlers[handler]\n",
+            "            if not registration.patterns:\n                del self._handlers[registration.handler]\n",
             "",
         ),
+    ),
+    *mutants_of(
+        "exchange/dispatch/consumer.py",
+        "exchange/dispatch/test_consumer.py",
         (
             "what is to be a dead letter is put back",
-            'requeue=on_error == "requeue"',
-            'requeue=on_error == "dead-letter"',
+            '"requeue" if policy == "requeue" else "reject"',
+            '"requeue" if policy == "dead-letter" else "reject"',
         ),
     ),
     *mutants_of(

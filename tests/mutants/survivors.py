@@ -66,13 +66,13 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
         (
             "after a queue was declared the default exchange still remembers that there is none",
-            'self._remembered.get("", {}).pop(part.name, None)',
+            'remembered.by_exchange.get("", {}).pop(part.name, None)',
             "pass",
         ),
         (
             "routes are found and remembered without the lock",
-            "        with self._lock:\n            route = self._walk(message, None)",
-            "        if True:\n            route = self._walk(message, None)",
+            "        with self._lock:\n            if not key_only or not self._cache_size:",
+            "        if True:\n            if not key_only or not self._cache_size:",
         ),
     ),
     *mutants_of(
