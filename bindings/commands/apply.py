@@ -15,9 +15,10 @@ from bindings.apply.apply import PLANNING_SECONDS, Stopped, apply, plan_for
 from bindings.apply.broker import Broker, InUse
 from bindings.apply.live import Live
 from bindings.diff.comparison.compare import compare
-from bindings.diff.forms.text import meaning_lines, plan_lines
+from bindings.diff.forms.text import meaning_lines, plan_lines, settings_lines
 from bindings.diff.planning.plan import Plan, is_reserved
 from bindings.diff.planning.step import Step
+from bindings.diff.settings.changes import compare_settings
 from bindings.sources.open import Source, open_source
 from exchange.commands.console import (
     echo_error,
@@ -144,9 +145,8 @@ def _show(todo: Plan, before: Topology, after: Topology, where: str) -> None:
     if not todo.steps:
         return
     echo_line("meaning:")
-    lines = list(
-        meaning_lines(compare(before, after.with_profile(before.profile), deadline=Deadline(PLANNING_SECONDS)))
-    )
+    meaning = compare(before, after.with_profile(before.profile), deadline=Deadline(PLANNING_SECONDS))
+    lines = [*meaning_lines(meaning), *settings_lines(compare_settings(before, after))]
     for line in lines[:MEANING_LINES]:
         echo_line(line)
     if len(lines) > MEANING_LINES:

@@ -1,4 +1,4 @@
-"""Compare two topologies: the plan from one to the other, and what it means to messages."""
+"""Compare two topologies: the plan from one to the other, what it means to messages, and to the settings in force."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from bindings.analysis.crawl import Deadline
 from bindings.diff.comparison.compare import compare
 from bindings.diff.comparison.meaning import Choice, Meaning, Undecided
 from bindings.diff.planning.plan import Plan, make_plan
+from bindings.diff.settings.changes import SettingsChange, compare_settings
 from exchange.entities.entities import Queue
 from exchange.topology.topology import Topology
 
@@ -30,11 +31,13 @@ class Diff(NamedTuple):
 
     plan: Plan
     meaning: Meaning
+    settings: tuple[SettingsChange, ...] = ()
+    """The settings in force of queues and exchanges that differ, operator policies included."""
 
     @property
     def differs(self) -> bool:
-        """Whether there is a step to do, or a message that goes elsewhere, or may."""
-        return bool(self.plan.steps) or self.meaning.verdict != "same"
+        """Whether there is a step to do, a message that goes elsewhere, or may, or a setting that differs."""
+        return bool(self.plan.steps or self.settings) or self.meaning.verdict != "same"
 
     @property
     def loses(self) -> bool:
@@ -46,6 +49,7 @@ class Diff(NamedTuple):
             or any(not effect.gained for effect in meaning.effects)
             or any(lost.now for lost in meaning.unroutable)
             or any(not access.opened for access in meaning.access)
+            or any(change.loses for change in self.settings)
         )
 
     @property
@@ -88,4 +92,4 @@ def diff(
     new = new.with_profile(old.profile)
     deadline = Deadline(seconds)
     steps = make_plan(old, new, deadline=deadline.share(PLAN_SHARE))
-    return Diff(steps, compare(old, new, deadline=deadline, progress=progress))
+    return Diff(steps, compare(old, new, deadline=deadline, progress=progress), compare_settings(old, new))

@@ -16,11 +16,11 @@ from bindings.analysis.crawl import Deadline
 from bindings.apply.live import Live
 from bindings.diff.comparison.compare import compare
 from bindings.diff.comparison.meaning import Meaning
-from bindings.diff.planning.plan import comparable_arguments, find_difference, is_reserved
+from bindings.diff.planning.fields import find_changes
+from bindings.diff.planning.plan import find_difference, is_reserved
 from bindings.diff.planning.step import Part
 from bindings.report.gates import matches_glob
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
-from exchange.field_json import encode
 from exchange.topology.topology import Topology
 
 __all__ = [
@@ -35,8 +35,6 @@ KINDS: Final[tuple[Kind, ...]] = ("exchange", "queue", "binding", "policy")
 CHANGES: Final[tuple[Change, ...]] = ("missing", "extra", "changed")
 """``missing``: the broker does not have it; ``extra``: only the broker has it; ``changed``: both, and they differ."""
 REASONS: Final[tuple[Reason, ...]] = ("amq.*", "exclusive", "auto-delete", "by name", "extra")
-
-NO_FIELD: Final = object()
 
 
 class Named(NamedTuple):
@@ -73,7 +71,7 @@ class Object:
     @property
     def fields(self) -> tuple[Field, ...]:
         """What differs in a changed object; none of another one."""
-        return () if self.live is None else tuple(_differing(self.part, self.live))
+        return () if self.live is None else tuple([Field(*change) for change in find_changes(self.part, self.live)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,38 +223,6 @@ def _reason_left_alone(part: Part, live: Topology) -> Reason:
         if end.kind == "queue" and end.name not in live.queues and not is_reserved(end.name):
             return "exclusive"
     return "amq.*"
-
-
-def _differing(file: Part, broker: Part) -> Iterator[Field]:
-    if isinstance(file, Policy) and isinstance(broker, Policy):
-        yield from _fields(_of_policy(file), _of_policy(broker))
-    elif isinstance(file, Exchange | Queue) and isinstance(broker, Exchange | Queue):
-        yield from _fields(_of_flags(file), _of_flags(broker))
-        ours, theirs = comparable_arguments(file), comparable_arguments(broker)
-        for name in sorted({*ours, *theirs}):
-            if ours.get(name) != theirs.get(name):
-                yield Field(f"arguments.{name}", _argument(file, name), _argument(broker, name))
-
-
-def _argument(part: Exchange | Queue, name: str) -> Any:
-    return encode(part.arguments[name]) if name in part.arguments else None
-
-
-def _of_flags(part: Exchange | Queue) -> dict[str, Any]:
-    names = ("type", "durable", "auto_delete", "internal") if isinstance(part, Exchange) else ("durable", "auto_delete")
-    return {name: getattr(part, name) for name in names}
-
-
-def _of_policy(policy: Policy) -> dict[str, Any]:
-    definition = {f"definition.{name}": encode(value) for name, value in policy.definition.items()}
-    return {"pattern": policy.pattern, "apply_to": policy.apply_to, "priority": policy.priority, **definition}
-
-
-def _fields(file: Mapping[str, Any], broker: Mapping[str, Any]) -> Iterator[Field]:
-    for name in dict.fromkeys((*file, *broker)):
-        ours, theirs = file.get(name, NO_FIELD), broker.get(name, NO_FIELD)
-        if ours != theirs or type(ours) is not type(theirs):
-            yield Field(name, None if ours is NO_FIELD else ours, None if theirs is NO_FIELD else theirs)
 
 
 def _with_partitions(live: Topology, wanted: Topology) -> Topology:

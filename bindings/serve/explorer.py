@@ -14,8 +14,8 @@ from bindings.analysis.crawl import Budget, Deadline
 from bindings.check.report import finding_json, part_json
 from bindings.check.rules.finding import Finding
 from bindings.diff.diff import diff
-from bindings.diff.forms.as_json import meaning_to_json, plan_to_json
-from bindings.diff.forms.text import meaning_lines, plan_lines
+from bindings.diff.forms.as_json import meaning_to_json, plan_to_json, settings_to_json
+from bindings.diff.forms.text import meaning_lines, plan_lines, settings_lines
 from bindings.serve.drafts import MOST_EDITS, Drafts
 from bindings.serve.nearest import find_nearest
 from bindings.serve.parameters import Parameters
@@ -235,6 +235,8 @@ def _meaning(explorer: Explorer, parameters: Parameters) -> Json:
         "plan_lines": [*plan_lines(result.plan)],
         "meaning": meaning_to_json(result.meaning),
         "meaning_lines": [*meaning_lines(result.meaning)],
+        "settings": settings_to_json(result.settings),
+        "settings_lines": [*settings_lines(result.settings)],
         "loses": result.loses,
         "gains": result.gains,
     }

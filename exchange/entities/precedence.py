@@ -22,8 +22,8 @@ from exchange.field_json import encode
 from exchange.notation import write_value
 
 __all__ = [
-    "Account", "AccountJson", "Possible", "account_for", "account_json", "account_lines", "possible_values",
-    "write_setting",
+    "Account", "AccountJson", "Possible", "ValueJson", "account_for", "account_json", "account_lines",
+    "possible_values", "value_json", "write_setting",
 ]  # fmt: skip
 
 Possible: TypeAlias = tuple[Setting | None, ...]
@@ -154,8 +154,8 @@ def account_json(account: Account) -> AccountJson:
         "settings": [
             {
                 "name": setting.name,
-                "values": [None if value is None else _value_json(value) for value in setting.values],
-                "overridden": [_value_json(value) for value in setting.overridden],
+                "values": [None if value is None else value_json(value) for value in setting.values],
+                "overridden": [value_json(value) for value in setting.overridden],
             }
             for setting in account.settings
         ],
@@ -166,5 +166,6 @@ def account_json(account: Account) -> AccountJson:
     }
 
 
-def _value_json(setting: Setting) -> ValueJson:
+def value_json(setting: Setting) -> ValueJson:
+    """Return a value with its source as JSON values."""
     return {"value": encode(setting.value), "source": setting.source, "policy": setting.policy}

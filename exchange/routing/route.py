@@ -11,6 +11,7 @@ from exchange.message import Message
 if TYPE_CHECKING:
     from exchange.entities.precedence import Account
     from exchange.partition.partitioning.specification import Partitioning
+    from exchange.routing.dead_letters import DeadLetterHop
 
 __all__ = ["Alternate", "Explanation", "Hop", "Obstacle", "Outcome", "Placement", "Route", "Step"]
 
@@ -119,6 +120,8 @@ class Explanation:
     """Obstacles on the nearest path to that queue; empty if it gets the message, or if no path leads to it."""
     in_force: Account | None = None
     """What is in force in that queue; None if there is no such queue."""
+    dead_letters: tuple[DeadLetterHop, ...] = ()
+    """What becomes of it if a queue does not keep it; `exchange.routing.dead_letters.follow_dead_letters` adds this."""
 
     def __str__(self) -> str:
         from exchange.routing.explain import describe

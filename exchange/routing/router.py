@@ -127,6 +127,17 @@ class Router:
                 return remembered.add(message, route, self._cache_size)
             return route
 
+    def route_dead_letter(self, message: Message) -> Route:
+        """Return where a message goes that the broker publishes by itself, as a dead letter.
+
+        An internal exchange takes it, too; apart from that it is routed, and refused, as by `route`.
+        """
+        start = self._compiled.get(message.exchange)
+        if start is None or not start.exchange.internal:
+            return self.route(message)
+        with self._lock:
+            return self._walk(message, None, of_broker=True)
+
     def route_columns(self, exchange: Any, keys: Any, headers: Any = None) -> RouteColumns:
         """Return the routes of a whole column of messages, as `route` returns them one by one.
 
@@ -238,7 +249,7 @@ class Router:
         self._routes_of_bindings[id(matched)] = matched, route
         return route
 
-    def _walk(self, message: Message, hops: list[Hop] | None) -> Route:
+    def _walk(self, message: Message, hops: list[Hop] | None, *, of_broker: bool = False) -> Route:
         """Route a message from exchange to exchange, and append to ``hops``, if given, what each exchange did.
 
         Invariants: ``seen`` has every exchange that is or was in ``work``, so none enters it twice, and cycles end. An
@@ -248,7 +259,7 @@ class Router:
         start = self._compiled.get(message.exchange)
         if start is None:
             raise NotFound(f"no {self._host.describe('exchange', message.exchange)}")
-        if start.exchange.internal:
+        if start.exchange.internal and not of_broker:
             raise AccessRefused(f"cannot publish to internal {self._host.describe('exchange', message.exchange)}")
         keys = message.routing_keys()
         existing = self._tables.queues

@@ -5,23 +5,36 @@ Fields may be added; none is renamed, removed or given another meaning. docs/top
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, NotRequired, TypedDict
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NotRequired, TypedDict
 
 from bindings.diff.against import FileDiff, State
 from bindings.diff.comparison.meaning import Meaning, Verdict
 from bindings.diff.diff import Diff
 from bindings.diff.forms.words import describe_term
 from bindings.diff.messages import MovedJson
+from bindings.diff.planning.fields import find_changes
 from bindings.diff.planning.plan import Plan
 from bindings.diff.planning.step import describe_part
+from bindings.diff.settings.changes import SettingsChange
 from exchange.entities.entities import Destination
+from exchange.entities.precedence import ValueJson, value_json
 from exchange.field_json import message_to_json
 from exchange.json_types import MessageJson
 
 __all__ = [
-    "AgainstJson", "DiffJson", "MeaningJson", "PlanJson", "files_to_json", "meaning_to_json", "plan_to_json", "to_json",
+    "AgainstJson", "DiffJson", "MeaningJson", "PlanJson", "files_to_json", "meaning_to_json", "plan_to_json",
+    "settings_to_json", "to_json",
 ]  # fmt: skip
+
+
+class FieldChangeJson(TypedDict):
+    """A property of a part that differs; null where one side does not have it."""
+
+    name: str
+    """`durable`, `arguments.x-max-length`, `definition.max-length` ..."""
+    before: Any
+    after: Any
 
 
 class StepJson(TypedDict):
@@ -32,6 +45,8 @@ class StepJson(TypedDict):
     part: str
     danger: str | None
     """Why the step may lose messages or lead them to wrong queues; null if it does not."""
+    changes: list[FieldChangeJson]
+    """What differs between the part and what it takes the place of; empty for a new part."""
 
 
 class RefusedStepJson(TypedDict):
@@ -127,16 +142,40 @@ class UndecidedJson(TypedDict):
 
 
 class MeaningJson(TypedDict):
-    """Which messages go elsewhere."""
+    """Which messages are routed differently."""
 
     verdict: Verdict
-    """`changed`: something differs for sure; `same`: it is proved that nothing does; else `undecided`."""
+    """`changed`: routes differ for sure; `same`: it is proved that none does; else `undecided`."""
     access: list[AccessJson]
     effects: list[EffectJson]
     unroutable: list[UnroutableJson]
     choices: list[ChoiceJson]
     partitions: list[PartitionChangeJson]
     undecided: list[UndecidedJson]
+
+
+class SettingChangeJson(TypedDict):
+    """A setting whose value in force differs."""
+
+    name: str
+    """As policies name it, without `x-`."""
+    before: list[ValueJson | None]
+    """The value before, null for none. More than one where it is not known which of several policies was in force."""
+    after: list[ValueJson | None]
+    means: str | None
+    """What that means to messages; null where no message is lost by it, or where `meaning` has it."""
+    loses: bool
+    """Whether a message may be lost that was not, or leave the queue that kept it."""
+
+
+class SettingsChangeJson(TypedDict):
+    """Queues or exchanges whose settings in force differ in the same way."""
+
+    kind: Literal["exchange", "queue"]
+    names: list[str]
+    changes: list[SettingChangeJson]
+    example: str | None
+    """A message that is dead-lettered otherwise; null where none is known."""
 
 
 class ResultJson(TypedDict):
@@ -146,6 +185,8 @@ class ResultJson(TypedDict):
     """The release of RabbitMQ whose rules were applied."""
     plan: PlanJson
     meaning: MeaningJson
+    settings: list[SettingsChangeJson]
+    """The settings in force that differ, by arguments, policies and operator policies."""
 
 
 class DiffJson(ResultJson):
@@ -186,7 +227,12 @@ class AgainstJson(TypedDict):
 
 def to_json(result: Diff, profile: str) -> DiffJson:
     """Return a plan and its meaning, with the name of the profile that both follow."""
-    return {"profile": profile, "plan": plan_to_json(result.plan), "meaning": meaning_to_json(result.meaning)}
+    return {
+        "profile": profile,
+        "plan": plan_to_json(result.plan),
+        "meaning": meaning_to_json(result.meaning),
+        "settings": settings_to_json(result.settings),
+    }
 
 
 def files_to_json(files: Sequence[FileDiff], revision: str) -> AgainstJson:
@@ -206,6 +252,7 @@ def files_to_json(files: Sequence[FileDiff], revision: str) -> AgainstJson:
                         "profile": each.profile,
                         "plan": plan_to_json(each.diff.plan),
                         "meaning": meaning_to_json(each.diff.meaning),
+                        "settings": settings_to_json(each.diff.settings),
                     }
                     for each in file.vhosts
                 ],
@@ -218,7 +265,18 @@ def files_to_json(files: Sequence[FileDiff], revision: str) -> AgainstJson:
 def plan_to_json(todo: Plan) -> PlanJson:
     """Return the plan as JSON values."""
     return {
-        "steps": [{"verb": step.verb, "part": describe_part(step.part), "danger": step.danger} for step in todo.steps],
+        "steps": [
+            {
+                "verb": step.verb,
+                "part": describe_part(step.part),
+                "danger": step.danger,
+                "changes": [
+                    {"name": change.name, "before": change.before, "after": change.after}
+                    for change in (() if step.old is None else find_changes(step.old, step.part))
+                ],
+            }
+            for step in todo.steps
+        ],
         "refused": [{"step": str(step), "error": str(error)} for step, error in todo.refused],
         "left_alone": [describe_part(part) for part in todo.left_alone],
     }
@@ -277,6 +335,28 @@ def meaning_to_json(difference: Meaning) -> MeaningJson:
             for undecided in difference.undecided
         ],
     }
+
+
+def settings_to_json(changes: Iterable[SettingsChange]) -> list[SettingsChangeJson]:
+    """Return the settings in force that differ as JSON values."""
+    return [
+        {
+            "kind": change.kind,
+            "names": list(change.names),
+            "changes": [
+                {
+                    "name": each.name,
+                    "before": [None if value is None else value_json(value) for value in each.before],
+                    "after": [None if value is None else value_json(value) for value in each.after],
+                    "means": None if each.consequence is None else each.consequence.text,
+                    "loses": each.consequence is not None and each.consequence.loses,
+                }
+                for each in change.changes
+            ],
+            "example": change.example or None,
+        }
+        for change in changes
+    ]
 
 
 def _destination_json(destination: Destination | None) -> DestinationJson | None:

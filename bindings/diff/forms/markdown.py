@@ -15,17 +15,21 @@ from bindings.diff.diff import Diff
 from bindings.diff.forms.text import TERMS
 from bindings.diff.forms.words import (
     describe_access,
+    describe_changes,
     describe_choice,
     describe_default,
     describe_partitions,
+    describe_settings,
     describe_term,
     describe_undecided,
     describe_unroutable,
     happens_at_times,
+    name_parts,
     quote_message,
 )
 from bindings.diff.planning.plan import Plan
 from bindings.diff.planning.step import describe_part
+from bindings.diff.settings.changes import SettingsChange
 from exchange.display import clip_line, count_noun
 from exchange.entities.entities import Queue
 from exchange.markdown import escape_text, fold, quote_block, quote_code, write_rows
@@ -140,7 +144,7 @@ def _verdict(diffs: Sequence[Diff]) -> str:
         return "**messages may be lost**"
     if any(result.gains for result in diffs):
         return "queues get more messages"
-    if any(result.meaning.verdict != "same" for result in diffs):
+    if any(result.meaning.verdict != "same" or result.settings for result in diffs):
         return "no message is lost"
     return "no message goes elsewhere" if diffs else "no difference"
 
@@ -175,7 +179,7 @@ def _write_part(page: _Page, file: FileDiff, each: VhostDiff, room: int, *, alon
     effects = [effect for effect in meaning.effects if effect.exchange]
     effects.sort(key=lambda effect: (effect.gained, not effect.certain))
     table = list(write_rows(("queue", "", "published to", "messages", "such as"), map(_effect_cells, effects)))
-    changes = [f"- {_plain(text)}" for text in _other_changes(meaning)]
+    changes = [f"- {_plain(text)}" for text in (*_settings(result.settings), *_other_changes(meaning))]
     questions = [f"- {_plain(describe_undecided(question))}" for question in meaning.undecided]
     steps = [clip_line(line, STEP) for line in _plan_lines(result.plan)]
     rooms = _divide(room - FRAME, [table[: LISTED + 2], changes[:LISTED], questions[:LISTED], steps[:STEPS]])
@@ -203,7 +207,7 @@ def _divide(room: int, lists: Sequence[Sequence[str]]) -> list[int]:
 def _proof(meaning: Meaning) -> str:
     """Return whether what is listed is all that changes."""
     if meaning.verdict == "same":
-        return "No message goes elsewhere: proved for all keys and headers."
+        return "No message is routed differently: proved for all keys and headers."
     if meaning.undecided:
         return f"{count_noun(len(meaning.undecided), 'question')} could not be decided: messages may be lost or gained."
     return "All other messages go where they went: proved for all keys and headers."
@@ -235,6 +239,13 @@ def _other_changes(meaning: Meaning) -> Iterator[str]:
         yield f"{sentence}; {example}" if example else sentence
 
 
+def _settings(changes: Sequence[SettingsChange]) -> Iterator[str]:
+    """Yield which settings in force differ, and what that means, those first that lose messages."""
+    for change in sorted(changes, key=lambda change: not change.loses):
+        parts = name_parts(change)
+        yield from (f"{parts}: {line}" for line in describe_settings(change))
+
+
 def _plan_title(plan: Plan) -> str:
     dangerous = sum(step.danger is not None for step in plan.steps)
     text = f"Plan: {count_noun(len(plan.steps), 'step')}"
@@ -248,7 +259,8 @@ def _plan_title(plan: Plan) -> str:
 def _plan_lines(plan: Plan) -> Iterator[str]:
     """Yield the steps as lines that code hosts colour: + and - at the beginning, ! before what is dangerous."""
     for step in plan.steps:
-        yield f"{'+' if step.added else '-'} {step}"
+        changes = "; ".join(describe_changes(step))
+        yield f"{'-+'[step.added]} {step}{f': {changes}' if changes else ''}"
         if step.danger:
             yield f"!   {step.danger}"
     for step, error in plan.refused:

@@ -10,21 +10,26 @@ from bindings.diff.comparison.meaning import Effect, Meaning, Undecided
 from bindings.diff.diff import Diff
 from bindings.diff.forms.words import (
     describe_access,
+    describe_changes,
     describe_choice,
     describe_default,
     describe_partitions,
+    describe_settings,
     describe_term,
     describe_undecided,
     describe_unroutable,
     happens_at_times,
     name_exchange,
+    name_parts,
     quote_message,
+    sign_of,
 )
 from bindings.diff.planning.plan import Plan
 from bindings.diff.planning.step import describe_part
+from bindings.diff.settings.changes import SettingsChange
 from exchange.display import count_noun
 
-__all__ = ["files_to_text", "meaning_lines", "plan_lines", "to_text"]
+__all__ = ["files_to_text", "meaning_lines", "plan_lines", "settings_lines", "to_text"]
 
 UNDECIDED: Final = 20
 """Number of undecided questions that the text lists; the others are in the JSON."""
@@ -39,6 +44,7 @@ def to_text(result: Diff) -> Iterator[str]:
     yield from plan_lines(plan)
     yield "meaning:"
     yield from meaning_lines(result.meaning)
+    yield from settings_lines(result.settings)
 
 
 def files_to_text(files: Sequence[FileDiff]) -> Iterator[str]:
@@ -60,9 +66,10 @@ def files_to_text(files: Sequence[FileDiff]) -> Iterator[str]:
 
 
 def plan_lines(todo: Plan) -> Iterator[str]:
-    """Yield the steps in their order, each with its danger."""
+    """Yield the steps in their order, each with what it changes and its danger."""
     for step in todo.steps:
-        yield f"  {'+' if step.added else '-'} {step}"
+        yield f"  {sign_of(step)} {step}"
+        yield from (f"      {line}" for line in describe_changes(step))
         if step.danger:
             yield f"      ! {step.danger}"
     for step, error in todo.refused:
@@ -93,9 +100,18 @@ def meaning_lines(difference: Meaning) -> Iterator[str]:
             yield f"      {example}"
     yield from _undecided_lines(difference.undecided)
     if difference.verdict == "same":
-        yield "  no observable change: proved for all keys and headers"
+        yield "  no message is routed differently: proved for all keys and headers"
     elif difference.verdict == "undecided":
-        yield "  no change was found, and that there is none could not be proved"
+        yield "  no message was found that is routed differently, and that there is none could not be proved"
+
+
+def settings_lines(changes: Sequence[SettingsChange]) -> Iterator[str]:
+    """Yield which settings in force differ, below a title, part by part, and what that means; nothing if none does."""
+    if changes:
+        yield "settings in force:"
+    for change in changes:
+        yield f"  {'!' if change.loses else '~'} {name_parts(change)}:"
+        yield from (f"      {line}" for line in describe_settings(change))
 
 
 def _effect_lines(effect: Effect) -> Iterator[str]:

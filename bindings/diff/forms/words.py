@@ -10,15 +10,23 @@ from bindings.diff.comparison.conditions import Condition
 from bindings.diff.comparison.meaning import Access, Choice, Effect, Meaning, Undecided, Unroutable
 from bindings.diff.comparison.partitions import PartitionChange
 from bindings.diff.comparison.terms import Term
-from exchange.display import list_some
+from bindings.diff.planning.fields import find_changes
+from bindings.diff.planning.step import Step
+from bindings.diff.settings.changes import SettingsChange
+from exchange.display import count_noun, list_some
+from exchange.entities.precedence import Possible, write_setting
 from exchange.message import Message
-from exchange.notation import write_table
+from exchange.notation import write_json, write_table
 from exchange.patterns.pattern import Pattern
 
 __all__ = [
-    "describe_access", "describe_choice", "describe_default", "describe_partitions", "describe_term",
-    "describe_undecided", "describe_unroutable", "happens_at_times", "name_exchange", "quote_message",
+    "describe_access", "describe_changes", "describe_choice", "describe_default", "describe_partitions",
+    "describe_settings", "describe_term", "describe_undecided", "describe_unroutable", "happens_at_times",
+    "name_exchange", "name_parts", "quote_message", "sign_of",
 ]  # fmt: skip
+
+NAMED: Final = 5
+"""Number of queues or exchanges with the same change that are listed; the others are counted, and in the JSON."""
 
 HOW: Final = {"chance": "by chance", "hash": "by a hash", "selector": "by selectors"}
 
@@ -80,6 +88,46 @@ def describe_partitions(change: PartitionChange) -> tuple[str, str]:
         return sentence, ""
     old, new = (f"partition {name}" if name is not None else "any partition" for name in change.moved)
     return sentence, f"such as {quote_message(change.witness)}: {old}, then {new}"
+
+
+def sign_of(step: Step) -> str:
+    """Return ``+`` for what a step adds, ``-`` for what it removes, ``~`` for a policy that it changes."""
+    return "-" if not step.added else "~" if step.verb == "set" and step.old is not None else "+"
+
+
+def describe_changes(step: Step) -> Iterator[str]:
+    """Yield what differs between the part of a step and what it takes the place of: ``max-length 5 -> none``."""
+    if step.old is not None:
+        for change in find_changes(step.old, step.part):
+            name = change.name.removeprefix("definition.").removeprefix("arguments.").replace("_", "-")
+            yield f"{name} {_write(change.before)} -> {_write(change.after)}"
+
+
+def _write(value: object) -> str:
+    return "none" if value is None else write_json(value, typed=True)
+
+
+def name_parts(change: SettingsChange) -> str:
+    """Return the queues or exchanges whose settings differ in this way."""
+    names = [repr(name) for name in change.names]
+    if len(names) == 1:
+        return f"{change.kind} {names[0]}"
+    return f"{count_noun(len(names), change.kind)}, {list_some(names, NAMED)}"
+
+
+def describe_settings(change: SettingsChange) -> Iterator[str]:
+    """Yield each setting, before and after, with what it means; and where dead letters go, a message that shows it."""
+    last = None
+    for each in change.changes:
+        text = None if each.consequence is None or each.consequence == last else each.consequence.text
+        last = each.consequence
+        yield f"{each.name} {_side(each.before)} -> {_side(each.after)}{f': {text}' if text else ''}"
+    if change.example:
+        yield change.example
+
+
+def _side(values: Possible) -> str:
+    return " or ".join(["none" if value is None else write_setting(value) for value in values])
 
 
 def describe_undecided(question: Undecided) -> str:

@@ -107,7 +107,8 @@ class _Order:
         for added, policies in ((True, todo.set), (False, todo.cleared)):
             for policy in policies:
                 turns = _may_turn_alternates(policy.name, self._before, self._after)
-                (turning if turns else first).append((Step(added, policy),))
+                old = self._before.policies.get(policy.name) if added else None
+                (turning if turns else first).append((Step(added, policy, old=old),))
         first += [(Step(True, part),) for part in todo.new]
         swaps, swapped = self._swaps()
         bound, unbound = ([b for b in bindings if b not in swapped] for bindings in (todo.bound, todo.unbound))
@@ -273,7 +274,11 @@ class _Order:
             lost = "its messages and consumers are lost, and what comes for it meanwhile"
         kind = type(old).__name__.lower()
         why = f"{kind} {old.name!r} cannot be changed, only deleted and declared again: {lost}"
-        steps = [Step(False, old, why, in_use=True), Step(True, new, why), *(Step(True, b, why) for b in bindings)]
+        steps = [
+            Step(False, old, why, in_use=True),
+            Step(True, new, why, old=old),
+            *(Step(True, b, why) for b in bindings),
+        ]
         return tuple(steps)
 
 

@@ -34,6 +34,8 @@ class Step(NamedTuple):
     """Why this step may lose messages or lead them to wrong queues; None where it does not."""
     in_use: bool = False
     """Whether an exchange is to be deleted even if it has bindings; without this, it must have none."""
+    old: Exchange | Queue | Policy | None = None
+    """What the part takes the place of: the policy of its name, or the part that was deleted; None for a new part."""
 
     @property
     def verb(self) -> str:

@@ -15,7 +15,7 @@ async function showMeaning(place) {
 
 const exchangeText = (name) => (name === '' ? 'the default exchange' : 'exchange ' + nameText(name, 60));
 
-function meaningOf({ meaning, plan_lines: plan }) {
+function meaningOf({ meaning, plan_lines: plan, settings_lines: settings }) {
   const items = [
     ...meaning.access.map((each) => [each.opened ? '+' : '-', exchangeText(each.exchange), each.opened ? ' can be published to now' : ' can no longer be published to', ': it is ', each.reason]),
     ...meaning.effects.map((effect) => effectItem(effect)),
@@ -25,10 +25,11 @@ function meaningOf({ meaning, plan_lines: plan }) {
     ...meaning.undecided.slice(0, 5).map((each) => ['?', 'undecided', each.exchange === null ? '' : ' from ' + exchangeText(each.exchange), each.destination ? ' to ' + each.destination.kind + ' ' + nameText(each.destination.name, 60) : '', ': ', each.reason]),
   ];
   if (meaning.undecided.length > 5) items.push(['?', 'and ' + (meaning.undecided.length - 5) + ' more undecided']);
-  const verdicts = { same: 'No observable change: proved for all keys and headers.', undecided: 'No change was found, and that there is none could not be proved.' };
+  const verdicts = { same: 'No message is routed differently: proved for all keys and headers.', undecided: 'No message was found that is routed differently, and that there is none could not be proved.' };
   return [
     items.length ? el('ul', { class: 'rows changes' }, items.map(([sign, ...words]) => changeItem(sign, words))) : null,
     verdicts[meaning.verdict] ? el('p', {}, verdicts[meaning.verdict]) : null,
+    settings.length ? el('details', { open: '' }, el('summary', {}, 'Settings in force'), linesOf(settings.slice(1).join('\n'))) : null,
     plan.length ? el('details', {}, el('summary', {}, 'Plan: how to get there without losing a message'), linesOf(plan.join('\n'))) : null,
   ].filter(Boolean);
 }

@@ -1,0 +1,136 @@
+"""Compare the settings in force of the queues and exchanges that two topologies have in common.
+
+A policy that changes changes them, and so does one that only now comes first; what a policy has that is not in force
+changes nothing. Parts with the same changes are reported together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from bindings.diff.settings.consequences import Consequence, Side, find_consequence
+from bindings.diff.settings.letters import DEAD_LETTERS, Letters
+from exchange.entities.entities import Exchange, Queue
+from exchange.entities.in_force import Policies, Setting, Settings
+from exchange.entities.precedence import Possible, possible_values
+from exchange.topology.topology import Topology
+
+__all__ = ["SettingChange", "SettingsChange", "compare_settings"]
+
+OF_EXCHANGES: Final = frozenset({
+    "alternate-exchange", "federation-upstream", "federation-upstream-set", "federation-upstream-pattern",
+    "shards-per-node", "routing-key",
+})  # fmt: skip
+"""Settings that mean something to exchanges; a policy for all parts may give them others, too."""
+NOT_OF_QUEUES: Final = frozenset({"alternate-exchange", "shards-per-node", "routing-key"})
+UNKNOWN: Final = Consequence("which policy is in force is not known here", loses=True)
+
+Kind: TypeAlias = Literal["exchange", "queue"]
+
+
+class SettingChange(NamedTuple):
+    """A setting whose value in force differs."""
+
+    name: str
+    before: Possible
+    """The value before, None for none; several where it is not known which policy was in force."""
+    after: Possible
+    consequence: Consequence | None
+    """What that means to messages; None where it loses none, or where the comparison of routes has it."""
+
+
+class SettingsChange(NamedTuple):
+    """Queues or exchanges whose settings in force differ in the same way."""
+
+    kind: Kind
+    names: tuple[str, ...]
+    """Sorted."""
+    changes: tuple[SettingChange, ...]
+    """Sorted by name."""
+    example: str = ""
+    """A message of one of the queues, with where it went and goes when it is dead-lettered; "" where there is none."""
+
+    @property
+    def loses(self) -> bool:
+        """Whether messages may be lost that were not, or leave the queues that kept them."""
+        return any(change.consequence is not None and change.consequence.loses for change in self.changes)
+
+
+def compare_settings(before: Topology, after: Topology) -> tuple[SettingsChange, ...]:
+    """Return which settings in force differ, of the queues and exchanges that both topologies have; sorted.
+
+    Both are compared under the profile of ``before``. A queue that has to be declared again is the same queue.
+    """
+    after = after.with_profile(before.profile)
+    policies = before.policies_in_force(), after.policies_in_force()
+    same = before.policies == after.policies and before.operator_policies == after.operator_policies
+    groups: dict[tuple[Kind, tuple[SettingChange, ...]], list[str]] = {}
+    for kind, name, old, new in _parts_in_both(before, after):
+        if not (same and old.arguments == new.arguments):
+            changes = tuple(_changes((old, new), (before, after), policies))
+            if changes:
+                groups.setdefault((kind, changes), []).append(name)
+    letters = Letters(before, after)
+    found = []
+    for (kind, changes), names in groups.items():
+        about_letters = kind == "queue" and any(change.name in DEAD_LETTERS for change in changes)
+        names.sort()
+        found.append(SettingsChange(kind, tuple(names), changes, letters.find_example(names) if about_letters else ""))
+    return tuple(sorted(found, key=lambda change: (change.kind, change.names)))
+
+
+def _parts_in_both(before: Topology, after: Topology) -> Iterator[tuple[Kind, str, Exchange | Queue, Exchange | Queue]]:
+    kinds: tuple[tuple[Kind, Mapping[str, Exchange | Queue], Mapping[str, Exchange | Queue]], ...] = (
+        ("exchange", before.exchanges, after.exchanges),
+        ("queue", before.queues, after.queues),
+    )
+    for kind, olds, news in kinds:
+        for name, old in olds.items():
+            new = news.get(name)
+            if new is not None and (name or kind == "queue"):
+                yield kind, name, old, new
+
+
+def _changes(
+    parts: tuple[Exchange | Queue, Exchange | Queue],
+    topologies: tuple[Topology, Topology],
+    policies: tuple[Policies, Policies],
+) -> Iterator[SettingChange]:
+    old, new = (each.possible_settings(part) for part, each in zip(parts, policies, strict=True))
+    for name in sorted({name for settings in (*old, *new) for name in settings.values}):
+        before, after = possible_values(old, name), possible_values(new, name)
+        if _comparable(before) != _comparable(after) and _concerns(parts[0], name, (*before, *after)):
+            yield SettingChange(name, before, after, _consequence(name, parts, old, new, topologies))
+
+
+def _consequence(
+    name: str,
+    parts: tuple[Exchange | Queue, Exchange | Queue],
+    old: tuple[Settings, ...],
+    new: tuple[Settings, ...],
+    topologies: tuple[Topology, Topology],
+) -> Consequence | None:
+    if len(old) > 1 or len(new) > 1:
+        return UNKNOWN
+    if isinstance(parts[0], Exchange):
+        return None
+    before, after = (
+        Side(settings[0], part.type, topology.exchanges)
+        for settings, part, topology in zip((old, new), parts, topologies, strict=True)
+    )
+    return find_consequence(name, before, after, topologies[0].profile)
+
+
+def _comparable(values: Iterable[Setting | None]) -> frozenset[object]:
+    """Return the values without their sources, so that 1, 1.0 and true differ."""
+    return frozenset(None if value is None else (type(value.value), value.value) for value in values)
+
+
+def _concerns(part: Exchange | Queue, name: str, values: Iterable[Setting | None]) -> bool:
+    """Return whether a setting means something to a part, and is not written in two ways."""
+    if isinstance(part, Exchange):
+        return name in OF_EXCHANGES  # other arguments decide about routes, which are compared by themselves
+    if name == "queue-type":
+        return {"classic" if value is None else value.value for value in values} != {"classic"}
+    return name not in NOT_OF_QUEUES

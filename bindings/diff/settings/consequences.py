@@ -1,0 +1,203 @@
+"""What a change of a setting means to the messages of a queue: one function for each setting, in a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+from exchange.display import count_noun
+from exchange.entities.in_force import DeadLetters, Policies, Settings
+from exchange.entities.profile import Profile
+
+__all__ = ["Consequence", "Side", "find_consequence", "write_duration"]
+
+
+class Consequence(NamedTuple):
+    """What a change means to messages."""
+
+    text: str
+    loses: bool
+    """Whether a message may be lost that was not, or leave the queue that kept it."""
+
+
+class Side(NamedTuple):
+    """A queue before or after the change."""
+
+    settings: Settings
+    type: str
+    exchanges: Container[str]
+    """The exchanges that exist."""
+
+    def number(self, name: str) -> int | None:
+        """Return the value of a setting that is an integer; None if there is none."""
+        return self.settings.integer(name)
+
+    @property
+    def gone(self) -> str:
+        """What becomes of a message that leaves the queue without a consumer."""
+        exchange = self.letters.exchange
+        if exchange is None:
+            return "dropped"
+        exists = "" if exchange in self.exchanges else ", which does not exist"
+        return f"dead-lettered to {_exchange(exchange)}{exists}"
+
+    @property
+    def letters(self) -> DeadLetters:
+        """Where dead letters are sent."""
+        return Policies.dead_letters_by(self.settings, self.type)
+
+    def beyond(self, limit: str) -> str:
+        """Return what happens to messages above a limit."""
+        overflow = self.settings.get("overflow")
+        if self.type == "stream":
+            return f"above {limit}, the oldest segments are deleted"
+        if overflow == "reject-publish":
+            return f"above {limit}, new messages are refused, and without publisher confirms they are lost"
+        if overflow == "reject-publish-dlx" and self.type == "classic":
+            return f"above {limit}, new messages are refused and {self.gone}"
+        return f"above {limit}, the oldest messages are {self.gone}"
+
+
+Find: TypeAlias = Callable[[str, Side, Side, Profile], Consequence | None]
+
+
+def find_consequence(name: str, before: Side, after: Side, profile: Profile) -> Consequence | None:
+    """Return what a change of a setting means; None if it loses no message or nothing is known of it."""
+    find = _MEANINGS.get(name)
+    return None if find is None else find(name, before, after, profile)
+
+
+def _limit(name: str, before: Side, after: Side, profile: Profile) -> Consequence:
+    old, new = before.number(name), after.number(name)
+    noun = "byte" if name.endswith("bytes") else "message"
+    if new is None:
+        rest = [f"{other} {after.number(other):,}" for other in _LIMITS if after.number(other) is not None]
+        if after.type == "stream" and after.settings.get("max-age") is not None:
+            rest.append(f"max-age {after.settings.get('max-age')}")
+        bound = f"only {' and '.join(rest)} bounds the queue now" if rest else "nothing bounds the queue now"
+        return Consequence(bound, loses=False)
+    if old is not None and new > old:
+        return Consequence(f"the queue keeps up to {count_noun(new, noun)} now", loses=False)
+    if new == 0 and after.settings.get("overflow") not in ("reject-publish", "reject-publish-dlx"):
+        return Consequence(f"a message that no consumer takes at once is {after.gone}", loses=True)
+    return Consequence(after.beyond(count_noun(new, noun)), loses=True)
+
+
+def _overflow(name: str, before: Side, after: Side, profile: Profile) -> Consequence:
+    limits = [
+        count_noun(number, "byte" if limit.endswith("bytes") else "message")
+        for limit in _LIMITS
+        if (number := after.number(limit)) is not None
+    ]
+    if not limits:
+        return Consequence("without effect, as nothing limits the queue", loses=False)
+    return Consequence(after.beyond(" or ".join(limits)), loses=True)
+
+
+def _time_to_live(name: str, before: Side, after: Side, profile: Profile) -> Consequence:
+    old, new = before.number(name), after.number(name)
+    if new is None:
+        return Consequence("messages no longer expire, unless they have an expiration of their own", loses=False)
+    if old is not None and new > old:
+        return Consequence(f"messages wait for up to {write_duration(new)} now", loses=False)
+    if new == 0:
+        return Consequence(f"a message that no consumer takes at once is {after.gone}", loses=True)
+    return Consequence(f"messages that wait longer than {write_duration(new)} are {after.gone}", loses=True)
+
+
+def _expires(name: str, before: Side, after: Side, profile: Profile) -> Consequence:
+    old, new = before.number(name), after.number(name)
+    if new is None:
+        return Consequence("the queue is no longer deleted when it is not used", loses=False)
+    text = f"the queue is deleted, with its messages, after {write_duration(new)} without use"
+    return Consequence(text, loses=old is None or new < old)
+
+
+def _delivery_limit(name: str, before: Side, after: Side, profile: Profile) -> Consequence:
+    if after.type != "quorum":
+        return Consequence(f"without effect in a {after.type} queue", loses=False)
+    default = None if profile.settings.startswith("3.") else _DEFAULT_DELIVERY_LIMIT
+    old, new = (default if side.number(name) is None else side.number(name) for side in (before, after))
+    old, new = (None if limit is None or limit < 0 else limit for limit in (old, new))
+    if new is None:
+        return Consequence("a message may come back to consumers for ever", loses=False)
+    by_default = "by default, " if after.number(name) is None else ""
+    text = f"{by_default}a message that comes back more than {count_noun(new, 'time')} is {after.gone}"
+    return Consequence(text, loses=old is None or new < old)
+
+
+def _max_age(name: str, before: Side, after: Side, profile: Profile) -> Consequence | None:
+    if after.type != "stream":
+        return None
+    age = after.settings.get(name)
+    if age is None:
+        return Consequence("segments are no longer deleted for their age", loses=False)
+    return Consequence(f"segments older than {age} are deleted", loses=True)
+
+
+def _dead_letters(name: str, before: Side, after: Side, profile: Profile) -> Consequence | None:
+    old, new = before.letters, after.letters
+    if old == new:
+        return Consequence("without effect: the queue has no dead letter exchange", loses=False)
+    if (old.exchange, old.routing_key) == (new.exchange, new.routing_key):
+        text = "wait until their queues have confirmed them" if new.at_least_once else "may be lost on the way"
+        return Consequence(f"dead letters {text} now", loses=old.at_least_once)
+    dead = "messages that are rejected, expire or exceed a limit"
+    loses = old.exchange is not None and old.exchange in before.exchanges
+    if new.exchange is None or new.exchange not in after.exchanges:
+        return Consequence(f"{dead} are {after.gone}{'' if new.exchange is None else ': they are lost'}", loses)
+    key = "" if new.routing_key is None else f" with the key '{new.routing_key}'"
+    return Consequence(f"{dead} go to {_exchange(new.exchange)}{key}", loses)
+
+
+def _queue_mode(name: str, before: Side, after: Side, profile: Profile) -> Consequence | None:
+    if profile.settings != "3.10":
+        return Consequence("without effect from RabbitMQ 3.12 on", loses=False)
+    return None
+
+
+def _mirroring(name: str, before: Side, after: Side, profile: Profile) -> Consequence:
+    if not profile.settings.startswith("3."):
+        return Consequence("without effect: RabbitMQ 4.0 removed mirrored queues", loses=False)
+    lost = name == "ha-mode" and after.settings.get(name) is None
+    text = "the queue is on one node only: it is lost with that node" if lost else "the queue has other mirrors"
+    return Consequence(text, loses=lost)
+
+
+def _queue_type(name: str, before: Side, after: Side, profile: Profile) -> Consequence:
+    return Consequence(f"a {after.type} queue takes the place of a {before.type} one", loses=False)
+
+
+_DEFAULT_DELIVERY_LIMIT: Final = 20
+"""Maximum number of redeliveries of a quorum queue that sets no limit (since 4.0)."""
+_LIMITS: Final = ("max-length", "max-length-bytes")
+
+_MEANINGS: Final[Mapping[str, Find]] = {
+    "max-length": _limit,
+    "max-length-bytes": _limit,
+    "overflow": _overflow,
+    "message-ttl": _time_to_live,
+    "expires": _expires,
+    "delivery-limit": _delivery_limit,
+    "max-age": _max_age,
+    "dead-letter-exchange": _dead_letters,
+    "dead-letter-routing-key": _dead_letters,
+    "dead-letter-strategy": _dead_letters,
+    "queue-mode": _queue_mode,
+    "ha-mode": _mirroring,
+    "ha-params": _mirroring,
+    "queue-type": _queue_type,
+}
+"""Setting -> the function that finds what a change of it means."""
+
+
+def _exchange(name: str) -> str:
+    return f"exchange '{name}'" if name else "the default exchange"
+
+
+def write_duration(milliseconds: int) -> str:
+    """Return a number of milliseconds in the largest unit that it is a whole number of: ``90 s``."""
+    for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")):
+        if milliseconds and milliseconds % size == 0:
+            return f"{milliseconds // size:,} {unit}"
+    return f"{milliseconds:,} ms"

@@ -1,0 +1,204 @@
+"""Follow the dead letters of queues: where a message goes that is rejected, expires or exceeds a limit.
+
+The exact life of a message, with its counts and times, is not modelled here: what is followed is where each queue sends
+such a message, and where that is routed to, with the routing keys that dead letters have. Their headers, such as
+x-death, are not added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final, Literal, NamedTuple, NotRequired, TypedDict
+
+from exchange.display import list_some
+from exchange.entities.entities import Queue
+from exchange.entities.in_force import DeadLetters, Policies, Settings
+from exchange.errors import BrokerError, InputError, NotFound
+from exchange.message import Message
+from exchange.routing.route import Explanation
+from exchange.routing.router import Router
+from exchange.topology.topology import Topology
+
+__all__ = [
+    "DeadLetterHop", "DeadLetterHopJson", "dead_letter_lines", "dead_letters_json", "find_hop", "follow_dead_letters",
+    "make_dead_letter",
+]  # fmt: skip
+
+HOPS: Final = 100
+"""Maximum number of queues that the dead letters of one message are followed through."""
+LISTED: Final = 10
+"""Maximum number of queues that a line lists."""
+
+Outcome = Literal["routed", "unroutable", "undecided", "missing", "dropped", "unknown"]
+"""``routed`` to queues; ``unroutable``: the exchange has no queue for it; ``undecided``: an exchange of unknown type or
+chance decides, or the broker would fail; ``missing``: there is no such exchange; ``dropped``: the queue has no dead
+letter exchange; ``unknown``: it is not known which policy is in force."""
+
+
+class DeadLetterHop(NamedTuple):
+    """What becomes of a message that a queue rejects, lets expire or has no room for."""
+
+    queue: str
+    routing_key: str
+    """The routing key that the message has in the queue."""
+    letters: DeadLetters
+    outcome: Outcome
+    queues: tuple[str, ...] = ()
+    """The queues that get the dead letter, sorted."""
+    source: str = ""
+    """What sets the dead letter exchange: ``argument``, ``policy 'NAME'``."""
+    expires_after: int | None = None
+    """Milliseconds after which a message expires in this queue at the latest; None if the queue sets no time."""
+    max_length: int | None = None
+    """Maximum number of messages in the queue; None if there is none."""
+
+
+def follow_dead_letters(topology: Topology, router: Router, explanation: Explanation) -> Explanation:
+    """Return the explanation with the dead letters of the queues that get the message, and of queues that get these.
+
+    ``router`` is one of this topology. There are none if no queue that gets the message has a dead letter exchange.
+    """
+    policies = topology.policies_in_force()
+    hops: list[DeadLetterHop] = []
+    stays = [(queue, explanation.message) for queue in explanation.route.queues]
+    seen = {(queue, message.routing_key) for queue, message in stays}
+    for queue, message in stays:
+        if len(hops) == HOPS:
+            break
+        if topology.queues[queue].type == "stream":
+            continue  # a stream takes no message away
+        hop = find_hop(topology.queues[queue], message, policies, router)
+        hops.append(hop)
+        for target in hop.queues:
+            following = make_dead_letter(message, hop.letters)
+            if (target, following.routing_key) not in seen:
+                seen.add((target, following.routing_key))
+                stays.append((target, following))
+    if all(hop.outcome == "dropped" for hop in hops):
+        return explanation
+    return replace(explanation, dead_letters=tuple(hops))
+
+
+def make_dead_letter(message: Message, letters: DeadLetters) -> Message:
+    """Return the message as its dead letter is routed: with the key that the queue sets, or with all of its own keys.
+
+    ``letters.exchange`` must not be None.
+    """
+    assert letters.exchange is not None  # noqa: S101
+    if letters.routing_key is None:
+        return replace(message, exchange=letters.exchange)
+    headers = {name: value for name, value in message.headers.items() if name not in ("CC", "BCC")}
+    return replace(message, exchange=letters.exchange, routing_key=letters.routing_key, headers=headers)
+
+
+def find_hop(queue: Queue, message: Message, policies: Policies, router: Router) -> DeadLetterHop:
+    """Return what becomes of a message that a queue rejects, lets expire or has no room for."""
+    possible = policies.possible_settings(queue)
+    ways = {policies.dead_letters_by(settings, queue.type) for settings in possible}
+    settings, letters = possible[0], ways.pop()
+    outcome: Outcome = "unknown"
+    queues: tuple[str, ...] = ()
+    if not ways:
+        outcome, queues = _route(message, letters, router)
+    source = str(settings.values["dead-letter-exchange"]) if letters.exchange is not None else ""
+    expires_after, most = (_integer(possible, name) for name in ("message-ttl", "max-length"))
+    return DeadLetterHop(queue.name, message.routing_key, letters, outcome, queues, source, expires_after, most)
+
+
+def _integer(possible: Iterable[Settings], name: str) -> int | None:
+    values = {settings.integer(name) for settings in possible}
+    return values.pop() if len(values) == 1 else None
+
+
+def _route(message: Message, letters: DeadLetters, router: Router) -> tuple[Outcome, tuple[str, ...]]:
+    if letters.exchange is None:
+        return "dropped", ()
+    try:
+        route = router.route_dead_letter(make_dead_letter(message, letters))
+    except NotFound:
+        return "missing", ()
+    except (BrokerError, InputError):
+        return "undecided", ()
+    if route.undecided:
+        return "undecided", route.queues
+    return ("routed" if route.queues else "unroutable"), route.queues
+
+
+def dead_letter_lines(hops: Iterable[DeadLetterHop]) -> Iterator[str]:
+    """Yield what becomes of dead letters as lines of text, which are not escaped; none if there are no hops."""
+    hops = list(hops)
+    if not hops:
+        return
+    yield "if rejected, expired or over the limit:"
+    for hop in hops:
+        if hop.outcome != "dropped":
+            yield f"  queue '{hop.queue}'{_limits(hop)}: {_describe(hop)}"
+    dropped = list(dict.fromkeys(f"'{hop.queue}'" for hop in hops if hop.outcome == "dropped"))
+    if dropped:
+        yield f"  {'queue' if len(dropped) == 1 else 'queues'} {list_some(dropped, LISTED)}: dropped"
+    if len(hops) == HOPS:
+        yield f"  only {HOPS} queues are followed"
+
+
+def _limits(hop: DeadLetterHop) -> str:
+    limits = []
+    if hop.expires_after is not None:
+        limits.append(f"expired after {hop.expires_after:,} ms")
+    if hop.max_length is not None:
+        limits.append(f"at most {hop.max_length:,} messages")
+    return f" ({', '.join(limits)})" if limits else ""
+
+
+def _describe(hop: DeadLetterHop) -> str:
+    if hop.outcome == "unknown":
+        return "it is not known which policy is in force"
+    exchange = f"exchange '{hop.letters.exchange}'" if hop.letters.exchange else "the default exchange"
+    if hop.outcome == "missing":
+        return f"lost, as {exchange} ({hop.source}) does not exist"
+    key = hop.routing_key if hop.letters.routing_key is None else hop.letters.routing_key
+    way = f"to {exchange} ({hop.source}) with the key '{key}'"
+    if hop.outcome == "unroutable":
+        return f"{way}: lost, as no queue gets it"
+    queues = list_some([f"'{queue}'" for queue in hop.queues], LISTED)
+    if hop.outcome == "undecided":
+        return f"{way}: where that goes is not known here{f', but to {queues}' if queues else ''}"
+    return f"{way}: queued in {queues}"
+
+
+class DeadLetterHopJson(TypedDict):
+    """What becomes of a message that a queue rejects, lets expire or has no room for."""
+
+    queue: str
+    routing_key: str
+    """The routing key that the message has in the queue."""
+    exchange: str | None
+    """The dead letter exchange in force; null if the queue has none, or if it is not known."""
+    with_key: str | None
+    """The routing key of the dead letter; null where there is none."""
+    outcome: Outcome
+    queues: list[str]
+    """The queues that get the dead letter, sorted."""
+    source: NotRequired[str]
+    """What sets the dead letter exchange: `argument`, `policy 'NAME'`; absent without one."""
+
+
+def dead_letters_json(hops: Iterable[DeadLetterHop]) -> list[DeadLetterHopJson]:
+    """Return what becomes of dead letters as JSON values."""
+    return [_hop_json(hop) for hop in hops]
+
+
+def _hop_json(hop: DeadLetterHop) -> DeadLetterHopJson:
+    known = hop.outcome != "unknown" and hop.letters.exchange is not None
+    key = hop.routing_key if hop.letters.routing_key is None else hop.letters.routing_key
+    values: DeadLetterHopJson = {
+        "queue": hop.queue,
+        "routing_key": hop.routing_key,
+        "exchange": hop.letters.exchange if known else None,
+        "with_key": key if known else None,
+        "outcome": hop.outcome,
+        "queues": list(hop.queues),
+    }
+    if known:
+        values["source"] = hop.source
+    return values
