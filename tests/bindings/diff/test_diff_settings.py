@@ -158,7 +158,7 @@ def test_a_queue_that_is_declared_again_names_the_arguments_that_differ(tmp_path
 def test_markdown_has_the_settings_and_names_the_routes_as_proved(tmp_path: Path) -> None:
     result = run(tmp_path, "", 'policy p: "^jobs$", queues, max-length = 1', "--format", "markdown")
     assert result.output.startswith("### hashstar diff: **messages may be lost**\n")
-    assert "- queue 'jobs': max-length none -&gt; 1 (policy 'p'): above 1 message" in result.output
+    assert "- queue 'jobs': max-length none -> 1 (policy 'p'): above 1 message" in result.output
     assert "No message is routed differently: proved for all keys and headers." in result.output
 
 
