@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from exchange.errors import InputError
-from exchange.partition.clients import go, kafka, kafka_classic, librdkafka, rabbitmq
+from exchange.partition.clients import go, kafka, kafka_classic, kafka_producer, librdkafka, rabbitmq
 from exchange.partition.clients.rocketmq import selectors as rocketmq
 from exchange.partition.partitioner import Partitioner
 from exchange.partition.python_function import PREFIX, STRATEGY
@@ -18,7 +18,7 @@ __all__ = ["STRATEGIES", "build_partitioner", "find_strategy"]
 
 STRATEGIES: Final[Mapping[str, Strategy]] = MappingProxyType({
     strategy.name: strategy
-    for module in (kafka, kafka_classic, librdkafka, go, rocketmq, rabbitmq)
+    for module in (kafka, kafka_classic, kafka_producer, librdkafka, go, rocketmq, rabbitmq)
     for strategy in module.STRATEGIES
 })  # fmt: skip
 """Name -> strategy. A name has the client that it mirrors, and the version from which on if clients changed."""

@@ -1,0 +1,114 @@
+"""The accumulator of Kafka's Java producer: 0 differences to recorded runs, and to new ones where there is a Java."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections import Counter as Tally
+from collections.abc import Iterable
+from random import Random
+from typing import Any, Final
+
+import pytest
+
+from exchange.partition import Broker, Inputs, Partition, Partitions
+from exchange.partition.clients.kafka_accumulator import NO_QUEUES, Accumulator
+from exchange.partition.clients.kafka_batches import Record
+from tests.exchange.partition.clients.test_kafka import Draws
+from tests.recorders import golden
+from tests.recorders.jvm import PROGRAMS, find_classpath
+from tests.recorders.kafka_batching import VERSIONS, ask_batching, generate_runs
+from tests.support.servers import missing
+
+NEW_RECORDS: Final = int(os.environ.get("HASHSTAR_BATCHING_RECORDS", "5000"))
+"""Records in runs that are played anew, for each version of the client."""
+
+
+def cluster_of(text: str) -> dict[str, Partitions]:
+    """Parse ``topic/partition:node@rack`` of each partition, - for no leader."""
+    found: dict[str, list[Partition]] = {}
+    for item in text.split(","):
+        name, _, leader = item.partition(":")
+        topic, _, id_ = name.partition("/")
+        node, _, rack = leader.partition("@")
+        broker = None if node == "-" else Broker(node, "host", rack or None)
+        found.setdefault(topic, []).append(Partition(int(id_), broker))
+    return {topic: Partitions(partitions) for topic, partitions in found.items()}
+
+
+def record_of(key: str, value: str, headers: str, timestamp: str) -> Record:
+    """Build the record that `Batching.java` builds of the same words."""
+    sizes = [None if int(size) < 0 else int(size) for size in (key, value)]
+    # The name of a header is "hé", repeated: 3 bytes.
+    named = tuple([(3 * (at + 1), None if at % 2 else at * 40) for at in range(int(headers))])
+    return Record(sizes[0], sizes[1], int(timestamp), named)
+
+
+def replay(steps: Iterable[tuple[str, Any]]) -> Tally[str]:
+    """Play runs with the recorded draws, and compare each answer; return how often each thing happened."""
+    accumulator, queues, cluster, now = Accumulator(), NO_QUEUES, dict[str, Partitions](), 0
+    muted: set[tuple[str, int]] = set()
+    flushing = False
+    done: Tally[str] = Tally()
+    for at, (command, answer) in enumerate(steps):
+        action, *words = command.split(" ")
+        done[action] += 1
+        if action == "new":
+            size, linger, adaptive, timeout, *rack = words
+            accumulator = Accumulator(int(size), int(linger), adaptive == "true", int(timeout), *rack)
+            queues, muted, flushing = NO_QUEUES, set(), False
+        elif action == "cluster":
+            cluster = cluster_of(words[0])
+        elif action == "clock":
+            now = int(words[0])
+        elif action == "append":
+            topic, wanted, *sizes = words
+            partition, draws, *grown = answer
+            inputs = Inputs(Draws(draws), now)
+            target = topic, None if wanted == "-1" else int(wanted)
+            stored, queues = accumulator.append(queues, target, record_of(*sizes), cluster[topic], inputs)
+            assert list(stored) == [partition, *grown], (at, command)
+            assert not inputs.draw.numbers, (at, command)  # type: ignore[attr-defined]
+            done["drawn"] += bool(draws)
+            done["drawn by weight"] += bool(draws) and queues.topics[topic].sticky.weights is not None
+        elif action == "ready":
+            ready, queues = accumulator.find_ready(queues, cluster, now, muted, flushing)
+            assert sorted(map(int, ready)) == answer, (at, command)
+            done["ready brokers"] += len(ready)
+        elif action == "drain":
+            drained, queues = accumulator.drain(queues, cluster, words[0], int(words[1]), muted)
+            assert [[topic, id_, batch.size, batch.records] for topic, id_, batch in drained] == answer, (at, command)
+            done["drained"] += len(drained)
+        elif action == "latency":
+            queues = accumulator.note_latency(queues, words[0], now, words[1] == "true")
+        elif action in ("mute", "unmute"):
+            topic, _, id_ = words[0].partition("/")
+            muted ^= {(topic, int(id_))}
+        else:
+            assert action == "flush"
+            flushing = True
+    return done
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_recorded_runs_of_the_java_accumulator_are_replayed(version: str) -> None:
+    done = replay(golden.read(f"kafka-batching-{version}")["steps"])
+    assert min(done["append"], done["drawn"], done["ready brokers"], done["drained"]) > 100, done
+    assert done["drawn by weight"] > 10, done
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("version", VERSIONS)
+def test_new_runs_of_the_java_accumulator_are_replayed(version: str) -> None:
+    """Other runs each day would be found by nobody: the seed is fixed, ``HASHSTAR_BATCHING_RECORDS`` makes them more."""
+    for program in PROGRAMS:
+        if shutil.which(program) is None:
+            missing(f"there is no {program} to run Kafka's own producer with")
+    try:
+        jars = find_classpath(f"org.apache.kafka:kafka-clients:{version}")
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as reason:
+        missing(f"Maven cannot fetch kafka-clients {version} ({reason})")
+    commands = list(generate_runs(Random(f"new {version}"), NEW_RECORDS, version >= "4.4"))
+    done = replay(zip(commands, ask_batching(jars, commands), strict=True))
+    assert done["append"] >= NEW_RECORDS
