@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from bindings.diff.settings.consequences import Consequence, Side, find_consequence
 from bindings.diff.settings.letters import DEAD_LETTERS, Letters
-from exchange.entities.entities import Exchange, Queue
+from exchange.entities.entities import Exchange, Policy, Queue
 from exchange.entities.in_force import Policies, Setting, Settings
 from exchange.entities.precedence import Possible, possible_values
 from exchange.topology.topology import Topology
@@ -64,10 +64,12 @@ def compare_settings(before: Topology, after: Topology) -> tuple[SettingsChange,
     """
     after = after.with_profile(before.profile)
     policies = before.policies_in_force(), after.policies_in_force()
-    same = before.policies == after.policies and before.operator_policies == after.operator_policies
+    changed = [*_differing(before.policies, after.policies)]
+    changed += _differing(before.operator_policies, after.operator_policies)
     groups: dict[tuple[Kind, tuple[SettingChange, ...]], list[str]] = {}
     for kind, name, old, new in _parts_in_both(before, after):
-        if not (same and old.arguments == new.arguments):
+        # What no changed policy is about keeps its settings: a cheap question, where there are many policies.
+        if old.arguments != new.arguments or any(policy.is_found_in(name) is not False for policy in changed):
             changes = tuple(_changes((old, new), (before, after), policies))
             if changes:
                 groups.setdefault((kind, changes), []).append(name)
@@ -78,6 +80,12 @@ def compare_settings(before: Topology, after: Topology) -> tuple[SettingsChange,
         names.sort()
         found.append(SettingsChange(kind, tuple(names), changes, letters.find_example(names) if about_letters else ""))
     return tuple(sorted(found, key=lambda change: (change.kind, change.names)))
+
+
+def _differing(before: Mapping[str, Policy], after: Mapping[str, Policy]) -> Iterator[Policy]:
+    """Yield the policies that only one side has, both versions of those that differ."""
+    for these, others in ((before, after), (after, before)):
+        yield from (policy for name, policy in these.items() if others.get(name) != policy)
 
 
 def _parts_in_both(before: Topology, after: Topology) -> Iterator[tuple[Kind, str, Exchange | Queue, Exchange | Queue]]:
