@@ -82,11 +82,11 @@ def graph_command(
 ) -> None:
     """Draw a topology, as text, SVG, Mermaid or DOT.
 
-    It shows exchanges, bindings, queues and partitions; findings of the check are coloured and shown in tooltips. A
-    browser moves, zooms and searches an SVG file.
+    It shows exchanges, bindings, queues, the ways of dead letters, and partitions; findings of the check are coloured
+    and shown in tooltips. A browser moves, zooms and searches an SVG file.
 
-    An alternate exchange with a question mark is in force only if a policy applies whose pattern is not understood
-    here, or that has the priority of another one.
+    An alternate or dead letter exchange with a question mark is in force only if a policy applies whose pattern is not
+    understood here, or that has the priority of another one.
 
     TOPOLOGY is a .bindings file, definitions.json (or .gz), a file or folder of another format (hashstar
     convert), - or http://HOST:15672[/VHOST].

@@ -1,8 +1,8 @@
 """Draw many queues with the same bindings as one node.
 
-Queues are alike when the same exchanges lead to them with the same keys, and their types, partitionings and severest
-findings are the same. A key that is the queue's own name counts as the same key, as on a direct exchange that is used
-like the default one.
+Queues are alike when the same exchanges lead to them with the same keys, their dead letters go the same way, and their
+types, partitionings and severest findings are the same. A key that is the queue's own name counts as the same key, as
+on a direct exchange that is used like the default one.
 """
 
 from __future__ import annotations
@@ -27,12 +27,17 @@ def bundle_queues(drawing: Drawing, fewest: int = FEWEST) -> Drawing:
     into: dict[NodeId, list[Edge]] = {}
     for edge in drawing.edges:
         into.setdefault(edge.target, []).append(edge)
-    has_way_out = {edge.source for edge in drawing.edges}
+    has_way_out = {edge.source for edge in drawing.edges if edge.kind != "dead-letter"}
+    letters: dict[NodeId, list[object]] = {}
+    for edge in drawing.edges:
+        if edge.kind == "dead-letter":
+            letters.setdefault(edge.source, []).append((edge.target, _keys(edge), edge.unsure))
     alike: dict[object, list[Node]] = {}
     for node in drawing.nodes:
         if node.kind == "queue" and node.id not in has_way_out and node.id not in drawing.centres:
             ways = tuple(sorted((edge.source, _keys(edge), edge.severity or "") for edge in into.get(node.id, ())))
-            alike.setdefault((node.detail, node.partitioning, node.severity, ways), []).append(node)
+            ways_out = tuple(letters.get(node.id, ()))
+            alike.setdefault((node.detail, node.partitioning, node.severity, ways, ways_out), []).append(node)
     bundle_of: dict[NodeId, NodeId] = {}
     bundles: dict[NodeId, Node] = {}
     for nodes in alike.values():
@@ -45,7 +50,8 @@ def bundle_queues(drawing: Drawing, fewest: int = FEWEST) -> Drawing:
 
 
 def _keys(edge: Edge) -> tuple[str, ...]:
-    return tuple(OWN_NAME if label == edge.target.name and label else label for label in edge.labels)
+    queue = edge.source if edge.kind == "dead-letter" else edge.target
+    return tuple(OWN_NAME if label == queue.name and label else label for label in edge.labels)
 
 
 def _bundle(nodes: Sequence[Node]) -> Node:
@@ -62,18 +68,18 @@ def _bundle(nodes: Sequence[Node]) -> Node:
 
 
 def _join(edges: Sequence[Edge], bundle_of: Mapping[NodeId, NodeId]) -> list[Edge]:
-    """Return the edges, with one in place of those from the same node to queues of the same bundle."""
+    """Return the edges, with one in place of those between the same node and queues of the same bundle."""
     joined: dict[tuple[NodeId, NodeId, tuple[str, ...]], Edge] = {}
     kept: list[Edge | None] = []
     for edge in edges:
-        bundle = bundle_of.get(edge.target)
-        if bundle is None:
+        source, target = (bundle_of.get(end, end) for end in (edge.source, edge.target))
+        if (source, target) == (edge.source, edge.target):
             kept.append(edge)
             continue
-        key = (edge.source, bundle, _keys(edge))
+        key = (source, target, _keys(edge))
         if key in joined:
             findings = (*joined[key].findings, *edge.findings)[:FINDINGS]
             joined[key] = replace(joined[key], findings=findings)
         else:
-            joined[key] = replace(edge, target=bundle, labels=key[2])
+            joined[key] = replace(edge, source=source, target=target, labels=key[2])
     return [*filter(None, kept), *joined.values()]

@@ -13,7 +13,8 @@ from bindings.drawing.model import OWN_NAME, Drawing, Edge, Node
 from exchange.display import clip_line, count_noun, escape_line, list_some
 
 __all__ = [
-    "MARKS", "caption_edge", "caption_node", "count_parts", "describe_edge", "describe_node", "mark_lines", "name_node",
+    "MARKS", "caption_edge", "caption_node", "caption_without_legend", "count_parts", "describe_edge", "describe_node",
+    "mark_lines", "name_node",
 ]  # fmt: skip
 
 LONGEST: Final = 36
@@ -78,6 +79,8 @@ def caption_edge(edge: Edge) -> str:
     """
     if edge.kind == "alternate":
         return "?" if edge.is_unsure else ""
+    if edge.kind == "dead-letter":
+        return "?" if edge.is_unsure else "".join([clip_line(key, LONGEST) for key in edge.labels])
     if edge.kind == "partitions":
         return clip_line(edge.labels[0], LONGEST_CAPTION)
     if edge.kind == "cut" or edge.labels == ("",):
@@ -110,6 +113,8 @@ def describe_edge(edge: Edge) -> list[str]:
     if edge.kind == "alternate":
         unsure = ", if it is in force: that depends on a policy that is not understood" if edge.is_unsure else ""
         return [f"{ends}: the alternate exchange{unsure}"]
+    if edge.kind == "dead-letter":
+        return _describe_dead_letters(edge)
     kind = "exchange " if edge.kind == "exchange" else ""
     target = "each of these queues" if edge.target.part == "bundle" else f"{kind}{_quote(edge.target.name)}"
     return [
@@ -117,6 +122,22 @@ def describe_edge(edge: Edge) -> list[str]:
         *_list([label or '""' for label in edge.labels]),
         *map(escape_line, edge.findings),
     ]
+
+
+def caption_without_legend(edge: Edge) -> str:
+    """Return the text on an edge in a form that has no legend: what only a colour or dashes show is in words, too."""
+    text = caption_edge(edge)
+    if edge.kind != "dead-letter":
+        return text
+    return f"dead letters{'?' if edge.is_unsure else f', key {text}' if text else ''}"
+
+
+def _describe_dead_letters(edge: Edge) -> list[str]:
+    of = "each of these queues" if edge.source.part == "bundle" else _quote(edge.source.name)
+    key = f" with the key {_quote(edge.labels[0])}" if edge.labels and edge.labels != (OWN_NAME,) else ""
+    key = " with the name of the queue as key" if edge.labels == (OWN_NAME,) else key
+    unsure = ", if that is in force: it is not known which policy is" if edge.is_unsure else ""
+    return [f"dead letters of {of} -> {edge.target.part} {_quote(edge.target.name) or '(default)'}{key}{unsure}"]
 
 
 def count_parts(drawing: Drawing) -> str:

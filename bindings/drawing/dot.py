@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from bindings.drawing.captions import caption_edge, caption_node, describe_edge, describe_node, mark_lines
+from bindings.drawing.captions import caption_node, caption_without_legend, describe_edge, describe_node, mark_lines
 from bindings.drawing.looks import COLOURS, EDGE_COLOURS, look_of
 from bindings.drawing.model import Drawing, Edge, Node
 from exchange.display import escape_line
@@ -32,7 +32,10 @@ SHAPES: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Look of a node -> its attributes; the fill is that of the SVG on light paper."""
 
-STYLES: Final = {"alternate": "dashed", "partitions": "dotted", "cut": "dotted", "exchange": "bold", "queue": "solid"}
+STYLES: Final = {
+    "alternate": "dashed", "dead-letter": "dashed", "partitions": "dotted", "cut": "dotted", "exchange": "bold",
+    "queue": "solid",
+}  # fmt: skip
 
 
 def to_dot(drawing: Drawing, title: str) -> str:
@@ -62,7 +65,7 @@ def _look(node: Node) -> str:
 
 
 def _describe(edge: Edge) -> str:
-    [caption] = mark_lines(edge, [caption_edge(edge)])
+    [caption] = mark_lines(edge, [caption_without_legend(edge)])
     colour = COLOURS[edge.severity or EDGE_COLOURS[edge.kind]].light
     label = f"label={_quote(caption)}, " if caption else ""
     tooltip = _quote(*describe_edge(edge))

@@ -29,7 +29,8 @@ def draw(topology: Topology, findings: Iterable[Finding] = ()) -> Drawing:
     about: dict[object, list[Finding]] = {}
     for finding in findings:
         about.setdefault(finding.part, []).append(finding)
-    edges = [*_bindings(topology, about), *_alternates(topology)]
+    graph = TopologyGraph(topology)
+    edges = [*_bindings(topology, about), *_alternates(graph), *_dead_letters(graph)]
     ends = {end for edge in edges for end in (edge.source, edge.target)}
     nodes = [
         _exchange(exchange, about)
@@ -82,17 +83,32 @@ def _bindings(topology: Topology, about: dict[object, list[Finding]]) -> list[Ed
     return edges
 
 
-def _alternates(topology: Topology) -> list[Edge]:
+def _alternates(graph: TopologyGraph) -> list[Edge]:
     edges = []
-    for name, possible in sorted(TopologyGraph(topology).possible_alternates.items()):
+    for name, possible in sorted(graph.possible_alternates.items()):
         label = "alternate" if len(possible) == 1 else "alternate?"
-        if len(possible) > 1 and name in UNUSED and not topology.bindings_from(name):
+        if len(possible) > 1 and name in UNUSED and not graph.topology.bindings_from(name):
             continue  # a policy pattern that is not understood may apply to all of these, and none needs to be drawn
         edges += [
             Edge(NodeId("exchange", name), NodeId("exchange", alternate), (label,), "alternate")
             for alternate in possible
             if alternate is not None
         ]
+    return edges
+
+
+def _dead_letters(graph: TopologyGraph) -> list[Edge]:
+    """Return the edges from queues to their dead letter exchanges, or to queues that these letters name."""
+    edges = []
+    for name, possible in sorted(graph.dead_letters.items()):
+        for letters in possible:
+            if letters.exchange is None:
+                continue
+            # The default exchange takes a key for the name of a queue: the way over it is the way to this queue.
+            direct = not letters.exchange and letters.routing_key is not None
+            target = NodeId("queue", letters.routing_key or "") if direct else NodeId("exchange", letters.exchange)
+            labels = () if direct or letters.routing_key is None else (letters.routing_key,)
+            edges.append(Edge(NodeId("queue", name), target, labels, "dead-letter", unsure=len(possible) > 1))
     return edges
 
 

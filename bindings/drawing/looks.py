@@ -69,6 +69,7 @@ COLOURS: Final[Mapping[str, Colour]] = MappingProxyType({
     # edges and findings
     "exchange-edge": Colour("#0068a3", "#56b4e9"),
     "alternate-edge": Colour("#5a5f9e", "#a3a8e8"),
+    "dead-letter-edge": Colour("#9a5b00", "#e69f00"),
     "partitions-edge": Colour("#007a57", "#35c795"),
     "back-edge": Colour("#9c4478", "#dd94bb"),
     "error": Colour("#b3261e", "#ff8a7a"),
@@ -81,6 +82,7 @@ EDGE_COLOURS: Final[Mapping[EdgeKind, str]] = MappingProxyType(
         "queue": "line",
         "exchange": "exchange-edge",
         "alternate": "alternate-edge",
+        "dead-letter": "dead-letter-edge",
         "partitions": "partitions-edge",
         "cut": "line",
     }

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from bindings.drawing.captions import caption_edge, caption_node, mark_lines
+from bindings.drawing.captions import caption_node, caption_without_legend, mark_lines
 from bindings.drawing.looks import look_of
 from bindings.drawing.model import Drawing
 from exchange.display import escape_line
@@ -36,7 +36,9 @@ SHAPES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({
 })  # fmt: skip
 """Look of a node -> the brackets around its text."""
 
-ARROWS: Final = {"alternate": "-.->", "partitions": "==>", "cut": "-.->", "exchange": "==>", "queue": "-->"}
+ARROWS: Final = {
+    "alternate": "-.->", "dead-letter": "-.->", "partitions": "==>", "cut": "-.->", "exchange": "==>", "queue": "-->",
+}  # fmt: skip
 
 SPECIAL: Final = re.compile(r"[^\w .,:/-]|_|[.-](?= |$)")
 """Characters that may mean something to Mermaid, to the Markdown in its labels, or to HTML; written as entities. A full
@@ -70,7 +72,7 @@ def _write(drawing: Drawing, title: str) -> Iterator[str]:
         opening, closing = SHAPES[look_of(node)]
         yield f"  n{at}{opening}{_quote(mark_lines(node, caption_node(node)))}{closing}"
     for edge in drawing.edges:
-        caption = mark_lines(edge, [caption_edge(edge)])
+        caption = mark_lines(edge, [caption_without_legend(edge)])
         label = f"|{_quote(caption)}|" if any(caption) else ""
         yield f"  n{number[edge.source]} {ARROWS[edge.kind]}{label} n{number[edge.target]}"
     used: dict[str, list[str]] = {}

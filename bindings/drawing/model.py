@@ -15,9 +15,9 @@ OWN_NAME: Final = "<its own name>"
 """The key on an edge to a bundle whose queues are each bound by its own name."""
 
 NodeKind = Literal["exchange", "queue", "missing", "bundle", "partitions", "cut", "reference"]
-EdgeKind = Literal["queue", "exchange", "alternate", "partitions", "cut"]
-"""A binding to a queue, a binding to an exchange, the way to an alternate exchange or to partitions, or a way to what
-is not drawn."""
+EdgeKind = Literal["queue", "exchange", "alternate", "dead-letter", "partitions", "cut"]
+"""A binding to a queue, a binding to an exchange, the way to an alternate exchange, the way of dead letters, the way to
+partitions, or a way to what is not drawn."""
 
 
 class NodeId(NamedTuple):
@@ -74,15 +74,18 @@ class Edge:
     target: NodeId
     labels: tuple[str, ...] = ()
     """Routing keys, with arguments where there are some, sorted. For an alternate exchange ``alternate``, or
-    ``alternate?`` where it is not known whether it is in force. For partitions, the strategy and the key."""
+    ``alternate?`` where it is not known whether it is in force. For dead letters the key that they get, nothing if they
+    keep theirs. For partitions, the strategy and the key."""
     kind: EdgeKind = "queue"
     severity: Severity | None = None
     findings: tuple[str, ...] = ()
+    unsure: bool = False
+    """Whether it is not known which policy is in force, and so whether dead letters take this way."""
 
     @property
     def is_unsure(self) -> bool:
-        """Whether it leads to an alternate exchange that may not be in force."""
-        return self.labels == ("alternate?",)
+        """Whether it leads to an alternate exchange, or is of dead letters, and may not be in force."""
+        return self.unsure or self.labels == ("alternate?",)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ __all__ = ["LARGE", "MANY", "refer_to_hubs"]
 LARGE: Final = 300
 """Minimum number of nodes of a picture in which references are drawn."""
 MANY: Final = 12
-"""Minimum number of exchanges that lead to a node to which references are drawn."""
+"""Minimum number of exchanges, and of queues with dead letters, that lead to a node to which references are drawn."""
 
 
 def refer_to_hubs(drawing: Drawing, large: int = LARGE, many: int = MANY) -> Drawing:
@@ -26,14 +26,13 @@ def refer_to_hubs(drawing: Drawing, large: int = LARGE, many: int = MANY) -> Dra
         return drawing
     sources: dict[NodeId, set[NodeId]] = {}
     for edge in drawing.edges:
-        if edge.source.part == "exchange" and edge.source != edge.target:
+        if (edge.source.part == "exchange" or edge.kind == "dead-letter") and edge.source != edge.target:
             sources.setdefault(edge.target, set()).add(edge.source)
     hubs = [
         node.id for node in drawing.nodes if len(sources.get(node.id, ())) >= many and node.id not in drawing.centres
     ]
     nodes = [
-        Node(NodeId("source", hub.name, hub.part), "reference", f"from {count_noun(len(sources[hub]), 'exchange')}",
-             refers_to=hub)
+        Node(NodeId("source", hub.name, hub.part), "reference", f"from {_count(sources[hub])}", refers_to=hub)
         for hub in hubs
     ]  # fmt: skip
     edges = [Edge(node.id, hub, kind="cut") for node, hub in zip(nodes, hubs, strict=True)]
@@ -47,3 +46,9 @@ def refer_to_hubs(drawing: Drawing, large: int = LARGE, many: int = MANY) -> Dra
         signs[sign] = Node(sign, "reference", f"to {edge.target.part}", refers_to=edge.target)
         edges.append(replace(edge, target=sign))
     return replace(drawing, nodes=(*drawing.nodes, *nodes, *signs.values()), edges=tuple(edges))
+
+
+def _count(sources: set[NodeId]) -> str:
+    exchanges = sum(source.part == "exchange" for source in sources)
+    numbers = ((exchanges, "exchange"), (len(sources) - exchanges, "queue"))
+    return " and ".join([count_noun(number, noun) for number, noun in numbers if number])

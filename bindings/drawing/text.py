@@ -25,14 +25,20 @@ def to_text(drawing: Drawing) -> str:
     inlets = {edge.target: nodes[edge.source] for edge in drawing.edges if nodes[edge.source].kind == "cut"}
     titles = {node.id: _title(node, inlets.get(node.id)) for node in drawing.nodes}
     entered = {edge.target for edge in drawing.edges if edge.target != edge.source and nodes[edge.source].kind != "cut"}
+    bound = {edge.target for edge in drawing.edges if edge.kind != "dead-letter"}
     drawn: set[NodeId] = set()
     lines: list[str] = []
     exchanges = [node for node in drawing.nodes if node.id.part == "exchange"]
-    # In a cycle every exchange has an incoming edge, so the first that is not drawn yet becomes a root.
-    for node in [node for node in exchanges if node.id not in entered] + exchanges:
+    # In a cycle every exchange has an incoming edge, so the first that is not drawn yet becomes a root. What only the
+    # dead letters of a queue enter is drawn below that queue.
+    letting_go = [node for node in drawing.nodes if node.id.part == "queue" and out.get(node.id)]
+    roots = [node for node in exchanges if node.id not in entered]
+    roots += [node for node in letting_go if node.id not in entered]
+    roots += [node for node in exchanges if node.id not in bound]
+    for node in [*roots, *exchanges, *letting_go]:
         if node.id not in drawn:
             lines += [titles[node.id], *_below(node.id, titles, out, drawn), ""]
-    alone = [node.id for node in drawing.nodes if node.id.part == "queue" and node.id not in entered]
+    alone = [node.id for node in drawing.nodes if node.id.part == "queue" and not {node.id} & (entered | drawn)]
     lines += [line for node_id in alone if node_id in inlets for line in (titles[node_id], "")]
     unbound = [f"  {titles[node_id]}" for node_id in alone if node_id not in inlets]
     if unbound:
@@ -54,7 +60,7 @@ def _below(
             again = edge.target in drawn and bool(out.get(edge.target))
             labels = f"{_labels(edge)} " if _labels(edge) else ""
             yield f"{indent}{'└─' if last else '├─'} {labels}-> {titles[edge.target]}{' (above)' if again else ''}"
-            if edge.target not in drawn and edge.target.part == "exchange":
+            if edge.target not in drawn and (edge.target.part == "exchange" or out.get(edge.target)):
                 drawn.add(edge.target)
                 walk.append((indent + ("   " if last else "│  "), _with_last(out.get(edge.target, []))))
                 break
@@ -81,6 +87,9 @@ def _title(node: Node, inlet: Node | None) -> str:
 def _labels(edge: Edge) -> str:
     if edge.kind == "alternate":
         return edge.labels[0]
+    if edge.kind == "dead-letter":
+        key = f" with the key '{edge.labels[0]}'" if edge.labels else ""
+        return f"dead letters{'?' if edge.is_unsure else ''}{key}"
     if edge.labels in ((), ("",)):
         return ""
     labels = [label if label.endswith("}") else f"'{label}'" for label in edge.labels]

@@ -86,6 +86,7 @@ def _edge_json(edge: Edge) -> dict[str, Any]:
         "destination_type": edge.target.part,
         "destination": edge.target.name,
         "alternate": edge.kind == "alternate",
+        "dead_letters": edge.kind == "dead-letter",
         "messages": None,
         "dead": False,
     }

@@ -30,6 +30,7 @@ EDGE_TEXTS: Final = {
     "queue": "binding to a queue",
     "exchange": "binding to an exchange",
     "alternate": "to the alternate exchange",
+    "dead-letter": "dead letters: rejected, expired, over the limit",
     "partitions": "to partitions",
     "cut": "edges that are not drawn",
 }
@@ -78,7 +79,7 @@ def list_entries(drawing: Drawing, back: Sequence[bool]) -> list[Entry]:
     plain = {edge.kind for edge, is_back in zip(drawing.edges, back, strict=True) if not is_back}
     entries += [Entry(text, f"edge {kind}") for kind, text in EDGE_TEXTS.items() if kind in plain]
     if any(edge.is_unsure for edge in drawing.edges):
-        entries.append(Entry("the alternate may not be in force", "", mark="?"))
+        entries.append(Entry("may not be in force", "", mark="?"))
     if any(back):
         entries.append(Entry("leads back: closes a cycle", "edge queue back"))
     severities = {node.severity for node in drawing.nodes} | {edge.severity for edge in drawing.edges}

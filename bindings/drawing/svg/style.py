@@ -17,6 +17,7 @@ LINES: Final[Mapping[str, str]] = MappingProxyType({
     "queue": "stroke-width: 1.2",
     "exchange": "stroke-width: 2",
     "alternate": "stroke-width: 1.4; stroke-dasharray: 6 4",
+    "dead-letter": "stroke-width: 1.4; stroke-dasharray: 8 3 1.5 3",
     "partitions": "stroke-width: 2.6; stroke-dasharray: 0.1 5; stroke-linecap: round",
     "cut": "stroke-width: 1.2; stroke-dasharray: 2 3",
 })  # fmt: skip

@@ -85,6 +85,6 @@ function colourFindings() {
   for (const node of shown.nodes) colour(node.element, { kind: node.kind, name: node.name }, node.missing);
   for (const edge of shown.edges) {
     const at = { source: edge.source, destination: { kind: edge.destination_type, name: edge.destination } };
-    if (!edge.alternate) colour(edge.element, at, false);
+    if (!edge.alternate && !edge.dead_letters) colour(edge.element, at, false);
   }
 }

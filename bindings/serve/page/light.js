@@ -33,7 +33,7 @@ function light(route) {
     if (placement) node.element.append(badgeOf(node, placement));
   }
   for (const edge of shown.edges) {
-    const isLit = way.edges.has(edgeId(edge.source, edge.destination_type, edge.destination, edge.alternate));
+    const isLit = !edge.dead_letters && way.edges.has(edgeId(edge.source, edge.destination_type, edge.destination, edge.alternate));
     edge.element.classList.toggle('lit', isLit);
     if (isLit) lift(edge.element);
   }
@@ -87,7 +87,7 @@ function mark(at) {
     if (isChosen) tabbable = node;
   }
   for (const edge of shown.edges) {
-    const isChosen = Boolean(at) && at.source === edge.source && samePart(at.destination, { kind: edge.destination_type, name: edge.destination }) && !edge.alternate;
+    const isChosen = Boolean(at) && at.source === edge.source && samePart(at.destination, { kind: edge.destination_type, name: edge.destination }) && !edge.alternate && !edge.dead_letters;
     edge.element.classList.toggle('chosen', isChosen);
   }
   makeTabbable(tabbable);

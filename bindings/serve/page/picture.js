@@ -77,7 +77,7 @@ function dressEdge(edge) {
   const { element } = edge;
   element.classList.toggle('is-dead', edge.dead);
   element.append(draw('path', { class: 'grip', d: element.querySelector('path').getAttribute('d') }));
-  if (!edge.alternate) element.addEventListener('click', () => select(at));
+  if (!edge.alternate && !edge.dead_letters) element.addEventListener('click', () => select(at));
 }
 
 function hasNode(part) {
