@@ -86,8 +86,16 @@ def serve() -> None:
                 *module.name.split(".")
             }:
                 importlib.import_module(module.name)
-    with suppress(ImportError):
-        importlib.import_module("mcp.server")
+    for module_name in (
+        "mcp.server",
+        "bindings.audit.spark.streaming",
+        "bridge.daemon.config",
+        "aiormq",
+        "encodings.idna",
+    ):
+        with suppress(ImportError):  # of an extra that is not installed
+            importlib.import_module(module_name)
+    _make_parsers()
     gc.collect()
     gc.freeze()  # else each child's first collection copies the pages of all that was imported
     for line in sys.stdin:
@@ -102,6 +110,15 @@ def serve() -> None:
                 file.seek(0)
                 printed.append(file.read().decode("utf-8", "backslashreplace"))
         print(json.dumps([os.waitstatus_to_exitcode(status), *printed]), flush=True)
+
+
+def _make_parsers() -> None:
+    """Have Lark compile the grammars of most commands, which otherwise each child does anew."""
+    with tempfile.NamedTemporaryFile("w", suffix=".bindings") as file:
+        file.write('exchange e: topic\nqueue q: partitioned kafka.murmur2 over 3\ne -> q: "a.*"\n')
+        file.flush()
+        importlib.import_module("bindings").load(file.name)
+    importlib.import_module("exchange.selector").Selector.parse("a = 1")
 
 
 def _run(

@@ -742,7 +742,7 @@ async def test_a_connection_on_which_nothing_comes_is_lost_after_two_heartbeats(
         start = time.monotonic()
         with pytest.raises(Disconnected):
             await source.read(1)
-        assert time.monotonic() - start < 10
+        assert time.monotonic() - start < 60
         await source.close()
 
 
