@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from math import inf
 from typing import Final
@@ -18,14 +18,17 @@ from typing import Final
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
 from bridge.rocketmq.consumer.fetching import Fetching
 from bridge.rocketmq.consumer.group import Group, MessageModel
-from bridge.rocketmq.consumer.offsets import BrokerOffsets, LocalOffsets, Offsets, start_offset
-from bridge.rocketmq.consumer.ordering import REBALANCE_LOCK_INTERVAL, REBALANCE_LOCK_MAX_LIVE_TIME, Locks
+from bridge.rocketmq.consumer.locking import Locking
+from bridge.rocketmq.consumer.offsets import BrokerOffsets, LocalOffsets, start_offset
+from bridge.rocketmq.consumer.ordering import REBALANCE_LOCK_MAX_LIVE_TIME
+from bridge.rocketmq.consumer.persisting import Persisting, offsets_of
 from bridge.rocketmq.consumer.pop.popping import Popping
 from bridge.rocketmq.consumer.pulling import BrokerQueues
 from bridge.rocketmq.consumer.room import Reading, Room
+from bridge.rocketmq.consumer.tasks import Tasks, wait_for
 from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.command import now_ms
-from bridge.rocketmq.remoting.errors import ClientError, RemotingError
+from bridge.rocketmq.remoting.errors import RemotingError
 from bridge.rocketmq.remoting.message import StoredMessage
 from exchange.errors import HashstarError, InputError
 
@@ -58,12 +61,8 @@ class Share:
     ) -> None:
         self.troubles: Final[dict[TopicQueue | str, HashstarError]] = {}
         """Queue or topic -> why the last try to pull, lock or rebalance it failed."""
-        self.unpersisted: Final[dict[TopicQueue, Exception]] = {}
-        """Queue -> why the last try to persist its offset failed."""
         self.complete: frozenset[str] = frozenset()
         """Topics of which this member has all queues of its share, as of the last rebalance."""
-        self.broken: Exception | None = None
-        """Exception that ended a task which should not end."""
         self._group: Final = group
         self._settings: Final = group.settings
         self._readings: Final[dict[TopicQueue, Reading]] = {}
@@ -76,22 +75,33 @@ class Share:
         """Set while messages are pulled and handed out."""
         self._client: Final = client
         self._queues: Final = BrokerQueues(client, group.name)
-        self._locks: Final = Locks(client, group.name)
-        self._offsets: Offsets = BrokerOffsets(self._queues)
+        self._persisting: Final = Persisting(group, self._readings, BrokerOffsets(self._queues))
+        self._locking: Final = Locking(
+            client, group.name, self._readings, self._persisting, self.troubles, renewed=news, lost=self._lose,
+        )  # fmt: skip
+        self._tasks: Final = Tasks(failed=news)
         self._news: Final = news
         self._fetching: Final = Fetching(
             client, group, self._queues, self.troubles,
             news=news, reset=self._move, bytes_left=self._room.left,
         )  # fmt: skip
-        self.popping: Final = Popping(client, group, self.troubles, self._resumed, self._start, news)
+        self.popping: Final = Popping(client, group, self.troubles, self._resumed, self._tasks.start, news)
         """The queues that are popped, where the broker assigns them."""
         self._on_assigned: Final = assigned
         self._on_revoked: Final = revoked
-        self._unlocked: Final = asyncio.Event()
-        self._tasks: Final[set[asyncio.Task[None]]] = set()
         self._rebalancing: asyncio.Task[None] | None = None
         self._rebalanced: list[asyncio.Future[None]] = []
         """Futures of those who wait for the end of the next rebalance."""
+
+    @property
+    def unpersisted(self) -> Mapping[TopicQueue, Exception]:
+        """Queue -> why the last try to persist its offset failed."""
+        return self._persisting.unpersisted
+
+    @property
+    def broken(self) -> Exception | None:
+        """Exception that ended a task which should not end."""
+        return self._tasks.broken
 
     @property
     def readings(self) -> Mapping[TopicQueue, Reading]:
@@ -103,15 +113,15 @@ class Share:
         if self._settings.message_model is MessageModel.BROADCASTING:
             local = LocalOffsets.of(self._client.client_id, self._group.name, self._settings.offset_folder)
             local.load()
-            self._offsets = local
+            self._persisting.offsets = local
 
     def open(self) -> None:
         """Start the tasks."""
         self._resumed.set()
-        self._rebalancing = self._start(self._rebalance_on())
-        self._start(self._persist_on())
+        self._rebalancing = self._tasks.start(self._rebalance_on())
+        self._tasks.start(self._persisting.run())
         if self._settings.locks:
-            self._start(self._lock_on())
+            self._tasks.start(self._locking.run())
 
     async def close(self) -> None:
         """Persist the offsets, and give up the queues."""
@@ -125,16 +135,13 @@ class Share:
                 each.set_result(None)
         self._rebalanced.clear()
         await self.popping.close()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.cancel()
         await self.persist()
         held = list(self._readings.values())
         for reading in held:
             self._let_go(reading)
         if self._settings.locks:
-            await self._locks.unlock([reading.assigned.queue for reading in held])
+            await self._locking.release([reading.assigned.queue for reading in held])
 
     def pause(self) -> None:
         """Stop pulling, and keep the queues."""
@@ -157,14 +164,14 @@ class Share:
         """Persist the offsets of these queues, by default of all that are ours; return those that were persisted."""
         ours = self._readings
         readings = ours.values() if queues is None else [ours[queue] for queue in queues if queue in ours]
-        return await self._persist(self._offsets_of(readings))
+        return await self._persisting.persist(offsets_of(readings))
 
     def reset(self, offsets: Mapping[TopicQueue, int]) -> None:
         """Continue these queues from other offsets: give each up, and let a rebalance assign it again.
 
         Queues that are not ours are ignored.
         """
-        self._start(self._reset(offsets))
+        self._tasks.start(self._reset(offsets))
 
     # What the caller of a lite pull consumer decides.
 
@@ -184,7 +191,7 @@ class Share:
         self._room.wake()
         if reading.task is not None:  # else it begins after this rebalance
             reading.task.cancel()
-            reading.task = self._start(self._pull_on(reading))
+            reading.task = self._tasks.start(self._pull_on(reading))
 
     def pause_queue(self, queue: TopicQueue, *, paused: bool) -> None:
         """Pull and hand out a queue of ours no more, or again."""
@@ -202,7 +209,7 @@ class Share:
         for _ in range(len(self._turns)):
             reading = self._turns[0]
             if reading.channel is not None:
-                self._check_lock(reading)
+                self._locking.check(reading)
             assigned = reading.assigned
             messages = assigned.take(limit, now, window)
             if messages:
@@ -254,7 +261,7 @@ class Share:
         """Pull one queue until it is given up; wait while pulls are paused, and while it has no room or no lock."""
         assigned = reading.assigned
         while not assigned.leaving:
-            self._check_lock(reading)
+            self._locking.check(reading)
             room = assigned.room(self._settings.limits, len(self._readings))
             if room:
                 room = min(room, self._room.messages_for(reading))
@@ -268,7 +275,7 @@ class Share:
                 reading.waits = False
             else:
                 reading.pulled_ms = now_ms()
-                commit = assigned.committable if self._offsets.may_commit_with_pull(assigned.queue) else None
+                commit = assigned.committable if self._persisting.offsets.may_commit_with_pull(assigned.queue) else None
                 delay = await self._fetching.pull(assigned, room, commit)
                 if delay is not None:
                     await asyncio.sleep(delay)
@@ -293,7 +300,7 @@ class Share:
                 # While a whole topic fails, for example because it does not exist, the interval doubles.
                 failures = failures + 1 if self.troubles.keys() & self._group.subscriptions.keys() else 0
                 wait = min(wait, REBALANCE_AGAIN * 2 ** min(failures, 8))
-            await _wait_for(self._changed, wait)
+            await wait_for(self._changed, wait)
 
     async def _rebalance(self) -> bool:
         """Divide the queues anew, and return whether this member has all of its share (`RebalanceImpl.doRebalance`)."""
@@ -328,7 +335,7 @@ class Share:
         # Pulls begin only after the heartbeat: a broker refuses them until it knows the subscription's new version.
         for reading in fresh:
             if not reading.assigned.dropped:
-                reading.task = self._start(self._pull_on(reading))
+                reading.task = self._tasks.start(self._pull_on(reading))
         self.complete = frozenset(complete)
         return complete == self._group.subscriptions.keys()
 
@@ -338,9 +345,7 @@ class Share:
         # expires here before it expires there.
         until = asyncio.get_running_loop().time() + REBALANCE_LOCK_MAX_LIVE_TIME
         if self._settings.locks and queues:
-            locked, unknown = await self._locks.lock(queues)
-            for queue, error in unknown.items():
-                self.troubles[queue] = error
+            locked = await self._locking.acquire(queues)
             queues = [queue for queue in queues if queue in locked]
         joined = []
         first_offsets = await asyncio.gather(*[self._first_offset(queue) for queue in queues])
@@ -350,7 +355,7 @@ class Share:
             assigned = AssignedQueue(queue, offset, ordered=self._settings.orderly)
             reading = self._readings[queue] = Reading(assigned)
             if self._settings.locks:
-                self._lock_until(reading, until)
+                self._locking.hold(reading, until)
             else:
                 assigned.locked_until = inf
             self._turns.append(reading)
@@ -363,7 +368,7 @@ class Share:
         """Return the offset to begin a queue with; None, with an entry in ``troubles``, if it cannot be read now."""
         where, timestamp = self._settings.consume_from, self._settings.consume_timestamp
         try:
-            offset = await start_offset(queue, self._offsets, self._queues, where, timestamp)
+            offset = await start_offset(queue, self._persisting.offsets, self._queues, where, timestamp)
         except (RemotingError, InputError) as error:
             LOG.warning("group %s: where to begin with %s is not known: %s", self._group.name, queue, error)
             self.troubles[queue] = error
@@ -379,10 +384,10 @@ class Share:
                 reading.assigned.leaving = True
                 if reading.task is not None:
                     reading.task.cancel()
-                self._start(self._leave_in_order(reading))
+                self._tasks.start(self._leave_in_order(reading))
             else:
                 offsets |= self._let_go(reading)
-        await self._persist(offsets)
+        await self._persisting.persist(offsets)
 
     async def _leave_in_order(self, reading: Reading) -> None:
         """Give a locked queue up (`RebalancePushImpl.tryRemoveOrderMessageQueue`).
@@ -395,20 +400,20 @@ class Share:
                 while reading.assigned.out:
                     reading.moved.clear()
                     await reading.moved.wait()
-        await self._persist(self._offsets_of([reading]))
+        await self._persisting.persist(offsets_of([reading]))
         # The queue stays among the readings until it is unlocked: else a rebalance could lock and begin it again
         # before, and the unlock would take that new lock away.
         reading.assigned.drop()
-        await self._locks.unlock([reading.assigned.queue])
+        await self._locking.release([reading.assigned.queue])
         self._let_go(reading)
         self._changed.set()
 
     def _let_go(self, reading: Reading) -> dict[TopicQueue, int]:
-        """Give a queue up at once, and return the offset to persist, as `_offsets_of` does."""
+        """Give a queue up at once, and return the offset to persist, as `offsets_of` does."""
         assigned = reading.assigned
         if self._readings.get(assigned.queue) is not reading:
             return {}
-        offsets = self._offsets_of([reading])
+        offsets = offsets_of([reading])
         if reading.task is not None:
             reading.task.cancel()
         assigned.drop()
@@ -420,7 +425,7 @@ class Share:
         self._turns.remove(reading)
         self._queues.forget(assigned.queue)
         self.troubles.pop(assigned.queue, None)
-        self.unpersisted.pop(assigned.queue, None)
+        self._persisting.unpersisted.pop(assigned.queue, None)
         if self._on_revoked is not None:
             try:
                 self._on_revoked(assigned)
@@ -430,16 +435,10 @@ class Share:
                 )
         return offsets
 
-    def _offsets_of(self, readings: Iterable[Reading]) -> dict[TopicQueue, int]:
-        """Return the offsets to persist, without those of queues whose lock has expired: another member may have the
-        lock by now, and may have persisted a later offset.
-        """
-        now = asyncio.get_running_loop().time()
-        return {
-            reading.assigned.queue: offset
-            for reading in readings
-            if (offset := reading.assigned.committable) is not None and now < reading.assigned.locked_until
-        }
+    def _lose(self, reading: Reading) -> None:
+        """Give up a queue that another member has locked."""
+        self._let_go(reading)
+        self._changed.set()
 
     def _move(self, assigned: AssignedQueue, offset: int) -> None:
         """Continue a queue from another offset, and stop pulling it from this one at once."""
@@ -457,112 +456,7 @@ class Share:
                 reading.task.cancel()
         # The queues stay among the readings until their offsets are persisted: else a rebalance would assign them again
         # at the old offsets.
-        await self._persist(ours)
+        await self._persisting.persist(ours)
         for reading in moved:
             self._let_go(reading)
         self._changed.set()
-
-    # Locks.
-
-    def _check_lock(self, reading: Reading) -> None:
-        """Regard a lock as lost when its connection has ended: a broker that was restarted has no locks."""
-        if reading.channel is not None and reading.channel.closed:
-            reading.channel = None
-            reading.assigned.locked_until = -inf
-            self._unlocked.set()
-
-    async def _lock_on(self) -> None:
-        """Renew all locks every 20 s, and at once when one is lost; give up the queues that another member has."""
-        loop = asyncio.get_running_loop()
-        wait = REBALANCE_LOCK_INTERVAL
-        while True:
-            await _wait_for(self._unlocked, wait)
-            self._unlocked.clear()
-            held = {queue: reading for queue, reading in self._readings.items() if not reading.assigned.dropped}
-            asked = loop.time()
-            locked, unknown = await self._locks.lock(held)
-            wait = REBALANCE_AGAIN if unknown else REBALANCE_LOCK_INTERVAL
-            for queue, reading in held.items():
-                # The queue may have been given up, or assigned anew, during the request.
-                if self._readings.get(queue) is not reading or reading.assigned.dropped:
-                    continue
-                if queue in locked:
-                    await self._renew_lock(reading, asked)
-                elif queue in unknown:
-                    self.troubles[queue] = unknown[queue]
-                else:
-                    LOG.warning("group %s: %s is locked by another member", self._group.name, queue)
-                    reading.assigned.locked_until = -inf
-                    self._let_go(reading)
-                    self._changed.set()
-
-    async def _renew_lock(self, reading: Reading, asked: float) -> None:
-        """Extend the lock of a queue.
-
-        If it had expired at ``asked``, when the request was sent, another member may have had it: the queue is given up
-        if the group's offset is beyond ours.
-        """
-        assigned = reading.assigned
-        if assigned.locked_until <= asked:
-            try:
-                known = await self._offsets.read(assigned.queue)
-            except (RemotingError, InputError) as error:
-                self.troubles[assigned.queue] = error
-                return
-            if known is not None and known > (assigned.committable or 0):
-                self._let_go(reading)
-                self._changed.set()
-                return
-        self._lock_until(reading, asked + REBALANCE_LOCK_MAX_LIVE_TIME)
-        reading.moved.set()
-        self._news()
-
-    def _lock_until(self, reading: Reading, until: float) -> None:
-        """Regard the lock as ours until a time; without an open connection to the broker, have it asked for again."""
-        with suppress(ClientError):
-            reading.channel = self._client.open_channel(self._client.address(reading.assigned.queue.broker))
-        if reading.channel is None:
-            self._unlocked.set()
-        else:
-            reading.assigned.locked_until = until
-            reading.locked_ms = now_ms()
-
-    # Offsets.
-
-    async def _persist_on(self) -> None:
-        while True:
-            await asyncio.sleep(self._settings.persist_consumer_offset_interval)
-            await self.persist()
-
-    async def _persist(self, offsets: Mapping[TopicQueue, int]) -> dict[TopicQueue, int]:
-        """Persist these offsets, note and log those that could not be persisted, and return the others."""
-        failed = await self._offsets.persist(offsets)
-        for queue in offsets:
-            if queue not in failed:
-                self.unpersisted.pop(queue, None)
-        for queue, error in failed.items():
-            if queue in self._readings:
-                self.unpersisted[queue] = error
-            LOG.warning(
-                "group %s: offset %d of %s is not persisted: %s", self._group.name, offsets[queue], queue, error
-            )
-        return {queue: offset for queue, offset in offsets.items() if queue not in failed}
-
-    def _start(self, what: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(what)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.broken = error if isinstance(error, Exception) else RuntimeError(repr(error))
-            self._news()
-
-
-async def _wait_for(event: asyncio.Event, seconds: float) -> None:
-    """Wait for the event, but no longer. `asyncio.wait_for` would lose a cancellation that comes with the event."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()

@@ -1,0 +1,128 @@
+"""The locks of a member's queues, as long as it reads them in order: renewed in time, and given up when lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from math import inf
+from typing import Final
+
+from bridge.rocketmq.consumer.assigned import TopicQueue
+from bridge.rocketmq.consumer.ordering import REBALANCE_LOCK_INTERVAL, REBALANCE_LOCK_MAX_LIVE_TIME, Locks
+from bridge.rocketmq.consumer.persisting import Persisting
+from bridge.rocketmq.consumer.room import Reading
+from bridge.rocketmq.consumer.tasks import wait_for
+from bridge.rocketmq.remoting.client import Client
+from bridge.rocketmq.remoting.command import now_ms
+from bridge.rocketmq.remoting.errors import ClientError, RemotingError
+from exchange.errors import HashstarError, InputError
+
+__all__ = ["Locking"]
+
+LOG: Final = logging.getLogger(__name__)
+
+LOCK_AGAIN: Final = 1.0
+"""Seconds until the next request for all locks after one that failed for a queue."""
+
+
+class Locking:
+    """The locks of ``readings``.
+
+    ``renewed`` is called when messages may be handed out again, ``lost`` with each queue that another member has.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        readings: Mapping[TopicQueue, Reading],
+        persisting: Persisting,
+        troubles: dict[TopicQueue | str, HashstarError],
+        *,
+        renewed: Callable[[], None],
+        lost: Callable[[Reading], None],
+    ) -> None:
+        self._client: Final = client
+        self._group: Final = group
+        self._locks: Final = Locks(client, group)
+        self._readings: Final = readings
+        self._persisting: Final = persisting
+        self._troubles: Final = troubles
+        self._renewed: Final = renewed
+        self._lost: Final = lost
+        self._unlocked: Final = asyncio.Event()
+        """Set when a lock is to be asked for again at once."""
+
+    async def acquire(self, queues: Iterable[TopicQueue]) -> set[TopicQueue]:
+        """Lock queues, and return those that are locked for us now; a request that fails is noted in ``troubles``."""
+        locked, unknown = await self._locks.lock(queues)
+        for queue, error in unknown.items():
+            self._troubles[queue] = error
+        return locked
+
+    async def release(self, queues: Iterable[TopicQueue]) -> None:
+        """Unlock queues."""
+        await self._locks.unlock(queues)
+
+    def check(self, reading: Reading) -> None:
+        """Regard a lock as lost when its connection has ended: a broker that was restarted has no locks."""
+        if reading.channel is not None and reading.channel.closed:
+            reading.channel = None
+            reading.assigned.locked_until = -inf
+            self._unlocked.set()
+
+    async def run(self) -> None:
+        """Renew all locks every 20 s, and at once when one is lost; give up the queues that another member has."""
+        loop = asyncio.get_running_loop()
+        wait = REBALANCE_LOCK_INTERVAL
+        while True:
+            await wait_for(self._unlocked, wait)
+            self._unlocked.clear()
+            held = {queue: reading for queue, reading in self._readings.items() if not reading.assigned.dropped}
+            asked = loop.time()
+            locked, unknown = await self._locks.lock(held)
+            wait = LOCK_AGAIN if unknown else REBALANCE_LOCK_INTERVAL
+            for queue, reading in held.items():
+                # The queue may have been given up, or assigned anew, during the request.
+                if self._readings.get(queue) is not reading or reading.assigned.dropped:
+                    continue
+                if queue in locked:
+                    await self._renew(reading, asked)
+                elif queue in unknown:
+                    self._troubles[queue] = unknown[queue]
+                else:
+                    LOG.warning("group %s: %s is locked by another member", self._group, queue)
+                    reading.assigned.locked_until = -inf
+                    self._lost(reading)
+
+    async def _renew(self, reading: Reading, asked: float) -> None:
+        """Extend the lock of a queue.
+
+        If it had expired at ``asked``, when the request was sent, another member may have had it: the queue is given up
+        if the group's offset is beyond ours.
+        """
+        assigned = reading.assigned
+        if assigned.locked_until <= asked:
+            try:
+                known = await self._persisting.offsets.read(assigned.queue)
+            except (RemotingError, InputError) as error:
+                self._troubles[assigned.queue] = error
+                return
+            if known is not None and known > (assigned.committable or 0):
+                self._lost(reading)
+                return
+        self.hold(reading, asked + REBALANCE_LOCK_MAX_LIVE_TIME)
+        reading.moved.set()
+        self._renewed()
+
+    def hold(self, reading: Reading, until: float) -> None:
+        """Regard the lock as ours until a time; without an open connection to the broker, have it asked for again."""
+        with suppress(ClientError):
+            reading.channel = self._client.open_channel(self._client.address(reading.assigned.queue.broker))
+        if reading.channel is None:
+            self._unlocked.set()
+        else:
+            reading.assigned.locked_until = until
+            reading.locked_ms = now_ms()

@@ -1,0 +1,60 @@
+"""A member's offsets, persisted every five seconds and when a queue is given up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from bridge.rocketmq.consumer.assigned import TopicQueue
+from bridge.rocketmq.consumer.group import Group
+from bridge.rocketmq.consumer.offsets import Offsets
+from bridge.rocketmq.consumer.room import Reading
+
+__all__ = ["Persisting", "offsets_of"]
+
+LOG: Final = logging.getLogger(__name__)
+
+
+class Persisting:
+    """Where the offsets of a member's queues are kept, with what could not be persisted last."""
+
+    def __init__(self, group: Group, readings: Mapping[TopicQueue, Reading], offsets: Offsets) -> None:
+        self.offsets = offsets
+        self.unpersisted: Final[dict[TopicQueue, Exception]] = {}
+        """Queue -> why the last try to persist its offset failed."""
+        self._group: Final = group
+        self._readings: Final = readings
+
+    async def run(self) -> None:
+        """Persist the offsets of all queues every ``persist_consumer_offset_interval``."""
+        while True:
+            await asyncio.sleep(self._group.settings.persist_consumer_offset_interval)
+            await self.persist(offsets_of(self._readings.values()))
+
+    async def persist(self, offsets: Mapping[TopicQueue, int]) -> dict[TopicQueue, int]:
+        """Persist these offsets, note and log those that could not be persisted, and return the others."""
+        failed = await self.offsets.persist(offsets)
+        for queue in offsets:
+            if queue not in failed:
+                self.unpersisted.pop(queue, None)
+        for queue, error in failed.items():
+            if queue in self._readings:
+                self.unpersisted[queue] = error
+            LOG.warning(
+                "group %s: offset %d of %s is not persisted: %s", self._group.name, offsets[queue], queue, error
+            )
+        return {queue: offset for queue, offset in offsets.items() if queue not in failed}
+
+
+def offsets_of(readings: Iterable[Reading]) -> dict[TopicQueue, int]:
+    """Return the offsets to persist, without those of queues whose lock has expired: another member may have the
+    lock by now, and may have persisted a later offset.
+    """
+    now = asyncio.get_running_loop().time()
+    return {
+        reading.assigned.queue: offset
+        for reading in readings
+        if (offset := reading.assigned.committable) is not None and now < reading.assigned.locked_until
+    }
