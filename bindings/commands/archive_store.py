@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bindings.archive.rocketmq.commit import Stored
     from bindings.archive.rocketmq.find import Matches
     from bindings.archive.rocketmq.inspection import Level, QueueFacts, StoreInspection, TopicFacts
-    from bindings.archive.rocketmq.store import Store
+    from bindings.archive.rocketmq.store import Store, Topic
     from bindings.archive.rocketmq.timer import Timer
 
 __all__ = ["inspect_a_store"]
@@ -101,7 +101,7 @@ def _store_lines(store: Store, inspection: StoreInspection) -> Iterator[str]:
         if topics:
             yield f"{title}:"
         for topic in sorted(topics, key=lambda topic: -topic.messages)[:LISTED]:
-            yield from _topic_lines(topic)
+            yield from _topic_lines(topic, store.topics.get(topic.name))
         if len(topics) > LISTED:
             yield f"  and {len(topics) - LISTED} more"
     timer = store.timer
@@ -129,12 +129,17 @@ def _timer_parts(timer: Timer) -> str:
     return f"{count_noun(timer.entries, 'unit')} in the log{slots}"
 
 
-def _topic_lines(topic: TopicFacts) -> Iterator[str]:
+def _topic_lines(topic: TopicFacts, config: Topic | None) -> Iterator[str]:
     kind = "" if topic.kind.name == "USER" else f"  ({topic.kind.value})"
     sums = f"{count_noun(topic.messages, 'message')}, {topic.size:,} bytes in {count_noun(len(topic.queues), 'queue')}"
     yield f"  {clip_line(topic.name, WIDTH)}: {sums}{kind}"
     for queue in topic.queues:
         yield f"    queue {queue.queue}: {_queue_line(queue)}"
+    if config is not None and config.unread_queues:
+        yield (
+            f"    {config.write_queues} write queues and {config.read_queues} read queues: what is written to "
+            f"{config.unread_queues} of them is never read; hashstar rocketmq scale changes both numbers in safe steps"
+        )
     tags = [
         f"{'none' if tag is None else clip_line(tag, WIDTH)} {count:,}{'' if tag is None else f' ({_code(tag)})'}"
         for tag, count in topic.tags.items()
@@ -218,7 +223,7 @@ def _store_json(store: Store, inspection: StoreInspection) -> StoreJson:
             "queues": _moment(store.checkpoint.queues),
             "index": _moment(store.checkpoint.keys),
         },
-        "topics": [_topic_json(topic) for topic in inspection.topics],
+        "topics": [_topic_json(topic, store.topics.get(topic.name)) for topic in inspection.topics],
         "groups": [
             {"group": row.group, "topic": row.topic, "queue": row.queue, "offset": row.offset, "lag": row.lag}
             for row in inspection.groups
@@ -244,10 +249,12 @@ def _store_json(store: Store, inspection: StoreInspection) -> StoreJson:
     }  # fmt: skip
 
 
-def _topic_json(topic: TopicFacts) -> TopicJson:
+def _topic_json(topic: TopicFacts, config: Topic | None) -> TopicJson:
     return {
         "topic": topic.name,
         "kind": topic.kind.name.lower(),  # type: ignore[typeddict-item]  # a test compares the names
+        "read_queues": None if config is None else config.read_queues,
+        "write_queues": None if config is None else config.write_queues,
         "messages": topic.messages,
         "bytes": topic.size,
         "queues": [

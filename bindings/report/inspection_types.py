@@ -150,6 +150,9 @@ class TopicJson(TypedDict):
 
     topic: str
     kind: TopicKindKey
+    read_queues: int | None
+    """As the broker is configured; None if it keeps its topics elsewhere."""
+    write_queues: int | None
     messages: int
     bytes: int
     queues: list[QueueJson]

@@ -61,6 +61,11 @@ class Checkpoint(NamedTuple):
     confirmed: int = 0
 
 
+READ: Final = 4
+WRITE: Final = 2
+"""Bits of a topic's permission (`PermName`)."""
+
+
 class Topic(NamedTuple):
     """A topic as the broker configures it (`TopicConfig`)."""
 
@@ -69,6 +74,12 @@ class Topic(NamedTuple):
     write_queues: int
     permission: int
     attributes: Mapping[str, str]
+
+    @property
+    def unread_queues(self) -> int:
+        """Number of queues that producers write and no consumer reads."""
+        may_both = self.permission & READ and self.permission & WRITE
+        return max(self.write_queues - max(self.read_queues, 0), 0) if may_both else 0
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from bindings.audit.spark.growth import Growth
 from exchange.errors import InputError
 from tests.support.archives.reads import FILES
 from tests.support.archives.rocketmq_files import Sent, message, store, unit
+from tests.support.command_server import command_server
 
 SENT = (
     Sent("a", 0, {"TAGS": "red", "KEYS": "k1 k2", "UNIQ_KEY": "U1"}), Sent("a", 1, {"TAGS": "blue", "KEYS": "k1"}),
@@ -246,6 +248,25 @@ def test_a_store_with_parts_missing_is_read_as_far_as_it_goes(tmp_path: Path) ->
     ]  # fmt: skip
     assert offsets(inspect_store(opened)) == WHOLE
     assert len(find_by_key(opened, "k1").messages) == 2
+
+
+@pytest.mark.parametrize(("read", "write", "perm", "shown"), [
+    (2, 8, 6, "8 write queues and 2 read queues: what is written to 6 of them is never read"),
+    (-3, 4, 6, "4 write queues and -3 read queues: what is written to 4 of them is never read"),
+    (8, 8, 6, None), (8, 2, 6, None), (2, 8, 2, None), (2, 8, 4, None),
+])  # fmt: skip
+def test_queues_that_are_written_and_never_read_are_shown(
+    read: int, write: int, perm: int, shown: str | None, tmp_path: Path
+) -> None:
+    store(tmp_path, SENT)
+    topic = {"readQueueNums": read, "writeQueueNums": write, "perm": perm}
+    (tmp_path / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": {"a": topic}}))
+    text = command_server().run(["archive", "inspect", str(tmp_path)]).out
+    assert ("is never read" in text) == (shown is not None)
+    assert shown is None or shown in text
+    answer = json.loads(command_server().run(["archive", "inspect", str(tmp_path), "--json"]).out)
+    numbers = {row["topic"]: (row["read_queues"], row["write_queues"]) for row in answer["topics"]}
+    assert numbers == {"a": (read, write), "b": (None, None)}
 
 
 def test_a_young_store_misses_nothing(tmp_path: Path) -> None:
