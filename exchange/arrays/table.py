@@ -50,7 +50,8 @@ class IntTable:
         found = self._keys.take(slots)
         result: IntArray = self._values.take(slots)
         # At a free slot the value is already 0. Only rows whose slot has another key probe the next slot.
-        rows = np.flatnonzero((found != keys) & (found != 0))
+        rows = np.flatnonzero(found != keys)
+        rows = rows[found[rows] != 0]
         if len(rows):
             slots, keys = slots[rows], keys[rows]
             result[rows] = 0

@@ -2,9 +2,9 @@
 
 For keys of n words, a pattern is one or a few conjunctions: certain words at certain positions (see
 `exchange.patterns.wildcards`). Each conjunction has a bit, 64 of them fill a plane. For each position a table has, for
-every word, the planes of the conjunctions that allow it there. The planes of a key are those of its words, joined by
-AND: the result has the conjunctions that the key satisfies. Neighbouring positions with few words share a table, with
-one element for each combination; so where patterns name few words, a key needs a single lookup.
+every word, the planes of the conjunctions that allow it there, side by side. The planes of a key are those of its
+words, joined by AND: the result has the conjunctions that the key satisfies. Neighbouring positions with few words
+share a table, with one element for each combination; so where patterns name few words, a key needs a single lookup.
 
 No step depends on how many patterns match halfway, and no state is kept for prefixes of keys. That is why dense
 patterns, with which an automaton has a state for almost every prefix, are as fast as others.
@@ -12,7 +12,7 @@ patterns, with which an automaton has a state for almost every prefix, are as fa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -50,7 +50,7 @@ class _Table(NamedTuple):
     steps: list[tuple[int, npt.NDArray[np.int64]]]
     """Position, and number of a word -> what the word adds to the index of a cell."""
     planes: Grid
-    """Of shape (planes, cells)."""
+    """Of shape (cells, planes)."""
 
 
 class BitPlanes:
@@ -66,15 +66,14 @@ class BitPlanes:
         by_group: dict[int, list[Placed]] = {}
         for conditions, group in dict.fromkeys(conjunctions):
             by_group.setdefault(group, []).append(conditions)
-        self.groups: Final = np.array(list(by_group), np.int64)
-        """The groups that keys of this length can match."""
-        bits, self._planes_of_group = _arrange(list(by_group.values()))
-        self._more: Final = [number for number, placed in enumerate(by_group.values()) for _ in placed[1:]]
-        """Bit after those of the groups' first conjunctions -> index of its group; if planes have several groups."""
+        bits, groups, self._own = _arrange(by_group)
+        self._groups: Final = np.array(groups, np.int64)
+        """Bit -> its group."""
         self.width: Final = max(-(-len(bits) // WIDTH), 1)
         """Number of planes."""
-        self.exact: Final = bool(self._planes_of_group) or len(bits) < WIDTH
-        """Whether the signature of a key is its set of groups or its one plane, so that none stands for two sets."""
+        self.exact: Final = self._own or len(bits) < WIDTH
+        """Whether no signature of a key stands for two sets of groups."""
+        self._powers: Final = np.uint64(1) << np.arange(self.width, dtype=np.uint64)
         # Odd, and others for each plane: differences of two planes must not cancel each other.
         self._factors: Final = np.random.default_rng(length).integers(
             0, 1 << 64, (2, self.width, 1), np.uint64
@@ -95,11 +94,11 @@ class BitPlanes:
             steps = np.zeros(vocabulary, np.int64)
             steps[numbers_of(list(words[position]))] = np.arange(1, len(words[position]) + 1)
             planes = allowed[position]
-            if tables and tables[-1].planes.shape[1] * planes.shape[1] <= CELLS:
+            if tables and len(tables[-1].planes) * len(planes) <= CELLS:
                 before = tables.pop()
-                joined = before.planes[:, :, None] & planes[:, None, :]
-                wider = [(earlier, step * planes.shape[1]) for earlier, step in before.steps]
-                tables.append(_Table([*wider, (position, steps)], joined.reshape(self.width, -1)))
+                joined = before.planes[:, None, :] & planes[None, :, :]
+                wider = [(earlier, step * len(planes)) for earlier, step in before.steps]
+                tables.append(_Table([*wider, (position, steps)], joined.reshape(-1, self.width)))
             else:
                 tables.append(_Table([(position, steps)], planes))
         if not tables:  # no pattern names a word
@@ -119,19 +118,18 @@ class BitPlanes:
         requires[free] = True
         packed = np.packbits(requires, axis=0, bitorder="little")
         rows = packed.T.reshape(len(codes) + 1, self.width, 8).copy().view("<u8")[:, :, 0]
-        return np.ascontiguousarray(rows.T).astype(np.uint64, copy=False)
+        return np.ascontiguousarray(rows).astype(np.uint64, copy=False)
 
-    def planes_of(self, numbers: IntArray, first: npt.NDArray[np.int64]) -> Grid:
-        """Return the planes of keys, of shape (planes, keys): the conjunctions that each key satisfies.
+    def planes_of(self, numbers: npt.NDArray[np.int64], first: npt.NDArray[np.int64]) -> Grid:
+        """Return the planes of keys, of shape (keys, planes): the conjunctions that each key satisfies.
 
         ``numbers`` are the numbers of words, ``first`` the index of each key's first word among them.
         """
         result: Grid | None = None
         for table in self._tables:
             if not table.steps:
-                return np.repeat(table.planes, len(first), axis=1)
-            cells = _cells_of(table, numbers, first)
-            planes = table.planes.take(cells, axis=1)
+                return np.repeat(table.planes, len(first), axis=0)
+            planes = table.planes.take(_cells_of(table, numbers, first), axis=0)
             if result is None:
                 result = planes
             else:
@@ -143,55 +141,49 @@ class BitPlanes:
         """Return two signatures of each key; none of the first is 0.
 
         If they are `exact`, keys with equal first signatures match the same groups. Else they are hashes, and both must
-        be equal: 127 bits.
+        be equal: 127 bits. Keys that match the same groups may have several signatures.
         """
-        if self.exact:
-            keys = np.full(planes.shape[1], 1 << 63, np.uint64)
-            for number, (begin, end) in enumerate(self._planes_of_group):
-                plane = planes[begin] if end == begin + 1 else np.bitwise_or.reduce(planes[begin:end], axis=0)
-                keys |= (plane != 0).astype(np.uint64) << np.uint64(number)
-            if not self._planes_of_group:
-                keys |= planes[0]
+        if self.exact:  # one bit for each plane in which any conjunction is satisfied, or the only plane
+            keys = (planes != 0).astype(np.uint64) @ self._powers if self._own else planes[:, 0].copy()
+            keys |= np.uint64(1 << 63)
             return keys, keys
-        mixed = planes * self._factors[0]
+        mixed = planes.T.copy()  # each plane in one stretch: reduced by far more quickly
+        mixed *= self._factors[0]
         mixed ^= mixed >> np.uint64(32)
         mixed *= self._factors[1]
         keys = np.add.reduce(mixed, axis=0)
         keys |= np.uint64(1)
         return keys, np.bitwise_xor.reduce(mixed, axis=0)
 
-    def members_of(self, planes: Grid) -> npt.NDArray[np.bool_]:
-        """Return whether each key is matched by each of ``groups``, of shape (keys, groups)."""
-        if self._planes_of_group:
-            return np.array([(planes[begin:end] != 0).any(axis=0) for begin, end in self._planes_of_group]).T
-        bits = np.unpackbits(
-            np.ascontiguousarray(planes.T).astype("<u8", copy=False).view(np.uint8), axis=1, bitorder="little"
-        ).view(np.bool_)
-        size = len(self.groups)
-        for further, bit in enumerate(self._more, size):
-            bits[:, bit] |= bits[:, further]
-        return bits[:, :size]
+    def members_of(self, planes: Grid) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return which groups match each key, as pairs of the index of the key and a group; a pair may come twice."""
+        data = planes.astype("<u8", copy=False).view(np.uint8).ravel()
+        some = np.flatnonzero(data)  # most bytes are 0
+        bits = np.flatnonzero(np.unpackbits(data[some], bitorder="little").view(np.bool_))
+        bits = some[bits >> 3] * 8 + (bits & 7)
+        rows, columns = np.divmod(bits, self.width * WIDTH)
+        return rows, self._groups[columns]
 
 
-def _arrange(groups: Sequence[Sequence[Placed]]) -> tuple[list[Placed], list[tuple[int, int]]]:
-    """Arrange the conjunctions of groups in planes; return them in the order of bits, and the planes of each group.
+def _arrange(groups: Mapping[int, Sequence[Placed]]) -> tuple[list[Placed], list[int], bool]:
+    """Arrange the conjunctions of groups in planes: return them in the order of bits, and the group of each.
 
     If that takes few more planes, each group has planes of its own, which it fills up with conjunctions that it has
-    already. Else all groups share planes, the first conjunctions of all groups first; the list of planes is then empty.
+    already; the third result is then True.
     """
-    total = -(-sum(map(len, groups)) // WIDTH)
-    own = [-(-len(placed) // WIDTH) for placed in groups]
-    if len(groups) < WIDTH and sum(own) <= total + OWN_PLANES:
-        bits: list[Placed] = []
-        planes = []
-        for placed, width in zip(groups, own, strict=True):
-            planes.append((len(bits) // WIDTH, len(bits) // WIDTH + width))
-            bits += [*placed, *[placed[0]] * (width * WIDTH - len(placed))]
-        return bits, planes
-    return [*(placed[0] for placed in groups), *(each for placed in groups for each in placed[1:])], []
+    total = -(-sum(map(len, groups.values())) // WIDTH)
+    own = {group: -(-len(placed) // WIDTH) for group, placed in groups.items()}
+    alone = sum(own.values()) <= min(total + OWN_PLANES, WIDTH - 1)
+    bits: list[Placed] = []
+    of: list[int] = []
+    for group, placed in groups.items():
+        filled = [*placed, *[placed[0]] * (own[group] * WIDTH - len(placed))] if alone else placed
+        bits += filled
+        of += [group] * len(filled)
+    return bits, of, alone
 
 
-def _cells_of(table: _Table, numbers: IntArray, first: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _cells_of(table: _Table, numbers: npt.NDArray[np.int64], first: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     cells: npt.NDArray[np.int64] | None = None
     for position, steps in table.steps:
         words = numbers.take(first + position if position else first)

@@ -18,7 +18,8 @@ from exchange.arrays.columns import Column
 from exchange.arrays.grouping import decode_dictionary, group_keys, split_pieces
 from exchange.arrays.table import IntArray, IntTable, pack_pairs
 from exchange.field_values import to_bytes
-from exchange.patterns.columns.pattern_sets import UNKNOWN, PatternSets
+from exchange.patterns.columns.pattern_sets import PatternSets
+from exchange.patterns.columns.set_numbers import UNKNOWN, SetNumbers
 from exchange.patterns.columns.words import Vocabulary, split_words
 from exchange.patterns.pattern import Word
 
@@ -72,7 +73,8 @@ class ColumnMatcher(Generic[V]):
         self._vocabulary = Vocabulary()
         named = {word for words, _ in self._patterns for word in words if isinstance(word, str)}
         self._vocabulary.add_each(list(map(to_bytes, sorted(named))))
-        self._sets = PatternSets(self._patterns, len(self._patterns), self._numbers_of, len(self._vocabulary), SETS)
+        self._members = SetNumbers(SETS)
+        self._sets = PatternSets(self._patterns, self._members.number, self._numbers_of, len(self._vocabulary), SETS)
         self._answers: list[tuple[V, ...]] = []
         self._numbers: dict[tuple[V, ...], int] = {}
         self._answer_of = IntTable()
@@ -112,7 +114,7 @@ class ColumnMatcher(Generic[V]):
 
     def _match_piece(self, column: Column, literals: npt.NDArray[np.int64], match_one: Any) -> IntArray:
         words = split_words(column)
-        sets = self._sets.find(words, self._vocabulary.numbers(words))
+        sets = self._sets.sets_of(self._sets.find(words, self._vocabulary.numbers(words)))
         pairs = pack_pairs(sets, literals)
         result = self._answer_of.find(pairs)
         missing = np.flatnonzero((result == 0) & (sets != UNKNOWN))
@@ -128,7 +130,7 @@ class ColumnMatcher(Generic[V]):
         return result - np.int32(1)
 
     def _values(self, members: int, literal: int) -> tuple[V, ...]:
-        wild = [self._wild[member] for member in self._sets.members(members)]
+        wild = [self._wild[member] for member in self._members.elements(members).tolist()]
         return tuple(dict.fromkeys(chain(self._literal[literal], *wild)))
 
     def _number(self, values: tuple[V, ...]) -> int:

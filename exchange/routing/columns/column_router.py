@@ -29,9 +29,11 @@ from exchange.errors import BrokerError, InputError
 from exchange.field_values import to_bytes
 from exchange.kinds import Choose, Decider, kind_of
 from exchange.message import Message
+from exchange.patterns.columns.set_numbers import UNKNOWN
 from exchange.routing.columns.headers import HeaderColumn
 from exchange.routing.columns.key_classes import KeyClasses
 from exchange.routing.columns.key_decisions import KeyDecisions
+from exchange.routing.columns.outcomes import Outcomes
 from exchange.routing.columns.route_columns import RouteColumns
 from exchange.routing.route import Route
 from exchange.routing.router import Router
@@ -45,7 +47,7 @@ SETS: Final = 1 << 19
 OUTCOMES: Final = 1 << 20
 """Number of outcomes, and of key classes, from which on nothing is kept for the next call."""
 
-# Numbers of outcomes are 0 or greater; an array of them may also hold these marks.
+# Numbers of outcomes are greater than 0; an array of them may also hold these marks.
 BY_HEADERS: Final = -1
 BY_MESSAGE: Final = -2
 BY_ROW: Final = -3
@@ -86,10 +88,8 @@ class ColumnRouter:
         self._begin()
 
     def _begin(self) -> None:
-        self._routes: list[Route] = []
-        self._errors: dict[int, BrokerError] = {}
-        self._numbers: dict[Route | str, int] = {}
-        self._keys = KeyClasses(self._topology, to_bytes, SETS, by_destination=True)
+        self._outcomes = Outcomes(self._topology.queues, SETS)
+        self._keys = KeyClasses(self._topology, to_bytes, SETS, self._outcomes)
         self._decisions = KeyDecisions(self._keys, self._decide, BY_MESSAGE)
         self._codes = {entry.name: number for number, entry in enumerate(self._keys.entries)}
 
@@ -109,7 +109,7 @@ class ColumnRouter:
         with self._lock:
             entries = np.array([self._entry_of(name) for name in names], np.int64)
             if codes is None and entries[0] < 0 and rows:
-                raise self._errors[~int(entries[0])]
+                raise self._outcomes.errors(~entries)[0]
             index, classes = self._route_keys(entries, codes, chunks, rows)
             alone = index < 0
             if tables is not None:  # CC and BCC are more keys; a refusal of the exchange does not depend on keys
@@ -117,15 +117,19 @@ class ColumnRouter:
             if alone.any():
                 self._route_rest(_Rest(names, codes, chunks, tables), np.flatnonzero(alone), classes, index)
             result = self._collect(index, chunks, tables)
-            if len(self._routes) > OUTCOMES or len(self._decisions.answers) > OUTCOMES:
+            if len(self._outcomes) > OUTCOMES or len(self._decisions.answers) > OUTCOMES:
                 self._begin()
             return result
 
     def _route_keys(
         self, entries: npt.NDArray[np.int64], codes: IntArray | None, chunks: Sequence[pa.Array], rows: int
     ) -> tuple[IntArray, IntArray]:
-        """Return for each row the outcome by its key, or a mark, and the number of its key class."""
+        """Return for each row the outcome by its key, or a mark, and the number of its key class.
+
+        The number is 0 where the exchange alone tells that keys decide.
+        """
         index, classes = np.empty(rows, np.int32), np.empty(rows, np.int32)
+        only = self._keys.entries[int(entries[0])] if codes is None and entries[0] >= 0 else None
         start = 0
         for chunk in chunks:
             end = start + len(chunk)
@@ -135,14 +139,18 @@ class ColumnRouter:
             if grouped is not None:
                 keys, distinct, of = grouped
                 which = None if which is None else distinct
-            numbers = np.empty(len(keys), np.int32)
-            at = 0
-            for column in split_pieces(keys):
-                piece = slice(at, at + column.size)
-                entry = np.repeat(entries, column.size) if which is None else entries.take(which[piece])
-                numbers[piece], _ = self._decisions.number(column, entry)
-                at += column.size
-            answers = self._decisions.answers.take(numbers)
+            numbers = np.zeros(len(keys), np.int32)
+            if only is not None and only.direct:
+                answers = self._keys.outcomes_of(split_pieces(keys), len(keys), only)
+                answers[answers == UNKNOWN] = BY_MESSAGE
+            else:
+                at = 0
+                for column in split_pieces(keys):
+                    piece = slice(at, at + column.size)
+                    entry = np.repeat(entries, column.size) if which is None else entries.take(which[piece])
+                    numbers[piece], _ = self._decisions.number(column, entry)
+                    at += column.size
+                answers = self._decisions.answers.take(numbers)
             if which is not None:
                 entry = entries.take(which)
                 answers = np.where(entry < 0, ~entry, answers).astype(np.int32)
@@ -184,9 +192,10 @@ class ColumnRouter:
     def _decide(self, key_class: int, column: Column, row: int) -> int:
         """Route a key without headers; return the outcome, or a mark if the key alone does not decide."""
         start = self._keys.entry_of(key_class)
-        if start.alone:  # the router would take the same bindings; many classes of dense patterns are decided here
-            route = Route(tuple(sorted(self._keys.queues_of(key_class))))
-            return self._number(route, route)
+        if start.direct:
+            return self._keys.outcome_of(key_class)
+        if start.alone:  # the router would take the same bindings
+            return self._outcomes.number(Route(tuple(sorted(self._keys.queues_of(key_class)))))
         message = Message(start.name, column.key(row).decode("utf-8", "surrogateescape"))
         if self._marks.keys().isdisjoint(start.reached):
             return self._route_message(message)
@@ -210,29 +219,19 @@ class ColumnRouter:
     def _route_message(self, message: Message) -> int:
         """Return the outcome of a message."""
         try:
-            route = self._router.route(message)
+            return self._outcomes.number(self._router.route(message))
         except BrokerError as error:
-            return self._number(f"{type(error).__name__}: {error}", Route(()), error)
-        return self._number(route, route)
-
-    def _number(self, identity: Route | str, route: Route, error: BrokerError | None = None) -> int:
-        number = self._numbers.get(identity)
-        if number is None:
-            number = self._numbers[identity] = len(self._routes)
-            self._routes.append(route)
-            if error is not None:
-                self._errors[number] = error
-        return number
+            return self._outcomes.number_refusal(error)
 
     def _collect(self, index: IntArray, keys: Sequence[pa.Array], headers: HeaderColumn | None) -> RouteColumns:
         """Return the result, with the outcomes of these rows only."""
-        used = np.flatnonzero(np.bincount(index, minlength=len(self._routes)))
-        numbers = np.zeros(len(self._routes), np.int32)
+        occurs = np.zeros(len(self._outcomes) + 1, np.bool_)
+        occurs[index] = True
+        used = np.flatnonzero(occurs)
+        numbers = np.zeros(len(occurs), np.int32)
         numbers[used] = np.arange(len(used), dtype=np.int32)
-        outcomes = used.tolist()
-        errors = {number: self._errors[each] for number, each in enumerate(outcomes) if each in self._errors}
-        routes = tuple([self._routes[each] for each in outcomes])
-        return RouteColumns(routes, numbers.take(index), errors, keys, headers, self._partitionings)
+        errors = self._outcomes.errors(used)
+        return RouteColumns(numbers.take(index), errors, self._outcomes, used, keys, headers, self._partitionings)
 
 
 class _Rest(NamedTuple):

@@ -4,12 +4,13 @@ Messages to one exchange whose keys agree in both are routed alike by every exch
 hops. A key class packs three numbers into one integer: the exchange, the set of patterns, and the literal key.
 
 Where bindings need not be distinguished, because only their destinations count, fewer classes are enough: patterns with
-equal destinations are one group, and so are literal keys. A few literal keys are then matched as patterns are.
+equal destinations are one group, and so are literal keys. A few literal keys are then matched as patterns are; and if
+the messages of an exchange take nothing but its bindings, the sets of patterns are the outcomes themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -20,10 +21,12 @@ from exchange.arrays.table import IntArray, KeyArray
 from exchange.entities.entities import Destination
 from exchange.kinds import Decider, kind_of
 from exchange.patterns.columns.literals import Literals
-from exchange.patterns.columns.pattern_sets import STATES, UNKNOWN, PatternSets
+from exchange.patterns.columns.pattern_sets import STATES, PatternSets
+from exchange.patterns.columns.set_numbers import UNKNOWN, SetNumbers
 from exchange.patterns.columns.shapes import hash_words
 from exchange.patterns.columns.words import Vocabulary, Words, split_words
 from exchange.patterns.pattern import AMQP, Pattern, Word
+from exchange.routing.columns.outcomes import Outcomes
 from exchange.routing.columns.routing_inputs import RoutingInputs, inputs_from
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
@@ -57,16 +60,18 @@ class Entry(NamedTuple):
     """The exchanges that its messages may pass, with itself."""
     alone: bool
     """Whether its messages take its own bindings, by their keys, and nothing else."""
+    direct: bool
+    """Whether, moreover, its sets of patterns are outcomes: its literal keys are few, and matched as patterns are."""
     inputs: RoutingInputs
 
 
 class KeyClasses:
     """The key classes of a topology, kept from batch to batch.
 
-    ``encode`` returns a key or word as the bytes that stand for it in columns. Bindings of one exchange are
-    distinguished by their keys, or, if ``by_destination``, only by their destinations; then no shapes are computed.
-    ``states`` is the maximum number of sets of patterns for each exchange, and of states of an automaton; it bounds the
-    memory.
+    ``encode`` returns a key or word as the bytes that stand for it in columns. ``states`` is the maximum number of sets
+    of patterns for each exchange, and of states of an automaton; it bounds the memory. Bindings of one exchange are
+    distinguished by their keys; but only by their destinations if there are ``outcomes`` which sets may be numbered as.
+    Then no shapes are computed.
     """
 
     def __init__(
@@ -74,29 +79,25 @@ class KeyClasses:
         topology: Topology,
         encode: Callable[[str], bytes],
         states: int = STATES,
-        *,
-        by_destination: bool = False,
+        outcomes: Outcomes | None = None,
     ) -> None:
         self._encode: Final = encode
         self._queues: Final = topology.queues
-        self._shapes: Final = not by_destination
+        self._outcomes: Final = outcomes
         self._states: Final = min(states, MOST_SETS)
         self._vocabulary: Final = Vocabulary()
         self._conditions: Final = {
-            name: _Conditions(topology, name, by_destination)
+            name: _Conditions(topology, name, by_destination=outcomes is not None)
             for name, exchange in topology.exchanges.items()
             if kind_of(exchange).decider is Decider.KEY
         }
         self._literal_groups: Final[list[tuple[Any, ...]]] = [()]
         """Number of a literal key -> names of exchanges, each followed by the value of its group there."""
         literals = self._gather_literals()
-        self._as_patterns: Final = by_destination and len(literals) <= FEW_LITERALS
         self._learn_words(list(literals))
         self._literal_classes: Final = np.array([0, *literals.values()], np.int64)
-        self._realms: Final[list[PatternSets]] = []
-        self._realm_queues: Final[list[list[tuple[str, ...]]]] = []
-        """Realm -> the existing queues that each of its groups leads to."""
-        self._realm_numbers: Final[dict[tuple[str, ...], int]] = {}
+        self._realms: Final[list[_Realm]] = []
+        self._realm_numbers: Final[dict[tuple[tuple[str, ...], bool, bool], int]] = {}
         self.entries: Final[list[Entry]] = []
         """Exchanges that accept messages from publishers."""
         graph = TopologyGraph(topology)
@@ -104,8 +105,10 @@ class KeyClasses:
             if not exchange.internal:
                 reached = frozenset(graph.graph.downstream([name]))
                 alone = len(reached) == 1 and name in self._conditions and name not in graph.unsure
-                self.entries.append(Entry(name, self._realm(name, reached), reached, alone, inputs_from(graph, name)))
+                realm, direct = self._realm(name, reached, alone)
+                self.entries.append(Entry(name, realm, reached, alone, direct, inputs_from(graph, name)))
         self._entry_realms: Final = np.array([entry.realm for entry in self.entries], np.int32)
+        self._entry_compares: Final = np.array([self._realms[entry.realm].compares for entry in self.entries], np.bool_)
 
     def _gather_literals(self) -> dict[str, int]:
         """Return the literal keys of all bindings, each with a number from 1 that is equal for keys alike."""
@@ -124,29 +127,33 @@ class KeyClasses:
         patterns = (words for each in self._conditions.values() for words, _ in each.patterns(literals=False))
         wild = {word for words in patterns for word in words if isinstance(word, str)}
         self._vocabulary.add_each(list(map(self._encode, sorted(wild))))
-        self._literals = None if self._as_patterns else Literals(words, self._vocabulary.numbers(words))
+        self._literals = Literals(words, self._vocabulary.numbers(words))
 
-    def _realm(self, start: str, reachable: Collection[str]) -> int:
-        """Return the number of the patterns of all exchanges that can be reached from ``start``."""
+    def _realm(self, start: str, reachable: Collection[str], alone: bool) -> tuple[int, bool]:
+        """Return the number of the patterns of all exchanges that can be reached from ``start``.
+
+        And whether their sets are outcomes.
+        """
         # As an alternate exchange, the default exchange matches nothing.
         names = [name for name in sorted(reachable) if name or not start]
         conditions = {name: self._conditions[name] for name in names if name in self._conditions}
-        reached = tuple(
-            [name for name, each in conditions.items() if each.wild or (self._as_patterns and each.literal)]
-        )
-        if reached not in self._realm_numbers:
-            self._realm_numbers[reached] = len(self._realms)
+        few = self._outcomes is not None and sum(len(each.literal) for each in conditions.values()) <= FEW_LITERALS
+        direct = alone and few
+        reached = tuple([name for name, each in conditions.items() if each.wild or (few and each.literal)])
+        if (reached, few, direct) not in self._realm_numbers:
+            self._realm_numbers[reached, few, direct] = len(self._realms)
             groups: dict[tuple[str, Hashable], int] = {}
             patterns = [
                 (words, groups.setdefault((name, group), len(groups)))
                 for name in reached
-                for words, group in conditions[name].patterns(literals=self._as_patterns)
+                for words, group in conditions[name].patterns(literals=few)
             ]
-            self._realms.append(
-                PatternSets(patterns, len(groups), self._numbers_of, len(self._vocabulary), self._states)
-            )
-            self._realm_queues.append([self._queues_in(group) for _, group in groups])
-        return self._realm_numbers[reached]
+            numbers = SetNumbers(self._states)
+            queues = [self._queues_in(group) for _, group in groups]
+            number = self._outcomes.numbering(queues) if self._outcomes is not None and direct else numbers.number
+            sets = PatternSets(patterns, number, self._numbers_of, len(self._vocabulary), self._states)
+            self._realms.append(_Realm(sets, numbers, queues, not few))
+        return self._realm_numbers[reached, few, direct], direct
 
     def _numbers_of(self, words: Sequence[str]) -> IntArray:
         return self._vocabulary.numbers_of(list(map(self._encode, words)))
@@ -154,7 +161,7 @@ class KeyClasses:
     @property
     def sets(self) -> int:
         """Number of sets of patterns that keys have matched so far."""
-        return sum(map(len, self._realms))
+        return sum(len(realm.numbers) for realm in self._realms)
 
     def of(self, column: Column, entries: npt.NDArray[np.int64]) -> tuple[KeyArray, KeyArray]:
         """Return the key class of each key, published to its entry, and the hashes of shapes, if these are needed.
@@ -167,28 +174,46 @@ class KeyClasses:
         unknown = (sets == UNKNOWN) | (entries < 0)
         classes = (entries.astype(np.uint64) << ENTRY_SHIFT) | (sets.astype(np.uint64) << SET_SHIFT)
         shapes = np.zeros(0, np.uint64)
-        if self._literals is not None:
+        compares = self._entry_compares.take(np.maximum(entries, 0)) if self.entries else np.zeros(len(sets), np.bool_)
+        if compares.any() or self._outcomes is None:
             shapes = hash_words(numbers, words.first, words.counts)
-            literals = self._literals.find(shapes, words, numbers)
+            literals = np.where(compares, self._literals.find(shapes, words, numbers), 0)
             unknown |= literals < 0
             classes |= self._literal_classes.take(literals).astype(np.uint64)
         if unknown.any():
             classes[unknown] = NO_CLASS
         return classes, shapes
 
+    def outcomes_of(self, columns: Iterable[Column], size: int, entry: Entry) -> IntArray:
+        """Return the outcomes of ``size`` keys published to a direct entry; ``UNKNOWN`` where there are too many."""
+        sets, signatures, start = self._realms[entry.realm].sets, np.empty(size, np.int32), 0
+        for column in columns:
+            words = split_words(column)
+            signatures[start : start + column.size] = sets.find(words, self._vocabulary.numbers(words))
+            start += column.size
+        return sets.sets_of(signatures)
+
+    def outcome_of(self, key_class: int) -> int:
+        """Return the outcome of a key class of a direct entry."""
+        return key_class >> int(SET_SHIFT) & (1 << 20) - 1
+
     def _sets_of(self, words: Words, numbers: IntArray, entries: npt.NDArray[np.int64]) -> IntArray:
         if len(self._realms) == 1:
-            return self._realms[0].find(words, numbers)
+            return self._find(0, words, numbers)
         sets: IntArray = np.zeros(len(entries), np.int32)
         if not self._realms or not len(entries):
             return sets
         realms = self._entry_realms.take(np.maximum(entries, 0))
         if (realms == realms[0]).all():
-            return self._realms[int(realms[0])].find(words, numbers)
+            return self._find(int(realms[0]), words, numbers)
         for realm in np.unique(realms).tolist():
             rows = np.flatnonzero(realms == realm)
-            sets[rows] = self._realms[realm].find(words, numbers, rows)
+            sets[rows] = self._find(realm, words, numbers, rows)
         return sets
+
+    def _find(self, realm: int, words: Words, numbers: IntArray, rows: npt.NDArray[np.intp] | None = None) -> IntArray:
+        sets = self._realms[realm].sets
+        return sets.sets_of(sets.find(words, numbers, rows))
 
     def entry_of(self, key_class: int) -> Entry:
         """Return the entry of a key class."""
@@ -197,13 +222,13 @@ class KeyClasses:
     def queues_of(self, key_class: int) -> set[str]:
         """Return the existing queues that the matching bindings lead to, at all exchanges that its entry reaches.
 
-        Only if bindings are distinguished by their destinations.
+        Only if bindings are distinguished by their destinations, and the entry is not direct.
         """
         entry = self.entry_of(key_class)
-        queues = self._realm_queues[entry.realm]
-        members = self._realms[entry.realm].members((key_class >> int(SET_SHIFT)) & (1 << 20) - 1)
-        found = set[str]().union(*[queues[member] for member in members])
-        if not self._as_patterns:
+        realm = self._realms[entry.realm]
+        members = realm.numbers.elements(key_class >> int(SET_SHIFT) & (1 << 20) - 1)
+        found = set[str]().union(*[realm.queues[member] for member in members.tolist()])
+        if realm.compares:
             literal = self._literal_groups[key_class & (1 << int(SET_SHIFT)) - 1]
             for name, group in zip(literal[::2], literal[1::2], strict=True):
                 if name in entry.reached:
@@ -224,10 +249,22 @@ class KeyClasses:
         return tuple([word if number else None for word, number in zip(words, numbers, strict=True)])
 
 
+class _Realm(NamedTuple):
+    """The patterns of some exchanges."""
+
+    sets: PatternSets
+    numbers: SetNumbers
+    """The sets so far; none if they are numbered as outcomes."""
+    queues: Sequence[Collection[str]]
+    """Group -> the existing queues that it leads to."""
+    compares: bool
+    """Whether keys are also compared with the literal keys of bindings, as these are not among the patterns."""
+
+
 class _Conditions:
     """The conditions of one exchange on keys, each with a value that is equal if they need not be distinguished."""
 
-    def __init__(self, topology: Topology, name: str, by_destination: bool) -> None:
+    def __init__(self, topology: Topology, name: str, *, by_destination: bool) -> None:
         kind = kind_of(topology.exchanges[name])
         destinations: dict[str, set[Hashable]] = {}
         self.wild: Final[dict[str, Hashable]] = {}

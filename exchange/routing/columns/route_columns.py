@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
@@ -14,6 +15,7 @@ from exchange.errors import BrokerError, InputError
 from exchange.partition.batch import UNDECIDED, PartitionArray, partition_batch
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.routing.columns.headers import HeaderColumn
+from exchange.routing.columns.outcomes import Outcomes
 from exchange.routing.route import Route
 
 __all__ = ["RouteColumns"]
@@ -28,17 +30,24 @@ class RouteColumns:
     ``__arrow_c_stream__`` a table with these as columns.
     """
 
-    routes: tuple[Route, ...]
-    """Outcome -> route, each distinct one once, in no particular order and without placements: see `partitions`.
-
-    Of an outcome in ``errors`` it is the empty route."""
     index: npt.NDArray[np.int32]
     """Row -> outcome."""
     errors: Mapping[int, BrokerError]
     """Outcome -> error with which the broker refuses such a message."""
+    _outcomes: Outcomes
+    _used: npt.NDArray[np.intp]
+    """Outcome -> its number among all outcomes so far; ascending."""
     _keys: Sequence[pa.Array] = field(default=())
     _headers: HeaderColumn | None = None
     _partitionings: Mapping[str, Partitioning] = field(default_factory=dict)
+
+    @cached_property
+    def routes(self) -> tuple[Route, ...]:
+        """Outcome -> route, each distinct one once, in no particular order and without placements: see `partitions`.
+
+        Of an outcome in ``errors`` it is the empty route. The routes are made when they are read first.
+        """
+        return tuple(map(self._outcomes.route, self._used.tolist()))
 
     def __len__(self) -> int:
         return len(self.index)
@@ -54,17 +63,20 @@ class RouteColumns:
         outcome = int(self.index[row])
         if outcome in self.errors:
             raise self.errors[outcome]
-        return self.routes[outcome]
+        return self._outcomes.route(int(self._used[outcome]))
 
     def __iter__(self) -> Iterator[Route]:
-        return map(self.__getitem__, range(len(self)))
+        for outcome in self.index.tolist():
+            if outcome in self.errors:
+                raise self.errors[outcome]
+            yield self.routes[outcome]
 
     def __repr__(self) -> str:
-        return f"<RouteColumns of {len(self)} rows: {len(self.routes)} outcomes, {len(self.errors)} of them refusals>"
+        return f"<RouteColumns of {len(self)} rows: {len(self._used)} outcomes, {len(self.errors)} of them refusals>"
 
     def counts(self) -> npt.NDArray[np.int64]:
         """Return the number of rows of each outcome."""
-        return np.bincount(self.index, minlength=len(self.routes))
+        return np.bincount(self.index, minlength=len(self._used))
 
     @property
     def outcomes(self) -> pa.StructArray:
@@ -74,13 +86,16 @@ class RouteColumns:
         broker's refusal, else null.
         Bytes of names that are not UTF-8 are shown as U+FFFD.
         """
-        errors = [str(self.errors[number]) if number in self.errors else None for number in range(len(self.routes))]
+        numbers = range(len(self._used))
+        queues, offsets = self._outcomes.queues_of(self._used)
+        names = _texts(self._outcomes.queues).take(pa.array(queues))
+        undecided = self._outcomes.undecided(self._used)
         return pa.StructArray.from_arrays(
             [
-                pa.array(range(len(self.routes)), pa.int32()),
-                _lists([route.queues for route in self.routes]),
-                _lists([route.undecided for route in self.routes]),
-                pa.array(errors, pa.string()),
+                pa.array(numbers, pa.int32()),
+                pa.ListArray.from_arrays(pa.array(offsets), names),
+                _lists([undecided.get(number, ()) for number in numbers]),
+                pa.array([str(self.errors[each]) if each in self.errors else None for each in numbers], pa.string()),
             ],
             ["outcome", "queues", "undecided", "error"],
         )
@@ -94,7 +109,7 @@ class RouteColumns:
         partitioning = self._partitionings.get(queue)
         if partitioning is None:
             raise InputError(f"queue {queue!r} is not partitioned")
-        gets = np.array([queue in route.queues for route in self.routes], np.bool_).take(self.index)
+        gets = self._outcomes.reach(self._used, queue).take(self.index)
         result = np.full(len(self), UNDECIDED, np.int32)
         rows = np.flatnonzero(gets)
         result[rows] = self._choose(partitioning, rows)
@@ -139,12 +154,14 @@ class RouteColumns:
 
 def _lists(names: Sequence[Sequence[str]]) -> pa.ListArray:
     offsets = np.cumsum([0, *map(len, names)]).astype(np.int32)
-    flat = [name for each in names for name in each]
+    return pa.ListArray.from_arrays(pa.array(offsets), _texts([name for each in names for name in each]))
+
+
+def _texts(names: Sequence[str]) -> pa.StringArray:
     try:
-        values = pa.array(flat, pa.string())
+        return pa.array(names, pa.string())
     except UnicodeEncodeError:
-        values = pa.array([name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in flat])
-    return pa.ListArray.from_arrays(pa.array(offsets), values)
+        return pa.array([name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in names])
 
 
 def _text(key: str | bytes) -> str:

@@ -17,8 +17,8 @@ from exchange.arrays import grouping
 from exchange.field_json import encode_table
 from exchange.partition.batch import UNDECIDED
 from exchange.partition.partitioning.specification import Partitioning
-from exchange.patterns.columns import pattern_sets
-from exchange.routing.columns import key_classes
+from exchange.patterns.columns import pattern_sets, signatures
+from exchange.routing.columns import column_router, key_classes
 from exchange.routing.columns.route_columns import RouteColumns
 from exchange.routing.route import Route
 from tests.support import topologies
@@ -61,9 +61,16 @@ def encodable(message: Message) -> bool:
 
 
 @settings(max_examples=60, deadline=None)
-@given(SEED, PROFILE, st.sampled_from([0, 20, 4096]), st.sampled_from([0, 1, 1024]), st.integers(1, 60))
+@given(
+    SEED,
+    PROFILE,
+    st.sampled_from([0, 20, 4096]),
+    st.sampled_from([0, 1, 1024]),
+    st.sampled_from([0, 2, 1 << 19]),
+    st.integers(1, 60),
+)
 def test_a_column_has_the_routes_of_its_messages(
-    seed: int, profile: Profile, conjunctions: int, literals: int, chunk: int
+    seed: int, profile: Profile, conjunctions: int, literals: int, sets: int, chunk: int
 ) -> None:
     """With headers, CC, alternates, cycles, hashes, refusals, and the same random draws in the order of rows."""
     rng = Random(seed)
@@ -76,7 +83,10 @@ def test_a_column_has_the_routes_of_its_messages(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pattern_sets, "MOST_CONJUNCTIONS", conjunctions)
         patch.setattr(key_classes, "FEW_LITERALS", literals)
+        patch.setattr(column_router, "SETS", sets)
         patch.setattr(grouping, "CHUNK", 7)
+        patch.setattr(signatures, "PART", 3)
+        patch.setattr(signatures, "WAITING", 5)
         router = Router(topology, choose=seeded(seed))
         for part in (messages[:chunk], messages[chunk:], messages):
             exchanges = [m.exchange.encode("utf-8", "surrogateescape") for m in part]
@@ -242,6 +252,25 @@ def test_many_literal_bindings_have_few_classes() -> None:
     assert [route.queues for route in found] == [(f"q{n % 3}",) if n < 3_000 else () for n in range(4_000)]
     assert len(found.routes) == 4
     assert sorted(found.counts().tolist()) == [1_000] * 4
+
+
+def test_each_key_of_one_exchange_may_have_an_outcome_of_its_own() -> None:
+    """The default exchange has more literal keys than are matched as patterns, and that concerns no other exchange."""
+    rng = Random(7)
+    words = [f"w{n}" for n in range(12)]
+    patterns = sorted({".".join(rng.choice([*words, "*", "*", "#"]) for _ in range(3)) for _ in range(1_100)})
+    bindings = [Binding.to_queue("amq.topic", f"q{n}", pattern) for n, pattern in enumerate(patterns)]
+    router = Router(Topology([], [Queue(f"q{n}") for n in range(len(patterns))], bindings))
+    keys = [".".join(rng.choices(words, k=rng.randint(0, 5))) for _ in range(3_000)] + ["q7"]
+    found = router.route_columns("amq.topic", keys)
+    assert list(found) == [router.route(Message("amq.topic", key)) for key in keys]
+    assert list(found) == [found[row] for row in range(len(keys))] == found[:]
+    assert len(set(found.routes)) == len(found.routes) > 1_000
+    table = pa.table(found)
+    assert table["queues"].to_pylist() == [list(route.queues) for route in found]
+    by_name = router.route_columns(["", "amq.topic", "nowhere", "amq.topic"], ["q7", keys[0], "k", keys[1]])
+    assert answers_in(by_name)[:2] == [Route(("q7",)), found[0]]
+    assert answers_in(by_name)[3] == found[1]
 
 
 def test_partitions_of_partitioned_queues_are_columns_too() -> None:
