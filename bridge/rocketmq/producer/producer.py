@@ -207,23 +207,25 @@ class Producer:
 
     # Building requests, and choosing queues.
 
-    def _next_id(self) -> str:
+    def _open_ids(self) -> UniqueIds:
         if self._ids is None:
             raise ClientError(f"the producer of group {self.settings.group} is not open")
-        return self._ids.next()
+        return self._ids
 
     def _request(self, message: RocketMessage) -> Request:
         if message.topic not in self._publishing:
             check_topic(message.topic)
-        return build_request(message, self.settings, self._next_id())
+        return build_request(message, self.settings, self._open_ids().next())
 
     def _batch(self, messages: Sequence[RocketMessage]) -> Request:
         """Build the request of a batch, each of whose messages has a unique id. Raises IllegalMessage."""
         limit = self.settings.max_message_size
-        ids: list[str] = []
-        for _, content, properties, _ in messages:
-            check_body(content, limit)
-            ids.append(properties[UNIQ_KEY] if UNIQ_KEY in properties else self._next_id())
+        ids = self._open_ids().take(len(messages))
+        for at, (_, content, properties, _) in enumerate(messages):
+            if not content or len(content) > limit:
+                check_body(content, limit)
+            if UNIQ_KEY in properties:
+                ids[at] = properties[UNIQ_KEY]
         body = encode_batch(messages, ids)
         # Java's clients of 5.x give the batch an id of its own. Here it has none: brokers of 4.x would give that id to
         # each of its messages.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final, NamedTuple
 from zlib import compress
 
@@ -140,6 +141,7 @@ class PublishQueue(NamedTuple):
         return join_frame(code, opaque, flag, fields, body)
 
 
+@lru_cache(maxsize=256)
 def _flags(system_flag: int, flag: int, is_batch: bool) -> bytes:
     batch = "true" if is_batch else "false"
     return encode_field("f", str(system_flag)) + encode_field("h", str(flag)) + encode_field("m", batch)

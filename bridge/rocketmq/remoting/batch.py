@@ -6,7 +6,7 @@ All have the same topic and the same ``wait_store_ok``, and none is delayed or a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from struct import Struct
 from typing import Final
@@ -15,6 +15,7 @@ from bindings.archive.rocketmq.record import PART, split_batch
 from bridge.rocketmq.remoting.message import RocketMessage
 from bridge.rocketmq.remoting.properties import (
     DELAY,
+    PROPERTIES_BYTES,
     TIMER_DELIVER_MS,
     UNIQ_KEY,
     WAIT,
@@ -43,17 +44,23 @@ def encode_batch(messages: Sequence[RocketMessage], ids: Sequence[str] = ()) -> 
     if topic.startswith(RETRY):
         raise IllegalMessage("a retry cannot be in a batch")
     pieces: list[bytes] = []
+    encoded: Mapping[str, str] | None = None
     for message, unique_id in zip_longest(messages, ids):
         own_topic, body, properties, flag = message
         if own_topic != topic:
             raise IllegalMessage(f"a batch is of one topic, and has messages for {topic!r} and {own_topic!r}")
-        if properties.get(WAIT) != waits and message.wait_store_ok != first.wait_store_ok:
-            raise IllegalMessage("the messages of a batch are to wait for the store alike")
-        if not DELAYS.isdisjoint(properties) and (message.delay_level > 0 or message.deliver_ms > 0):
-            raise IllegalMessage("a message that is delayed cannot be in a batch")
-        if unique_id is not None and UNIQ_KEY not in properties:
-            properties = {**properties, UNIQ_KEY: unique_id}
-        raw = encode_checked_properties(properties)
+        if properties != encoded:  # most messages of a batch have the same properties, which are encoded once
+            if properties.get(WAIT) != waits and message.wait_store_ok != first.wait_store_ok:
+                raise IllegalMessage("the messages of a batch are to wait for the store alike")
+            if not DELAYS.isdisjoint(properties) and (message.delay_level > 0 or message.deliver_ms > 0):
+                raise IllegalMessage("a message that is delayed cannot be in a batch")
+            without_id, encoded, has_id = encode_checked_properties(properties), properties, UNIQ_KEY in properties
+        if unique_id is None or has_id:
+            raw = without_id
+        else:
+            raw = b"%bUNIQ_KEY\x01%b\x02" % (without_id, unique_id.encode())
+            if len(raw) > PROPERTIES_BYTES:
+                raw = encode_checked_properties({**properties, UNIQ_KEY: unique_id})
         length, size = len(body), len(raw)
         pieces += PART.pack(PART.size + length + 2 + size, 0, 0, flag, length), body, SHORT.pack(size), raw
     return b"".join(pieces)

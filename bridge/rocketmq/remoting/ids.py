@@ -77,6 +77,15 @@ class UniqueIds:
         self._counter = (counter + 1) & 0xFFFF
         return f"{self._head}{counter:04X}"
 
+    def take(self, count: int) -> list[str]:
+        """Return ``count`` new ids: those of as many calls of `next` within this millisecond."""
+        now = self._now()
+        if now != self._moment:
+            self._moment, self._head = now, self._head_at(now)
+        head, start = self._head, self._counter
+        self._counter = (start + count) & 0xFFFF
+        return [f"{head}{counter & 0xFFFF:04X}" for counter in range(start, start + count)]
+
     def _head_at(self, now: int) -> str:
         """Return an id's digits before the counter."""
         if now >= self._ends:

@@ -127,7 +127,7 @@ class RocketMessage(_WithProperties, _Sent):
         if deliver_ms:
             every[TIMER_DELIVER_MS] = str(deliver_ms)
         every[WAIT] = "true" if wait_store_ok else "false"
-        return cls(topic, body, every, flag)
+        return tuple.__new__(cls, (topic, body, every, flag))  # half the cost of cls(...): this runs for each message
 
     def with_property(self, name: str, value: str) -> RocketMessage:
         """Return the message with a property added or replaced."""

@@ -215,6 +215,33 @@ def test_a_batch_is_read_as_it_was_written(parts: list[tuple[bytes, dict[str, st
     assert decode_batch("t", encode_batch(messages)) == messages
 
 
+few_properties = st.sampled_from(
+    [{}, {"WAIT": "true"}, {"a": "b", "WAIT": "true"}, {"UNIQ_KEY": "0A"}, {"a": "\xe9" * 9}]
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.binary(max_size=9), few_properties | some_properties, flags), min_size=1, max_size=8))
+def test_a_batch_is_its_messages_one_after_the_other_each_with_its_id(
+    parts: list[tuple[bytes, dict[str, str], int]],
+) -> None:
+    messages = [RocketMessage("t", body, properties, flag) for body, properties, flag in parts]
+    ids = [f"7F{number:06X}" for number in range(len(messages))]
+    whole = [
+        message._replace(properties={**message.properties, "UNIQ_KEY": message.properties.get("UNIQ_KEY", unique_id)})
+        for message, unique_id in zip(messages, ids, strict=True)
+    ]
+    assert encode_batch(messages, ids) == b"".join([encode_batch([message]) for message in whole])
+
+
+def test_the_id_counts_for_the_limit_of_properties() -> None:
+    room = PROPERTIES_BYTES - len("a\x01\x02")
+    messages = [RocketMessage("t", b"x", {"a": "b" * room})] * 2
+    assert len(decode_batch("t", encode_batch(messages))) == 2
+    with pytest.raises(IllegalMessage, match=f"its properties are {PROPERTIES_BYTES + 12} bytes"):
+        encode_batch(messages, ["01", "02"])
+
+
 @settings(deadline=None)
 @given(st.data())
 def test_a_torn_batch_is_an_error(data: st.DataObject) -> None:
@@ -360,6 +387,15 @@ def test_generated_unique_ids_are_parsed_to_their_parts() -> None:
 def test_many_ids_are_all_different() -> None:
     ids = UniqueIds("127.0.0.1", 1, 1, lambda: 1_700_000_000_000)
     assert len({ids.next() for _ in range(65_536)}) == 65_536
+
+
+@given(st.lists(st.integers(0, 300), max_size=6), st.integers(0, 65_535))
+def test_ids_taken_at_once_are_those_taken_one_by_one(counts: list[int], start: int) -> None:
+    at_once, one_by_one = (UniqueIds("127.0.0.1", 1, 1, lambda: 1_700_000_000_000) for _ in range(2))
+    at_once.take(start)
+    one_by_one.take(start)
+    for count in counts:
+        assert at_once.take(count) == [one_by_one.next() for _ in range(count)]
 
 
 @settings(deadline=None)
