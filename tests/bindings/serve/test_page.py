@@ -481,5 +481,5 @@ def test_a_large_topology_shows_the_surroundings_of_what_is_asked(page: Browser,
         began = time.monotonic()
         for number in range(10):
             put(page, "key", f"k77.x{number}.done")
-        assert time.monotonic() - began < 10  # a second each would be felt; it is some 50 ms
+        assert time.monotonic() - began < 60  # it is some 50 ms each; to draw the whole graph for each takes minutes
         no_errors(page)

@@ -77,7 +77,7 @@ def test_opening_that_is_cancelled_at_any_moment_leaves_nothing_behind(
         chance = random.Random(7)
         loop = asyncio.get_running_loop()
         async with silent() as (address, connections):
-            others = asyncio.all_tasks()
+            others, closing = asyncio.all_tasks(), 0.0
             for turn in range(200):
                 endpoint = make(ClientSettings(address))
                 opening = asyncio.create_task(opened(endpoint))
@@ -91,7 +91,8 @@ def test_opening_that_is_cancelled_at_any_moment_leaves_nothing_behind(
                     await opening
                 began = loop.time()
                 await endpoint.close()
-                assert loop.time() - began < 1
+                closing += loop.time() - began
+            assert closing < 60  # waiting for one answer at each close would take minutes
             async with asyncio.timeout(120):
                 while connections:  # noqa: ASYNC110  the server hears of their ends on its own
                     await asyncio.sleep(0.01)

@@ -197,11 +197,11 @@ def bomb(how: int, size: int) -> bytes:
 def test_a_body_that_unpacks_to_more_than_any_producer_sends_is_a_message_with_a_problem(how: int) -> None:
     raw = bomb(how, 1 << 30)
     assert len(raw) < 5 << 20
-    began = time.monotonic()
+    began = time.process_time()
     whole, after = stored_messages(
         record(V2, PACKED | how, raw, b"t", b"a\x01b\x02") + record(V2, 0, b"next", b"t", b""), "b"
     )
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 20
     assert whole.body == raw
     assert whole.properties == {"a": "b"}
     assert whole.problem == f"a body that unpacks to more than {BODY_BYTES:,} bytes"

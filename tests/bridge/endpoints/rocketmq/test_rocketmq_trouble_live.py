@@ -211,7 +211,7 @@ def test_source_and_target_close_in_time_while_their_broker_hangs(own: Broker) -
             await asyncio.sleep(0)
             began = loop.time()
             await again.close()
-            assert loop.time() - began < 5
+            assert loop.time() - began < 8
             assert asyncio.all_tasks() - others == set()
         finally:
             await asyncio.to_thread(own.unpause)
@@ -235,7 +235,7 @@ def test_an_endpoint_whose_cluster_hangs_cannot_be_opened_and_is_closed_in_time(
                     await opening
                 began = loop.time()
                 await endpoint.close()
-                assert loop.time() - began < 2.5
+                assert loop.time() - began < 8
         finally:
             await asyncio.to_thread(own.unpause)
 
