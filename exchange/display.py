@@ -14,6 +14,7 @@ from typing import Any, Final
 
 __all__ = [
     "clip_line", "count_noun", "dump_json", "escape_line", "escape_lines", "hide_login", "list_some", "split_error",
+    "write_milliseconds",
 ]  # fmt: skip
 
 OWN_BREAK: Final = re.compile(r"\n(?= {2}(?! *(?:::|##\[))|--)")
@@ -69,6 +70,14 @@ def dump_json(value: Any) -> str:
 def count_noun(number: int, noun: str, nouns: str = "") -> str:
     """Return a number with its noun: ``1 queue``, ``2,000 queues``; ``nouns`` is a plural that is not ``noun`` + s."""
     return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
+
+
+def write_milliseconds(number: int) -> str:
+    """Return a number of milliseconds in the largest unit that it is a whole number of: ``90 s``, ``1,500 ms``."""
+    for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")):
+        if number and number % size == 0:
+            return f"{number // size:,} {unit}"
+    return f"{number:,} ms"
 
 
 def list_some(texts: Sequence[str], most: int, last: str = "") -> str:

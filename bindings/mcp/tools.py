@@ -23,6 +23,7 @@ from exchange.field_json import message_from_json
 from exchange.json_text import JsonFault, parse
 from exchange.message import Message
 from exchange.partition.partitioning.specification import Partitioning
+from exchange.routing.dead_letters import follow_dead_letters
 from exchange.routing.explain import describe, to_json
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
@@ -87,7 +88,8 @@ class Tools:
         given = {"exchange": exchange, "routing_key": routing_key, "headers": headers or {}}
         message: Message = message_from_json({**given, "properties": properties or {}})
         routed = self._load(topology)
-        explanation = Router(routed).explain(message, queue)
+        router = Router(routed)
+        explanation = follow_dead_letters(routed, router, router.explain(message, queue))
         answer = {**to_json(explanation), "profile": routed.profile.name, "text": describe(explanation)}
         return shorten(answer)
 

@@ -30,6 +30,7 @@ from exchange.entities.entities import Binding, Destination
 from exchange.errors import HashstarError, InputError
 from exchange.field_json import message_to_json
 from exchange.message import Message
+from exchange.routing.dead_letters import follow_dead_letters
 from exchange.routing.explain import to_json
 
 __all__ = ["QUESTIONS", "Explorer", "Gone", "Question"]
@@ -152,6 +153,7 @@ def _search(explorer: Explorer, parameters: Parameters) -> Json:
 def _explain(explorer: Explorer, parameters: Parameters) -> Json:
     view = explorer.view(parameters)
     explanation = view.router.explain(_message(parameters), parameters.text("queue"))
+    explanation = follow_dead_letters(view.topology, view.router, explanation)
     return {**to_json(explanation), "profile": view.topology.profile.name}
 
 

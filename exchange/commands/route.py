@@ -28,6 +28,7 @@ from exchange.json_text import JsonFault, parse, value_from_line
 from exchange.limits import SHORTSTR_BYTES
 from exchange.lines import read_lines
 from exchange.message import Message
+from exchange.routing.dead_letters import follow_dead_letters
 from exchange.routing.explain import ReasonsJson, describe, to_json
 from exchange.routing.route import Explanation, Route
 from exchange.routing.router import Router
@@ -158,7 +159,7 @@ def build_commands(load: Load) -> list[click.Command]:
                 dict([_parse_field("--property", given) for given in properties]),
                 body.encode("utf-8", "surrogateescape"),
             )
-            explanation = router.explain(message, queue)
+            explanation = follow_dead_letters(topology, router, router.explain(message, queue))
         except NotFound as error:
             fail(InputError(f"{error}{_suggest(exchange, topology)}"))
         except HashstarError as error:

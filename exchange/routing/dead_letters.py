@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final, Literal, NamedTuple, NotRequired, TypedDict
 
-from exchange.display import list_some
+from exchange.display import count_noun, list_some, write_milliseconds
 from exchange.entities.entities import Queue
 from exchange.entities.in_force import DeadLetters, Policies, Settings
 from exchange.errors import BrokerError, InputError, NotFound
@@ -62,19 +62,24 @@ def follow_dead_letters(topology: Topology, router: Router, explanation: Explana
     policies = topology.policies_in_force()
     hops: list[DeadLetterHop] = []
     stays = [(queue, explanation.message) for queue in explanation.route.queues]
-    seen = {(queue, message.routing_key) for queue, message in stays}
+    seen: set[tuple[str, str | None]] = set()  # a queue, and the key, unless all messages of the queue go the same way
     for queue, message in stays:
-        if len(hops) == HOPS:
-            break
         if topology.queues[queue].type == "stream":
             continue  # a stream takes no message away
         hop = find_hop(topology.queues[queue], message, policies, router)
+        stay = (
+            queue,
+            None if hop.letters.exchange is None or hop.letters.routing_key is not None else message.routing_key,
+        )
+        if stay in seen:
+            continue
+        if len(hops) == HOPS:
+            break
+        seen.add(stay)
         hops.append(hop)
-        for target in hop.queues:
+        if hop.queues:
             following = make_dead_letter(message, hop.letters)
-            if (target, following.routing_key) not in seen:
-                seen.add((target, following.routing_key))
-                stays.append((target, following))
+            stays += [(target, following) for target in hop.queues]
     if all(hop.outcome == "dropped" for hop in hops):
         return explanation
     return replace(explanation, dead_letters=tuple(hops))
@@ -144,9 +149,9 @@ def dead_letter_lines(hops: Iterable[DeadLetterHop]) -> Iterator[str]:
 def _limits(hop: DeadLetterHop) -> str:
     limits = []
     if hop.expires_after is not None:
-        limits.append(f"expired after {hop.expires_after:,} ms")
+        limits.append(f"expired after {write_milliseconds(hop.expires_after)}")
     if hop.max_length is not None:
-        limits.append(f"at most {hop.max_length:,} messages")
+        limits.append(f"at most {count_noun(hop.max_length, 'message')}")
     return f" ({', '.join(limits)})" if limits else ""
 
 

@@ -13,6 +13,7 @@ from exchange.json_types import BindingJson, FieldJson
 from exchange.kinds import Decider, Unknown, kind_of
 from exchange.message import Message
 from exchange.notation import write_arguments, write_value
+from exchange.routing.dead_letters import DeadLetterHopJson, dead_letter_lines, dead_letters_json
 from exchange.routing.route import Alternate, Explanation, Hop, Obstacle, Outcome, Placement
 
 __all__ = ["ReasonsJson", "describe", "to_json"]
@@ -130,6 +131,9 @@ class ReasonsJson(TypedDict):
     """One for each partitioned queue."""
     hops: list[HopJson]
     """The exchanges that it passes, in order."""
+    dead_letters: list[DeadLetterHopJson]
+    """What becomes of the message if the queues that get it reject it, let it expire or have no room for it, and of its
+    dead letters; empty if no queue has a dead letter exchange."""
     asked: NotRequired[AskedJson]
     """Only with `--queue`."""
 
@@ -146,6 +150,7 @@ def to_json(explanation: Explanation) -> ReasonsJson:
         "undecided": list(route.undecided),
         "placements": [_placement_json(placement) for placement in route.placements],
         "hops": [_hop_json(hop, explanation.message) for hop in explanation.hops],
+        "dead_letters": dead_letters_json(explanation.dead_letters),
     }
     if explanation.asked is not None:
         result["asked"] = {
@@ -173,6 +178,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     if route.undecided:
         names = ", ".join(map(_name, route.undecided))
         yield f"undecided: what {names} does is not known here, more queues may get it"
+    yield from dead_letter_lines(explanation.dead_letters)
     if explanation.asked is not None:
         yield from _queue_lines(explanation, explanation.asked)
     if explanation.in_force is not None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exchange.display import clip_line, count_noun, dump_json, escape_line, escape_lines, list_some
+from exchange.display import clip_line, count_noun, dump_json, escape_line, escape_lines, list_some, write_milliseconds
 from exchange.errors import NotFound, TextError
 
 TEXTS = st.text(st.characters(exclude_categories=()) | st.sampled_from("\x1b\n\r\x9b\u202e\u2066\ud800\ufffe\x7f"))
@@ -65,3 +65,10 @@ def test_list_some_names_some_texts_and_counts_the_others() -> None:
     assert list_some(["a", "b", "c"], 2) == "a, b and 1 more"
     assert list_some(["a", "b", "c"], 3, "or") == "a, b or c"
     assert list_some(["a"], 3, "or") == "a"
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"), [(0, "0 ms"), (1500, "1,500 ms"), (90_000, "90 s"), (7_200_000, "2 h")]
+)
+def test_durations_are_in_the_largest_whole_unit(milliseconds: int, text: str) -> None:
+    assert write_milliseconds(milliseconds) == text

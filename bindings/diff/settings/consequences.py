@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from exchange.display import count_noun
+from exchange.display import count_noun, write_milliseconds
 from exchange.entities.in_force import DeadLetters, Policies, Settings
 from exchange.entities.profile import Profile
 
-__all__ = ["Consequence", "Side", "find_consequence", "write_duration"]
+__all__ = ["Consequence", "Side", "find_consequence"]
 
 
 class Consequence(NamedTuple):
@@ -99,17 +99,17 @@ def _time_to_live(name: str, before: Side, after: Side, profile: Profile) -> Con
     if new is None:
         return Consequence("messages no longer expire, unless they have an expiration of their own", loses=False)
     if old is not None and new > old:
-        return Consequence(f"messages wait for up to {write_duration(new)} now", loses=False)
+        return Consequence(f"messages wait for up to {write_milliseconds(new)} now", loses=False)
     if new == 0:
         return Consequence(f"a message that no consumer takes at once is {after.gone}", loses=True)
-    return Consequence(f"messages that wait longer than {write_duration(new)} are {after.gone}", loses=True)
+    return Consequence(f"messages that wait longer than {write_milliseconds(new)} are {after.gone}", loses=True)
 
 
 def _expires(name: str, before: Side, after: Side, profile: Profile) -> Consequence:
     old, new = before.number(name), after.number(name)
     if new is None:
         return Consequence("the queue is no longer deleted when it is not used", loses=False)
-    text = f"the queue is deleted, with its messages, after {write_duration(new)} without use"
+    text = f"the queue is deleted, with its messages, after {write_milliseconds(new)} without use"
     return Consequence(text, loses=old is None or new < old)
 
 
@@ -193,11 +193,3 @@ _MEANINGS: Final[Mapping[str, Find]] = {
 
 def _exchange(name: str) -> str:
     return f"exchange '{name}'" if name else "the default exchange"
-
-
-def write_duration(milliseconds: int) -> str:
-    """Return a number of milliseconds in the largest unit that it is a whole number of: ``90 s``."""
-    for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")):
-        if milliseconds and milliseconds % size == 0:
-            return f"{milliseconds // size:,} {unit}"
-    return f"{milliseconds:,} ms"

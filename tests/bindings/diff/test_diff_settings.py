@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from bindings.commands.diff import diff_command
 from bindings.diff.settings.changes import compare_settings
-from bindings.diff.settings.consequences import write_duration
 from exchange import Binding, Exchange, Policy, Queue, Topology
 
 SHOP = """\
@@ -209,10 +208,3 @@ def test_what_is_reported_are_the_settings_that_differ_queue_by_queue(before: To
                 expected.add((name, key))
     assert found == expected
     assert compare_settings(before, before) == ()
-
-
-@pytest.mark.parametrize(
-    ("milliseconds", "text"), [(0, "0 ms"), (1500, "1,500 ms"), (90_000, "90 s"), (7_200_000, "2 h")]
-)
-def test_durations_are_in_the_largest_whole_unit(milliseconds: int, text: str) -> None:
-    assert write_duration(milliseconds) == text

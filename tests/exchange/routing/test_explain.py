@@ -99,6 +99,7 @@ def test_json_has_the_same_for_machines() -> None:
         "undecided",
         "placements",
         "hops",
+        "dead_letters",
         "asked",
     ]
     hop = explained["hops"][0]

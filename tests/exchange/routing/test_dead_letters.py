@@ -1,0 +1,129 @@
+"""`explain` goes on behind the queues: where messages go that these reject, let expire or have no room for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.cli import hashstar
+from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
+from exchange.entities.in_force import DeadLetters
+from exchange.routing.dead_letters import HOPS, follow_dead_letters, make_dead_letter
+
+SHOP = """\
+exchange work: topic
+exchange retry: topic, internal
+queue jobs
+queue wait: x-message-ttl = 60000, x-max-length = 5, x-dead-letter-exchange = "", x-dead-letter-routing-key = "jobs"
+queue lost: x-dead-letter-exchange = "gone", x-dead-letter-routing-key = "k"
+queue nowhere: x-dead-letter-exchange = "", x-dead-letter-routing-key = "none"
+queue kept: x-dead-letter-exchange = "work"
+queue plain
+queue log: stream
+work -> jobs, lost, plain, nowhere, log: "job.#"
+work -> kept: "kept"
+retry -> wait: "#"
+policy p: "^jobs$", queues, dead-letter-exchange = "retry", dead-letter-routing-key = "again"
+"""
+
+
+def explain(tmp_path: Path, *arguments: str) -> str:
+    (tmp_path / "shop.bindings").write_text(SHOP)
+    result = CliRunner().invoke(hashstar, ["explain", "-t", str(tmp_path / "shop.bindings"), *arguments])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def queue(name: str, exchange: str | None = None, key: str | None = None, **arguments: Any) -> Queue:
+    given_ = {"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": key, **arguments}
+    return Queue(name, arguments={name: value for name, value in given_.items() if value is not None})
+
+
+def hops_of(topology: Topology, message: Message) -> list[tuple[str, str, tuple[str, ...]]]:
+    router = Router(topology)
+    explanation = follow_dead_letters(topology, router, router.explain(message))
+    return [(hop.queue, hop.outcome, hop.queues) for hop in explanation.dead_letters]
+
+
+def test_the_text_follows_dead_letters_until_they_come_back(tmp_path: Path) -> None:
+    text = explain(tmp_path, "work", "job.x")
+    assert (
+        text[text.index("if rejected") :]
+        == """\
+if rejected, expired or over the limit:
+  queue 'jobs': to exchange 'retry' (policy 'p') with the key 'again': queued in 'wait'
+  queue 'lost': lost, as exchange 'gone' (argument) does not exist
+  queue 'nowhere': to the default exchange (argument) with the key 'none': lost, as no queue gets it
+  queue 'wait' (expired after 1 min, at most 5 messages): to the default exchange (argument) with the key 'jobs': queued in 'jobs'
+  queue 'plain': dropped
+"""
+    )
+
+
+def test_a_dead_letter_keeps_its_key_unless_the_queue_sets_one(tmp_path: Path) -> None:
+    assert "with the key 'kept': queued in 'kept'" in explain(tmp_path, "work", "kept")
+    assert "with the key 'kept': queued in 'kept'" in explain(tmp_path, "", "kept")
+
+
+def test_without_a_dead_letter_exchange_nothing_is_added(tmp_path: Path) -> None:
+    assert "rejected" not in explain(tmp_path, "", "plain")
+    assert "rejected" not in explain(tmp_path, "", "log")
+    assert json.loads(explain(tmp_path, "", "plain", "--json"))["dead_letters"] == []
+
+
+def test_the_json_has_each_queue_with_its_outcome(tmp_path: Path) -> None:
+    hops = json.loads(explain(tmp_path, "work", "job.x", "--json"))["dead_letters"]
+    assert [(hop["queue"], hop["outcome"]) for hop in hops] == [
+        ("jobs", "routed"), ("lost", "missing"), ("nowhere", "unroutable"), ("plain", "dropped"), ("wait", "routed"),
+    ]  # fmt: skip
+    assert hops[0] == {
+        "queue": "jobs", "routing_key": "job.x", "exchange": "retry", "with_key": "again", "outcome": "routed",
+        "queues": ["wait"], "source": "policy 'p'",
+    }  # fmt: skip
+
+
+def test_further_keys_go_along_unless_the_queue_sets_a_key() -> None:
+    message = Message("x", "a", {"CC": ["b"], "n": 1})
+    assert make_dead_letter(message, DeadLetters("dlx")).routing_keys() == message.routing_keys()
+    changed = make_dead_letter(message, DeadLetters("dlx", "k"))
+    assert (changed.exchange, changed.routing_keys(), changed.headers) == ("dlx", ("k",), {"n": 1})
+
+
+def test_what_is_not_known_is_not_guessed() -> None:
+    two = [Policy(name, "^q", {"dead-letter-exchange": name}) for name in ("one", "two")]
+    assert hops_of(Topology(queues=[queue("q")], policies=two), Message("", "q")) == [("q", "unknown", ())]
+    odd = Topology([Exchange("odd", "x-of-a-plugin")], [queue("q", "odd")])
+    assert hops_of(odd, Message("", "q")) == [("q", "undecided", ())]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=6, max_size=6), st.integers(0, 5))
+def test_each_queue_is_followed_once_for_each_way_of_its_dead_letters(ways: list[tuple[int, bool]], start: int) -> None:
+    """Each queue hands on to one queue, or drops: the oracle walks until a queue comes again."""
+    queues = [queue(f"q{n}", "" if on else None, f"q{to}" if on else None) for n, (to, on) in enumerate(ways)]
+    expected, at = [], start
+    while at not in expected:
+        expected.append(at)
+        if not ways[at][1]:
+            break
+        at = ways[at][0]
+    found = hops_of(Topology(queues=queues), Message("", f"q{start}"))
+    assert [name for name, _, _ in found] == ([f"q{n}" for n in expected] if ways[start][1] else [])
+
+
+def test_a_long_chain_of_queues_ends_at_the_maximum() -> None:
+    chain = [queue(f"q{n}", "", f"q{n + 1}") for n in range(HOPS + 50)]
+    assert len(hops_of(Topology(queues=chain), Message("", "q0"))) == HOPS
+
+
+def test_a_dead_letter_exchange_may_be_internal() -> None:
+    topology = Topology(
+        [Exchange("dlx", "fanout", internal=True)],
+        [queue("q", "dlx"), queue("dead")],
+        [Binding.to_queue("dlx", "dead")],
+    )
+    assert hops_of(topology, Message("", "q"))[0] == ("q", "routed", ("dead",))
