@@ -17,6 +17,7 @@ from bindings.counts.tally import Facts, Tally, fingerprint
 from exchange.entities.entities import Binding, Destination
 from exchange.errors import InputError
 from exchange.kinds import Unknown, kind_of
+from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 
 __all__ = [
@@ -64,7 +65,10 @@ class BindingUse(NamedTuple):
     exposure: int
     """Number of messages that passed its source, and so could have matched it."""
     eligible: bool
-    """Whether it can be hit: its source and its destination exist, and the source's type is known."""
+    """Whether it can be hit: its source and its destination exist, the source's type is known, and messages other than
+    dead letters get there."""
+    only_dead_letters: bool = False
+    """Whether only dead letters can reach its source, and so no message of an archive did."""
 
     @property
     def dead(self) -> bool:
@@ -210,14 +214,16 @@ def binding_uses(tally: Tally, topology: Topology) -> tuple[BindingUse, ...]:
         for name in outcome.queues:
             reached[Destination("queue", name)] += counted.messages
     rows = []
+    behind_dead_letters = TopologyGraph(topology).only_dead_letters - exposure.keys()
     for number, binding in enumerate(bindings):
+        only_dead_letters = _exists(binding, topology) and binding.source in behind_dead_letters
         total = reached[binding.destination]
         known = facts[number]
         rows.append(
             BindingUse(
                 binding, number, known.messages, possible[number], only[number], known.span.first, known.span.last,
                 count_distinct(known.keys), known.messages / total if total else None, exposure[binding.source],
-                _eligible(binding, topology),
+                _exists(binding, topology) and not only_dead_letters, only_dead_letters,
             )
         )  # fmt: skip
     return tuple(rows)
@@ -323,15 +329,22 @@ def totals(tally: Tally, topology: Topology) -> Totals:
     _check_topology(tally, topology)
     bindings = ordered_bindings(topology)
     hit: set[int] = set()
+    passed: set[str] = set()
     fates = Counter[str]()
     copies = avoided = 0
     for outcome, counted in tally.facts.items():
         hit.update(outcome.bindings, outcome.possible_bindings)
+        passed.update(outcome.exchanges)
         fates[outcome.fate] += counted.messages
         copies += len(outcome.queues) * counted.messages
         ways = {queue: n for queue, n in _bindings_to_queues(outcome, bindings).items() if queue in topology.queues}
         avoided += (sum(ways.values()) - len(ways)) * counted.messages
-    eligible = {number for number, binding in enumerate(bindings) if _eligible(binding, topology)}
+    behind_dead_letters = TopologyGraph(topology).only_dead_letters - passed
+    eligible = {
+        number
+        for number, binding in enumerate(bindings)
+        if _exists(binding, topology) and binding.source not in behind_dead_letters
+    }
     return Totals(
         len(bindings), len(eligible), len(hit & eligible), sum(fates.values()), fates["routed"], fates["unroutable"],
         fates["undecided"], fates["refused"], copies, avoided,
@@ -368,7 +381,8 @@ def _sole_bindings(outcome: Outcome, bindings: tuple[Binding, ...]) -> list[int]
     return [number for number, destination in listed if ways[destination] == 1 and destination in reached]
 
 
-def _eligible(binding: Binding, topology: Topology) -> bool:
+def _exists(binding: Binding, topology: Topology) -> bool:
+    """Return whether both ends of a binding exist, and the type of its source is known."""
     source = topology.exchanges.get(binding.source)
     if source is None or kind_of(source) is Unknown:
         return False

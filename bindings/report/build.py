@@ -18,6 +18,7 @@ from bindings.report.gates import IgnoreUse, Settings, check_gates, match_ignore
 from bindings.report.lines import sum_lines
 from bindings.report.model import (
     STATES,
+    UNCOUNTED,
     Archived,
     Audited,
     BindingRow,
@@ -105,7 +106,7 @@ def build_report(
         [_binding_row(use, by_entry.get(use.binding), before, sources.line_of(use.binding)) for use in uses.bindings]
     )
     states = Counter(row.state for row in rows)
-    eligible = [row for row in rows if row.state not in ("ignored", "not eligible")]
+    eligible = [row for row in rows if row.state not in UNCOUNTED]
     totals = uses.totals._replace(eligible=len(eligible), hit=len(eligible) - states["dead"])
     without_messages = sum([not (use.messages or use.possible) for use in uses.queues])
     summary = Summary(totals, {state: states[state] for state in STATES}, without_messages)
@@ -168,6 +169,8 @@ def _binding_row(use: BindingUse, entry: IgnoreUse | None, before: int, line: in
     state: State = "hit"
     if entry is not None:
         state = "ignored"
+    elif use.only_dead_letters:
+        state = "dead letters only"
     elif not use.eligible:
         state = "not eligible"
     elif use.dead:
@@ -189,7 +192,7 @@ def _exchange_rows(
     for name in sorted({*known, *states}):
         use = known.get(name, ExchangeUse(name, 0, 0, 0, 0, 0, {}, 0, Frequent()))
         counts = states.get(name, Counter())
-        eligible = counts.total() - counts["ignored"] - counts["not eligible"]
+        eligible = counts.total() - sum(counts[state] for state in UNCOUNTED)
         exchange = topology.exchanges.get(name)
         yield ExchangeRow(
             use,

@@ -64,6 +64,12 @@ def list_caveats(report: Report) -> Iterator[str]:
             f"The routing of {count_noun(totals.undecided, 'message')} is undecided: it depends on chance, or on an "
             "exchange of unknown type."
         )
+    letters = report.summary.states["dead letters only"]
+    if letters:
+        yield (
+            f"{count_noun(letters, 'binding')} can be reached by dead letters only, which archives of published "
+            "messages do not have. They are not counted in binding coverage."
+        )
     missing = report.summary.states["not eligible"]
     if missing:
         yield (

@@ -46,4 +46,5 @@ def _state_of_line(rows: Collection[BindingRow]) -> LineState:
         return "never" if any(row.use.exposure for row in rows if row.state == "dead") else "unreached"
     if hit:
         return "hit"
-    return "not eligible" if "not eligible" in states else "ignored"
+    others: tuple[LineState, ...] = ("dead letters only", "not eligible")
+    return next((state for state in others if state in states), "ignored")

@@ -24,20 +24,25 @@ if TYPE_CHECKING:
     from bindings.report.gates import Gate, IgnoreUse
 
 __all__ = [
-    "STATES", "Archived", "Audited", "BindingRow", "Compared", "Count", "Evidence", "ExchangeRow", "FindingRow", "Flow",
-    "FlowKind", "LineRow", "LineState", "Listed", "Nearest", "PartitionRow", "QueueRow", "Records", "Report", "Shape",
-    "Skew", "State", "Summary", "Timeline", "UnroutableRow",
+    "STATES", "UNCOUNTED", "Archived", "Audited", "BindingRow", "Compared", "Count", "Evidence", "ExchangeRow",
+    "FindingRow", "Flow", "FlowKind", "LineRow", "LineState", "Listed", "Nearest", "PartitionRow", "QueueRow",
+    "Records", "Report", "Shape", "Skew", "State", "Summary", "Timeline", "UnroutableRow",
 ]  # fmt: skip
 
-State = Literal["dead", "stale", "hit", "possible", "ignored", "not eligible"]
-"""State of a binding. ``possible``: a random choice decides; counts as hit. ``stale``: not hit lately."""
+State = Literal["dead", "stale", "hit", "possible", "ignored", "dead letters only", "not eligible"]
+"""State of a binding. ``possible``: a random choice decides; counts as hit. ``stale``: not hit lately. ``dead letters
+only``: only dead letters can reach it, and none of the messages did."""
 
-STATES: Final[tuple[State, ...]] = ("dead", "stale", "possible", "hit", "ignored", "not eligible")
+STATES: Final[tuple[State, ...]] = (
+    "dead", "stale", "possible", "hit", "ignored", "dead letters only", "not eligible",
+)  # fmt: skip
 """The states in the order in which they are shown."""
+UNCOUNTED: Final[frozenset[State]] = frozenset({"ignored", "dead letters only", "not eligible"})
+"""States of bindings that are left out of binding coverage."""
 
 FlowKind = Literal["binding", "alternate", "default", "nowhere"]
 
-LineState = Literal["hit", "partial", "never", "unreached", "ignored", "not eligible"]
+LineState = Literal["hit", "partial", "never", "unreached", "ignored", "dead letters only", "not eligible"]
 """State of a line that makes bindings. ``partial``: some were hit, others never. ``never``: none was, though messages
 passed its exchange. ``unreached``: no message passed its exchange."""
 

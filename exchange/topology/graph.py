@@ -10,6 +10,7 @@ message that is published to it never takes its alternate.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import Final
 
@@ -101,6 +102,41 @@ class TopologyGraph:
             queues = list(self.topology.queues.values())
         possible = {queue.name: self.policies.dead_letters_of(queue) for queue in queues}
         return {name: letters for name, letters in possible.items() if letters != (NO_DEAD_LETTERS,)}
+
+    @cached_property
+    def only_dead_letters(self) -> frozenset[str]:
+        """Exchanges that dead letters get to, and no other message, unless one is published there.
+
+        Dead letters get to the dead letter exchanges of queues, and to all that these hand messages on to. Left out is
+        what another exchange leads to, and what gets dead letters only from queues behind itself, as the first exchange
+        of a circle of retries: messages must be published to that one. Where it is not known which policy is in force,
+        a queue counts as one without dead letters.
+        """
+        targets = {
+            queue: possible[0].exchange
+            for queue, possible in self.dead_letters.items()
+            if len(possible) == 1 and possible[0].exchange in self.topology.exchanges and possible[0].exchange
+        }
+        if not targets:
+            return frozenset()
+        behind = self.graph.downstream(targets.values())
+        published = self.topology.exchanges.keys() - behind
+        by_bindings = self.graph.downstream(published)
+        # What dead letters get to that come from queues which other messages get to: over bindings from there, or by
+        # the default exchange where a queue has no binding.
+        reached = set(by_bindings)
+        pending = {queue for queue in targets if self._gets_messages(queue, reached)}
+        while pending:
+            reached = self.graph.downstream({*reached, *(targets[queue] for queue in pending)})
+            pending = {
+                queue for queue in targets if targets[queue] not in reached and self._gets_messages(queue, reached)
+            }
+        return frozenset((behind & reached) - by_bindings)
+
+    def _gets_messages(self, queue: str, reached: AbstractSet[str]) -> bool:
+        """Return whether a queue has a binding from one of these exchanges, or none at all."""
+        ways = self.topology.bindings_to(Destination("queue", queue))
+        return not ways or any(binding.source in reached for binding in ways)
 
     @cached_property
     def unsure(self) -> frozenset[str]:

@@ -51,6 +51,7 @@ STATE_NAMES: Final[Mapping[State, types.StateJson]] = {
     "possible": "possible",
     "hit": "hit",
     "ignored": "ignored",
+    "dead letters only": "dead_letters_only",
     "not eligible": "not_eligible",
 }
 """State of a binding -> its name in JSON."""
@@ -61,6 +62,7 @@ LINE_STATE_NAMES: Final[Mapping[LineState, types.LineStateJson]] = {
     "never": "never",
     "unreached": "unreached",
     "ignored": "ignored",
+    "dead letters only": "dead_letters_only",
     "not eligible": "not_eligible",
 }
 """State of a line -> its name in JSON."""

@@ -22,8 +22,8 @@ __all__ = [
 ]  # fmt: skip
 
 BiasName = Literal["everything", "survivors", "sample", "unknown"]
-StateJson = Literal["dead", "stale", "hit", "possible", "ignored", "not_eligible"]
-LineStateJson = Literal["hit", "partial", "never", "unreached", "ignored", "not_eligible"]
+StateJson = Literal["dead", "stale", "hit", "possible", "ignored", "dead_letters_only", "not_eligible"]
+LineStateJson = Literal["hit", "partial", "never", "unreached", "ignored", "dead_letters_only", "not_eligible"]
 EvidenceJson = Literal["proved", "belied", "no_traffic"]
 
 
@@ -154,7 +154,7 @@ class BindingTotalsJson(TypedDict):
 
     all: int
     eligible: int
-    """Bindings that can be hit and are not ignored."""
+    """Bindings that can be hit, by messages other than dead letters, and are not ignored."""
     hit: int
     """Eligible bindings that are hit."""
     coverage: float | None
@@ -222,7 +222,7 @@ class BindingRowJson(BindingJson):
     bound: float | None
     """Of a binding without messages: at most this share of its source's messages matches, with 95 % confidence."""
     eligible: bool
-    """Whether it can be hit, ignored or not."""
+    """Whether it can be hit, by messages other than dead letters; ignored or not."""
     line: int | None
     """Line of the .bindings file that declares it, from 1; null for other topologies."""
 

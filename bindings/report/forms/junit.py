@@ -44,6 +44,8 @@ def _binding_case(row: BindingRow, *, failed: bool) -> Case:
     if row.ignored is not None:
         entry = row.ignored.entry
         return Case(name, skipped=f"ignored until {entry.until}: {entry.reason}")
+    if row.state == "dead letters only":
+        return Case(name, skipped="only dead letters can reach it")
     if row.state == "not eligible":
         return Case(name, skipped="cannot be hit: source or destination is missing, or the source's type is unknown")
     if row.state != "dead":

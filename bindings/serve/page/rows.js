@@ -46,7 +46,7 @@ function rowItem(row, open) {
 
 function trafficOf(traffic) {
   const possible = traffic.possible ? ' + ' + count(traffic.possible) + '?' : '';
-  return plural(traffic.messages, 'message') + possible + (traffic.state === 'hit' ? '' : ', ' + traffic.state.replace('_', ' '));
+  return plural(traffic.messages, 'message') + possible + (traffic.state === 'hit' ? '' : ', ' + traffic.state.replaceAll('_', ' '));
 }
 
 /** A button that shows in its place the nearest message which takes a binding. */

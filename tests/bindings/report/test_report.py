@@ -34,7 +34,7 @@ def test_the_parts_of_a_report_add_up_to_its_totals(seed: int) -> None:
     totals, states = report.summary.totals, report.summary.states
 
     assert sum(states.values()) == totals.bindings == len(report.bindings)
-    assert totals.eligible == totals.bindings - states["ignored"] - states["not eligible"]
+    assert totals.eligible == totals.bindings - states["ignored"] - states["dead letters only"] - states["not eligible"]
     assert totals.hit == totals.eligible - states["dead"]
     assert Multiset(row.state for row in report.bindings) == Multiset({k: n for k, n in states.items() if n})
     rows = report.exchanges

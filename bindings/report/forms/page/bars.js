@@ -1,6 +1,7 @@
 /* Bars of shares and legends: the same colours and signs for the same states everywhere. */
 
 const UNABLE = 'cannot be hit: an end of it does not exist, or its exchange is of an unknown type';
+const LETTERS = 'only dead letters can reach it, and the archive has none';
 
 const STATES = [
   ['hit', 'hit', 'messages matched it', '✓'],
@@ -8,6 +9,7 @@ const STATES = [
   ['stale', 'stale', 'hit, but not lately', '◷'],
   ['dead', 'dead', 'nothing matched it that could have', '✗'],
   ['ignored', 'ignored', 'on the ignore list, with a reason and an end', '–'],
+  ['dead_letters_only', 'dead letters only', LETTERS, '✉'],
   ['not_eligible', 'not eligible', UNABLE, '⊘'],
 ];
 
@@ -18,6 +20,7 @@ const LINE_STATES = [
   ['never', 'never', 'messages passed its exchange, and none matched', '✗'],
   ['unreached', 'not reached', 'no message passed its exchange', '○'],
   ['ignored', 'ignored', 'on the ignore list, with a reason and an end', '–'],
+  ['dead_letters_only', 'dead letters only', LETTERS, '✉'],
   ['not_eligible', 'not eligible', UNABLE, '⊘'],
 ];
 

@@ -130,7 +130,7 @@ function bindingsSection(report, begin) {
   const findings = new Map();
   for (const finding of report.findings)
     for (const number of finding.bindings) findings.set(number, [...(findings.get(number) || []), finding]);
-  const filters = ['dead', 'stale', 'possible', 'hit', 'ignored', 'not_eligible']
+  const filters = ['dead', 'stale', 'possible', 'hit', 'ignored', 'dead_letters_only', 'not_eligible']
     .map((id) => STATES.find((state) => state[0] === id))
     .map(([id, word, meaning]) => ({
       id,

@@ -176,7 +176,7 @@ function pillsOf(report, drawn) {
 function pillOf(id, group, messages) {
   const [row] = group;
   const alone = group.length === 1;
-  const able = group.some((each) => each.state !== 'not_eligible' && each.state !== 'ignored');
+  const able = group.some((each) => !['not_eligible', 'dead_letters_only', 'ignored'].includes(each.state));
   const text = row.routing_key || argumentsText(row) || '""';
   return {
     id,

@@ -200,7 +200,7 @@ function bigFigure(title, share, none, lines, parts, label, limit) {
     el('h2', {}, title),
     el('div', { class: 'big' }, percent(share)),
     meter(
-      parts.filter(([id]) => id !== 'ignored' && id !== 'not_eligible'),
+      parts.filter(([id]) => !['ignored', 'dead_letters_only', 'not_eligible'].includes(id)),
       label,
       limit,
     ),
