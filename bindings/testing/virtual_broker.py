@@ -1,59 +1,73 @@
-"""A broker of one virtual host that exists only in this process, for tests of routing.
+"""A broker of one virtual host that exists only in this process, for tests of routing and of what comes after it.
 
-It routes exactly as the RabbitMQ of its topology's profile, by the same `Router`, and does nothing else that a broker
-does: nothing expires, overflows, is dead-lettered or consumed. A queue is a list of the messages that it got.
+It routes exactly as the RabbitMQ of its topology's profile, by the same `Router`, and its queues behave as those of that
+release (`exchange.lifecycle`): messages expire, overflow, are delivered, given back and dead-lettered. Its clock is
+virtual: time passes by `VirtualBroker.advance` only.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, SupportsIndex, overload
 
-from exchange.entities.entities import Binding, Exchange, Queue
+from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.profile import Profile
-from exchange.errors import NotFound
 from exchange.kinds import Choose
+from exchange.lifecycle.broker import Broker, Loss
+from exchange.lifecycle.consumers import Consumer, Delivery
+from exchange.lifecycle.queues import LiveQueue
+from exchange.lifecycle.streams import Offset
 from exchange.message import Message
 from exchange.routing.route import Explanation, Route
-from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 
 __all__ = ["VirtualBroker"]
 
 
 class VirtualBroker:
-    """A broker in memory: publish to it, then look at its queues.
+    """A broker in memory: publish to it, look at its queues, consume from them, and let time pass.
 
-    >>> broker = VirtualBroker(Topology(queues=[Queue("billing")]))
+    >>> late = {"x-message-ttl": 30_000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "late"}
+    >>> broker = VirtualBroker(Topology(queues=[Queue("billing", arguments=late), Queue("late")]))
     >>> broker.bind(Binding.to_queue("amq.topic", "billing", "order.*.created"))
     >>> broker.publish("amq.topic", "order.eu.created", b"{}").queues
     ('billing',)
     >>> [message.body for message in broker.queues["billing"]]
     [b'{}']
+    >>> broker.advance(30)
+    >>> [message.headers["x-first-death-reason"] for message in broker.queues["late"]]
+    ['expired']
 
     ``choose(n)`` returns an integer below n, for exchange types that choose at random; a fixed function makes a test
-    repeatable. Where a broker would answer with an error, the `BrokerError` of that code is raised, and nothing is
-    published.
+    repeatable. ``now`` is the time in seconds since the epoch at which the clock starts. Where a broker would answer
+    with an error, the `BrokerError` of that code is raised, and nothing is published.
     """
 
-    queues: Mapping[str, list[Message]]
-    """Queue -> its messages, oldest first, which tests may remove; `NotFound` for a queue that does not exist."""
+    queues: Mapping[str, QueueContents]
+    """Queue -> its messages that are ready, the next one first; tests may remove some. `NotFound` for a queue that does
+    not exist."""
     returned: list[Message]
     """Mandatory messages that no queue got: a publisher would get them back with 312 NO_ROUTE."""
     unroutable: list[Message]
     """All messages that no queue got. A message that an exchange of unknown type may have routed is in neither list."""
+    refused: list[Message]
+    """Messages that a full queue refused: a publisher with confirms would get a basic.nack."""
+    lost: list[Loss]
+    """Messages that ended in a queue without an acknowledgement: rejected, expired or over a limit, and in no other
+    queue since."""
 
-    def __init__(self, topology: Topology | None = None, *, choose: Choose = random.randrange) -> None:
-        topology = Topology() if topology is None else topology
-        self._router: Final = Router(topology, choose=choose)
-        self._queues: Final = _Queues(topology.vhost)
-        self._queues.update((name, []) for name in topology.queues)
-        self.queues = self._queues
+    def __init__(
+        self, topology: Topology | None = None, *, choose: Choose = random.randrange, now: float = 0.0
+    ) -> None:
         self.returned = []
         self.unroutable = []
+        self.refused = []
+        self.lost = []
+        topology = Topology() if topology is None else topology
+        self._broker: Final = Broker(topology, now=now, choose=choose, on_loss=self.lost.append)
+        self.queues = _Queues(self._broker)
 
     @classmethod
     def from_definitions(
@@ -72,7 +86,7 @@ class VirtualBroker:
     @property
     def topology(self) -> Topology:
         """The current topology."""
-        return self._router.topology
+        return self._broker.topology
 
     def publish(
         self,
@@ -89,18 +103,63 @@ class VirtualBroker:
         As in RabbitMQ, a BCC header routes and is then removed. Raises `NotFound`, `AccessRefused` or
         `PreconditionFailed` where the broker would close the channel.
         """
-        message = _message(exchange, routing_key, body, headers, properties)
-        route = self._router.route(message)
-        if "BCC" in message.headers:
-            rest = {name: value for name, value in message.headers.items() if name != "BCC"}
-            message = replace(message, headers=rest)
-        for queue in route.queues:
-            self.queues[queue].append(message)
+        publication = self._broker.publish(_message(exchange, routing_key, body, headers, properties))
+        route, message = publication.route, publication.message
+        if not publication.is_confirmed:
+            self.refused.append(message)
         if route.unroutable:
             self.unroutable.append(message)
             if mandatory:
                 self.returned.append(message)
         return route
+
+    def get(self, queue: str, *, auto_ack: bool = False) -> Delivery | None:
+        """Take the next message of a queue, as basic.get; None if it has none."""
+        return self._broker.get(queue, auto_ack=auto_ack)
+
+    def consume(
+        self, queue: str, *, prefetch: int = 0, priority: int = 0, auto_ack: bool = False, offset: Offset = "next"
+    ) -> Consumer:
+        """Start a consumer, as basic.consume: `Consumer.receive` returns its deliveries one by one.
+
+        ``prefetch`` is the maximum number of its unacknowledged messages, 0 for no maximum; of several consumers, those
+        of the highest ``priority`` come first. ``offset`` is where it begins to read a stream: ``first``, ``last``,
+        ``next`` or a number.
+        """
+        return self._broker.consume(queue, prefetch=prefetch, priority=priority, auto_ack=auto_ack, offset=offset)
+
+    def cancel(self, consumer: Consumer) -> None:
+        """Stop a consumer, as basic.cancel; it keeps what it was delivered."""
+        self._broker.cancel(consumer)
+
+    def close(self, consumer: Consumer) -> None:
+        """Stop a consumer as when its process dies: what it has not acknowledged goes back to the queue."""
+        self._broker.close(consumer)
+
+    def ack(self, delivery: Delivery) -> None:
+        """Acknowledge a delivery. Raises PreconditionFailed if it was settled before, as `nack` and `reject` do."""
+        self._broker.ack(delivery)
+
+    def nack(self, delivery: Delivery, *, requeue: bool = True) -> None:
+        """Give a delivery back to the queue or, without ``requeue``, to its dead letter exchange, as basic.nack."""
+        self._broker.nack(delivery, requeue=requeue)
+
+    def reject(self, delivery: Delivery, *, requeue: bool = True) -> None:
+        """Give a delivery back to the queue or, without ``requeue``, to its dead letter exchange, as basic.reject."""
+        self._broker.reject(delivery, requeue=requeue)
+
+    def purge(self, queue: str) -> int:
+        """Delete the messages of a queue that are ready, as queue.purge; return their number."""
+        return self._broker.purge(queue)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass: messages and queues expire, each at its time."""
+        self._broker.advance(seconds)
+
+    @property
+    def time(self) -> float:
+        """The time of the virtual clock in seconds since the epoch."""
+        return self._broker.time
 
     def explain(
         self,
@@ -110,7 +169,7 @@ class VirtualBroker:
         queue: str | None = None,
     ) -> Explanation:
         """Return where a message would go and why, and why not to ``queue``; nothing is published."""
-        return self._router.explain(_message(exchange, routing_key, b"", headers, None), queue)
+        return self._broker.explain(_message(exchange, routing_key, b"", headers, None), queue)
 
     def expect(
         self,
@@ -140,51 +199,114 @@ class VirtualBroker:
 
     def declare_exchange(self, exchange: Exchange) -> None:
         """Declare an exchange, as exchange.declare."""
-        self._router.declare_exchange(exchange)
+        self._broker.declare_exchange(exchange)
 
     def declare_queue(self, queue: Queue) -> None:
         """Declare a queue, as queue.declare."""
-        self._router.declare_queue(queue)
-        self._follow_queues()
+        self._broker.declare_queue(queue)
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
         """Delete an exchange, as exchange.delete."""
-        self._router.delete_exchange(name, if_unused=if_unused)
+        self._broker.delete_exchange(name, if_unused=if_unused)
 
     def delete_queue(self, name: str) -> None:
         """Delete a queue and its messages, as queue.delete."""
-        self._router.delete_queue(name)
-        self._follow_queues()
+        self._broker.delete_queue(name)
 
     def bind(self, binding: Binding) -> None:
         """Add a binding, as queue.bind or exchange.bind."""
-        self._router.bind(binding)
+        self._broker.bind(binding)
 
     def unbind(self, binding: Binding) -> None:
         """Remove a binding, as queue.unbind or exchange.unbind."""
-        self._router.unbind(binding)
+        self._broker.unbind(binding)
 
-    def _follow_queues(self) -> None:
-        names = self._router.topology.queues
-        for name in [name for name in self._queues if name not in names]:
-            del self._queues[name]
-        for name in names:
-            self._queues.setdefault(name, [])
+    def set_policy(self, policy: Policy) -> None:
+        """Add a policy, or replace the one of its name; it is in force at once."""
+        self._broker.set_policy(policy)
+
+    def clear_policy(self, name: str) -> None:
+        """Remove a policy."""
+        self._broker.clear_policy(name)
 
     def __repr__(self) -> str:
-        count = sum(map(len, self._queues.values()))
+        count = sum(map(len, self.queues.values()))
         return f"<VirtualBroker of {self.topology!r}: {count} messages>"
 
 
-class _Queues(dict[str, list[Message]]):
+class QueueContents(Sequence[Message]):
+    """The messages of a queue that are ready, the next one first. They can be removed, as by queue.purge.
+
+    It always shows the present state, and equals a list of equal messages.
+    """
+
+    __hash__ = None  # type: ignore[assignment]  # its contents change
+
+    def __init__(self, queue: LiveQueue) -> None:
+        self._queue: Final = queue
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> Message | list[Message]:
+        return [*self][index]
+
+    def __iter__(self) -> Iterator[Message]:
+        queue = self._queue
+        return iter([message.content.as_message(queue.counts_of(message)) for message in queue.order])
+
+    def __len__(self) -> int:
+        return len(self._queue.order)
+
+    def __delitem__(self, index: SupportsIndex | slice) -> None:
+        found = [*self._queue.order][index]
+        for message in found if isinstance(found, list) else [found]:
+            self._queue.remove(message)
+
+    def pop(self, index: int = -1) -> Message:
+        """Remove and return a message, by default the last."""
+        message = self[index]
+        del self[index]
+        return message
+
+    def remove(self, message: Message) -> None:
+        """Remove the first message that equals this one. Raises ValueError if there is none."""
+        del self[self.index(message)]
+
+    def clear(self) -> None:
+        """Remove all messages."""
+        del self[:]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (QueueContents, list)):
+            return NotImplemented
+        return [*self] == [*other]
+
+    def __repr__(self) -> str:
+        return repr([*self])
+
+
+class _Queues(Mapping[str, QueueContents]):
     """Queue -> its messages; a name that does not exist raises the broker's 404."""
 
-    def __init__(self, vhost: str) -> None:
-        super().__init__()
-        self._vhost: Final = vhost
+    def __init__(self, broker: Broker) -> None:
+        self._broker: Final = broker
 
-    def __missing__(self, name: str) -> list[Message]:
-        raise NotFound(f"no queue '{name}' in vhost '{self._vhost}'")
+    def __getitem__(self, name: str) -> QueueContents:
+        return QueueContents(self._broker.queue(name))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._broker.queues
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._broker.queues])
+
+    def __len__(self) -> int:
+        return len(self._broker.queues)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
 
 
 def _message(

@@ -46,6 +46,8 @@ class Profile:
     crashes)."""
     settings: str
     """Release that defines the queue arguments and policy settings: 3.10, 3.12, 4.0 or 4.3."""
+    lives: str = field(repr=False)
+    """Release that defines what becomes of messages in queues: 3.10, 3.13, 4.0 or 4.3."""
 
 
 _4_3: Final = Profile(
@@ -64,6 +66,7 @@ _4_3: Final = Profile(
     selectors_are_checked=True,
     like_without_text_matches_nothing=True,
     settings="4.3",
+    lives="4.3",
 )
 _4_0: Final = replace(
     _4_3,
@@ -75,6 +78,7 @@ _4_0: Final = replace(
     selectors_are_checked=False,
     like_without_text_matches_nothing=False,
     settings="4.0",
+    lives="4.0",
 )
 _3_13: Final = replace(
     _4_0,
@@ -84,6 +88,7 @@ _3_13: Final = replace(
     queues_have_a_type=False,
     local_random=False,
     settings="3.12",
+    lives="3.13",
 )
 _3_10: Final = replace(
     _3_13,
@@ -93,6 +98,7 @@ _3_10: Final = replace(
     hash_headers_have_types=True,
     hashes_empty_arrays=True,
     settings="3.10",
+    lives="3.10",
 )
 
 PROFILES: Final = {

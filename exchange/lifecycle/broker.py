@@ -1,0 +1,429 @@
+"""A virtual host with queues that live: publish, consume, settle, and let time pass.
+
+The clock is virtual: it stands still until `Broker.advance`. A dead letter is routed once the queue that it died in is
+done with what it does, so no queue sees another one half-way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from heapq import heappop, heappush
+from math import inf
+from typing import Final, NamedTuple
+
+from exchange.entities.entities import Binding, Exchange, Policy, Queue
+from exchange.entities.in_force import Policies
+from exchange.errors import BrokerError, NotFound, PreconditionFailed
+from exchange.kinds import Choose
+from exchange.lifecycle.consumers import Consumer, Delivery
+from exchange.lifecycle.content import Content, DeadLetter, is_cycle, publish_content, record_death
+from exchange.lifecycle.limits import Limits, limits_of
+from exchange.lifecycle.queues import ClassicQueue, LiveQueue, QuorumQueue
+from exchange.lifecycle.release import RELEASES, Release
+from exchange.lifecycle.streams import Offset, StreamQueue
+from exchange.message import Message
+from exchange.routing.route import Explanation, Route
+from exchange.routing.router import Router
+from exchange.topology.topology import Topology
+
+__all__ = ["Broker", "Loss", "Publication"]
+
+RETRY_MILLISECONDS: Final = 180_000
+"""Time after which a dead letter that must arrive at least once, and had no target, is routed again."""
+
+
+class Publication(NamedTuple):
+    """What became of a publish."""
+
+    route: Route
+    message: Message
+    """The message as queues get it: without its header BCC."""
+    refused: tuple[str, ...] = ()
+    """Queues on the route that are full and reject publishes."""
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether a publisher with confirms gets an ack: no queue refused the message. Unroutable ones get an ack."""
+        return not self.refused
+
+
+class Loss(NamedTuple):
+    """The end of a message that no consumer acknowledged."""
+
+    queue: str
+    """The queue in which it died."""
+    message: Message
+    """The message as it would have been dead-lettered or, without a dead letter exchange, as it was in the queue."""
+    reason: str
+    """Why it died: rejected, expired, maxlen or delivery_limit."""
+    cause: str
+    """Why it ended there: no dead letter exchange, missing exchange, unroutable, cycle or full queue."""
+
+
+class Broker:
+    """A virtual host whose queues live.
+
+    >>> topology = Topology(queues=[Queue("jobs", arguments={"x-message-ttl": 1000, "x-dead-letter-exchange": "",
+    ...                                                      "x-dead-letter-routing-key": "late"}), Queue("late")])
+    >>> broker = Broker(topology)
+    >>> broker.publish(Message("", "jobs", body=b"1")).is_confirmed
+    True
+    >>> broker.advance(1)
+    >>> [(message.body, message.headers["x-first-death-reason"]) for message in broker.messages("late")]
+    [(b'1', 'expired')]
+
+    ``now`` is the time at which the clock starts, in seconds since the epoch. ``operator_policies`` are in force beside
+    the policies of the topology. ``choose(n)`` returns an integer below n, for exchange types that choose at random.
+    ``on_loss`` is called for each message that ends unacknowledged.
+
+    All publishes come from one channel: a quorum queue that rejects publishes does so channel by channel. A server
+    looks every five seconds which quorum queues are expired, here they are deleted at once. An exchange that delays
+    messages routes them at once.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        now: float = 0.0,
+        operator_policies: Mapping[str, Policy] | None = None,
+        choose: Choose | None = None,
+        on_loss: Callable[[Loss], None] | None = None,
+    ) -> None:
+        self.now: float = now * 1000
+        self.release: Final[Release] = RELEASES[topology.profile.lives]
+        self._router: Final = Router(topology, choose=choose)
+        self._operator_policies: Final = operator_policies or {}
+        self._on_loss: Final = on_loss
+        self._queues: Final[dict[str, LiveQueue]] = {}
+        self._graves: Final[deque[tuple[LiveQueue, Content, int | None, str]]] = deque()
+        self._alarms: Final[list[tuple[float, int, LiveQueue]]] = []
+        self._alarm_count = 0
+        self._retries: Final[list[tuple[float, int, QuorumQueue, Content, str]]] = []
+        self._is_burying = False
+        policies = self._policies()
+        for queue in topology.queues.values():
+            self._add_queue(queue, policies)
+
+    @property
+    def topology(self) -> Topology:
+        """The present topology."""
+        return self._router.topology
+
+    @property
+    def time(self) -> float:
+        """The present time in seconds since the epoch."""
+        return self.now / 1000
+
+    # Messages
+
+    def publish(self, message: Message) -> Publication:
+        """Put a message into the queues to which it is routed, as basic.publish.
+
+        Raises `NotFound`, `AccessRefused` or `PreconditionFailed` where the broker would close the channel.
+        """
+        content = publish_content(message, self.release)
+        route = self._router.route(message)
+        refused: tuple[str, ...] = ()
+        for name in route.queues:
+            queue = self._queues[name]
+            if not queue.publish(content):
+                refused = (*refused, name)
+            elif queue.ages:
+                self._set_alarm(queue)
+        if self._graves:
+            self._bury_all()
+        return Publication(route, content.message, refused)
+
+    def explain(self, message: Message, queue: str | None = None) -> Explanation:
+        """Return where a message would go and why, and why not to ``queue``; nothing is published."""
+        return self._router.explain(message, queue)
+
+    def messages(self, queue: str) -> list[Message]:
+        """Return the messages of a queue that are ready, the next one first. Raises NotFound."""
+        live = self.queue(queue)
+        return [message.content.as_message(live.counts_of(message)) for message in live.order]
+
+    def get(self, queue: str, *, auto_ack: bool = False) -> Delivery | None:
+        """Take the next message of a queue, as basic.get; None if it has none. Raises NotFound."""
+        live = self.queue(queue)
+        delivery = live.get(auto_ack=auto_ack)
+        self._finish(live)
+        return delivery
+
+    def consume(
+        self, queue: str, *, prefetch: int = 0, priority: int = 0, auto_ack: bool = False, offset: Offset = "next"
+    ) -> Consumer:
+        """Start a consumer, as basic.consume; it gets messages from now on.
+
+        ``prefetch`` is the maximum number of its unacknowledged messages, 0 for no maximum. ``offset`` is where it
+        begins to read a stream. Raises NotFound, and PreconditionFailed for a stream without prefetch.
+        """
+        live = self.queue(queue)
+        consumer = Consumer(queue, prefetch, priority, auto_ack)
+        if isinstance(live, StreamQueue):
+            live.start(consumer, offset)
+        else:
+            live.add_consumer(consumer)
+        self._finish(live)
+        return consumer
+
+    def cancel(self, consumer: Consumer) -> None:
+        """Stop a consumer, as basic.cancel. It keeps the messages that it holds, and may still settle them."""
+        live = self._queues.get(consumer.queue)
+        if consumer.is_active and live is not None:
+            live.remove_consumer(consumer)
+            self._finish(live)
+
+    def close(self, consumer: Consumer) -> None:
+        """Stop a consumer as if its channel was closed: what it holds goes back to the queue."""
+        live = self._queues.get(consumer.queue)
+        self.cancel(consumer)
+        consumer.deliveries.clear()
+        if live is not None:
+            live.give_back([each for each in [*live.unacked.values()] if each.consumer is consumer])
+            self._finish(live)
+
+    def ack(self, delivery: Delivery) -> None:
+        """Acknowledge a delivery. Raises PreconditionFailed if it was settled before."""
+        self._settle(delivery, "complete", failed=False)
+
+    def nack(self, delivery: Delivery, *, requeue: bool = True) -> None:
+        """Give a delivery back to its queue or discard it, as basic.nack. Raises as `ack`."""
+        failed = not self.release.nack_is_no_failure and not requeue
+        self._settle(delivery, "requeue" if requeue else "discard", failed=failed)
+
+    def reject(self, delivery: Delivery, *, requeue: bool = True) -> None:
+        """Give a delivery back to its queue or discard it, as basic.reject. Raises as `ack`."""
+        failed = self.release.nack_is_no_failure or not requeue
+        self._settle(delivery, "requeue" if requeue else "discard", failed=failed)
+
+    def purge(self, queue: str) -> int:
+        """Delete the messages of a queue that are ready, as queue.purge, and return their number. Raises NotFound."""
+        live = self.queue(queue)
+        ready = [*live.order]
+        for message in ready:
+            live.remove(message)
+        live.run()
+        self._finish(live)
+        return len(ready)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass: messages and queues expire, each at its time. Raises ValueError for a negative duration."""
+        if not 0 <= seconds < inf:
+            raise ValueError(f"time passes by a positive number of seconds, not {seconds}")
+        end = self.now + seconds * 1000
+        while True:
+            alarm = self._alarms[0][0] if self._alarms else inf
+            retry = self._retries[0][0] if self._retries else inf
+            if min(alarm, retry) > end:
+                break
+            if alarm <= retry:
+                self._ring()
+            else:
+                self._retry()
+        self.now = end
+
+    # Topology
+
+    def queue(self, name: str) -> LiveQueue:
+        """Return the state of a queue. Raises NotFound."""
+        queue = self._queues.get(name)
+        if queue is None:
+            raise NotFound(f"no queue '{name}' in vhost '{self.topology.vhost}'")
+        return queue
+
+    @property
+    def queues(self) -> Collection[str]:
+        """Names of the queues."""
+        return self._queues.keys()
+
+    def declare_exchange(self, exchange: Exchange) -> None:
+        """Declare an exchange, as exchange.declare."""
+        self._router.declare_exchange(exchange)
+
+    def declare_queue(self, queue: Queue) -> None:
+        """Declare a queue, as queue.declare; it counts as a use of a queue that exists."""
+        self._router.declare_queue(queue)
+        live = self._queues.get(queue.name)
+        if live is None:
+            self._add_queue(queue, self._policies())
+        else:
+            live.unused_since = self.now
+            self._set_alarm(live)
+
+    def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
+        """Delete an exchange, as exchange.delete."""
+        self._router.delete_exchange(name, if_unused=if_unused)
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue, as queue.delete: its messages are gone, without dead letters, and so are its consumers."""
+        self._router.delete_queue(name)
+        live = self._queues.pop(name, None)
+        for consumer in live.turns.consumers if live is not None else ():
+            consumer.is_active = False
+
+    def bind(self, binding: Binding) -> None:
+        """Add a binding, as queue.bind or exchange.bind."""
+        self._router.bind(binding)
+
+    def unbind(self, binding: Binding) -> None:
+        """Remove a binding, as queue.unbind or exchange.unbind."""
+        self._router.unbind(binding)
+
+    def set_policy(self, policy: Policy) -> None:
+        """Add a policy, or replace the one of its name; it is in force at once."""
+        self._router.set_policy(policy)
+        self._apply_policies()
+
+    def clear_policy(self, name: str) -> None:
+        """Remove a policy."""
+        self._router.clear_policy(name)
+        self._apply_policies()
+
+    def _policies(self) -> Policies:
+        topology = self.topology
+        return Policies(topology.policies, self._operator_policies, topology.profile)
+
+    def _apply_policies(self) -> None:
+        policies = self._policies()
+        queues = self.topology.queues
+        for name, live in [*self._queues.items()]:
+            limits = limits_of(queues[name], policies)
+            if limits != live.limits:
+                live.set_limits(limits)
+                self._finish(live)
+
+    def _add_queue(self, queue: Queue, policies: Policies) -> None:
+        limits = limits_of(queue, policies)
+        kind = QUEUE_TYPES.get(queue.type, ClassicQueue)
+        live = self._queues[queue.name] = kind(queue.name, limits, self)
+        self._set_alarm(live)
+
+    # What dies
+
+    def bury(self, queue: LiveQueue, content: Content, failures: int | None, reason: str) -> None:
+        """Note a message that died in a queue, as `exchange.lifecycle.queues.Host`."""
+        self._graves.append((queue, content, failures, reason))
+
+    def _bury_all(self) -> None:
+        """Dead-letter what died, and what dies of it, until all is done."""
+        if self._is_burying:
+            return  # the loop that is running takes it
+        self._is_burying = True
+        try:
+            while self._graves:
+                queue, content, failures, reason = self._graves.popleft()
+                self._dead_letter(queue, content, failures, reason)
+        finally:
+            self._is_burying = False
+
+    def _dead_letter(self, queue: LiveQueue, content: Content, failures: int | None, reason: str) -> None:
+        limits = queue.limits
+        address = limits.dead_letter_address
+        if address is None:
+            self._lose(queue, content, reason, "no dead letter exchange")
+            return
+        dead = record_death(content, queue.name, reason, address, int(self.now // 1000), self.release)
+        dead.failures = failures
+        is_sure = limits.dead_letters.at_least_once and isinstance(queue, QuorumQueue)
+        cause = self._forward(dead, reason, is_sure=is_sure)
+        if cause is None:
+            return
+        if is_sure and isinstance(queue, QuorumQueue):
+            queue.retained[dead] = queue.size_of(dead)
+            self._alarm_count += 1
+            heappush(self._retries, (self.now + RETRY_MILLISECONDS, self._alarm_count, queue, dead, reason))
+        else:
+            self._lose(queue, dead, reason, cause)
+
+    def _forward(self, dead: Content, reason: str, *, is_sure: bool) -> str | None:
+        """Route a dead letter; return None if a queue takes it, else why none does.
+
+        With ``is_sure``, all queues must take it.
+        """
+        try:
+            route = self._router.route_dead_letter(DeadLetter(dead))
+        except NotFound:
+            return "missing exchange"
+        except BrokerError:
+            return "unroutable"  # the broker's dead-lettering fails, and logs it
+        targets: Iterable[str] = route.queues
+        if not targets:
+            return "unroutable"
+        if reason != "rejected":
+            targets = [name for name in targets if not is_cycle(dead.deaths, name)]
+            if not targets:
+                return "cycle"
+        is_taken, is_refused = False, False
+        for name in targets:
+            live = self._queues[name]
+            if live.publish(dead, is_dead_letter=True):
+                is_taken = True
+                if live.ages:
+                    self._set_alarm(live)
+            else:
+                is_refused = True
+        return None if is_taken and not (is_sure and is_refused) else "full queue"
+
+    def _lose(self, queue: LiveQueue, content: Content, reason: str, cause: str) -> None:
+        if self._on_loss is not None:
+            self._on_loss(Loss(queue.name, content.as_message(), reason, cause))
+
+    # Time
+
+    def _settle(self, delivery: Delivery, outcome: str, *, failed: bool) -> None:
+        if delivery.is_settled:
+            raise PreconditionFailed("unknown delivery tag: the message was settled before")
+        live: LiveQueue = delivery.live_queue
+        live.settle(delivery, outcome, failed=failed)
+        self._finish(live)
+
+    def _finish(self, queue: LiveQueue) -> None:
+        """Do what follows from a change of a queue: its dead letters, and its next alarm."""
+        if self._graves:
+            self._bury_all()
+        if queue.ages:
+            self._set_alarm(queue)
+
+    def _set_alarm(self, queue: LiveQueue) -> None:
+        time = queue.next_alarm
+        if time is not None and (queue.timer is None or time < queue.timer):
+            queue.timer = time
+            self._alarm_count += 1
+            heappush(self._alarms, (time, self._alarm_count, queue))
+
+    def _ring(self) -> None:
+        time, _, queue = heappop(self._alarms)
+        if queue.timer != time or self._queues.get(queue.name) is not queue:
+            return  # an earlier alarm took its place, or the queue was deleted
+        self.now = max(self.now, time)
+        queue.timer = None
+        if queue.is_expired:
+            self.delete_queue(queue.name)
+            return
+        queue.expire()
+        queue.run()
+        self._finish(queue)
+
+    def _retry(self) -> None:
+        time, _, queue, dead, reason = heappop(self._retries)
+        self.now = max(self.now, time)
+        if self._queues.get(queue.name) is not queue:
+            return
+        if self._forward(dead, reason, is_sure=True) is None:
+            del queue.retained[dead]
+            queue.run()
+        else:
+            self._alarm_count += 1
+            heappush(self._retries, (time + RETRY_MILLISECONDS, self._alarm_count, queue, dead, reason))
+        self._bury_all()
+
+
+QUEUE_TYPES: Final[Mapping[str, Callable[[str, Limits, Broker], LiveQueue]]] = {
+    "classic": ClassicQueue,
+    "quorum": QuorumQueue,
+    "stream": StreamQueue,
+}
+"""Type of a queue -> its model; a queue of a plugin's type is taken for a classic one."""

@@ -1,0 +1,190 @@
+"""Consumers of a queue, what they were delivered, and whose turn is next."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from exchange.lifecycle.orders import Stored
+from exchange.message import Message
+
+if TYPE_CHECKING:
+    from exchange.lifecycle.queues import LiveQueue
+
+__all__ = ["Consumer", "Delivery", "SingleActive", "Turns"]
+
+
+class Delivery:
+    """A message that a consumer got, until it is settled.
+
+    ``redelivered`` is the flag of that name of basic.deliver.
+    """
+
+    __slots__ = ("_added", "_stored", "consumer", "is_settled", "live_queue", "redelivered")
+
+    def __init__(
+        self,
+        live_queue: LiveQueue | Any,
+        stored: Stored,
+        consumer: Consumer | None,
+        redelivered: bool,
+        added: Mapping[str, Any] | None,
+    ) -> None:
+        self.live_queue = live_queue
+        self._stored = stored
+        self.consumer = consumer
+        self.redelivered = redelivered
+        self._added = added
+        self.is_settled = False
+
+    @property
+    def queue(self) -> str:
+        """Name of the queue that the message came from."""
+        return str(self.live_queue.name)
+
+    @property
+    def message(self) -> Message:
+        """The message, with the headers that the broker added: those of its deaths, and counts of quorum queues."""
+        return self._stored.content.as_message(self._added)
+
+    @property
+    def stored(self) -> Stored:
+        """The message as its queue holds it."""
+        return self._stored
+
+    def __repr__(self) -> str:
+        return f"<Delivery from {self.queue!r}: {self.message!r}>"
+
+
+class Consumer:
+    """A consumer of one queue. ``deliveries`` are those that it did not take with `receive` yet, oldest first."""
+
+    __slots__ = ("auto_ack", "deliveries", "held", "is_active", "prefetch", "priority", "queue")
+
+    def __init__(self, queue: str, prefetch: int, priority: int, auto_ack: bool) -> None:
+        self.queue = queue
+        self.prefetch = prefetch
+        self.priority = priority
+        self.auto_ack = auto_ack
+        self.held = 0
+        """Number of its deliveries that are not settled."""
+        self.deliveries: deque[Delivery] = deque()
+        self.is_active = True
+        """False after it was cancelled, or after its queue was deleted."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it holds as many messages as its prefetch count allows; 0 is no limit."""
+        return bool(self.prefetch) and not self.auto_ack and self.held >= self.prefetch
+
+    def receive(self) -> Delivery | None:
+        """Return the oldest delivery that was not taken yet; None if there is none."""
+        return self.deliveries.popleft() if self.deliveries else None
+
+    def __repr__(self) -> str:
+        return f"<Consumer of {self.queue!r}: {self.held} unacknowledged>"
+
+
+class Turns:
+    """The consumers of a queue take turns; those of the highest priority that can take a message come first.
+
+    A full consumer loses its place: in a quorum queue at once (``parks_eagerly``), in a classic queue only when a
+    message comes that it cannot take.
+    """
+
+    def __init__(self, parks_eagerly: bool) -> None:
+        self.consumers: Final[list[Consumer]] = []
+        self._eager: Final = parks_eagerly
+        self._turns: Final[deque[Consumer]] = deque()
+        self._parked: Final[set[Consumer]] = set()
+
+    def add(self, consumer: Consumer) -> None:
+        """Add a consumer."""
+        self.consumers.append(consumer)
+        self._turns.append(consumer)
+
+    def remove(self, consumer: Consumer) -> None:
+        """Remove a consumer."""
+        self.consumers.remove(consumer)
+        self._parked.discard(consumer)
+        if consumer in self._turns:
+            self._turns.remove(consumer)
+
+    def next(self) -> Consumer | None:
+        """Return the consumer of the next message, None if no consumer can take one."""
+        turns = self._turns
+        while turns:
+            consumer = turns[0] if len(turns) == 1 else max(turns, key=_priority)  # the first of those with the highest
+            turns.remove(consumer)
+            if consumer.is_full:
+                self._parked.add(consumer)
+                continue
+            return consumer
+        return None
+
+    def delivered(self, consumer: Consumer) -> None:
+        """Put the consumer that `next` returned behind the others, after it got its message."""
+        if self._eager and consumer.is_full:
+            self._parked.add(consumer)
+        else:
+            self._turns.append(consumer)
+
+    def settled(self, consumer: Consumer) -> None:
+        """Give a consumer that settled a delivery its turn again."""
+        if consumer in self._parked and not consumer.is_full:
+            self._parked.remove(consumer)
+            self._turns.append(consumer)
+
+
+class SingleActive(Turns):
+    """Only one consumer gets messages, the first one; when it leaves, the next by priority.
+
+    ``yields`` is whether a consumer of higher priority takes over once the active one holds nothing, as in quorum
+    queues since 4.0.
+    """
+
+    def __init__(self, yields: bool) -> None:
+        super().__init__(parks_eagerly=False)
+        self._yields: Final = yields
+        self.active: Consumer | None = None
+
+    def add(self, consumer: Consumer) -> None:
+        """Add a consumer, which is the active one if there is no other."""
+        self.consumers.append(consumer)
+        self._choose()
+
+    def remove(self, consumer: Consumer) -> None:
+        """Remove a consumer; if it was the active one, choose the next."""
+        self.consumers.remove(consumer)
+        if consumer is self.active:
+            self.active = None
+        self._choose()
+
+    def _choose(self) -> None:
+        if not self.consumers:
+            self.active = None
+            return
+        best = max(self.consumers, key=_priority)
+        active = self.active
+        if active is None or (self._yields and best.priority > active.priority and not active.held):
+            self.active = best
+
+    def next(self) -> Consumer | None:
+        """Return the active consumer, None if it is full or must leave its turn to one of higher priority."""
+        active = self.active
+        if active is None or active.is_full:
+            return None
+        if self._yields and any(each.priority > active.priority for each in self.consumers):
+            return None
+        return active
+
+    def delivered(self, consumer: Consumer) -> None:
+        """Do nothing: the active consumer stays."""
+
+    def settled(self, consumer: Consumer) -> None:
+        """Let a consumer of higher priority take over."""
+        self._choose()
+
+
+_priority: Final[Callable[[Consumer], int]] = lambda consumer: consumer.priority  # noqa: E731  a key is a function

@@ -1,0 +1,255 @@
+"""A message as queues hold it, and its deaths: the headers ``x-death``, ``x-first-death-*``, ``x-last-death-*``.
+
+Written after `rabbit_dead_letter.erl` of 3.10 and of 4.3 and `mc.erl`; live brokers are the oracle of the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from exchange.entities.queue_arguments import MAX_EXPIRY
+from exchange.erlang_terms import show_string
+from exchange.errors import PreconditionFailed
+from exchange.field_values import Typed, type_and_value
+from exchange.lifecycle.release import Release
+from exchange.message import Message, assemble_message
+
+__all__ = ["Content", "DeadLetter", "is_cycle", "publish_content", "record_death"]
+
+Death = Mapping[str, Any]
+"""An entry of x-death: count, reason, queue, time, exchange, routing-keys, and original-expiration if there was one."""
+
+DEATH_PARTS: Final = ("reason", "queue", "exchange")
+"""What ``x-first-death-*`` and ``x-last-death-*`` name."""
+
+
+class Content:
+    """What the copies of a message in all queues share, from a publish or a death to the next death. Immutable.
+
+    ``message`` is the message as it was published, without BCC. ``exchange`` and ``keys`` are where it was published
+    to, or dead-lettered to: the routing key, then the keys of CC and BCC. ``hidden_keys`` are those of BCC, which
+    consumers do not see. ``ttl`` is the time to live in milliseconds that the message brings along, None for none.
+    ``failures`` is the number of failed deliveries that releases since 4.0 remember beyond a death, None for none.
+    """
+
+    __slots__ = (
+        "_headers", "deaths", "died", "exchange", "failures", "first", "has_cc", "hidden_keys", "keys", "last",
+        "message", "ttl",
+    )  # fmt: skip
+
+    def __init__(self, message: Message, exchange: str, keys: tuple[str, ...], ttl: int | None) -> None:
+        self.message = message
+        self.exchange = exchange
+        self.keys = keys
+        self.ttl = ttl
+        self.hidden_keys: tuple[str, ...] = ()
+        self.has_cc = True
+        self.died = False
+        self.deaths: tuple[Death, ...] = ()
+        self.first: tuple[str, str, str] | None = None
+        self.last: tuple[str, str, str] | None = None
+        self.failures: int | None = None
+        self._headers: Mapping[str, Any] | None = None
+
+    @property
+    def headers(self) -> Mapping[str, Any]:
+        """The headers that a consumer gets, without those that a queue adds."""
+        if not self.died:
+            return self.message.headers
+        if self._headers is None:
+            headers = dict(self.message.headers)
+            if not self.has_cc:
+                headers.pop("CC", None)
+            for name, death in (("first", self.first), ("last", self.last)):
+                if death is not None:
+                    headers |= {f"x-{name}-death-{part}": value for part, value in zip(DEATH_PARTS, death, strict=True)}
+            headers["x-death"] = [dict(death) for death in self.deaths]
+            self._headers = headers
+        return self._headers
+
+    def as_message(self, added: Mapping[str, Any] | None = None) -> Message:
+        """Return the message as a consumer gets it, with the headers that its queue adds."""
+        published = self.message
+        if not self.died and not added:
+            return published
+        properties = published.properties
+        if self.died and "expiration" in properties:
+            properties = {name: value for name, value in properties.items() if name != "expiration"}
+        headers = {**self.headers, **added} if added else dict(self.headers)
+        return assemble_message(self.exchange, self.keys[0], headers, properties, published.body)
+
+
+class DeadLetter(Message):
+    """A dead letter as the router sees it: with all of its keys, and with headers that are composed when read."""
+
+    __slots__ = ("content", "has_one_key")
+
+    content: Content
+    has_one_key: bool  # a property there, an attribute here
+
+    def __init__(self, content: Content) -> None:
+        _set_exchange(self, content.exchange)
+        _set_routing_key(self, content.keys[0])
+        _set_body(self, content.message.body)
+        _set_content(self, content)
+        _set_has_one_key(self, len(content.keys) == 1)
+
+    @property
+    def headers(self) -> Mapping[str, Any]:
+        """The headers of the content."""
+        return self.content.headers
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        """The properties of the published message."""
+        return self.content.message.properties
+
+    def routing_keys(self) -> tuple[str, ...]:
+        """Return the keys of the content."""
+        return self.content.keys
+
+
+_set_exchange, _set_routing_key, _set_body = (
+    getattr(Message, name).__set__ for name in ("exchange", "routing_key", "body")
+)
+_set_content, _set_has_one_key = (getattr(DeadLetter, name).__set__ for name in ("content", "has_one_key"))
+
+
+def publish_content(message: Message, release: Release) -> Content:
+    """Return the content of a published message. Raises PreconditionFailed for an expiration that is no number."""
+    properties, headers = message.properties, message.headers
+    ttl = None
+    if properties and "expiration" in properties:
+        ttl = _read_expiration(str(properties["expiration"]))
+    if not headers:
+        return Content(message, message.exchange, (message.routing_key,), ttl)
+    keys = message.routing_keys()
+    hidden = message.keys_in("BCC")
+    if "BCC" in headers:
+        kept = {name: value for name, value in headers.items() if name != "BCC"}
+        message = assemble_message(message.exchange, message.routing_key, kept, properties, message.body)
+    content = Content(message, message.exchange, keys, ttl)
+    content.hidden_keys = tuple(hidden)
+    if "x-death" in headers and release.published_deaths_count:
+        content.deaths = tuple(_read_deaths(headers["x-death"], release))
+    return content
+
+
+def _read_expiration(text: str) -> int:
+    """Return the milliseconds of the property expiration, as `rabbit_basic.erl` reads it."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    length = next((at for at, character in enumerate(digits) if character not in "0123456789"), len(digits))
+    if not length or length > len(str(MAX_EXPIRY)):
+        fault = "no_integer" if not length else f"{{value_too_large,{digits[:length]}}}"
+    elif length < len(digits):
+        fault = f"{{leftover_string,{show_string(digits[length:])}}}"
+    else:
+        value = int(text)
+        if 0 <= value <= MAX_EXPIRY:
+            return value
+        fault = f"{{value_{'negative' if value < 0 else 'too_large'},{value}}}"
+    raise PreconditionFailed(f"invalid expiration '{text}': {fault}")
+
+
+def _read_deaths(given: Any, release: Release) -> list[Death]:
+    """Return the entries of a header x-death that a publisher set, all of them where it is a header like others."""
+    value = given.value if isinstance(given, Typed) else given
+    tables = [each for each in value if isinstance(each, Mapping)] if isinstance(value, (list, tuple)) else []
+    if release.deaths_are_headers:
+        return tables
+    needed = {"count", "reason", "queue", "time", "exchange", "routing-keys"}
+    return [table for table in tables if needed <= table.keys()]
+
+
+def record_death(
+    content: Content, queue: str, reason: str, address: tuple[str, str | None], seconds: int, release: Release
+) -> Content:
+    """Return the content of the dead letter of a message.
+
+    ``address`` is the dead letter exchange and the routing key that its queue sets, None to keep the message's keys;
+    ``seconds`` is the time since the epoch.
+    """
+    exchange, key = address
+    keys = content.keys if key is None else (key,)
+    dead = Content(content.message, exchange, keys, None)
+    dead.hidden_keys = content.hidden_keys
+    dead.died = True
+    dead.failures = content.failures
+    last = (reason, queue, content.exchange)
+    if release.deaths_are_headers:
+        dead.has_cc = content.has_cc and key is None
+    if release.names_last_death:
+        dead.last = last
+    deaths = content.deaths
+    if deaths:
+        dead.first = content.first
+        if release.deaths_are_headers:
+            deaths = _regroup(deaths)
+        for death in deaths:
+            if death.get("queue") == queue and death.get("reason") == reason:
+                others = tuple([each for each in deaths if each is not death])
+                dead.deaths = ({**death, "count": type_and_value(death.get("count", 0))[1] + 1}, *others)
+                return dead
+    elif content.died or not (release.deaths_are_headers and "x-death" in content.message.headers):
+        dead.first = last
+    dead.deaths = (_death_of(content, queue, reason, seconds, release), *deaths)
+    return dead
+
+
+def _death_of(content: Content, queue: str, reason: str, seconds: int, release: Release) -> Death:
+    """Return the entry of the first death of a message in a queue for a reason."""
+    keys: Iterable[str] = content.keys
+    if len(content.keys) > 1 or content.hidden_keys:
+        keys = _visible_keys(content, release)
+    death = {
+        "count": 1,
+        "reason": reason,
+        "queue": queue,
+        "time": Typed("timestamp", seconds),
+        "exchange": content.exchange,
+        "routing-keys": list(keys),
+    }
+    if content.ttl is not None:
+        published = content.message.properties["expiration"]
+        death["original-expiration"] = published if release.deaths_are_headers else str(content.ttl)
+    return death
+
+
+def _visible_keys(content: Content, release: Release) -> list[str]:
+    """Return the keys without those of BCC."""
+    if release.deaths_are_headers:
+        return [content.keys[0], *(content.message.keys_in("CC") if content.has_cc else ())]
+    keys = list(content.keys)
+    for hidden in content.hidden_keys:  # each takes one key away, as Erlang's `--`
+        if hidden in keys:
+            keys.remove(hidden)
+    return keys
+
+
+def _regroup(deaths: tuple[Death, ...]) -> tuple[Death, ...]:
+    """Return the entries as releases up to 3.12 group them before they add one: reversed, without duplicates."""
+    if len(deaths) == 1:
+        return deaths
+    grouped: dict[tuple[Any, Any], Death] = {}
+    for death in deaths:
+        key = (death.get("queue"), death.get("reason"))
+        if key in grouped:
+            continue
+        same = sum((each.get("queue"), each.get("reason")) == key for each in deaths)
+        grouped[key] = death if "count" in death else {"count": same, **death}
+    return tuple(reversed(grouped.values()))
+
+
+def is_cycle(deaths: tuple[Death, ...], queue: str) -> bool:
+    """Return whether a dead letter has been in this queue before without having been rejected since.
+
+    The broker drops it for this queue then. ``deaths`` include the latest one, whose reason is not ``rejected``: a
+    rejected message is never dropped for a cycle.
+    """
+    for death in deaths:
+        if death.get("reason") == "rejected":
+            return False
+        if death.get("queue") == queue:
+            return True
+    return False

@@ -1,0 +1,69 @@
+"""The differences between RabbitMQ releases in what becomes of messages in queues: a table, read by names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+__all__ = ["RELEASES", "Release"]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The behaviour of RabbitMQ's queues from a release on."""
+
+    deaths_are_headers: bool
+    """The dead-letter history is the header x-death itself, which a publisher may set (up to 3.12)."""
+    published_deaths_count: bool
+    """A header x-death that a publisher sets counts for the history and for cycles (up to 3.13)."""
+    names_last_death: bool
+    """Dead letters have headers ``x-last-death-*`` beside ``x-first-death-*`` (since 3.13)."""
+    delivery_limit: int | None
+    """Delivery limit of a quorum queue that sets none: 20 since 4.0, before that none."""
+    failures_are_limited: bool
+    """The delivery limit counts failed deliveries only (since 4.3), before that all returns to the queue."""
+    counts_failures: bool
+    """Dead letters of quorum queues take the number of failed deliveries along (since 4.0)."""
+    classic_counts_failures: bool
+    """Dead letters of classic queues do so, too, and are redelivered messages then (since 4.3)."""
+    nack_is_no_failure: bool
+    """basic.nack gives a message back without a failed delivery, unlike basic.reject (since 4.3)."""
+    quorum_priorities: int
+    """Number of priorities of a quorum queue: 1; 2 since 4.0, which take turns; 32 since 4.3, in strict order."""
+    properties_have_size: bool
+    """The encoded properties of a message count for the max-length-bytes of a quorum queue (since 4.3)."""
+
+
+_4_3: Final = Release(
+    deaths_are_headers=False,
+    published_deaths_count=False,
+    names_last_death=True,
+    delivery_limit=20,
+    failures_are_limited=True,
+    counts_failures=True,
+    classic_counts_failures=True,
+    nack_is_no_failure=True,
+    quorum_priorities=32,
+    properties_have_size=True,
+)
+_4_0: Final = replace(
+    _4_3,
+    failures_are_limited=False,
+    classic_counts_failures=False,
+    nack_is_no_failure=False,
+    quorum_priorities=2,
+    properties_have_size=False,
+)
+_3_13: Final = replace(
+    _4_0,
+    published_deaths_count=True,
+    delivery_limit=None,
+    counts_failures=False,
+    quorum_priorities=1,
+)
+_3_10: Final = replace(_3_13, deaths_are_headers=True, names_last_death=False)
+
+RELEASES: Final[Mapping[str, Release]] = MappingProxyType({"3.10": _3_10, "3.13": _3_13, "4.0": _4_0, "4.3": _4_3})
+"""`exchange.entities.profile.Profile.lives` -> behaviour."""

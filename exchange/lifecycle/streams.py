@@ -1,0 +1,86 @@
+"""Streams: a log that consumers read from an offset, and from which no acknowledgement removes anything.
+
+Retention is not modelled: RabbitMQ deletes whole segments of the log, by its own schedule.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from exchange.errors import BrokerError, PreconditionFailed
+from exchange.lifecycle.consumers import Consumer, Delivery, Turns
+from exchange.lifecycle.content import Content
+from exchange.lifecycle.limits import Limits
+from exchange.lifecycle.orders import ClassicOrder, Stored
+from exchange.lifecycle.queues import Host, LiveQueue
+
+__all__ = ["Offset", "StreamQueue"]
+
+Offset = str | int
+"""``first``, ``last``, ``next``, or the number of a message."""
+
+
+class NotImplementedByStream(BrokerError):
+    """540: a method that streams do not have."""
+
+    code, name = 540, "NOT_IMPLEMENTED"
+
+
+class StreamQueue(LiveQueue):
+    """A stream. Its messages stay ready for ever."""
+
+    def __init__(self, name: str, limits: Limits, host: Host) -> None:
+        self._log: Final = ClassicOrder()
+        super().__init__(name, limits, host, self._log, Turns(parks_eagerly=False))
+        self._messages: Final[list[Stored]] = []
+        self._next: Final[dict[Consumer, int]] = {}
+
+    def publish(self, content: Content, *, is_dead_letter: bool = False) -> bool:
+        """Append a message."""
+        message = self._store(content)
+        self._log.put(message)
+        self._messages.append(message)
+        self.deliver()
+        return True
+
+    def get(self, *, auto_ack: bool) -> Delivery | None:
+        """Raise the broker's error: a stream is read by consumers only."""
+        raise NotImplementedByStream(f"basic.get not supported by stream queues queue '{self.name}'")
+
+    def start(self, consumer: Consumer, offset: Offset) -> None:
+        """Add a consumer that begins at an offset. Raises PreconditionFailed as the broker does."""
+        if not consumer.prefetch:
+            raise PreconditionFailed("consumer prefetch count is not set for stream queue")
+        if consumer.auto_ack:
+            raise NotImplementedByStream(f"automatic acknowledgement not supported by stream queue '{self.name}'")
+        end = len(self._messages)
+        named = {"first": 0, "last": max(end - 1, 0), "next": end}
+        if isinstance(offset, str) and offset not in named:
+            raise PreconditionFailed(f"invalid stream offset {offset!r}: 'first', 'last', 'next' or a number")
+        self._next[consumer] = min(named[offset] if isinstance(offset, str) else max(offset, 0), end)
+        self.add_consumer(consumer)
+
+    def deliver(self) -> None:
+        """Give each consumer what it has not read, as far as its prefetch count allows."""
+        for consumer in self.turns.consumers:
+            while (at := self._next[consumer]) < len(self._messages) and not consumer.is_full:
+                self._next[consumer] = at + 1
+                consumer.held += 1
+                delivery = Delivery(self, self._messages[at], consumer, False, {"x-stream-offset": at})
+                consumer.deliveries.append(delivery)
+
+    def settle(self, delivery: Delivery, outcome: str, *, failed: bool) -> None:
+        """Let the consumer read on, whatever the outcome: a stream takes nothing back."""
+        delivery.is_settled = True
+        if delivery.consumer is not None:
+            delivery.consumer.held -= 1
+        self.deliver()
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """Remove a consumer."""
+        super().remove_consumer(consumer)
+        del self._next[consumer]
+
+    def run(self) -> None:
+        """Deliver what consumers have not read."""
+        self.deliver()

@@ -1,0 +1,1 @@
+"""Random lives of messages: planned on the model, then lived on a real broker."""

@@ -1,0 +1,313 @@
+"""Random plans: a topology, steps, and what the model says happens at each step.
+
+A plan is deterministic on a server, too. All timers have fired at the end of a step, and no queue gets messages from two
+sources within one step, whose order would be a race. Steps that would break this are left out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from exchange import Binding, Exchange, Message, Policy, Queue, Topology
+from exchange.entities.profile import Profile
+from exchange.errors import BrokerError
+from exchange.lifecycle.broker import Broker
+from exchange.lifecycle.consumers import Consumer, Delivery
+from exchange.lifecycle.content import Content
+from exchange.lifecycle.release import RELEASES
+from exchange.message import Message as RoutedMessage
+
+SETTLE_SECONDS: Final = 0.2
+"""Virtual time after each step: more than the longest chain of times to live."""
+MOST_HOLD: Final = 6
+"""Maximum number of unacknowledged messages of basic.get."""
+
+
+class Received(NamedTuple):
+    """What a consumer sees of a message."""
+
+    exchange: str
+    routing_key: str
+    redelivered: bool
+    body: bytes
+    headers: Any
+    expiration: Any
+    priority: Any
+
+
+@dataclass
+class Step:
+    """Something to do, and what the model says about it.
+
+    ``action`` is ``publish``, ``get``, ``settle``, ``consume``, ``cancel`` or ``close``; ``given`` are its arguments.
+    """
+
+    action: str
+    given: dict[str, Any]
+    confirmed: bool | None = None
+    """Of a publish: whether it is confirmed."""
+    received: Received | None = None
+    """Of a get or settle: the message, None from an empty queue."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """Queue -> number of ready messages after the step."""
+    delivered: dict[int, int] = field(default_factory=dict)
+    """Consumer -> number of messages that it was delivered so far."""
+    waits: bool = False
+    """Whether a message with a time to live may have come into a queue."""
+
+
+@dataclass
+class Plan:
+    """A topology, the steps, and the messages that are in the queues at the end."""
+
+    topology: Topology
+    steps: list[Step]
+    contents: dict[str, list[Received]]
+    messages: int
+    deaths: int
+
+
+class WatchedBroker(Broker):
+    """The model, and who sent to whom within a step."""
+
+    def __init__(self, topology: Topology) -> None:
+        super().__init__(topology)
+        self.sources: defaultdict[str, set[str]] = defaultdict(set)
+        self.deaths = 0
+        self.source = ""
+
+    def publish(self, message: RoutedMessage) -> Any:
+        """Publish, and note the targets."""
+        publication = super().publish(message)
+        for name in publication.route.queues:
+            self.sources[name].add("publisher")
+        return publication
+
+    def _dead_letter(self, queue: Any, content: Content, failures: int | None, reason: str) -> None:
+        self.deaths += 1
+        self.source = queue.name
+        super()._dead_letter(queue, content, failures, reason)
+
+    def _forward(self, dead: Content, reason: str, *, is_sure: bool) -> str | None:
+        before = {name: self._queues[name]._places for name in self._queues}
+        cause = super()._forward(dead, reason, is_sure=is_sure)
+        for name, places in before.items():
+            if name in self._queues and self._queues[name]._places != places:
+                self.sources[name].add(self.source)
+        return cause
+
+    @property
+    def is_racy(self) -> bool:
+        """Whether a queue got messages from two sources since the last step."""
+        return any(len(sources) > 1 for sources in self.sources.values())
+
+
+class Player:
+    """The model with the deliveries and consumers of the steps so far."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.broker = WatchedBroker(topology)
+        self.held: list[Delivery] = []
+        self.consumers: list[Consumer] = []
+        self.delivered: list[list[Delivery]] = []
+
+    def play(self, step: Step) -> None:
+        """Take a step, and note in it what happens."""
+        broker, given = self.broker, step.given
+        broker.sources.clear()
+        if step.action == "publish":
+            step.confirmed = broker.publish(given["message"]).is_confirmed
+        elif step.action == "get":
+            delivery = broker.get(given["queue"])
+            if delivery is not None:
+                step.received = see(delivery)
+                self.held.append(delivery)
+        elif step.action == "settle":
+            pool = self.held if given["consumer"] is None else self.delivered[given["consumer"]]
+            delivery = pool.pop(given["index"])
+            step.received = see(delivery)
+            if given["how"] == "ack":
+                broker.ack(delivery)
+            else:
+                settle = broker.nack if given["how"] == "nack" else broker.reject
+                settle(delivery, requeue=given["requeue"])
+        elif step.action == "consume":
+            consumer = broker.consume(given["queue"], prefetch=given["prefetch"], priority=given["priority"])
+            self.consumers.append(consumer)
+            self.delivered.append([])
+        elif step.action == "cancel":
+            broker.cancel(self.consumers[given["consumer"]])
+        elif step.action == "close":
+            self._collect()
+            self.delivered[given["consumer"]].clear()
+            broker.close(self.consumers[given["consumer"]])
+        alarms = broker._alarms[:]
+        broker.advance(SETTLE_SECONDS)
+        step.waits = bool(alarms)
+        self._collect()
+        step.counts = {name: len(broker.queue(name).order) for name in broker.queues}
+        step.delivered = {number: len(pool) for number, pool in enumerate(self.delivered)}
+
+    def _collect(self) -> None:
+        for consumer, pool in zip(self.consumers, self.delivered, strict=True):
+            while (delivery := consumer.receive()) is not None:
+                pool.append(delivery)
+
+
+def see(delivery: Delivery) -> Received:
+    """Return what a consumer sees of a delivery."""
+    message = delivery.message
+    return Received(
+        message.exchange, message.routing_key, delivery.redelivered, message.body, plain(dict(message.headers)),
+        message.properties.get("expiration"), message.properties.get("priority"),
+    )  # fmt: skip
+
+
+def plain(value: Any) -> Any:
+    """Return headers without the times of deaths."""
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items() if name != "time"}
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def make_plan(seed: str, prefix: str, profile: Profile, length: int, *, policies: bool) -> Plan:
+    """Make a random plan of so many steps."""
+    rng = Random(seed)
+    topology = make_topology(rng, prefix, profile, policies=policies)
+    player, steps, published = Player(topology), list[Step](), 0
+    for _ in range(length):
+        step = make_step(rng, player, prefix, published, topology)
+        player.play(step)
+        if player.broker.is_racy:
+            player = Player(topology)
+            for done in steps:
+                player.play(done)
+            continue
+        published += step.action == "publish"
+        steps.append(step)
+    contents = {}
+    for number, consumer in enumerate(player.consumers):
+        if consumer.is_active:
+            step = Step("cancel", {"consumer": number})
+            player.play(step)
+            steps.append(step)
+    deaths = player.broker.deaths
+    for name in [*player.broker.queues]:
+        contents[name] = drain(player.broker, name)
+    return Plan(topology, steps, contents, published, deaths)
+
+
+def drain(broker: Broker, queue: str) -> list[Received]:
+    """Take all messages of a queue."""
+    taken = []
+    while (delivery := broker.get(queue, auto_ack=True)) is not None:
+        taken.append(see(delivery))
+    return taken
+
+
+def make_topology(rng: Random, prefix: str, profile: Profile, *, policies: bool) -> Topology:
+    """Make queues with limits and dead letter exchanges."""
+    exchanges = [
+        Exchange(f"{prefix}topic", "topic"),
+        Exchange(f"{prefix}fanout", "fanout", internal=rng.random() < 0.5),
+        Exchange(f"{prefix}headers", "headers"),
+    ]
+    names = [f"{prefix}q{number}" for number in range(rng.randint(3, 5))]
+    targets = ["", "", "", *(exchange.name for exchange in exchanges), f"{prefix}nowhere"]
+    topology = Topology(exchanges, profile=profile)
+    if policies:
+        definition = {"dead-letter-exchange": rng.choice(targets), "dead-letter-routing-key": rng.choice(names)}
+        if rng.random() < 0.5:
+            definition = {"max-length": rng.randint(1, 3), "overflow": rng.choice(("drop-head", "reject-publish"))}
+        topology = topology.set_policy(Policy(f"{prefix}policy", f"^{prefix}q[0-2]$", definition, "queues"))
+    for name in names:
+        topology = topology.declare_queue(make_queue(rng, name, names, targets, profile))
+    for name in names:
+        for exchange, key, arguments in (
+            ("topic", rng.choice(("a.*", "#.b", "*.*", "#")), {}),
+            ("fanout", "", {}),
+            ("headers", "", {"x-match": "any-with-x", "x-first-death-reason": rng.choice(("expired", "rejected"))}),
+        ):
+            if rng.random() < 0.3:
+                topology = topology.bind(Binding.to_queue(f"{prefix}{exchange}", name, key, arguments))
+    return topology
+
+
+def make_queue(rng: Random, name: str, names: list[str], targets: list[str], profile: Profile) -> Queue:
+    """Make a queue that the broker accepts."""
+    is_quorum = rng.random() < 0.4
+    arguments: dict[str, Any] = {"x-queue-type": "quorum"} if is_quorum else {}
+    if rng.random() < 0.8:
+        arguments["x-dead-letter-exchange"] = exchange = rng.choice(targets)
+        if rng.random() < (0.9 if not exchange else 0.4):
+            arguments["x-dead-letter-routing-key"] = rng.choice((*names, "a.b"))
+    if rng.random() < 0.3:
+        arguments["x-message-ttl"] = rng.choice((0, 10, 20, 50))
+    if rng.random() < 0.5:
+        arguments["x-max-length"] = rng.randint(0, 4)
+    if rng.random() < 0.15 and not (is_quorum and RELEASES[profile.lives].properties_have_size):
+        arguments["x-max-length-bytes"] = rng.randint(5, 30)
+    if rng.random() < 0.5:
+        kinds = ("drop-head", "reject-publish") if is_quorum else ("drop-head", "reject-publish", "reject-publish-dlx")
+        arguments["x-overflow"] = rng.choice(kinds)
+    if is_quorum:
+        if rng.random() < 0.5:
+            arguments["x-delivery-limit"] = rng.randint(0, 3)
+        if arguments.get("x-overflow") == "reject-publish" and rng.random() < 0.3:
+            arguments["x-dead-letter-strategy"] = "at-least-once"
+    elif rng.random() < 0.25:
+        arguments["x-max-priority"] = rng.choice((1, 3, 5))
+    if rng.random() < 0.15 and not is_quorum:
+        arguments["x-single-active-consumer"] = True
+    return Queue(name, arguments=arguments)
+
+
+def make_step(rng: Random, player: Player, prefix: str, number: int, topology: Topology) -> Step:
+    """Make the next step."""
+    queues = [*topology.queues]
+    choice = rng.random()
+    active = [number for number, consumer in enumerate(player.consumers) if consumer.is_active]
+    pools = [(None, player.held), *((number, pool) for number, pool in enumerate(player.delivered))]
+    pools = [(consumer, pool) for consumer, pool in pools if pool]
+    if choice < 0.3 and pools:
+        consumer, pool = rng.choice(pools)
+        how, requeue = rng.choice((("ack", False), ("nack", True), ("nack", False), ("reject", True), ("reject", False)))
+        given = {"consumer": consumer, "index": rng.randrange(len(pool)), "how": how, "requeue": requeue}
+        return Step("settle", given)
+    if choice < 0.5 and len(player.held) < MOST_HOLD:
+        return Step("get", {"queue": rng.choice(queues)})
+    if choice < 0.55 and len(active) < 3:
+        prefetch, priority = rng.choice(((1, 0), (1, 0), (2, 0), (3, 1)))
+        return Step("consume", {"queue": rng.choice(queues), "prefetch": prefetch, "priority": priority})
+    if choice < 0.58 and active:
+        return Step(rng.choice(("cancel", "close")), {"consumer": rng.choice(active)})
+    return Step("publish", {"message": make_message(rng, prefix, number, queues)})
+
+
+def make_message(rng: Random, prefix: str, number: int, queues: list[str]) -> Message:
+    """Make a message with a number for its body."""
+    exchange, key = rng.choice((("", rng.choice(queues)), ("", rng.choice(queues)), (f"{prefix}topic", "a.b")))
+    headers: dict[str, Any] = {}
+    if rng.random() < 0.1:
+        headers["CC"] = [rng.choice(queues)]
+    if rng.random() < 0.1:
+        headers["BCC"] = [rng.choice(queues)]
+    if rng.random() < 0.1:
+        headers["n"] = number
+    if rng.random() < 0.05:
+        headers["x-death"] = [
+            {"count": 2, "reason": rng.choice(("expired", "rejected")), "queue": rng.choice(queues), "exchange": "",
+             "routing-keys": ["k"]}
+        ]  # fmt: skip
+    properties: dict[str, Any] = {}
+    if rng.random() < 0.15:
+        properties["expiration"] = rng.choice(("0", "10", "30", "50"))
+    if rng.random() < 0.3:
+        properties["priority"] = rng.choice((0, 1, 4, 5, 9, 40))
+    return Message(exchange, key, headers, properties, str(number).encode() + b"." * rng.choice((0, 0, 5)))
+
+
+__all__ = ["BrokerError", "Plan", "Received", "Step", "make_plan", "plain"]

@@ -1,0 +1,236 @@
+"""Live a plan on a real broker, many plans side by side, and compare each step with what the model says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote
+
+import aiormq
+from aiormq.abc import AbstractChannel, DeliveredMessage
+from pamqp.commands import Basic
+
+from exchange.entities.profile import profile_for
+from tests.support.differential import manage
+from tests.support.lives.plans import Plan, Received, Step, make_plan, plain
+from tests.support.servers import Server
+
+WAIT_SECONDS: Final = 10.0
+"""Maximum time until a broker is where the model is."""
+EXPIRY_SECONDS: Final = 0.06
+"""Longer than any time to live."""
+STEPS: Final = 60
+
+
+@dataclass
+class Outcome:
+    """The result of many plans."""
+
+    messages: int = 0
+    deaths: int = 0
+    steps: int = 0
+    plans: int = 0
+    differences: list[str] = field(default_factory=list)
+
+
+class Different(Exception):
+    """The broker does something else than the model."""
+
+
+def compare(server: Server, messages: int, seed: int, *, side_by_side: int = 24, steps: int = STEPS) -> Outcome:
+    """Live random plans until so many messages were published, or until the tenth difference."""
+    return asyncio.run(_compare(server, messages, seed, side_by_side, steps))
+
+
+async def _compare(server: Server, messages: int, seed: int, side_by_side: int, steps: int) -> Outcome:
+    outcome, number = Outcome(), 0
+    profile = profile_for(server.version)
+    connection = await aiormq.connect(server.url)
+
+    async def work() -> None:
+        nonlocal number
+        while outcome.messages < messages and len(outcome.differences) < 10:
+            number += 1
+            name = f"{seed}/{number}"
+            policies = server.management_url is not None and number % 5 == 0
+            plan = make_plan(name, f"hashstar-{seed}-{number}-", profile, steps, policies=policies)
+            try:
+                await Life(server, connection, plan).live()
+            except Different as difference:
+                text = f"RabbitMQ {server.version}, seed {name}: {difference}\n{describe(plan)}"
+                outcome.differences.append(text)
+            outcome.messages += plan.messages
+            outcome.deaths += plan.deaths
+            outcome.steps += len(plan.steps)
+            outcome.plans += 1
+
+    try:
+        await asyncio.gather(*(work() for _ in range(side_by_side)))
+    finally:
+        await connection.close()
+    return outcome
+
+
+def describe(plan: Plan) -> str:
+    """Return what a plan consists of."""
+    parts = [*plan.topology.queues.values(), *plan.topology.bindings, *plan.topology.policies.values(), *plan.steps]
+    return "\n".join(map(str, parts))
+
+
+class Life:
+    """One plan on a broker."""
+
+    def __init__(self, server: Server, connection: aiormq.Connection, plan: Plan) -> None:
+        self._server: Final = server
+        self._connection: Final = connection
+        self._plan: Final = plan
+        self._held: Final[list[DeliveredMessage]] = []
+        self._consumers: Final[list[tuple[AbstractChannel, str]]] = []
+        self._delivered: Final[list[list[DeliveredMessage]]] = []
+        self._closing: Final[list[Any]] = []
+        self._channel: AbstractChannel
+
+    async def live(self) -> None:
+        """Declare the topology, take the steps, and compare what is in the queues at the end."""
+        topology = self._plan.topology
+        self._channel = await self._connection.channel(publisher_confirms=True)
+        for policy in topology.policies.values():
+            body = {"pattern": policy.pattern, "apply-to": policy.apply_to, "definition": dict(policy.definition)}
+            await asyncio.to_thread(manage, self._server, "PUT", f"policies/%2F/{quote(policy.name)}", body)
+        try:
+            await self._declare()
+            for number, step in enumerate(self._plan.steps):
+                try:
+                    await self._take(step)
+                    await self._settle_down(step)
+                except Different as difference:
+                    raise Different(f"step {number}: {step.action} {step.given}: {difference}") from None
+            await asyncio.sleep(EXPIRY_SECONDS)
+            for queue, messages in self._plan.contents.items():
+                self._check(await self._drain(queue), messages, f"contents of {queue}")
+        finally:
+            for channel, _ in self._consumers:
+                if not channel.is_closed:
+                    await channel.close()
+            for queue in topology.queues:
+                await self._channel.queue_delete(queue)
+            for exchange in topology.exchanges.values():
+                if exchange.name.startswith("hashstar-"):
+                    await self._channel.exchange_delete(exchange.name)
+            await self._channel.close()
+            for policy in topology.policies.values():
+                path = f"policies/%2F/{quote(policy.name)}"
+                await asyncio.to_thread(manage, self._server, "DELETE", path)
+
+    async def _declare(self) -> None:
+        topology, channel = self._plan.topology, self._channel
+        for exchange in topology.exchanges.values():
+            if exchange.name.startswith("hashstar-"):
+                await channel.exchange_declare(
+                    exchange.name, exchange_type=exchange.type, durable=True, internal=exchange.internal
+                )
+        for queue in topology.queues.values():
+            await channel.queue_declare(queue.name, durable=True, arguments=dict(queue.arguments))
+        for binding in topology.bindings:
+            source, (_, name), key, arguments = binding
+            await channel.queue_bind(name, source, key, arguments=dict(arguments))
+
+    async def _take(self, step: Step) -> None:
+        given, channel = step.given, self._channel
+        if step.action == "publish":
+            message = given["message"]
+            properties = Basic.Properties(headers=dict(message.headers), **message.properties)
+            answer = await channel.basic_publish(
+                message.body, exchange=message.exchange, routing_key=message.routing_key, properties=properties
+            )
+            self._check(isinstance(answer, Basic.Ack), step.confirmed, "confirmed")
+        elif step.action == "get":
+            got = await channel.basic_get(given["queue"], no_ack=False)
+            is_message = isinstance(got.delivery, Basic.GetOk)
+            self._check(see(got) if is_message else None, step.received, "message")
+            if is_message:
+                self._held.append(got)
+        elif step.action == "settle":
+            await self._settle(step)
+        elif step.action == "consume":
+            own = await self._connection.channel(publisher_confirms=False)
+            await own.basic_qos(prefetch_count=given["prefetch"])
+            pool: list[DeliveredMessage] = []
+            self._delivered.append(pool)
+
+            async def on_message(message: DeliveredMessage) -> None:
+                pool.append(message)
+
+            arguments = {"x-priority": given["priority"]}
+            started = await own.basic_consume(given["queue"], on_message, arguments=arguments)
+            self._consumers.append((own, str(started.consumer_tag)))
+        else:
+            own, tag = self._consumers[given["consumer"]]
+            if step.action == "cancel":
+                await own.basic_cancel(tag)
+            else:
+                await own.close()
+                self._delivered[given["consumer"]].clear()
+
+    async def _settle(self, step: Step) -> None:
+        given = step.given
+        if given["consumer"] is None:
+            channel, pool = self._channel, self._held
+        else:
+            channel, pool = self._consumers[given["consumer"]][0], self._delivered[given["consumer"]]
+        message = pool.pop(given["index"])
+        self._check(see(message), step.received, "delivered message")
+        tag = message.delivery_tag
+        assert tag is not None
+        if given["how"] == "ack":
+            await channel.basic_ack(tag)
+        elif given["how"] == "nack":
+            await channel.basic_nack(tag, requeue=given["requeue"])
+        else:
+            await channel.basic_reject(tag, requeue=given["requeue"])
+
+    async def _settle_down(self, step: Step) -> None:
+        """Wait until the queues have as many messages as the model's, and the consumers got as many."""
+        if step.waits:
+            await asyncio.sleep(EXPIRY_SECONDS)
+        deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
+        pause = 0.002
+        while True:
+            declared = await asyncio.gather(
+                *(self._channel.queue_declare(queue, passive=True) for queue in self._plan.topology.queues)
+            )
+            counts = {str(each.queue): each.message_count for each in declared}
+            delivered = {number: len(pool) for number, pool in enumerate(self._delivered)}
+            if counts == step.counts and delivered == step.delivered:
+                return
+            if asyncio.get_running_loop().time() > deadline:
+                self._check(counts, step.counts, "ready messages")
+                self._check(delivered, step.delivered, "deliveries")
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, 0.1)
+
+    async def _drain(self, queue: str) -> list[Received]:
+        taken = []
+        while True:
+            got = await self._channel.basic_get(queue, no_ack=True)
+            if not isinstance(got.delivery, Basic.GetOk):
+                return taken
+            taken.append(see(got))
+
+    @staticmethod
+    def _check(broker: object, model: object, what: str) -> None:
+        if broker != model:
+            raise Different(f"{what}:\n  broker: {broker}\n  model:  {model}")
+
+
+def see(message: DeliveredMessage) -> Received:
+    """Return what the broker sent."""
+    delivery, properties = message.delivery, message.header.properties
+    read: Callable[[str], Any] = lambda name: getattr(delivery, name)  # noqa: E731  GetOk and Deliver have them both
+    headers = plain(properties.headers or {})
+    return Received(
+        read("exchange"), read("routing_key"), bool(read("redelivered")), bytes(message.body), headers,
+        properties.expiration, properties.priority,
+    )  # fmt: skip
