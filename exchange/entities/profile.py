@@ -47,7 +47,7 @@ class Profile:
     settings: str
     """Release that defines the queue arguments and policy settings: 3.10, 3.12, 4.0 or 4.3."""
     lives: str = field(repr=False)
-    """Release that defines what becomes of messages in queues: 3.10, 3.13, 4.0 or 4.3."""
+    """Release that defines what becomes of messages in queues: 3.10, 3.12, 3.13, 4.0 or 4.3."""
 
 
 _4_3: Final = Profile(
@@ -103,7 +103,7 @@ _3_10: Final = replace(
 
 PROFILES: Final = {
     profile.name: profile
-    for profile in (_3_10, replace(_3_10, name="rabbitmq-3.12", settings="3.12"), _3_13, _4_0, _4_3)
+    for profile in (_3_10, replace(_3_10, name="rabbitmq-3.12", settings="3.12", lives="3.12"), _3_13, _4_0, _4_3)
 }
 """Name -> profile, the oldest first. A server between two of them behaves as the older one."""
 

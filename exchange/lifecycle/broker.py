@@ -16,10 +16,12 @@ from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.in_force import Policies
 from exchange.errors import BrokerError, NotFound, PreconditionFailed
 from exchange.kinds import Choose
+from exchange.lifecycle.classic import ClassicQueue
 from exchange.lifecycle.consumers import Consumer, Delivery
 from exchange.lifecycle.content import Content, DeadLetter, is_cycle, publish_content, record_death
 from exchange.lifecycle.limits import Limits, limits_of
-from exchange.lifecycle.queues import ClassicQueue, LiveQueue, QuorumQueue
+from exchange.lifecycle.queues import LiveQueue
+from exchange.lifecycle.quorum import QuorumQueue
 from exchange.lifecycle.release import RELEASES, Release
 from exchange.lifecycle.streams import Offset, StreamQueue
 from exchange.message import Message
@@ -97,11 +99,11 @@ class Broker:
         self._operator_policies: Final = operator_policies or {}
         self._on_loss: Final = on_loss
         self._queues: Final[dict[str, LiveQueue]] = {}
-        self._graves: Final[deque[tuple[LiveQueue, Content, int | None, str]]] = deque()
+        self._dead: Final[deque[tuple[LiveQueue, Content, int | None, str]]] = deque()
         self._alarms: Final[list[tuple[float, int, LiveQueue]]] = []
         self._alarm_count = 0
         self._retries: Final[list[tuple[float, int, QuorumQueue, Content, str]]] = []
-        self._is_burying = False
+        self._is_dead_lettering = False
         policies = self._policies()
         for queue in topology.queues.values():
             self._add_queue(queue, policies)
@@ -132,8 +134,8 @@ class Broker:
                 refused = (*refused, name)
             elif queue.ages:
                 self._set_alarm(queue)
-        if self._graves:
-            self._bury_all()
+        if self._dead:
+            self._dead_letter_all()
         return Publication(route, content.message, refused)
 
     def explain(self, message: Message, queue: str | None = None) -> Explanation:
@@ -179,10 +181,9 @@ class Broker:
     def close(self, consumer: Consumer) -> None:
         """Stop a consumer as if its channel was closed: what it holds goes back to the queue."""
         live = self._queues.get(consumer.queue)
-        self.cancel(consumer)
         consumer.deliveries.clear()
         if live is not None:
-            live.give_back([each for each in [*live.unacked.values()] if each.consumer is consumer])
+            live.close_channel(consumer)
             self._finish(live)
 
     def ack(self, delivery: Delivery) -> None:
@@ -303,23 +304,23 @@ class Broker:
 
     # What dies
 
-    def bury(self, queue: LiveQueue, content: Content, failures: int | None, reason: str) -> None:
+    def dead_letter(self, queue: LiveQueue, content: Content, failures: int | None, reason: str) -> None:
         """Note a message that died in a queue, as `exchange.lifecycle.queues.Host`."""
-        self._graves.append((queue, content, failures, reason))
+        self._dead.append((queue, content, failures, reason))
 
-    def _bury_all(self) -> None:
+    def _dead_letter_all(self) -> None:
         """Dead-letter what died, and what dies of it, until all is done."""
-        if self._is_burying:
+        if self._is_dead_lettering:
             return  # the loop that is running takes it
-        self._is_burying = True
+        self._is_dead_lettering = True
         try:
-            while self._graves:
-                queue, content, failures, reason = self._graves.popleft()
-                self._dead_letter(queue, content, failures, reason)
+            while self._dead:
+                queue, content, failures, reason = self._dead.popleft()
+                self._dead_letter_one(queue, content, failures, reason)
         finally:
-            self._is_burying = False
+            self._is_dead_lettering = False
 
-    def _dead_letter(self, queue: LiveQueue, content: Content, failures: int | None, reason: str) -> None:
+    def _dead_letter_one(self, queue: LiveQueue, content: Content, failures: int | None, reason: str) -> None:
         limits = queue.limits
         address = limits.dead_letter_address
         if address is None:
@@ -382,8 +383,8 @@ class Broker:
 
     def _finish(self, queue: LiveQueue) -> None:
         """Do what follows from a change of a queue: its dead letters, and its next alarm."""
-        if self._graves:
-            self._bury_all()
+        if self._dead:
+            self._dead_letter_all()
         if queue.ages:
             self._set_alarm(queue)
 
@@ -403,8 +404,7 @@ class Broker:
         if queue.is_expired:
             self.delete_queue(queue.name)
             return
-        queue.expire()
-        queue.run()
+        queue.wake()
         self._finish(queue)
 
     def _retry(self) -> None:
@@ -418,7 +418,7 @@ class Broker:
         else:
             self._alarm_count += 1
             heappush(self._retries, (time + RETRY_MILLISECONDS, self._alarm_count, queue, dead, reason))
-        self._bury_all()
+        self._dead_letter_all()
 
 
 QUEUE_TYPES: Final[Mapping[str, Callable[[str, Limits, Broker], LiveQueue]]] = {

@@ -18,10 +18,11 @@ __all__ = ["Consumer", "Delivery", "SingleActive", "Turns"]
 class Delivery:
     """A message that a consumer got, until it is settled.
 
-    ``redelivered`` is the flag of that name of basic.deliver.
+    ``redelivered`` is the flag of that name of basic.deliver. ``stored`` is the message as its queue holds it, and
+    ``added`` are the headers that the queue adds to it.
     """
 
-    __slots__ = ("_added", "_stored", "consumer", "is_settled", "live_queue", "redelivered")
+    __slots__ = ("added", "consumer", "is_settled", "live_queue", "redelivered", "stored")
 
     def __init__(
         self,
@@ -32,10 +33,10 @@ class Delivery:
         added: Mapping[str, Any] | None,
     ) -> None:
         self.live_queue = live_queue
-        self._stored = stored
+        self.stored = stored
         self.consumer = consumer
         self.redelivered = redelivered
-        self._added = added
+        self.added = added
         self.is_settled = False
 
     @property
@@ -46,12 +47,7 @@ class Delivery:
     @property
     def message(self) -> Message:
         """The message, with the headers that the broker added: those of its deaths, and counts of quorum queues."""
-        return self._stored.content.as_message(self._added)
-
-    @property
-    def stored(self) -> Stored:
-        """The message as its queue holds it."""
-        return self._stored
+        return self.stored.content.as_message(self.added)
 
     def __repr__(self) -> str:
         return f"<Delivery from {self.queue!r}: {self.message!r}>"

@@ -22,6 +22,8 @@ class Release:
     """Dead letters have headers ``x-last-death-*`` beside ``x-first-death-*`` (since 3.13)."""
     delivery_limit: int | None
     """Delivery limit of a quorum queue that sets none: 20 since 4.0, before that none."""
+    get_shows_no_returns: bool
+    """A message that basic.get takes from a quorum queue has x-delivery-count even if it is 0 (up to 3.11)."""
     failures_are_limited: bool
     """The delivery limit counts failed deliveries only (since 4.3), before that all returns to the queue."""
     counts_failures: bool
@@ -41,6 +43,7 @@ _4_3: Final = Release(
     published_deaths_count=False,
     names_last_death=True,
     delivery_limit=20,
+    get_shows_no_returns=False,
     failures_are_limited=True,
     counts_failures=True,
     classic_counts_failures=True,
@@ -63,7 +66,14 @@ _3_13: Final = replace(
     counts_failures=False,
     quorum_priorities=1,
 )
-_3_10: Final = replace(_3_13, deaths_are_headers=True, names_last_death=False)
+_3_12: Final = replace(_3_13, deaths_are_headers=True, names_last_death=False)
+_3_10: Final = replace(_3_12, get_shows_no_returns=True)
 
-RELEASES: Final[Mapping[str, Release]] = MappingProxyType({"3.10": _3_10, "3.13": _3_13, "4.0": _4_0, "4.3": _4_3})
+RELEASES: Final[Mapping[str, Release]] = MappingProxyType({
+    "3.10": _3_10,
+    "3.12": _3_12,
+    "3.13": _3_13,
+    "4.0": _4_0,
+    "4.3": _4_3,
+})  # fmt: skip
 """`exchange.entities.profile.Profile.lives` -> behaviour."""

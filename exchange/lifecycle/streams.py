@@ -37,10 +37,11 @@ class StreamQueue(LiveQueue):
 
     def publish(self, content: Content, *, is_dead_letter: bool = False) -> bool:
         """Append a message."""
-        message = self._store(content)
+        self._places += 1
+        message = Stored(content, self._places, len(content.message.body), 0, None)
         self._log.put(message)
         self._messages.append(message)
-        self.deliver()
+        self.run()
         return True
 
     def get(self, *, auto_ack: bool) -> Delivery | None:
@@ -60,7 +61,7 @@ class StreamQueue(LiveQueue):
         self._next[consumer] = min(named[offset] if isinstance(offset, str) else max(offset, 0), end)
         self.add_consumer(consumer)
 
-    def deliver(self) -> None:
+    def run(self) -> None:
         """Give each consumer what it has not read, as far as its prefetch count allows."""
         for consumer in self.turns.consumers:
             while (at := self._next[consumer]) < len(self._messages) and not consumer.is_full:
@@ -74,13 +75,15 @@ class StreamQueue(LiveQueue):
         delivery.is_settled = True
         if delivery.consumer is not None:
             delivery.consumer.held -= 1
-        self.deliver()
+        self.run()
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Remove a consumer."""
-        super().remove_consumer(consumer)
+        self._forget(consumer)
         del self._next[consumer]
 
-    def run(self) -> None:
-        """Deliver what consumers have not read."""
-        self.deliver()
+    def close_channel(self, consumer: Consumer) -> None:
+        """Remove a consumer; the messages that it holds are still there."""
+        if consumer.is_active:
+            self.remove_consumer(consumer)
+

@@ -42,7 +42,8 @@ class Received(NamedTuple):
 class Step:
     """Something to do, and what the model says about it.
 
-    ``action`` is ``publish``, ``get``, ``settle``, ``consume``, ``cancel`` or ``close``; ``given`` are its arguments.
+    ``action`` is ``publish``, ``get``, ``settle``, ``consume``, ``cancel``, ``close`` or ``drain``; ``given`` are its
+    arguments.
     """
 
     action: str
@@ -51,21 +52,24 @@ class Step:
     """Of a publish: whether it is confirmed."""
     received: Received | None = None
     """Of a get or settle: the message, None from an empty queue."""
+    drained: list[Received] = field(default_factory=list)
+    """Of a drain: all messages of the queue."""
     counts: dict[str, int] = field(default_factory=dict)
     """Queue -> number of ready messages after the step."""
     delivered: dict[int, int] = field(default_factory=dict)
     """Consumer -> number of messages that it was delivered so far."""
+    deaths: int = 0
+    """Number of messages that were dead-lettered or dropped in the step."""
     waits: bool = False
     """Whether a message with a time to live may have come into a queue."""
 
 
 @dataclass
 class Plan:
-    """A topology, the steps, and the messages that are in the queues at the end."""
+    """A topology and the steps; the last ones take all messages from the queues."""
 
     topology: Topology
     steps: list[Step]
-    contents: dict[str, list[Received]]
     messages: int
     deaths: int
 
@@ -86,10 +90,10 @@ class WatchedBroker(Broker):
             self.sources[name].add("publisher")
         return publication
 
-    def _dead_letter(self, queue: Any, content: Content, failures: int | None, reason: str) -> None:
+    def _dead_letter_one(self, queue: Any, content: Content, failures: int | None, reason: str) -> None:
         self.deaths += 1
         self.source = queue.name
-        super()._dead_letter(queue, content, failures, reason)
+        super()._dead_letter_one(queue, content, failures, reason)
 
     def _forward(self, dead: Content, reason: str, *, is_sure: bool) -> str | None:
         before = {name: self._queues[name]._places for name in self._queues}
@@ -118,6 +122,7 @@ class Player:
         """Take a step, and note in it what happens."""
         broker, given = self.broker, step.given
         broker.sources.clear()
+        deaths = broker.deaths
         if step.action == "publish":
             step.confirmed = broker.publish(given["message"]).is_confirmed
         elif step.action == "get":
@@ -128,6 +133,7 @@ class Player:
         elif step.action == "settle":
             pool = self.held if given["consumer"] is None else self.delivered[given["consumer"]]
             delivery = pool.pop(given["index"])
+            given["queue"] = delivery.queue
             step.received = see(delivery)
             if given["how"] == "ack":
                 broker.ack(delivery)
@@ -144,9 +150,11 @@ class Player:
             self._collect()
             self.delivered[given["consumer"]].clear()
             broker.close(self.consumers[given["consumer"]])
+        elif step.action == "drain":
+            step.drained = drain(broker, given["queue"])
         alarms = broker._alarms[:]
         broker.advance(SETTLE_SECONDS)
-        step.waits = bool(alarms)
+        step.waits, step.deaths = bool(alarms), broker.deaths - deaths
         self._collect()
         step.counts = {name: len(broker.queue(name).order) for name in broker.queues}
         step.delivered = {number: len(pool) for number, pool in enumerate(self.delivered)}
@@ -188,16 +196,14 @@ def make_plan(seed: str, prefix: str, profile: Profile, length: int, *, policies
             continue
         published += step.action == "publish"
         steps.append(step)
-    contents = {}
-    for number, consumer in enumerate(player.consumers):
-        if consumer.is_active:
-            step = Step("cancel", {"consumer": number})
-            player.play(step)
-            steps.append(step)
-    deaths = player.broker.deaths
-    for name in [*player.broker.queues]:
-        contents[name] = drain(player.broker, name)
-    return Plan(topology, steps, contents, published, deaths)
+    last = [Step("cancel", {"consumer": number}) for number, each in enumerate(player.consumers) if each.is_active]
+    last += [Step("drain", {"queue": name}) for name in player.broker.queues]
+    for step in last:
+        player.play(step)
+        if player.broker.is_racy:
+            break
+        steps.append(step)
+    return Plan(topology, steps, published, player.broker.deaths)
 
 
 def drain(broker: Broker, queue: str) -> list[Received]:

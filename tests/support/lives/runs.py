@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import aiormq
 from aiormq.abc import AbstractChannel, DeliveredMessage
+from aiormq.exceptions import DeliveryError
 from pamqp.commands import Basic
 
 from exchange.entities.profile import profile_for
@@ -21,6 +22,10 @@ WAIT_SECONDS: Final = 10.0
 """Maximum time until a broker is where the model is."""
 EXPIRY_SECONDS: Final = 0.06
 """Longer than any time to live."""
+HOP_SECONDS: Final = 0.01
+"""Time that a dead letter may take to its next queue without a change of the numbers of messages."""
+PAUSE_SECONDS: Final = 0.25
+"""Pause after each step of a plan that is repeated."""
 STEPS: Final = 60
 
 
@@ -32,6 +37,8 @@ class Outcome:
     deaths: int = 0
     steps: int = 0
     plans: int = 0
+    repeated: list[str] = field(default_factory=list)
+    """Differences of plans that agreed when they were repeated, with a long pause after each step."""
     differences: list[str] = field(default_factory=list)
 
 
@@ -57,7 +64,11 @@ async def _compare(server: Server, messages: int, seed: int, side_by_side: int, 
             policies = server.management_url is not None and number % 5 == 0
             plan = make_plan(name, f"hashstar-{seed}-{number}-", profile, steps, policies=policies)
             try:
-                await Life(server, connection, plan).live()
+                try:
+                    await Life(server, connection, plan).live()
+                except Different as difference:
+                    outcome.repeated.append(f"seed {name}: {difference}")
+                    await Life(server, connection, plan, pause=PAUSE_SECONDS).live()
             except Different as difference:
                 text = f"RabbitMQ {server.version}, seed {name}: {difference}\n{describe(plan)}"
                 outcome.differences.append(text)
@@ -82,7 +93,8 @@ def describe(plan: Plan) -> str:
 class Life:
     """One plan on a broker."""
 
-    def __init__(self, server: Server, connection: aiormq.Connection, plan: Plan) -> None:
+    def __init__(self, server: Server, connection: aiormq.Connection, plan: Plan, *, pause: float = 0.0) -> None:
+        self._pause: Final = pause
         self._server: Final = server
         self._connection: Final = connection
         self._plan: Final = plan
@@ -107,9 +119,6 @@ class Life:
                     await self._settle_down(step)
                 except Different as difference:
                     raise Different(f"step {number}: {step.action} {step.given}: {difference}") from None
-            await asyncio.sleep(EXPIRY_SECONDS)
-            for queue, messages in self._plan.contents.items():
-                self._check(await self._drain(queue), messages, f"contents of {queue}")
         finally:
             for channel, _ in self._consumers:
                 if not channel.is_closed:
@@ -142,10 +151,14 @@ class Life:
         if step.action == "publish":
             message = given["message"]
             properties = Basic.Properties(headers=dict(message.headers), **message.properties)
-            answer = await channel.basic_publish(
-                message.body, exchange=message.exchange, routing_key=message.routing_key, properties=properties
-            )
-            self._check(isinstance(answer, Basic.Ack), step.confirmed, "confirmed")
+            try:
+                await channel.basic_publish(
+                    message.body, exchange=message.exchange, routing_key=message.routing_key, properties=properties
+                )
+                confirmed = True
+            except DeliveryError:
+                confirmed = False
+            self._check(confirmed, step.confirmed, "confirmed")
         elif step.action == "get":
             got = await channel.basic_get(given["queue"], no_ack=False)
             is_message = isinstance(got.delivery, Basic.GetOk)
@@ -154,6 +167,8 @@ class Life:
                 self._held.append(got)
         elif step.action == "settle":
             await self._settle(step)
+        elif step.action == "drain":
+            self._check(await self._drain(given["queue"]), step.drained, "contents")
         elif step.action == "consume":
             own = await self._connection.channel(publisher_confirms=False)
             await own.basic_qos(prefetch_count=given["prefetch"])
@@ -190,11 +205,14 @@ class Life:
             await channel.basic_nack(tag, requeue=given["requeue"])
         else:
             await channel.basic_reject(tag, requeue=given["requeue"])
+        if channel is not self._channel:  # later steps are on another channel, and could come to the queue first
+            await channel.queue_declare(given["queue"], passive=True)
 
     async def _settle_down(self, step: Step) -> None:
         """Wait until the queues have as many messages as the model's, and the consumers got as many."""
-        if step.waits:
-            await asyncio.sleep(EXPIRY_SECONDS)
+        pause = max(self._pause, step.deaths * HOP_SECONDS, EXPIRY_SECONDS if step.waits else 0)
+        if pause:
+            await asyncio.sleep(pause)
         deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
         pause = 0.002
         while True:

@@ -1,0 +1,147 @@
+"""Quorum queues, written after `rabbit_fifo.erl`, `rabbit_fifo_q.erl` and `rabbit_fifo_pq.erl`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from exchange.amqp import ContentHeader
+from exchange.lifecycle.consumers import Delivery, SingleActive, Turns
+from exchange.lifecycle.content import Content
+from exchange.lifecycle.limits import Limits
+from exchange.lifecycle.orders import QuorumOrder, Stored
+from exchange.lifecycle.queues import Host, LiveQueue
+
+__all__ = ["QuorumQueue"]
+
+
+class QuorumQueue(LiveQueue):
+    """A quorum queue."""
+
+    SOFT_LIMIT: Final = 0.8
+    """Part of the limits below which a queue that rejected publishes accepts them again."""
+
+    def __init__(self, name: str, limits: Limits, host: Host) -> None:
+        release = host.release
+        turns = SingleActive(release.counts_failures) if limits.single_active_consumer else Turns(parks_eagerly=True)
+        self.quorum_order: Final = QuorumOrder(release.quorum_priorities)
+        super().__init__(name, limits, host, self.quorum_order, turns)
+        self._accepts: bool | None = None
+        """Whether the publisher may publish; None before its first message."""
+        self.retained: Final[dict[Content, int]] = {}
+        """Dead letters that wait for their targets (at-least-once) -> size; they count for the limits."""
+
+    def publish(self, content: Content, *, is_dead_letter: bool = False) -> bool:
+        """Take a message. Dead letters are never refused; all other messages come from one publisher."""
+        if not is_dead_letter and self.limits.overflow == "reject-publish":
+            if self._accepts is None:
+                self._accepts = not self.is_over_limit
+            if not self._accepts:
+                return False
+        self.order.put(self._store(content))
+        self.run()
+        return True
+
+    def get(self, *, auto_ack: bool) -> Delivery | None:
+        """Deliver the next message that is not expired."""
+        self.unused_since = self._host.now
+        self.expire()
+        if not len(self.order):
+            return None
+        delivery = self._deliver(self.order.take(), None, auto_ack)
+        if self._host.release.get_shows_no_returns and delivery.added is None:
+            delivery.added = {"x-delivery-count": 0}
+        self.run()
+        return delivery
+
+    def run(self) -> None:
+        """Drop what expired before each delivery, deliver, then apply the limits: what ends each command."""
+        order, turns = self.order, self.turns
+        self.expire()
+        while len(order):
+            consumer = turns.next()
+            if consumer is None:
+                break
+            self._deliver(order.take(), consumer, consumer.auto_ack)
+            turns.delivered(consumer)
+            self.expire()
+        self.drop_over_limit()
+        if self._accepts is not None:
+            self._accepts = not self.is_over_limit if self._accepts else self.is_below_soft_limit
+
+    def wake(self) -> None:
+        """Drop what expired, and what follows."""
+        self.run()
+
+    def _count_return(self, message: Stored, failed: bool) -> None:
+        message.returns += 1
+        if failed and self._host.release.counts_failures:
+            message.failures = (message.failures or 0) + 1
+
+    def _take_back(self, messages: Iterable[Stored], *, failed: bool, closed: bool = False) -> None:
+        """Make messages ready again, behind earlier ones that came back, or dead-letter those over the delivery limit.
+
+        Without a limit, a message that was given back goes to the end of the queue: since 4.3 by basic.nack only.
+        """
+        release, limit = self._host.release, self.limits.delivery_limit
+        goes_last = limit is None and not closed and not (release.nack_is_no_failure and failed)
+        for message in messages:
+            self._bytes += message.size
+            count = (message.failures or 0) if release.failures_are_limited else message.returns
+            if goes_last:
+                self._places += 1
+                self.quorum_order.put_last(message, self._places)
+            elif limit is not None and count > limit:
+                self.discard(message, "delivery_limit")
+            else:
+                self.order.give_back(message)
+        self.run()
+
+    @staticmethod
+    def milliseconds_of(ttl: int) -> int:
+        """Return the time to live; zero is one millisecond."""
+        return ttl or 1
+
+    def size_of(self, content: Content) -> int:
+        """Return the size of the body and, since 4.3, of the encoded properties."""
+        message = content.message
+        size = len(message.body)
+        if self._host.release.properties_have_size and self.limits.max_bytes is not None:
+            properties = message.properties
+            if content.died:
+                properties = {name: value for name, value in properties.items() if name != "expiration"}
+            size += len(ContentHeader.of(message.headers, properties).payload(0)) - 12
+        return size
+
+    def counts_of(self, message: Stored) -> Mapping[str, Any] | None:
+        """Return the headers x-delivery-count and x-acquired-count, as far as the release knows them."""
+        returns, failures = message.returns, message.failures
+        if not returns and failures is None:
+            return None
+        if not self._host.release.failures_are_limited:
+            return {"x-delivery-count": returns or failures}
+        counts = {"x-acquired-count": returns or failures}
+        if failures is not None:
+            counts["x-delivery-count"] = failures
+        return counts
+
+    def was_delivered(self, message: Stored) -> bool:
+        """Return whether the message has come back to a queue, this one or, since 4.0, an earlier one."""
+        return bool(message.returns or message.failures)
+
+    @property
+    def is_over_limit(self) -> bool:
+        """Whether more messages are ready or wait as dead letters than the limits allow."""
+        limits = self.limits
+        length, size = limits.max_length, limits.max_bytes
+        return (length is not None and len(self.order) + len(self.retained) > length) or (
+            size is not None and self._bytes + sum(self.retained.values()) > size
+        )
+
+    @property
+    def is_below_soft_limit(self) -> bool:
+        """Whether the queue accepts messages again after it rejected some."""
+        length, size = self.limits.max_length, self.limits.max_bytes
+        return (length is None or len(self.order) + len(self.retained) <= int(length * self.SOFT_LIMIT)) and (
+            size is None or self._bytes + sum(self.retained.values()) <= int(size * self.SOFT_LIMIT)
+        )
