@@ -7,7 +7,7 @@ done with what it does, so no queue sees another one half-way.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
 from typing import Final, NamedTuple
@@ -33,6 +33,11 @@ __all__ = ["Broker", "Loss", "Publication"]
 
 RETRY_MILLISECONDS: Final = 180_000
 """Time after which a dead letter that must arrive at least once, and had no target, is routed again."""
+
+
+Retry = tuple[float, int, QuorumQueue, Content, Content, str, frozenset[str]]
+"""When to route a dead letter again, in which order, its queue, the message in that queue, itself, why it died, and
+which targets took it before."""
 
 
 class Publication(NamedTuple):
@@ -102,7 +107,7 @@ class Broker:
         self._dead: Final[deque[tuple[LiveQueue, Content, int | None, str]]] = deque()
         self._alarms: Final[list[tuple[float, int, LiveQueue]]] = []
         self._alarm_count = 0
-        self._retries: Final[list[tuple[float, int, QuorumQueue, Content, str]]] = []
+        self._retries: Final[list[Retry]] = []
         self._is_dead_lettering = False
         policies = self._policies()
         for queue in topology.queues.values():
@@ -127,13 +132,7 @@ class Broker:
         """
         content = publish_content(message, self.release)
         route = self._router.route(message)
-        refused: tuple[str, ...] = ()
-        for name in route.queues:
-            queue = self._queues[name]
-            if not queue.publish(content):
-                refused = (*refused, name)
-            elif queue.ages:
-                self._set_alarm(queue)
+        refused = tuple([name for name in route.queues if not self._offer(name, content, self)])
         if self._dead:
             self._dead_letter_all()
         return Publication(route, content.message, refused)
@@ -328,45 +327,55 @@ class Broker:
             return
         dead = record_death(content, queue.name, reason, address, int(self.now // 1000), self.release)
         dead.failures = failures
-        is_sure = limits.dead_letters.at_least_once and isinstance(queue, QuorumQueue)
-        cause = self._forward(dead, reason, is_sure=is_sure)
-        if cause is None:
-            return
-        if is_sure and isinstance(queue, QuorumQueue):
-            queue.retained[dead] = queue.size_of(dead)
-            self._alarm_count += 1
-            heappush(self._retries, (self.now + RETRY_MILLISECONDS, self._alarm_count, queue, dead, reason))
-        else:
+        if limits.dead_letters.at_least_once and isinstance(queue, QuorumQueue):
+            self._forward_surely(queue, content, dead, reason)
+        elif (cause := self._forward(dead, reason)) is not None:
             self._lose(queue, dead, reason, cause)
 
-    def _forward(self, dead: Content, reason: str, *, is_sure: bool) -> str | None:
-        """Route a dead letter; return None if a queue takes it, else why none does.
+    def _forward_surely(
+        self, queue: QuorumQueue, content: Content, dead: Content, reason: str, arrived: frozenset[str] = frozenset()
+    ) -> None:
+        """Route a dead letter, now or later, until all of its targets took it; its queue keeps the message until then.
 
-        With ``is_sure``, all queues must take it.
+        ``arrived`` are the targets that took it before.
         """
+        targets, _ = self._targets(dead, reason)
+        arrived |= {name for name in targets if name not in arrived and self._offer(name, dead, queue)}
+        if targets and arrived.issuperset(targets):
+            queue.forget_dead(content)
+        else:
+            self._alarm_count += 1
+            retry = (self.now + RETRY_MILLISECONDS, self._alarm_count, queue, content, dead, reason, arrived)
+            heappush(self._retries, retry)
+
+    def _forward(self, dead: Content, reason: str) -> str | None:
+        """Route a dead letter; return None if a queue takes it, else why none does."""
+        targets, cause = self._targets(dead, reason)
+        taken = [name for name in targets if self._offer(name, dead, None)]
+        return cause if taken or not targets else "full queue"
+
+    def _targets(self, dead: Content, reason: str) -> tuple[Sequence[str], str | None]:
+        """Return the queues that a dead letter goes to, or none and why."""
         try:
             route = self._router.route_dead_letter(DeadLetter(dead))
         except NotFound:
-            return "missing exchange"
+            return (), "missing exchange"
         except BrokerError:
-            return "unroutable"  # the broker's dead-lettering fails, and logs it
-        targets: Iterable[str] = route.queues
-        if not targets:
-            return "unroutable"
-        if reason != "rejected":
-            targets = [name for name in targets if not is_cycle(dead.deaths, name)]
-            if not targets:
-                return "cycle"
-        is_taken, is_refused = False, False
-        for name in targets:
-            live = self._queues[name]
-            if live.publish(dead, is_dead_letter=True):
-                is_taken = True
-                if live.ages:
-                    self._set_alarm(live)
-            else:
-                is_refused = True
-        return None if is_taken and not (is_sure and is_refused) else "full queue"
+            return (), "unroutable"  # the broker's dead-lettering fails, and logs it
+        if not route.queues:
+            return (), "unroutable"
+        if reason == "rejected":
+            return route.queues, None
+        targets = [name for name in route.queues if not is_cycle(dead.deaths, name)]
+        return targets, None if targets else "cycle"
+
+    def _offer(self, name: str, content: Content, publisher: object | None) -> bool:
+        """Publish to one queue; return whether it took the message."""
+        queue = self._queues[name]
+        taken = queue.publish(content, publisher)
+        if queue.ages:
+            self._set_alarm(queue)
+        return taken
 
     def _lose(self, queue: LiveQueue, content: Content, reason: str, cause: str) -> None:
         if self._on_loss is not None:
@@ -408,17 +417,11 @@ class Broker:
         self._finish(queue)
 
     def _retry(self) -> None:
-        time, _, queue, dead, reason = heappop(self._retries)
+        time, _, queue, content, dead, reason, arrived = heappop(self._retries)
         self.now = max(self.now, time)
-        if self._queues.get(queue.name) is not queue:
-            return
-        if self._forward(dead, reason, is_sure=True) is None:
-            del queue.retained[dead]
-            queue.run()
-        else:
-            self._alarm_count += 1
-            heappush(self._retries, (time + RETRY_MILLISECONDS, self._alarm_count, queue, dead, reason))
-        self._dead_letter_all()
+        if self._queues.get(queue.name) is queue:
+            self._forward_surely(queue, content, dead, reason, arrived)
+            self._finish(queue)
 
 
 QUEUE_TYPES: Final[Mapping[str, Callable[[str, Limits, Broker], LiveQueue]]] = {

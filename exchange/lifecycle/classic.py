@@ -32,7 +32,7 @@ class ClassicQueue(LiveQueue):
         self._expiry: float | None = None
         """Time in milliseconds at which the timer for expired messages rings."""
 
-    def publish(self, content: Content, *, is_dead_letter: bool = False) -> bool:
+    def publish(self, content: Content, publisher: object | None) -> bool:
         """Take a message. A full queue that rejects publishes refuses dead letters, too: they are lost."""
         limits = self.limits
         if limits.overflow != "drop-head":
@@ -82,15 +82,22 @@ class ClassicQueue(LiveQueue):
         if failed and self._host.release.classic_counts_failures:
             message.failures = (message.failures or 0) + 1
 
-    def _take_back(self, messages: Iterable[Stored], *, failed: bool, closed: bool = False) -> None:
+    def _take_back(self, deliveries: Iterable[Delivery], *, failed: bool, closed: bool = False) -> None:
         """Put messages in their old places, then drop what is over the limits and what expired, then deliver."""
-        for message in messages:
+        for delivery in deliveries:
+            message = delivery.stored
             message.redelivered = True
             self.order.give_back(message)
             self._bytes += message.size
         self.drop_over_limit()
         self._look_for_expired()
         self.run()
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """Remove a consumer. The next active one gets what is ready, if the release thinks of it."""
+        self._forget(consumer)
+        if self._host.release.cancel_delivers:
+            self._take_back((), failed=False)
 
     def set_limits(self, limits: Limits) -> None:
         """Apply other limits: drop what is over them and what expired."""

@@ -56,7 +56,7 @@ class Delivery:
 class Consumer:
     """A consumer of one queue. ``deliveries`` are those that it did not take with `receive` yet, oldest first."""
 
-    __slots__ = ("auto_ack", "deliveries", "held", "is_active", "prefetch", "priority", "queue")
+    __slots__ = ("auto_ack", "credit", "deliveries", "held", "is_active", "prefetch", "priority", "queue")
 
     def __init__(self, queue: str, prefetch: int, priority: int, auto_ack: bool) -> None:
         self.queue = queue
@@ -65,6 +65,8 @@ class Consumer:
         self.auto_ack = auto_ack
         self.held = 0
         """Number of its deliveries that are not settled."""
+        self.credit = prefetch
+        """Maximum number of them, 0 for no maximum."""
         self.deliveries: deque[Delivery] = deque()
         self.is_active = True
         """False after it was cancelled, or after its queue was deleted."""
@@ -72,7 +74,7 @@ class Consumer:
     @property
     def is_full(self) -> bool:
         """Whether it holds as many messages as its prefetch count allows; 0 is no limit."""
-        return bool(self.prefetch) and not self.auto_ack and self.held >= self.prefetch
+        return bool(self.credit) and not self.auto_ack and self.held >= self.credit
 
     def receive(self) -> Delivery | None:
         """Return the oldest delivery that was not taken yet; None if there is none."""

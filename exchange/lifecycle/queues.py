@@ -47,8 +47,12 @@ class LiveQueue:
         self._bytes = 0
         self._places = 0
 
-    def publish(self, content: Content, *, is_dead_letter: bool = False) -> bool:
-        """Take a message, and return whether it was accepted. A refused one is nacked to a publisher with confirms."""
+    def publish(self, content: Content, publisher: object | None) -> bool:
+        """Take a message, and return whether it was accepted.
+
+        ``publisher`` learns of a refusal: a channel, by a nack, or a queue whose dead letters must arrive. None is a
+        queue whose dead letters need not.
+        """
         raise NotImplementedError
 
     def settle(self, delivery: Delivery, outcome: str, *, failed: bool) -> None:
@@ -58,11 +62,10 @@ class LiveQueue:
         if outcome != "complete":
             self._count_return(message, failed)
             if outcome == "requeue":
-                self._take_back([message], failed=failed)
+                self._take_back([delivery], failed=failed)
                 return
-            self._host.dead_letter(self, message.content, message.failures, "rejected")
-        if len(self.order):
-            self.run()
+            self._give_up(message, "rejected")
+        self.run()
 
     def _release(self, delivery: Delivery) -> None:
         """Note that a delivery is settled, and let its consumer take another message."""
@@ -77,7 +80,7 @@ class LiveQueue:
         """Count a message that was delivered and not acknowledged."""
         raise NotImplementedError
 
-    def _take_back(self, messages: Iterable[Stored], *, failed: bool, closed: bool = False) -> None:
+    def _take_back(self, deliveries: Iterable[Delivery], *, failed: bool, closed: bool = False) -> None:
         """Make messages ready again, and do what follows; ``closed`` is whether their channel was closed."""
         raise NotImplementedError
 
@@ -113,8 +116,12 @@ class LiveQueue:
             self.discard(message, "expired")
 
     def discard(self, message: Stored, reason: str) -> None:
-        """Give the host a message that was ready and is not any more."""
+        """End the life of a message that was ready, here."""
         self._bytes -= message.size
+        self._give_up(message, reason)
+
+    def _give_up(self, message: Stored, reason: str) -> None:
+        """Hand a dead message to the host."""
         self._host.dead_letter(self, message.content, message.failures, reason)
 
     def _store(self, content: Content) -> Stored:
@@ -183,7 +190,7 @@ class LiveQueue:
         for delivery in held:
             self._release(delivery)
             self._count_return(delivery.stored, True)
-        self._take_back([delivery.stored for delivery in held], failed=True, closed=True)
+        self._take_back(held, failed=True, closed=True)
 
     def _forget(self, consumer: Consumer) -> None:
         consumer.is_active = False

@@ -26,17 +26,19 @@ class QuorumQueue(LiveQueue):
         turns = SingleActive(release.counts_failures) if limits.single_active_consumer else Turns(parks_eagerly=True)
         self.quorum_order: Final = QuorumOrder(release.quorum_priorities)
         super().__init__(name, limits, host, self.quorum_order, turns)
-        self._accepts: bool | None = None
-        """Whether the publisher may publish; None before its first message."""
-        self.retained: Final[dict[Content, int]] = {}
-        """Dead letters that wait for their targets (at-least-once) -> size; they count for the limits."""
+        self._accepts: Final[dict[object, bool]] = {}
+        """Publisher -> whether it may publish; not before its first message."""
+        self._died: Final[list[tuple[Stored, str]]] = []
+        """What died in the present command, and why."""
+        self._retained: Final[dict[Content, int]] = {}
+        """Dead messages whose targets have not confirmed them (at-least-once) -> size; they count for the limits."""
 
-    def publish(self, content: Content, *, is_dead_letter: bool = False) -> bool:
-        """Take a message. Dead letters are never refused; all other messages come from one publisher."""
-        if not is_dead_letter and self.limits.overflow == "reject-publish":
-            if self._accepts is None:
-                self._accepts = not self.is_over_limit
-            if not self._accepts:
+    def publish(self, content: Content, publisher: object | None) -> bool:
+        """Take a message; refuse it if the publisher has been asked to stop. Without a publisher, it is never refused."""
+        if publisher is not None and self.limits.overflow == "reject-publish":
+            if publisher not in self._accepts:
+                self._accepts[publisher] = not self.is_over_limit
+            if not self._accepts[publisher]:
                 return False
         self.order.put(self._store(content))
         self.run()
@@ -65,9 +67,15 @@ class QuorumQueue(LiveQueue):
             self._deliver(order.take(), consumer, consumer.auto_ack)
             turns.delivered(consumer)
             self.expire()
-        self.drop_over_limit()
-        if self._accepts is not None:
-            self._accepts = not self.is_over_limit if self._accepts else self.is_below_soft_limit
+        died = self._died[:]
+        self._died.clear()
+        if self.drop_over_limit():
+            dropped, self._died[:] = self._died[:], ()
+            died = died + dropped if self._host.release.drops_in_order else dropped[::-1] + died
+        for message, reason in died:
+            self._host.dead_letter(self, message.content, message.failures, reason)
+        for publisher, accepts in self._accepts.items():
+            self._accepts[publisher] = not self.is_over_limit if accepts else self.is_below_soft_limit
 
     def wake(self) -> None:
         """Drop what expired, and what follows."""
@@ -78,14 +86,15 @@ class QuorumQueue(LiveQueue):
         if failed and self._host.release.counts_failures:
             message.failures = (message.failures or 0) + 1
 
-    def _take_back(self, messages: Iterable[Stored], *, failed: bool, closed: bool = False) -> None:
+    def _take_back(self, deliveries: Iterable[Delivery], *, failed: bool, closed: bool = False) -> None:
         """Make messages ready again, behind earlier ones that came back, or dead-letter those over the delivery limit.
 
         Without a limit, a message that was given back goes to the end of the queue: since 4.3 by basic.nack only.
         """
         release, limit = self._host.release, self.limits.delivery_limit
         goes_last = limit is None and not closed and not (release.nack_is_no_failure and failed)
-        for message in messages:
+        for delivery in deliveries:
+            message, consumer = delivery.stored, delivery.consumer
             self._bytes += message.size
             count = (message.failures or 0) if release.failures_are_limited else message.returns
             if goes_last:
@@ -93,9 +102,23 @@ class QuorumQueue(LiveQueue):
                 self.quorum_order.put_last(message, self._places)
             elif limit is not None and count > limit:
                 self.discard(message, "delivery_limit")
+                if release.limit_gives_credit and consumer is not None and consumer.prefetch:
+                    consumer.credit += 1
+                    self.turns.settled(consumer)
             else:
                 self.order.give_back(message)
         self.run()
+
+    def _give_up(self, message: Stored, reason: str) -> None:
+        """Note a dead message until the end of the command; keep it beyond if its dead letter must arrive."""
+        if self.limits.dead_letters.at_least_once:
+            self._retained[message.content] = message.size
+        self._died.append((message, reason))
+
+    def forget_dead(self, content: Content) -> None:
+        """Drop the copy of a dead message whose targets have confirmed it."""
+        if self._retained.pop(content, None) is not None:
+            self.run()
 
     @staticmethod
     def milliseconds_of(ttl: int) -> int:
@@ -134,14 +157,14 @@ class QuorumQueue(LiveQueue):
         """Whether more messages are ready or wait as dead letters than the limits allow."""
         limits = self.limits
         length, size = limits.max_length, limits.max_bytes
-        return (length is not None and len(self.order) + len(self.retained) > length) or (
-            size is not None and self._bytes + sum(self.retained.values()) > size
+        return (length is not None and len(self.order) + len(self._retained) > length) or (
+            size is not None and self._bytes + sum(self._retained.values()) > size
         )
 
     @property
     def is_below_soft_limit(self) -> bool:
         """Whether the queue accepts messages again after it rejected some."""
         length, size = self.limits.max_length, self.limits.max_bytes
-        return (length is None or len(self.order) + len(self.retained) <= int(length * self.SOFT_LIMIT)) and (
-            size is None or self._bytes + sum(self.retained.values()) <= int(size * self.SOFT_LIMIT)
+        return (length is None or len(self.order) + len(self._retained) <= int(length * self.SOFT_LIMIT)) and (
+            size is None or self._bytes + sum(self._retained.values()) <= int(size * self.SOFT_LIMIT)
         )

@@ -24,6 +24,10 @@ class Release:
     """Delivery limit of a quorum queue that sets none: 20 since 4.0, before that none."""
     get_shows_no_returns: bool
     """A message that basic.get takes from a quorum queue has x-delivery-count even if it is 0 (up to 3.11)."""
+    limit_gives_credit: bool
+    """A consumer that exceeds the delivery limit of a quorum queue may hold one message more from then on (3.10)."""
+    cancel_delivers: bool
+    """When the active consumer of a classic queue is cancelled, the next one gets what is ready (since 4.0)."""
     failures_are_limited: bool
     """The delivery limit counts failed deliveries only (since 4.3), before that all returns to the queue."""
     counts_failures: bool
@@ -34,6 +38,8 @@ class Release:
     """basic.nack gives a message back without a failed delivery, unlike basic.reject (since 4.3)."""
     quorum_priorities: int
     """Number of priorities of a quorum queue: 1; 2 since 4.0, which take turns; 32 since 4.3, in strict order."""
+    drops_in_order: bool
+    """A quorum queue that drops several messages at once dead-letters the oldest first (since 4.3), not last."""
     properties_have_size: bool
     """The encoded properties of a message count for the max-length-bytes of a quorum queue (since 4.3)."""
 
@@ -44,11 +50,14 @@ _4_3: Final = Release(
     names_last_death=True,
     delivery_limit=20,
     get_shows_no_returns=False,
+    limit_gives_credit=False,
+    cancel_delivers=True,
     failures_are_limited=True,
     counts_failures=True,
     classic_counts_failures=True,
     nack_is_no_failure=True,
     quorum_priorities=32,
+    drops_in_order=True,
     properties_have_size=True,
 )
 _4_0: Final = replace(
@@ -57,17 +66,19 @@ _4_0: Final = replace(
     classic_counts_failures=False,
     nack_is_no_failure=False,
     quorum_priorities=2,
+    drops_in_order=False,
     properties_have_size=False,
 )
 _3_13: Final = replace(
     _4_0,
     published_deaths_count=True,
     delivery_limit=None,
+    cancel_delivers=False,
     counts_failures=False,
     quorum_priorities=1,
 )
 _3_12: Final = replace(_3_13, deaths_are_headers=True, names_last_death=False)
-_3_10: Final = replace(_3_12, get_shows_no_returns=True)
+_3_10: Final = replace(_3_12, get_shows_no_returns=True, limit_gives_credit=True)
 
 RELEASES: Final[Mapping[str, Release]] = MappingProxyType({
     "3.10": _3_10,

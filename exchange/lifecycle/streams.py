@@ -35,7 +35,7 @@ class StreamQueue(LiveQueue):
         self._messages: Final[list[Stored]] = []
         self._next: Final[dict[Consumer, int]] = {}
 
-    def publish(self, content: Content, *, is_dead_letter: bool = False) -> bool:
+    def publish(self, content: Content, publisher: object | None) -> bool:
         """Append a message."""
         self._places += 1
         message = Stored(content, self._places, len(content.message.body), 0, None)

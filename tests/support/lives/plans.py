@@ -85,23 +85,17 @@ class WatchedBroker(Broker):
 
     def publish(self, message: RoutedMessage) -> Any:
         """Publish, and note the targets."""
-        publication = super().publish(message)
-        for name in publication.route.queues:
-            self.sources[name].add("publisher")
-        return publication
+        self.source = "publisher"
+        return super().publish(message)
 
     def _dead_letter_one(self, queue: Any, content: Content, failures: int | None, reason: str) -> None:
         self.deaths += 1
         self.source = queue.name
         super()._dead_letter_one(queue, content, failures, reason)
 
-    def _forward(self, dead: Content, reason: str, *, is_sure: bool) -> str | None:
-        before = {name: self._queues[name]._places for name in self._queues}
-        cause = super()._forward(dead, reason, is_sure=is_sure)
-        for name, places in before.items():
-            if name in self._queues and self._queues[name]._places != places:
-                self.sources[name].add(self.source)
-        return cause
+    def _offer(self, name: str, content: Content, publisher: object | None) -> bool:
+        self.sources[name].add(self.source)
+        return super()._offer(name, content, publisher)
 
     @property
     def is_racy(self) -> bool:

@@ -239,6 +239,9 @@ class Life:
 
     @staticmethod
     def _check(broker: object, model: object, what: str) -> None:
+        if isinstance(broker, list) and isinstance(model, list) and len(broker) == len(model):
+            broker, model = ([each for each, other in zip(*pair, strict=True) if each != other]
+                             for pair in ((broker, model), (model, broker)))  # fmt: skip
         if broker != model:
             raise Different(f"{what}:\n  broker: {broker}\n  model:  {model}")
 
