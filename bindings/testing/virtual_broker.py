@@ -1,8 +1,8 @@
 """A broker of one virtual host that exists only in this process, for tests of routing and of what comes after it.
 
-It routes exactly as the RabbitMQ of its topology's profile, by the same `Router`, and its queues behave as those of that
-release (`exchange.lifecycle`): messages expire, overflow, are delivered, given back and dead-lettered. Its clock is
-virtual: time passes by `VirtualBroker.advance` only.
+It routes exactly as the RabbitMQ of its topology's profile, by the same `Router`, and its queues behave as those of
+that release (`exchange.lifecycle`): messages expire, overflow, are delivered, given back and dead-lettered. Its clock
+is virtual: time passes by `VirtualBroker.advance` only.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any, Final, SupportsIndex, overload
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.profile import Profile
 from exchange.kinds import Choose
-from exchange.lifecycle.broker import Broker, Loss
+from exchange.lifecycle.broker import Broker
 from exchange.lifecycle.consumers import Consumer, Delivery
+from exchange.lifecycle.outcomes import Loss
 from exchange.lifecycle.queues import LiveQueue
 from exchange.lifecycle.streams import Offset
 from exchange.message import Message

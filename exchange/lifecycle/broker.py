@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final
 
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.in_force import Policies
@@ -20,16 +20,17 @@ from exchange.lifecycle.classic import ClassicQueue
 from exchange.lifecycle.consumers import Consumer, Delivery
 from exchange.lifecycle.content import Content, DeadLetter, is_cycle, publish_content, record_death
 from exchange.lifecycle.limits import Limits, limits_of
+from exchange.lifecycle.outcomes import Loss, Publication
 from exchange.lifecycle.queues import LiveQueue
 from exchange.lifecycle.quorum import QuorumQueue
 from exchange.lifecycle.release import RELEASES, Release
 from exchange.lifecycle.streams import Offset, StreamQueue
 from exchange.message import Message
-from exchange.routing.route import Explanation, Route
+from exchange.routing.route import Explanation
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 
-__all__ = ["Broker", "Loss", "Publication"]
+__all__ = ["Broker"]
 
 RETRY_MILLISECONDS: Final = 180_000
 """Time after which a dead letter that must arrive at least once, and had no target, is routed again."""
@@ -38,34 +39,6 @@ RETRY_MILLISECONDS: Final = 180_000
 Retry = tuple[float, int, QuorumQueue, Content, Content, str, frozenset[str]]
 """When to route a dead letter again, in which order, its queue, the message in that queue, itself, why it died, and
 which targets took it before."""
-
-
-class Publication(NamedTuple):
-    """What became of a publish."""
-
-    route: Route
-    message: Message
-    """The message as queues get it: without its header BCC."""
-    refused: tuple[str, ...] = ()
-    """Queues on the route that are full and reject publishes."""
-
-    @property
-    def is_confirmed(self) -> bool:
-        """Whether a publisher with confirms gets an ack: no queue refused the message. Unroutable ones get an ack."""
-        return not self.refused
-
-
-class Loss(NamedTuple):
-    """The end of a message that no consumer acknowledged."""
-
-    queue: str
-    """The queue in which it died."""
-    message: Message
-    """The message as it would have been dead-lettered or, without a dead letter exchange, as it was in the queue."""
-    reason: str
-    """Why it died: rejected, expired, maxlen or delivery_limit."""
-    cause: str
-    """Why it ended there: no dead letter exchange, missing exchange, unroutable, cycle or full queue."""
 
 
 class Broker:
@@ -386,7 +359,10 @@ class Broker:
     def _settle(self, delivery: Delivery, outcome: str, *, failed: bool) -> None:
         if delivery.is_settled:
             raise PreconditionFailed("unknown delivery tag: the message was settled before")
-        live: LiveQueue = delivery.live_queue
+        live = self._queues.get(delivery.queue)
+        if live is None or live is not delivery.source:  # it was deleted, with all of its messages
+            delivery.is_settled = True
+            return
         live.settle(delivery, outcome, failed=failed)
         self._finish(live)
 

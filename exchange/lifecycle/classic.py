@@ -1,8 +1,8 @@
-"""Classic queues, written after `rabbit_amqqueue_process.erl`, `rabbit_priority_queue.erl`, `rabbit_variable_queue.erl`.
+"""Classic queues, after `rabbit_amqqueue_process.erl`, `rabbit_priority_queue.erl` and `rabbit_variable_queue.erl`.
 
-A classic queue does not always look for expired messages: it does after each delivery from the queue, when messages come
-back, when a published message becomes the only one, and when a timer rings that it set the last time it looked. So an
-expired message may be delivered, and one that overtakes others by its priority may stay beyond its time.
+A classic queue does not always look for expired messages: it does after each delivery from the queue, when messages
+come back, when a published message becomes the only one, and when a timer rings that it set the last time it looked. So
+an expired message may be delivered, and one that overtakes others by its priority may stay beyond its time.
 """
 
 from __future__ import annotations

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from exchange.lifecycle.orders import Stored
 from exchange.message import Message
-
-if TYPE_CHECKING:
-    from exchange.lifecycle.queues import LiveQueue
 
 __all__ = ["Consumer", "Delivery", "SingleActive", "Turns"]
 
@@ -18,31 +15,28 @@ __all__ = ["Consumer", "Delivery", "SingleActive", "Turns"]
 class Delivery:
     """A message that a consumer got, until it is settled.
 
-    ``redelivered`` is the flag of that name of basic.deliver. ``stored`` is the message as its queue holds it, and
-    ``added`` are the headers that the queue adds to it.
+    ``queue`` is the name of the queue that it came from, ``redelivered`` the flag of that name of basic.deliver.
+    ``source`` is that queue, and ``stored`` the message as it holds it; ``added`` are the headers that it adds.
     """
 
-    __slots__ = ("added", "consumer", "is_settled", "live_queue", "redelivered", "stored")
+    __slots__ = ("added", "consumer", "is_settled", "queue", "redelivered", "source", "stored")
 
     def __init__(
         self,
-        live_queue: LiveQueue | Any,
+        queue: str,
+        source: object,
         stored: Stored,
         consumer: Consumer | None,
         redelivered: bool,
         added: Mapping[str, Any] | None,
     ) -> None:
-        self.live_queue = live_queue
+        self.queue = queue
+        self.source = source
         self.stored = stored
         self.consumer = consumer
         self.redelivered = redelivered
         self.added = added
         self.is_settled = False
-
-    @property
-    def queue(self) -> str:
-        """Name of the queue that the message came from."""
-        return str(self.live_queue.name)
 
     @property
     def message(self) -> Message:

@@ -22,7 +22,10 @@ class Host(Protocol):
 
     now: float
     """The time in milliseconds since the epoch."""
-    release: Release
+
+    @property
+    def release(self) -> Release:
+        """The behaviour of the broker's release."""
 
     def dead_letter(self, queue: LiveQueue, content: Content, failures: int | None, reason: str) -> None:
         """Take a message that died in a queue; it is dead-lettered or lost once the queue is done."""
@@ -99,7 +102,7 @@ class LiveQueue:
     def _deliver(self, message: Stored, consumer: Consumer | None, auto_ack: bool) -> Delivery:
         self._bytes -= message.size
         added = self.counts_of(message)
-        delivery = Delivery(self, message, consumer, self.was_delivered(message), added)
+        delivery = Delivery(self.name, self, message, consumer, self.was_delivered(message), added)
         if auto_ack:
             delivery.is_settled = True
         else:

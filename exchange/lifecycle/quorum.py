@@ -34,7 +34,7 @@ class QuorumQueue(LiveQueue):
         """Dead messages whose targets have not confirmed them (at-least-once) -> size; they count for the limits."""
 
     def publish(self, content: Content, publisher: object | None) -> bool:
-        """Take a message; refuse it if the publisher has been asked to stop. Without a publisher, it is never refused."""
+        """Take a message; refuse it if its publisher was asked to stop. One without a publisher is never refused."""
         if publisher is not None and self.limits.overflow == "reject-publish":
             if publisher not in self._accepts:
                 self._accepts[publisher] = not self.is_over_limit

@@ -67,7 +67,7 @@ class StreamQueue(LiveQueue):
             while (at := self._next[consumer]) < len(self._messages) and not consumer.is_full:
                 self._next[consumer] = at + 1
                 consumer.held += 1
-                delivery = Delivery(self, self._messages[at], consumer, False, {"x-stream-offset": at})
+                delivery = Delivery(self.name, self, self._messages[at], consumer, False, {"x-stream-offset": at})
                 consumer.deliveries.append(delivery)
 
     def settle(self, delivery: Delivery, outcome: str, *, failed: bool) -> None:
@@ -86,4 +86,3 @@ class StreamQueue(LiveQueue):
         """Remove a consumer; the messages that it holds are still there."""
         if consumer.is_active:
             self.remove_consumer(consumer)
-

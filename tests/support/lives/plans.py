@@ -1,7 +1,7 @@
 """Random plans: a topology, steps, and what the model says happens at each step.
 
-A plan is deterministic on a server, too. All timers have fired at the end of a step, and no queue gets messages from two
-sources within one step, whose order would be a race. Steps that would break this are left out.
+A plan is deterministic on a server, too. All timers have fired at the end of a step, and no queue gets messages from
+two sources within one step, whose order would be a race. Steps that would break this are left out.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from exchange.message import Message as RoutedMessage
 
 SETTLE_SECONDS: Final = 0.2
 """Virtual time after each step: more than the longest chain of times to live."""
+ENDS: Final = (("ack", False), ("nack", True), ("nack", False), ("reject", True), ("reject", False))
+"""How a delivery may end: the method, and whether it requeues."""
 MOST_HOLD: Final = 6
 """Maximum number of unacknowledged messages of basic.get."""
 
@@ -176,7 +178,7 @@ def plain(value: Any) -> Any:
 
 
 def make_plan(seed: str, prefix: str, profile: Profile, length: int, *, policies: bool) -> Plan:
-    """Make a random plan of so many steps."""
+    """Make a random plan of this length, and a few steps that empty all queues."""
     rng = Random(seed)
     topology = make_topology(rng, prefix, profile, policies=policies)
     player, steps, published = Player(topology), list[Step](), 0
@@ -219,7 +221,10 @@ def make_topology(rng: Random, prefix: str, profile: Profile, *, policies: bool)
     targets = ["", "", "", *(exchange.name for exchange in exchanges), f"{prefix}nowhere"]
     topology = Topology(exchanges, profile=profile)
     if policies:
-        definition = {"dead-letter-exchange": rng.choice(targets), "dead-letter-routing-key": rng.choice(names)}
+        definition: dict[str, Any] = {
+            "dead-letter-exchange": rng.choice(targets),
+            "dead-letter-routing-key": rng.choice(names),
+        }
         if rng.random() < 0.5:
             definition = {"max-length": rng.randint(1, 3), "overflow": rng.choice(("drop-head", "reject-publish"))}
         topology = topology.set_policy(Policy(f"{prefix}policy", f"^{prefix}q[0-2]$", definition, "queues"))
@@ -274,7 +279,7 @@ def make_step(rng: Random, player: Player, prefix: str, number: int, topology: T
     pools = [(consumer, pool) for consumer, pool in pools if pool]
     if choice < 0.3 and pools:
         consumer, pool = rng.choice(pools)
-        how, requeue = rng.choice((("ack", False), ("nack", True), ("nack", False), ("reject", True), ("reject", False)))
+        how, requeue = rng.choice(ENDS)
         given = {"consumer": consumer, "index": rng.randrange(len(pool)), "how": how, "requeue": requeue}
         return Step("settle", given)
     if choice < 0.5 and len(player.held) < MOST_HOLD:

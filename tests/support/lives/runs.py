@@ -47,7 +47,7 @@ class Different(Exception):
 
 
 def compare(server: Server, messages: int, seed: int, *, side_by_side: int = 24, steps: int = STEPS) -> Outcome:
-    """Live random plans until so many messages were published, or until the tenth difference."""
+    """Live random plans until this number of messages was published, or until the tenth difference."""
     return asyncio.run(_compare(server, messages, seed, side_by_side, steps))
 
 
@@ -230,7 +230,7 @@ class Life:
             pause = min(pause * 1.5, 0.1)
 
     async def _drain(self, queue: str) -> list[Received]:
-        taken = []
+        taken: list[Received] = []
         while True:
             got = await self._channel.basic_get(queue, no_ack=True)
             if not isinstance(got.delivery, Basic.GetOk):
