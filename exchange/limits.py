@@ -56,6 +56,8 @@ BEAT_BYTES: Final = 1 << 20
 """Maximum size in bytes of what a member of a consumer group announces."""
 DEFERRED_MESSAGES: Final = 1_000_000
 """Maximum number of delayed messages and half messages in a queue of a RocketMQ broker that `rocketmq scale` reads."""
+DEAD_LETTERS: Final = 1_000_000
+"""Maximum number of dead letters that follow from one event in the virtual broker."""
 STATEMENTS: Final = 250_000
 """Maximum number of statements and bindings that the loops and lists of a .bindings file expand to."""
 TEXT_BYTES: Final = 64 << 20

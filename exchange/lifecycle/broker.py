@@ -14,7 +14,8 @@ from typing import Final
 
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.in_force import Policies
-from exchange.errors import BrokerError, NotFound, PreconditionFailed
+from exchange.display import list_some
+from exchange.errors import BrokerError, InputError, NotFound, PreconditionFailed
 from exchange.kinds import Choose
 from exchange.lifecycle.classic import ClassicQueue
 from exchange.lifecycle.consumers import Consumer, Delivery
@@ -25,6 +26,7 @@ from exchange.lifecycle.queues import LiveQueue
 from exchange.lifecycle.quorum import QuorumQueue
 from exchange.lifecycle.release import RELEASES, Release
 from exchange.lifecycle.streams import Offset, StreamQueue
+from exchange.limits import DEAD_LETTERS
 from exchange.message import Message
 from exchange.routing.route import Explanation
 from exchange.routing.router import Router
@@ -53,9 +55,8 @@ class Broker:
     >>> [(message.body, message.headers["x-first-death-reason"]) for message in broker.messages("late")]
     [(b'1', 'expired')]
 
-    ``now`` is the time at which the clock starts, in seconds since the epoch. ``operator_policies`` are in force beside
-    the policies of the topology. ``choose(n)`` returns an integer below n, for exchange types that choose at random.
-    ``on_loss`` is called for each message that ends unacknowledged.
+    ``now`` is the time at which the clock starts, in seconds since the epoch. ``choose(n)`` returns an integer below n,
+    for exchange types that choose at random. ``on_loss`` is called for each message that ends unacknowledged.
 
     All publishes come from one channel: a quorum queue that rejects publishes does so channel by channel. A server
     looks every five seconds which quorum queues are expired, here they are deleted at once. An exchange that delays
@@ -67,14 +68,12 @@ class Broker:
         topology: Topology,
         *,
         now: float = 0.0,
-        operator_policies: Mapping[str, Policy] | None = None,
         choose: Choose | None = None,
         on_loss: Callable[[Loss], None] | None = None,
     ) -> None:
         self.now: float = now * 1000
         self.release: Final[Release] = RELEASES[topology.profile.lives]
         self._router: Final = Router(topology, choose=choose)
-        self._operator_policies: Final = operator_policies or {}
         self._on_loss: Final = on_loss
         self._queues: Final[dict[str, LiveQueue]] = {}
         self._dead: Final[deque[tuple[LiveQueue, Content, int | None, str]]] = deque()
@@ -82,7 +81,7 @@ class Broker:
         self._alarm_count = 0
         self._retries: Final[list[Retry]] = []
         self._is_dead_lettering = False
-        policies = self._policies()
+        policies = topology.policies_in_force()
         for queue in topology.queues.values():
             self._add_queue(queue, policies)
 
@@ -221,7 +220,7 @@ class Broker:
         self._router.declare_queue(queue)
         live = self._queues.get(queue.name)
         if live is None:
-            self._add_queue(queue, self._policies())
+            self._add_queue(queue, self.topology.policies_in_force())
         else:
             live.unused_since = self.now
             self._set_alarm(live)
@@ -255,12 +254,8 @@ class Broker:
         self._router.clear_policy(name)
         self._apply_policies()
 
-    def _policies(self) -> Policies:
-        topology = self.topology
-        return Policies(topology.policies, self._operator_policies, topology.profile)
-
     def _apply_policies(self) -> None:
-        policies = self._policies()
+        policies = self.topology.policies_in_force()
         queues = self.topology.queues
         for name, live in [*self._queues.items()]:
             limits = limits_of(queues[name], policies)
@@ -281,16 +276,21 @@ class Broker:
         self._dead.append((queue, content, failures, reason))
 
     def _dead_letter_all(self) -> None:
-        """Dead-letter what died, and what dies of it, until all is done."""
+        """Dead-letter what died, and what dies of it, until all is done. Raises InputError if that has no end."""
         if self._is_dead_lettering:
             return  # the loop that is running takes it
         self._is_dead_lettering = True
         try:
-            while self._dead:
+            for _ in range(DEAD_LETTERS):
+                if not self._dead:
+                    return
                 queue, content, failures, reason = self._dead.popleft()
                 self._dead_letter_one(queue, content, failures, reason)
+            names = sorted({queue.name for queue, *_ in self._dead})
+            raise InputError(f"dead letters go round without end: {DEAD_LETTERS:,} at once, from {list_some(names, 4)}")
         finally:
             self._is_dead_lettering = False
+            self._dead.clear()
 
     def _dead_letter_one(self, queue: LiveQueue, content: Content, failures: int | None, reason: str) -> None:
         limits = queue.limits

@@ -24,6 +24,8 @@ SETTLE_SECONDS: Final = 0.2
 """Virtual time after each step: more than the longest chain of times to live."""
 ENDS: Final = (("ack", False), ("nack", True), ("nack", False), ("reject", True), ("reject", False))
 """How a delivery may end: the method, and whether it requeues."""
+MOST_DEATHS: Final = 40
+"""Maximum number of dead letters of one step."""
 MOST_HOLD: Final = 6
 """Maximum number of unacknowledged messages of basic.get."""
 
@@ -76,6 +78,10 @@ class Plan:
     deaths: int
 
 
+class TooManyDeaths(Exception):
+    """A step is left out: dead letters go round in it, perhaps without end, and many times as fast as on a server."""
+
+
 class WatchedBroker(Broker):
     """The model, and who sent to whom within a step."""
 
@@ -83,6 +89,7 @@ class WatchedBroker(Broker):
         super().__init__(topology)
         self.sources: defaultdict[str, set[str]] = defaultdict(set)
         self.deaths = 0
+        self.deaths_before = 0
         self.source = ""
 
     def publish(self, message: RoutedMessage) -> Any:
@@ -92,6 +99,8 @@ class WatchedBroker(Broker):
 
     def _dead_letter_one(self, queue: Any, content: Content, failures: int | None, reason: str) -> None:
         self.deaths += 1
+        if self.deaths - self.deaths_before > MOST_DEATHS:
+            raise TooManyDeaths
         self.source = queue.name
         super()._dead_letter_one(queue, content, failures, reason)
 
@@ -114,11 +123,19 @@ class Player:
         self.consumers: list[Consumer] = []
         self.delivered: list[list[Delivery]] = []
 
+    def can_play(self, step: Step) -> bool:
+        """Take a step; return whether a server would do the same for certain."""
+        try:
+            self.play(step)
+        except TooManyDeaths:
+            return False
+        return not self.broker.is_racy
+
     def play(self, step: Step) -> None:
         """Take a step, and note in it what happens."""
         broker, given = self.broker, step.given
         broker.sources.clear()
-        deaths = broker.deaths
+        broker.deaths_before = broker.deaths
         if step.action == "publish":
             step.confirmed = broker.publish(given["message"]).is_confirmed
         elif step.action == "get":
@@ -150,7 +167,7 @@ class Player:
             step.drained = drain(broker, given["queue"])
         alarms = broker._alarms[:]
         broker.advance(SETTLE_SECONDS)
-        step.waits, step.deaths = bool(alarms), broker.deaths - deaths
+        step.waits, step.deaths = bool(alarms), broker.deaths - broker.deaths_before
         self._collect()
         step.counts = {name: len(broker.queue(name).order) for name in broker.queues}
         step.delivered = {number: len(pool) for number, pool in enumerate(self.delivered)}
@@ -184,8 +201,7 @@ def make_plan(seed: str, prefix: str, profile: Profile, length: int, *, policies
     player, steps, published = Player(topology), list[Step](), 0
     for _ in range(length):
         step = make_step(rng, player, prefix, published, topology)
-        player.play(step)
-        if player.broker.is_racy:
+        if not player.can_play(step):
             player = Player(topology)
             for done in steps:
                 player.play(done)
@@ -195,8 +211,7 @@ def make_plan(seed: str, prefix: str, profile: Profile, length: int, *, policies
     last = [Step("cancel", {"consumer": number}) for number, each in enumerate(player.consumers) if each.is_active]
     last += [Step("drain", {"queue": name}) for name in player.broker.queues]
     for step in last:
-        player.play(step)
-        if player.broker.is_racy:
+        if not player.can_play(step):
             break
         steps.append(step)
     return Plan(topology, steps, published, player.broker.deaths)
