@@ -12,9 +12,9 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Final
 
+from exchange.display import list_some
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.in_force import Policies
-from exchange.display import list_some
 from exchange.errors import BrokerError, InputError, NotFound, PreconditionFailed
 from exchange.kinds import Choose
 from exchange.lifecycle.classic import ClassicQueue

@@ -173,21 +173,27 @@ class QuorumOrder:
     def __init__(self, priorities: int) -> None:
         self._priorities: Final = priorities
         self._returned: Final[deque[Stored]] = deque()
-        self._lanes: Final[dict[int, deque[Stored]]] = {lane: deque() for lane in range(priorities - 1, -1, -1)}
+        self._lanes: dict[int, deque[Stored]] = {}
+        """Priority -> its messages, the highest first; those of priorities that messages had so far."""
         self._turns = 0
         self._count = 0
 
-    def _lane(self, message: Stored) -> int:
-        priority = message.priority
-        if self._priorities == 1:
-            return 0
-        if self._priorities == 2:
-            return 1 if priority > self.HIGH else 0
-        return min(max(self.HIGH if priority < 0 else priority, 0), self._priorities - 1)
+    def _lane(self, priority: int) -> deque[Stored]:
+        """Return the messages among which one of this priority belongs."""
+        number = 0
+        if self._priorities > 2:
+            number = min(priority, self._priorities - 1) if priority >= 0 else self.HIGH
+        elif self._priorities == 2 and priority > self.HIGH:
+            number = 1
+        lane = self._lanes.get(number)
+        if lane is None:
+            self._lanes[number] = lane = deque()
+            self._lanes = dict(sorted(self._lanes.items(), reverse=True))
+        return lane
 
     def put(self, message: Stored) -> None:
         """Add a message behind those of its priority."""
-        self._lanes[self._lane(message)].append(message)
+        self._lane(message.priority).append(message)
         self._count += 1
 
     def give_back(self, message: Stored) -> None:
@@ -198,16 +204,21 @@ class QuorumOrder:
     def put_last(self, message: Stored, place: int) -> None:
         """Add a message that came back behind those of normal priority, in a new place: there is no delivery limit."""
         message.place = place
-        self._lanes[self.HIGH if self._priorities > 2 else 0].append(message)
+        self._lane(self.HIGH).append(message)
         self._count += 1
 
     def _first(self) -> deque[Stored] | None:
         """Return the lane whose first message is delivered next."""
         if self._returned:
             return self._returned
-        if self._priorities == 2 and self._turns == self.WEIGHT and self._lanes[0] and self._lanes[1]:
-            return self._lanes[1] if self._lanes[1][0].place < self._lanes[0][0].place else self._lanes[0]
-        return next((lane for lane in self._lanes.values() if lane), None)
+        if self._priorities == 2 and self._turns == self.WEIGHT:
+            high, normal = self._lanes.get(1), self._lanes.get(0)
+            if high and normal:
+                return high if high[0].place < normal[0].place else normal
+        for lane in self._lanes.values():
+            if lane:
+                return lane
+        return None
 
     def head(self) -> Stored | None:
         """Return the first returned message, else the first of the lane whose turn it is."""
@@ -264,8 +275,7 @@ class QuorumOrder:
             return
         copy = QuorumOrder(2)
         copy._returned.extend(self._returned)
-        for number, lane in self._lanes.items():
-            copy._lanes[number].extend(lane)
+        copy._lanes = {number: deque(lane) for number, lane in self._lanes.items()}
         copy._turns, copy._count = self._turns, self._count
         while copy._count:
             yield copy.take()

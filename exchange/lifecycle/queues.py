@@ -115,6 +115,8 @@ class LiveQueue:
 
     def expire(self) -> None:
         """Discard the messages whose time is over and that the queue looks at."""
+        if not self.ages:
+            return
         for message in self.order.take_expired(self._host.now):
             self.discard(message, "expired")
 

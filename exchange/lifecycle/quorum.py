@@ -67,13 +67,17 @@ class QuorumQueue(LiveQueue):
             self._deliver(order.take(), consumer, consumer.auto_ack)
             turns.delivered(consumer)
             self.expire()
-        died = self._died[:]
-        self._died.clear()
-        if self.drop_over_limit():
-            dropped, self._died[:] = self._died[:], ()
-            died = died + dropped if self._host.release.drops_in_order else dropped[::-1] + died
+        self._end_command()
+
+    def _end_command(self) -> None:
+        """Apply the limits, hand over what died, and let publishers go on or stop."""
+        died = self._died
+        ended = len(died)
+        if self.drop_over_limit() and not self._host.release.drops_in_order:
+            died[:] = died[ended:][::-1] + died[:ended]
         for message, reason in died:
             self._host.dead_letter(self, message.content, message.failures, reason)
+        died.clear()
         for publisher, accepts in self._accepts.items():
             self._accepts[publisher] = not self.is_over_limit if accepts else self.is_below_soft_limit
 

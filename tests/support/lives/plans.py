@@ -7,7 +7,9 @@ two sources within one step, whose order would be a race. Steps that would break
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +28,8 @@ ENDS: Final = (("ack", False), ("nack", True), ("nack", False), ("reject", True)
 """How a delivery may end: the method, and whether it requeues."""
 MOST_DEATHS: Final = 40
 """Maximum number of dead letters of one step."""
+MOST_TAKES: Final = 100
+"""Maximum number of messages that are taken at the end: some go round for ever."""
 MOST_HOLD: Final = 6
 """Maximum number of unacknowledged messages of basic.get."""
 
@@ -46,7 +50,7 @@ class Received(NamedTuple):
 class Step:
     """Something to do, and what the model says about it.
 
-    ``action`` is ``publish``, ``get``, ``settle``, ``consume``, ``cancel``, ``close`` or ``drain``; ``given`` are its
+    ``action`` is ``publish``, ``get``, ``settle``, ``consume``, ``cancel``, ``close`` or ``take``; ``given`` are its
     arguments.
     """
 
@@ -55,9 +59,7 @@ class Step:
     confirmed: bool | None = None
     """Of a publish: whether it is confirmed."""
     received: Received | None = None
-    """Of a get or settle: the message, None from an empty queue."""
-    drained: list[Received] = field(default_factory=list)
-    """Of a drain: all messages of the queue."""
+    """Of a get, take or settle: the message, None from an empty queue."""
     counts: dict[str, int] = field(default_factory=dict)
     """Queue -> number of ready messages after the step."""
     delivered: dict[int, int] = field(default_factory=dict)
@@ -163,8 +165,9 @@ class Player:
             self._collect()
             self.delivered[given["consumer"]].clear()
             broker.close(self.consumers[given["consumer"]])
-        elif step.action == "drain":
-            step.drained = drain(broker, given["queue"])
+        elif step.action == "take":
+            delivery = broker.get(given["queue"], auto_ack=True)
+            step.received = None if delivery is None else see(delivery)
         alarms = broker._alarms[:]
         broker.advance(SETTLE_SECONDS)
         step.waits, step.deaths = bool(alarms), broker.deaths - broker.deaths_before
@@ -209,20 +212,19 @@ def make_plan(seed: str, prefix: str, profile: Profile, length: int, *, policies
         published += step.action == "publish"
         steps.append(step)
     last = [Step("cancel", {"consumer": number}) for number, each in enumerate(player.consumers) if each.is_active]
-    last += [Step("drain", {"queue": name}) for name in player.broker.queues]
-    for step in last:
+    for step in chain(last, islice(takes(player.broker), MOST_TAKES)):
         if not player.can_play(step):
             break
         steps.append(step)
     return Plan(topology, steps, published, player.broker.deaths)
 
 
-def drain(broker: Broker, queue: str) -> list[Received]:
-    """Take all messages of a queue."""
-    taken = []
-    while (delivery := broker.get(queue, auto_ack=True)) is not None:
-        taken.append(see(delivery))
-    return taken
+def takes(broker: Broker) -> Iterator[Step]:
+    """Yield steps that take all messages from all queues, as long as each is played before the next."""
+    for name in broker.queues:
+        while len(broker.queue(name).order):
+            yield Step("take", {"queue": name})
+        yield Step("take", {"queue": name})
 
 
 def make_topology(rng: Random, prefix: str, profile: Profile, *, policies: bool) -> Topology:

@@ -1,4 +1,4 @@
-"""Short lives, each for one rule, which a broker and the model can both live; recorded by tests.recorders.rabbitmq_lives.
+"""Short lives, each for one rule, for live brokers (tests.recorders.rabbitmq_lives records them) and for the model.
 
 A pause comes after each step, so that timers fire and dead letters arrive.
 """
@@ -123,60 +123,108 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     ),
     "three deaths in two queues": life(
         [queue("a", **to("b")), queue("b", message_ttl=20, **to("a"))],
-        send("a"), "a", "reject", "a", "reject", "a", "nack",
-    ),  # fmt: skip
+        send("a"),
+        "a",
+        "reject",
+        "a",
+        "reject",
+        "a",
+        "nack",
+    ),
     "expired in a cycle": life(
         [queue("a", message_ttl=20, **to("b")), queue("b", message_ttl=20, **to("a"))], send("a")
     ),
-    "rejected within a cycle": life([queue("a", **to("b")), queue("b", **to("a"))], send("a"), "a", "reject", "b", "nack"),
+    "rejected within a cycle": life(
+        [queue("a", **to("b")), queue("b", **to("a"))], send("a"), "a", "reject", "b", "nack"
+    ),
     "dropped from the head": life([queue("a", max_length=1, **to("b")), queue("b")], *_FULL),
-    "refused by a full queue": life([queue("a", max_length=1, overflow="reject-publish", **to("b")), queue("b")], *_FULL),
+    "refused by a full queue": life(
+        [queue("a", max_length=1, overflow="reject-publish", **to("b")), queue("b")], *_FULL
+    ),
     "refused and dead-lettered": life(
         [queue("a", max_length=1, overflow="reject-publish-dlx", **to("b")), queue("b")], *_FULL
     ),
     "refused by a full quorum queue": life([quorum("a", max_length=1, overflow="reject-publish"), queue("b")], *_FULL),
     "several dropped at once by a quorum queue": life(
         [quorum("a", max_length_bytes=800, **to("b")), queue("b")],
-        *_FULL, Message("", "a", {}, {}, b"x" * 799),
-    ),  # fmt: skip
+        *_FULL,
+        Message("", "a", {}, {}, b"x" * 799),
+    ),
     "over the delivery limit": life(
         [quorum("a", delivery_limit=1, **to("b")), queue("b")],
-        send("a"), "a", "reject-requeue", "a", "reject-requeue", "b", "nack-requeue",
-    ),  # fmt: skip
+        send("a"),
+        "a",
+        "reject-requeue",
+        "a",
+        "reject-requeue",
+        "b",
+        "nack-requeue",
+    ),
     "given back by nack and by reject": life(
         [quorum("a")], send("a"), "a", "nack-requeue", "a", "reject-requeue", "a", "nack-requeue"
     ),
     "failures remembered beyond a death": life(
-        [quorum("a", delivery_limit=5, **to("b")), quorum("b", delivery_limit=5, **to("c")), queue("c", **to("d")),
-         queue("d")],
-        send("a"), "a", "reject-requeue", "a", "reject", "b", "reject", "c", "reject",
-    ),  # fmt: skip
+        [
+            quorum("a", delivery_limit=5, **to("b")),
+            quorum("b", delivery_limit=5, **to("c")),
+            queue("c", **to("d")),
+            queue("d"),
+        ],
+        send("a"),
+        "a",
+        "reject-requeue",
+        "a",
+        "reject",
+        "b",
+        "reject",
+        "c",
+        "reject",
+    ),
     "a classic queue's failures remembered": life(
         [queue("a", **to("b")), quorum("b")], send("a"), "a", "reject-requeue", "a", "reject"
     ),
     "given back in front of the others": life(
         [quorum("a", delivery_limit=9)],
-        *_FULL, "a", "reject-requeue", "a", "nack-requeue",
-    ),  # fmt: skip
+        *_FULL,
+        "a",
+        "reject-requeue",
+        "a",
+        "nack-requeue",
+    ),
     "copies and hidden copies": life(
         [queue("a", **to("d")), queue("b", dead_letter_exchange=""), queue("c", dead_letter_exchange=""), queue("d")],
-        send("a", headers={"CC": ["b"], "BCC": ["c"]}), "a", "reject", "b", "reject", "c", "reject",
-    ),  # fmt: skip
+        send("a", headers={"CC": ["b"], "BCC": ["c"]}),
+        "a",
+        "reject",
+        "b",
+        "reject",
+        "c",
+        "reject",
+    ),
     "deaths by the publisher's hand": life(
         [queue("a", message_ttl=20, **to("b")), queue("b", message_ttl=20, **to("c")), queue("c")],
         send("a", headers={"x-death": [_DEATH]}),
     ),
     "a higher priority expires unseen": life(
         [queue("a", max_priority=5, **to("b")), queue("b")],
-        send("a", 0, priority=1), send("a", 1, priority=5, expiration="20"), send("a", 2, priority=3),
-    ),  # fmt: skip
+        send("a", 0, priority=1),
+        send("a", 1, priority=5, expiration="20"),
+        send("a", 2, priority=3),
+    ),
     "priorities of a quorum queue": life(
         [quorum("a")], *(send("a", number, priority=priority) for number, priority in enumerate((0, 5, 9, 4, 31, 6)))
     ),
     "a dead letter that must arrive finds a full queue": life(
-        [quorum("a", overflow="reject-publish", dead_letter_strategy="at-least-once", max_length=1, **to("b")),
-         quorum("b", overflow="reject-publish", max_length=0)],
-        send("b", 0), send("a", 1), "a", "reject", send("a", 2), send("a", 3),
-    ),  # fmt: skip
-}  # fmt: skip
+        [
+            quorum("a", overflow="reject-publish", dead_letter_strategy="at-least-once", max_length=1, **to("b")),
+            quorum("b", overflow="reject-publish", max_length=0),
+        ],
+        send("b", 0),
+        send("a", 1),
+        "a",
+        "reject",
+        send("a", 2),
+        send("a", 3),
+    ),
+}
 """What happens -> how."""
