@@ -1,0 +1,199 @@
+"""Rules of the life of messages that recordings do not show: long times, streams, policies, consumers, what has no end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import exchange.lifecycle.broker as model
+from exchange import Binding, Message, NotFound, Policy, PreconditionFailed, Queue, Topology
+from exchange.errors import BrokerError, InputError
+from exchange.lifecycle.broker import RETRY_MILLISECONDS, Broker
+from exchange.lifecycle.outcomes import Loss
+
+
+def queue(name: str, /, **arguments: Any) -> Queue:
+    """Return a queue; ``max_length=1`` is its argument x-max-length."""
+    return Queue(name, arguments={f"x-{key.replace('_', '-')}": value for key, value in arguments.items()})
+
+
+def send(broker: Broker, key: str, *bodies: bytes, **properties: Any) -> None:
+    """Publish messages through the default exchange."""
+    for body in bodies:
+        broker.publish(Message("", key, {}, properties, body))
+
+
+def bodies(broker: Broker, name: str) -> list[bytes]:
+    """Return the bodies of the messages that are ready."""
+    return [message.body for message in broker.messages(name)]
+
+
+def test_an_unused_queue_expires_with_its_messages() -> None:
+    """A consumer, basic.get and a new declaration count as use; its messages are not dead-lettered."""
+    expiring = queue("a", expires=60_000, dead_letter_exchange="", dead_letter_routing_key="b")
+    broker = Broker(Topology(queues=[expiring, Queue("b")]))
+    send(broker, "a", b"1")
+    broker.advance(50)
+    broker.declare_queue(expiring)
+    broker.advance(50)
+    consumer = broker.consume("a")
+    broker.advance(500)
+    broker.cancel(consumer)
+    broker.advance(59)
+    assert broker.get("a") is None  # the consumer holds the message
+    broker.advance(59)
+    assert "a" in broker.queues
+    broker.advance(1)
+    assert [*broker.queues] == ["b"]
+    assert bodies(broker, "b") == []
+    with pytest.raises(NotFound):
+        broker.get("a")
+
+
+def test_what_a_deleted_queue_delivered_can_be_settled_without_effect() -> None:
+    """Its messages are gone with it; a queue of the same name knows nothing of them."""
+    declared = queue("a", dead_letter_exchange="", dead_letter_routing_key="b")
+    broker = Broker(Topology(queues=[declared, Queue("b")]))
+    send(broker, "a", b"1")
+    delivery = broker.get("a")
+    assert delivery is not None
+    broker.delete_queue("a")
+    broker.declare_queue(declared)
+    broker.reject(delivery, requeue=False)
+    assert bodies(broker, "a") == bodies(broker, "b") == []
+    with pytest.raises(PreconditionFailed, match="unknown delivery tag"):
+        broker.ack(delivery)
+
+
+def test_a_stream_is_read_again_and_again() -> None:
+    """Consumers begin at an offset, and an acknowledgement removes nothing; basic.get is refused."""
+    broker = Broker(Topology(queues=[queue("log", queue_type="stream", max_length_bytes=10)]))
+    send(broker, "log", b"0", b"1", b"2", expiration="1")
+    first, last, at = (broker.consume("log", prefetch=2, offset=offset) for offset in ("first", "last", 1))
+    broker.advance(10)
+    assert [delivery.message.body for delivery in first.deliveries] == [b"0", b"1"]
+    assert [delivery.message.body for delivery in last.deliveries] == [b"2"]
+    assert [delivery.message.headers["x-stream-offset"] for delivery in at.deliveries] == [1, 2]
+    delivery = first.receive()
+    assert delivery is not None
+    broker.reject(delivery)
+    assert [delivery.message.body for delivery in first.deliveries] == [b"1", b"2"]
+    broker.close(last)
+    assert bodies(broker, "log") == [b"0", b"1", b"2"]
+    with pytest.raises(BrokerError, match="540 NOT_IMPLEMENTED"):
+        broker.get("log")
+    with pytest.raises(PreconditionFailed, match="consumer prefetch count is not set"):
+        broker.consume("log")
+
+
+def test_policies_and_operator_policies_are_in_force_at_once() -> None:
+    """The lower limit of both counts; what is over it is dropped when the policy comes."""
+    broker = Broker(Topology(queues=[Queue("a")]))
+    send(broker, "a", b"1", b"2", b"3", b"4")
+    broker.set_policy(Policy("users", "^a$", {"max-length": 3}, "queues"))
+    assert bodies(broker, "a") == [b"2", b"3", b"4"]
+    limit = Topology(
+        queues=[Queue("a")],
+        policies=[Policy("users", "^a$", {"max-length": 3}, "queues"),
+                  Policy("ops", "^a$", {"max-length": 1}, "queues", operator=True)],
+    )  # fmt: skip
+    broker = Broker(limit)
+    send(broker, "a", b"1", b"2", b"3")
+    assert bodies(broker, "a") == [b"3"]
+
+
+def test_a_dead_letter_that_must_arrive_is_routed_again_after_three_minutes() -> None:
+    """Its queue keeps the message, which counts for its limit, until the target takes it."""
+    source = queue(
+        "a", queue_type="quorum", overflow="reject-publish", dead_letter_strategy="at-least-once", max_length=1,
+        dead_letter_exchange="", dead_letter_routing_key="b",
+    )  # fmt: skip
+    lost: list[Loss] = []
+    broker = Broker(Topology(queues=[source]), on_loss=lost.append)
+    send(broker, "a", b"1")
+    delivery = broker.get("a")
+    assert delivery is not None
+    broker.reject(delivery, requeue=False)
+    send(broker, "a", b"2")
+    assert broker.publish(Message("", "a", body=b"3")).refused == ("a",)
+    broker.declare_queue(Queue("b"))
+    broker.advance(RETRY_MILLISECONDS / 1000 - 1)
+    assert bodies(broker, "b") == []
+    broker.advance(1)
+    assert bodies(broker, "b") == [b"1"]
+    assert not lost
+
+
+def test_consumers_take_turns_by_priority_and_prefetch() -> None:
+    """The highest priority first; when it is full, the others in turn."""
+    broker = Broker(Topology(queues=[Queue("a")]))
+    low, other, high = (broker.consume("a", prefetch=2, priority=priority) for priority in (0, 0, 1))
+    send(broker, "a", *(b"%d" % number for number in range(6)))
+    got = [[delivery.message.body for delivery in each.deliveries] for each in (low, other, high)]
+    assert got == [[b"2", b"4"], [b"3", b"5"], [b"0", b"1"]]
+
+
+def test_a_single_active_consumer_is_followed_by_the_next() -> None:
+    """What the first one held goes to the second when the first one's channel is closed."""
+    broker = Broker(Topology(queues=[queue("a", single_active_consumer=True)]))
+    first, second = broker.consume("a", prefetch=1), broker.consume("a", prefetch=5)
+    send(broker, "a", b"1", b"2")
+    assert (len(first.deliveries), len(second.deliveries)) == (1, 0)
+    broker.close(first)
+    assert [(each.message.body, each.redelivered) for each in second.deliveries] == [(b"1", True), (b"2", False)]
+
+
+def test_losses_name_their_cause() -> None:
+    """No dead letter exchange, a missing one, no route, a cycle, a full queue."""
+    lost: list[Loss] = []
+    queues = [
+        Queue("none"),
+        queue("missing", dead_letter_exchange="nowhere"),
+        queue("unroutable", dead_letter_exchange="amq.topic"),
+        queue("cycle", message_ttl=1, dead_letter_exchange=""),
+        queue("full", dead_letter_exchange="", dead_letter_routing_key="closed"),
+        queue("closed", max_length=0, overflow="reject-publish"),
+    ]
+    broker = Broker(Topology(queues=queues), on_loss=lost.append)
+    for name in ("none", "missing", "unroutable", "full"):
+        send(broker, name, b"1")
+        delivery = broker.get(name)
+        assert delivery is not None
+        broker.nack(delivery, requeue=False)
+    send(broker, "cycle", b"1")
+    broker.advance(1)
+    assert {loss.queue: loss.cause for loss in lost} == {
+        "none": "no dead letter exchange",
+        "missing": "missing exchange",
+        "unroutable": "unroutable",
+        "full": "full queue",
+        "cycle": "cycle",
+    }
+    assert [loss.reason for loss in lost] == ["rejected"] * 4 + ["expired"]
+
+
+def test_dead_letters_that_go_round_without_end_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A death by rejection in the history turns the broker's cycle detection off, and queues that drop at once loop."""
+    monkeypatch.setattr(model, "DEAD_LETTERS", 1000)
+    round_about = [
+        queue("start", dead_letter_exchange="", dead_letter_routing_key="a"),
+        queue("a", max_length=0, dead_letter_exchange="amq.fanout"),
+        queue("b", max_length=0, dead_letter_exchange="amq.fanout"),
+    ]
+    topology = Topology(queues=round_about, profile="rabbitmq-3.10")
+    for name in ("a", "b"):
+        topology = topology.bind(Binding.to_queue("amq.fanout", name))
+    broker = Broker(topology)
+    broker.publish(Message("", "start"))
+    delivery = broker.get("start")
+    assert delivery is not None
+    with pytest.raises(InputError, match="dead letters go round without end: 1,000 at once, from"):
+        broker.reject(delivery, requeue=False)
+
+
+@pytest.mark.parametrize("seconds", [-1, float("inf"), float("nan")])
+def test_time_does_not_go_back(seconds: float) -> None:
+    """Nor does it come to an end."""
+    with pytest.raises(ValueError, match="time passes by a positive number of seconds"):
+        Broker(Topology()).advance(seconds)
