@@ -52,17 +52,18 @@ def compare(server: Server, messages: int, seed: int, *, side_by_side: int = 24,
 
 
 async def _compare(server: Server, messages: int, seed: int, side_by_side: int, steps: int) -> Outcome:
-    outcome, number = Outcome(), 0
+    outcome, number, planned = Outcome(), 0, 0
     profile = profile_for(server.version)
     connection = await aiormq.connect(server.url)
 
     async def work() -> None:
-        nonlocal number
-        while outcome.messages < messages and len(outcome.differences) < 10:
+        nonlocal number, planned
+        while planned < messages and len(outcome.differences) < 10:
             number += 1
             name = f"{seed}/{number}"
             policies = server.management_url is not None and number % 5 == 0
             plan = make_plan(name, f"hashstar-{seed}-{number}-", profile, steps, policies=policies)
+            planned += plan.messages
             try:
                 try:
                     await Life(server, connection, plan).live()
