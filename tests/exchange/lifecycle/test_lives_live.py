@@ -26,7 +26,7 @@ def test_a_live_broker_agrees_on_every_life(rabbitmq_servers: list[Server], caps
         with capsys.disabled():
             print(
                 f"\nRabbitMQ {server.version}: {outcome.messages} messages, {outcome.deaths} deaths, "
-                f"{outcome.steps} steps, {len(outcome.differences)} differences"
+                f"{outcome.steps} steps, {len(outcome.differences)} differences, {len(outcome.repeated)} plans repeated"
             )
         assert not outcome.differences, "\n\n".join(outcome.differences)
         assert outcome.messages >= LIVES
