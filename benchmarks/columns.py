@@ -19,7 +19,7 @@ from benchmarks.workloads import EXCHANGE, SEED, dense_1k
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.routing.columns.route_columns import RouteColumns
 
-__all__ = ["columns"]
+__all__ = ["columns", "draw_keys", "router_of"]
 
 WORDS = 40
 RECURRING = 50_000
@@ -34,12 +34,12 @@ def columns(quick: bool) -> None:
     number = 1_000_000 if quick else 5_000_000
     rounds = 3 if quick else 5
     patterns = dense_1k(1).patterns
-    once = _draw_keys(number)
+    once = draw_keys(number)
     again = once.slice(0, RECURRING).take(pa.array(np.random.default_rng(SEED).integers(0, RECURRING, number)))
     single = once.slice(0, SINGLE).to_pylist()
     peer = time_gsl(patterns, single, rounds)
-    routers = {queues: _router(patterns, queues) for queues in (10, len(patterns))}
-    alone = _router(patterns, 10)
+    routers = {queues: router_of(patterns, queues) for queues in (10, len(patterns))}
+    alone = router_of(patterns, 10)
     for title, keys in (("keys that come once", once), ("keys that come again", again)):
         table = pa.table({"key": keys})
 
@@ -62,7 +62,7 @@ def columns(quick: bool) -> None:
         print("  million keys/s: " + ", ".join(f"{row.name} {1 / row.cost:.2f}" for row in rows if row.cost))
 
 
-def _draw_keys(number: int) -> pa.Array:
+def draw_keys(number: int) -> pa.Array:
     """Return distinct keys of two to six words, of the vocabulary of the patterns."""
     generator = np.random.default_rng(SEED)
     words = np.array([f"w{word}" for word in range(WORDS)], object)
@@ -76,7 +76,8 @@ def _draw_keys(number: int) -> pa.Array:
     return keys.take(pa.array(generator.permutation(len(keys))))
 
 
-def _router(patterns: list[str], queues: int) -> Router:
+def router_of(patterns: list[str], queues: int) -> Router:
+    """Return a router of one exchange whose patterns are spread over this many queues."""
     bindings = [Binding.to_queue(EXCHANGE, f"q{at % queues}", pattern) for at, pattern in enumerate(patterns)]
     return Router(Topology([Exchange(EXCHANGE, "topic")], [Queue(f"q{at}") for at in range(queues)], bindings))
 

@@ -21,6 +21,7 @@ from bridge.interop.marks import NAMED_HOPS, hops_of, is_dead_letter
 from bridge.pump.dead_letters import build_dead_letter, is_packed, pack
 from bridge.pump.homecoming import Homecoming, ReplyEvents
 from bridge.pump.inlet import Inlet, Reading
+from bridge.pump.learning import Learning
 from bridge.pump.outlet import Outlet
 from bridge.pump.placing import Placing
 from bridge.pump.policy import Policy, Unroutable
@@ -96,6 +97,7 @@ class Pump:
         self._placing = Placing(partitioners, random, monotonic)
         self._inlets = inlets
         self._router = router
+        self._learning = Learning(router)
         self._events = events
         self._policy = policy
         self._random = random
@@ -227,6 +229,7 @@ class Pump:
         now = asyncio.get_running_loop().time()
         pendings = inlet.window.admit(deliveries, now)
         if inlet.replies_of is None:
+            self._learning.look(inlet, deliveries)
             self._route(inlet, pendings)
         else:
             self._homecoming.bring(inlet, pendings, inlet.replies_of)
