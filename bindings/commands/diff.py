@@ -27,6 +27,7 @@ from exchange.commands.console import (
 )
 from exchange.commands.route import profile_option
 from exchange.display import dump_json
+from exchange.entities.profile import LATEST
 from exchange.routing.router import Router
 
 __all__ = ["diff_command"]
@@ -115,6 +116,8 @@ def diff_command(
         with exit_on_error():
             compared, moved = _compare(*topologies, vhost, profile, budget, messages)
         _print_one(compared, moved, form)
+        if form == "text" and profile is None and compared.vhosts[0].profile != LATEST.name:
+            echo_line(f"by the rules of {compared.vhosts[0].profile}, which the topologies name")
         files = [compared]
     else:
         if messages is not None:

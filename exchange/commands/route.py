@@ -20,7 +20,7 @@ from exchange.commands.console import fail, progress, timeout_option
 from exchange.commands.partition import partition_command
 from exchange.commands.selector import selector_command
 from exchange.display import clip_line, dump_json, escape_lines, list_some
-from exchange.entities.profile import RELEASES, profile_by_name
+from exchange.entities.profile import LATEST, RELEASES, profile_by_name
 from exchange.errors import BrokerError, HashstarError, InputError, NotFound
 from exchange.field_json import decode, json_line, message_from_json
 from exchange.field_values import to_bytes
@@ -168,6 +168,8 @@ def build_commands(load: Load) -> list[click.Command]:
             click.echo(dump_json(_explanation_json(explanation, topology)))
         else:
             click.echo(describe(explanation))
+            if profile is None and topology.profile != LATEST:
+                click.echo(f"by the rules of {topology.profile.name}, which the source names")
 
     return [route_command, explain_command, partition_command, selector_command]
 

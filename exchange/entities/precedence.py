@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 from exchange.entities.entities import Policy, Queue
@@ -19,10 +19,10 @@ from exchange.entities.in_force import (
     unsupported_keys,
 )
 from exchange.field_json import encode
-from exchange.notation import write_value
+from exchange.notation import write_json
 
 __all__ = [
-    "Account", "AccountJson", "Possible", "ValueJson", "account_for", "account_json", "account_lines",
+    "Account", "AccountJson", "Possible", "ValueJson", "account_for", "account_json", "account_lines", "encode_setting",
     "possible_values", "value_json", "write_setting",
 ]  # fmt: skip
 
@@ -142,9 +142,24 @@ def account_lines(account: Account) -> Iterator[str]:
         yield f"  not in force: {kind} '{policy.name}': {reason}"
 
 
+def encode_setting(value: Any) -> Any:
+    """Return the value of a setting as a JSON value: as field values are encoded, but with integers of any size.
+
+    A policy is JSON, and RabbitMQ reads any integer there.
+    """
+    if type(value) is int:
+        return value
+    if isinstance(value, (list, tuple)):
+        return [encode_setting(item) for item in value]
+    if isinstance(value, Mapping):
+        table = {name: encode_setting(item) for name, item in value.items()}
+        return {"!table": table} if len(table) == 1 and next(iter(table)).startswith("!") else table
+    return encode(value)
+
+
 def write_setting(setting: Setting) -> str:
     """Return a value with its source: ``10 (policy 'limits')``."""
-    return f"{write_value(setting.value)} ({setting})"
+    return f"{write_json(encode_setting(setting.value), typed=True)} ({setting})"
 
 
 def account_json(account: Account) -> AccountJson:
@@ -168,4 +183,4 @@ def account_json(account: Account) -> AccountJson:
 
 def value_json(setting: Setting) -> ValueJson:
     """Return a value with its source as JSON values."""
-    return {"value": encode(setting.value), "source": setting.source, "policy": setting.policy}
+    return {"value": encode_setting(setting.value), "source": setting.source, "policy": setting.policy}

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from bindings.diff.planning.plan import comparable_arguments
 from bindings.diff.planning.step import Part
 from exchange.entities.entities import Exchange, Policy, Queue
+from exchange.entities.precedence import encode_setting
 from exchange.field_json import encode
 
 __all__ = ["FieldChange", "find_changes"]
@@ -46,7 +47,7 @@ def _of_flags(part: Exchange | Queue) -> dict[str, Any]:
 
 
 def _of_policy(policy: Policy) -> dict[str, Any]:
-    definition = {f"definition.{name}": encode(value) for name, value in policy.definition.items()}
+    definition = {f"definition.{name}": encode_setting(value) for name, value in policy.definition.items()}
     return {"pattern": policy.pattern, "apply_to": policy.apply_to, "priority": policy.priority, **definition}
 
 

@@ -506,6 +506,8 @@ DEAD = "exchange dead: direct\nexchange orders: topic\nqueue kept\ndead -> kept:
          ("HS314", "a message that nobody takes from queue 'q' expires, comes back and is dropped")),
         (('queue q: x-dead-letter-exchange = ""\norders -> q: "q"\nqueue w\n'
          'policy a: "^q$", queues, message-ttl = 5\npolicy b: "^q$", queues, max-length = 5'), None),  # not known
+        (('exchange again: headers\nqueue later: x-message-ttl = 15000, x-dead-letter-exchange = ""\nagain -> later\n'
+         'queue jobs: x-dead-letter-exchange = "again", x-dead-letter-routing-key = "jobs"'), None),  # a delayed retry
         ('queue q\nqueue r: quorum\npolicy p: "^[qr]$", queues, delivery-limit = 5, expires = 50',
          ("HS708", ("policy 'p' does not apply to 'q', with all of its settings (expires): classic queues do not "
                    "support 'delivery-limit'"))),

@@ -113,3 +113,26 @@ def test_explain_prints_what_is_in_force_in_the_queue_asked_about(tmp_path: Path
     }
     missing = json.loads(run("explain", "-t", topology, "", "x", "-q", "gone", "--json").stdout)
     assert missing["asked"]["in_force"] is None
+
+
+def test_integers_of_policies_have_any_size_and_no_value_is_too_odd_to_print() -> None:
+    huge = Policy("p", "", {"message-ttl": 10**30, "odd": [10**25, {"!long": 10**25}], "none": None})
+    assert lines(Queue("q"), huge)[1:] == [
+        f"  message-ttl: {10**30} (policy 'p')",
+        "  none: null (policy 'p')",
+        f"  odd: [{10**25}, {{ \"!long\" = {10**25} }}] (policy 'p')",
+    ]
+    odd = Queue("q", arguments={"x-a": b"\xff", "x-b": [1, {"c": 2.5}], "x-c": None})
+    assert len(lines(odd)) == 4
+    json.dumps(account_json(account_for(odd, Policies({"p": huge}))))
+
+
+def test_the_profile_is_printed_where_the_topology_chose_an_older_one(tmp_path: Path) -> None:
+    topology = tmp_path / "shop.bindings"
+    for profile, options, printed in (
+        ("rabbitmq-4.0", [], True), ("rabbitmq-4.3", [], False), ("rabbitmq-4.0", ["--profile", "4.0"], False),
+    ):  # fmt: skip
+        topology.write_text(f"profile {profile}\nqueue q\n")
+        by = "by the rules of rabbitmq-4.0"
+        assert (by in run("explain", "-t", topology, "", "q", *options).stdout) is printed
+        assert (by in run("diff", topology, topology, *options).stdout) is printed
