@@ -133,10 +133,10 @@ class Player:
         """Take a step; return whether a server would do the same for certain."""
         try:
             self.play(step)
+            deaths = self.broker.deaths
+            self.broker.advance(SETTLE_SECONDS)
         except TooManyDeaths:
             return False
-        deaths = self.broker.deaths
-        self.broker.advance(SETTLE_SECONDS)
         return self.broker.deaths == deaths and not self.broker.is_racy
 
     def play(self, step: Step) -> None:
