@@ -15,6 +15,7 @@ from uuid import uuid4
 from bindings.testing.server.queues import Stored, StoredQueue
 from exchange.amqp import ContentHeader, message_of
 from exchange.entities.entities import Queue
+from exchange.entities.in_force import Policies, Settings
 from exchange.errors import BrokerError, NotFound
 from exchange.field_values import Typed, type_and_value
 from exchange.kinds import Choose
@@ -44,7 +45,8 @@ class Broker:
     def __init__(self, topology: Topology, *, choose: Choose = randrange) -> None:
         self.router: Final = Router(topology, choose=choose)
         self.vhost: Final = topology.vhost
-        self.queues: Final = {name: StoredQueue(queue) for name, queue in topology.queues.items()}
+        self._policies: Final = topology.policies_in_force()  # which no method of AMQP changes
+        self.queues: Final = {name: self._store(queue) for name, queue in topology.queues.items()}
         self.reply_channels: Final[dict[str, Any]] = {}
         """Address of direct replies -> the channel that gets them."""
 
@@ -73,7 +75,11 @@ class Broker:
         elif queue.name in self.queues:
             self.queue(queue.name, connection)
         self.router.declare_queue(queue)
-        return self.queues.setdefault(queue.name, StoredQueue(queue, owner))
+        return self.queues.setdefault(queue.name, self._store(queue, owner))
+
+    def _store(self, queue: Queue, owner: object = None) -> StoredQueue:
+        # Where it is not known which of several policies is in force, one of them is.
+        return StoredQueue(queue, self._policies.possible_settings(queue)[0], owner)
 
     def delete_queue(self, name: str) -> None:
         """Delete a queue with its messages, and notify its consumers."""
@@ -99,16 +105,20 @@ class Broker:
 
     def drop(self, queue: StoredQueue, messages: list[Stored], reason: str) -> None:
         """Drop messages of a queue; those of a queue with a dead letter exchange go there."""
-        exchange = queue.declared.arguments.get("x-dead-letter-exchange")
-        if not isinstance(exchange, str):
+        exchange, fixed_key, _ = Policies.dead_letters_by(queue.settings, queue.declared.type)
+        if exchange is None:
             return
         for message in messages:
-            key = queue.declared.arguments.get("x-dead-letter-routing-key", message.routing_key)
             content = _record_death(message, queue.declared.name, reason)
+            key = message.routing_key
+            if fixed_key is not None:
+                key, content = fixed_key, content.without_header("CC")
             try:
-                self.publish(exchange, str(key), content, message.body)
+                route = self.router.route_dead_letter(message_of(exchange, key, content, message.body))
             except BrokerError:
                 continue  # RabbitMQ drops what it cannot route, too
+            for name in route.queues:
+                self._put(self.queues[name], Stored(exchange, key, content, message.body))
 
     def messages(self, name: str) -> list[Message]:
         """Return the messages of a queue that are ready, oldest first. Raises NotFound."""
@@ -118,7 +128,7 @@ class Broker:
         return [message_of(each.exchange, each.routing_key, each.content, each.body) for each in queue.ready]
 
     def _put(self, queue: StoredQueue, message: Stored) -> None:
-        milliseconds = _time_to_live(queue.declared, message)
+        milliseconds = _time_to_live(queue.settings, message)
         if milliseconds is not None:
             message.expires = time.monotonic() + milliseconds / 1_000
         queue.put(message)
@@ -131,11 +141,10 @@ class Broker:
             self.drop(queue, [queue.ready.popleft()], "expired")
 
 
-def _time_to_live(queue: Queue, message: Stored) -> int | None:
+def _time_to_live(settings: Settings, message: Stored) -> int | None:
     """Return the milliseconds that a message may wait in a queue: the least of the message's and the queue's."""
-    given = []
-    if "x-message-ttl" in queue.arguments:
-        given.append(int(type_and_value(queue.arguments["x-message-ttl"])[1]))
+    of_queue = settings.integer("message-ttl")
+    given = [] if of_queue is None else [of_queue]
     expiration = message.content.property("expiration")
     if expiration is not None and expiration.isdecimal():
         given.append(int(expiration))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from exchange.amqp import ContentHeader
 from exchange.entities.entities import Queue
+from exchange.entities.in_force import Settings
 
 __all__ = ["Consumer", "Stored", "StoredQueue"]
 
@@ -74,6 +75,8 @@ class StoredQueue:
     """A queue with its messages and consumers."""
 
     declared: Queue
+    settings: Settings
+    """The settings in force: arguments, policy and operator policy."""
     owner: Any = None
     """The connection that an exclusive queue belongs to; None for all others."""
     ready: deque[Stored] = field(default_factory=deque)

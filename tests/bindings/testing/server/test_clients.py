@@ -155,6 +155,28 @@ def test_dead_letters_of_rejected_and_expired_messages(server: AmqpServer, chann
     assert server.messages("dead")[1].properties == {}
 
 
+def test_policies_give_queues_dead_letters_and_a_time_to_live_also_to_internal_exchanges() -> None:
+    topology = Topology(
+        [Exchange("dlx", "fanout", internal=True)],
+        [Queue("dead"), Queue("copied")],
+        [Binding.to_queue("dlx", "dead")],
+        [
+            Policy(
+                "p", "^jobs", {"dead-letter-exchange": "dlx", "dead-letter-routing-key": "k", "message-ttl": 60_000}
+            ),
+            Policy("limit", "^jobs", {"message-ttl": 10}, "queues", operator=True),
+        ],
+    )
+    with AmqpServer(topology) as server, pika.BlockingConnection(pika.URLParameters(server.url)) as connection:
+        channel = connection.channel()
+        channel.queue_declare("jobs", arguments={"x-message-ttl": 50_000})
+        channel.basic_publish("", "jobs", b"late", pika.BasicProperties(headers={"CC": ["copied"]}))
+        wait_for(lambda: bodies(server, "dead") == [b"late"])
+        [late] = server.messages("dead")
+        assert (late.exchange, late.routing_key, "CC" in late.headers) == ("dlx", "k", False)
+        assert bodies(server, "copied") == [b"late"]  # when it was published, and not once more
+
+
 def test_a_delay_queue_brings_messages_back_and_counts(server: AmqpServer, channel: BlockingChannel) -> None:
     channel.queue_declare("work", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "delay"})
     back = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "work", "x-message-ttl": 1}
