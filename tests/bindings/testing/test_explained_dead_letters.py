@@ -22,12 +22,15 @@ definitions = st.fixed_dictionaries(
         "dead-letter-routing-key": st.sampled_from(["q1", "k", "a.b"]),
     },
 )
-queues = st.builds(
-    lambda name, type_, given: Queue(
-        name, arguments={"x-queue-type": type_, **{f"x-{key}": value for key, value in given.items()}}
-    ),
-    st.sampled_from(QUEUES), st.sampled_from(["classic", "quorum"]), definitions,
-)  # fmt: skip
+
+
+def queue(name: str) -> st.SearchStrategy[Queue]:
+    def build(type_: str, given: dict[str, str]) -> Queue:
+        return Queue(name, arguments={"x-queue-type": type_, **{f"x-{key}": value for key, value in given.items()}})
+
+    return st.builds(build, st.sampled_from(["classic", "quorum"]), definitions)
+
+
 bindings = st.builds(
     Binding.to_queue,
     st.sampled_from(["topic", "internal", "direct"]), st.sampled_from(QUEUES), st.sampled_from(["q0", "k", "a.#", "#"]),
@@ -41,7 +44,7 @@ headers = st.sampled_from([{}, {"CC": ["q2"]}, {"BCC": ["q2"]}, {"CC": ["a.b"], 
 
 
 @given(
-    st.tuples(*[queues.map(lambda queue, name=name: Queue(name, arguments=queue.arguments)) for name in QUEUES]),
+    st.tuples(*map(queue, QUEUES)),
     st.lists(bindings, max_size=5),
     st.lists(policies, max_size=2, unique_by=lambda policy: policy.priority),
     headers,
