@@ -46,8 +46,19 @@ def plan_for(live: Live, wanted: Topology, *, prune: bool = False, seconds: floa
     """
     wanted = live.as_declared(wanted)
     before = live.topology(wanted)
-    after = wanted if prune else keep_extras(before, wanted)
+    after = _with_operator_policies(wanted if prune else keep_extras(before, wanted), before)
     return LivePlan(make_plan(before, after, deadline=Deadline(seconds)), wanted, before, after)
+
+
+def _with_operator_policies(after: Topology, before: Topology) -> Topology:
+    """Return a topology with the operator policies that the broker has: no step changes these."""
+    if after.operator_policies == before.operator_policies:
+        return after
+    policies = [*after.policies.values(), *before.operator_policies.values()]
+    return Topology(
+        after.exchanges.values(), after.queues.values(), after.bindings, policies,
+        vhost=after.vhost, profile=after.profile,
+    )  # fmt: skip
 
 
 class Stopped(HashstarError):

@@ -64,7 +64,8 @@ class Live:
             if binding.arguments and binding.source:
                 bindings.append(by_name.get((binding[:3], name.rpartition("~")[2]), binding))
         return Topology(
-            current.exchanges.values(), current.queues.values(), bindings, current.policies.values(),
+            current.exchanges.values(), current.queues.values(), bindings,
+            [*current.policies.values(), *current.operator_policies.values()],
             vhost=self.vhost, profile=profile,
         )  # fmt: skip
 
@@ -90,7 +91,7 @@ class Live:
                 )
                 for binding in topology.bindings
             ],
-            topology.policies.values(),
+            [*topology.policies.values(), *topology.operator_policies.values()],
             vhost=topology.vhost,
             profile=topology.profile,
         )

@@ -124,7 +124,7 @@ def test_the_broker_has_what_was_wanted(place: Place) -> None:
             assert not make_plan(there, wanted).steps, f"seed {seed}: {result.output}"
             assert set(there.bindings) == set(wanted.bindings)
             assert there.policies == wanted.policies
-            steps += len(re.findall(r"^  [+-] ", result.output, re.MULTILINE))
+            steps += len(re.findall(r"^  [-+~] ", result.output, re.MULTILINE))
             result = place.run(wanted, *everything)
             assert (result.exit_code, result.stdout.strip()) == (0, "nothing to do"), f"seed {seed}: {result.output}"
     assert steps >= PAIRS
@@ -149,6 +149,28 @@ def test_arguments_of_all_types_are_what_they_were(place: Place) -> None:
     result = place.run(bare, "--yes", "--prune")
     assert result.exit_code == 0, result.output
     assert not place.topology(bare).bindings
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("prune", [[], ["--prune"]])
+def test_settings_that_change_are_shown_and_operator_policies_stay(place: Place, prune: list[str]) -> None:
+    limit = {"pattern": "^q", "definition": {"max-length": 5}, "apply-to": "queues"}
+    manage(place.server, "PUT", f"operator-policies/{place.vhost}/limit", limit)
+    minute, second = (
+        Topology(queues=[Queue("q")], policies=[Policy("p", "^q", {"message-ttl": milliseconds}, "queues")])
+        for milliseconds in (60_000, 1_000)
+    )
+    assert place.run(minute, "--yes").exit_code == 0
+    result = place.run(second, "--yes", *prune)
+    assert result.exit_code == 0, result.output
+    assert "  ~ set policy 'p'\n      message-ttl 60000 -> 1000\n" in result.output
+    assert (
+        "settings in force:\n  ! queue 'q':\n"
+        "      message-ttl 60000 (policy 'p') -> 1000 (policy 'p'): messages that wait longer than 1 s are dropped\n"
+    ) in result.output
+    assert "max-length" not in result.output
+    kept = manage(place.server, "GET", f"operator-policies/{place.vhost}")
+    assert [policy["name"] for policy in kept] == ["limit"]
 
 
 def some(number: int = 6) -> Topology:
