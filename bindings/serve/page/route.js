@@ -26,6 +26,7 @@ function showRoute(place, route, before) {
     el('ul', { class: 'queues' }, route.queues.slice(0, MOST_SHOWN).map((name) => queueItem(name, route, before)), andMore(route.queues, 'queue')),
     ...lostTo(route, before),
     el('ol', { class: 'hops' }, route.hops.slice(0, MOST_SHOWN).map((hop) => hopItem(hop)), andMore(route.hops, 'exchange')),
+    ...deadLettersOf(route),
   );
   place.dataset.queues = JSON.stringify(route.queues);
 }
@@ -125,4 +126,25 @@ function alternateOf(alternate) {
     origin,
     alternate.taken ? ': taken, ' + OUTCOMES[alternate.outcome] : ': not taken, since a binding matches',
   );
+}
+
+/** What becomes of the message where a queue does not keep it, from queue to queue. */
+function deadLettersOf(route) {
+  const hops = route.dead_letters;
+  if (!hops.length) return [];
+  return [
+    el('div', { class: 'hops' }, 'If rejected, expired or over the limit:'),
+    el('ul', { class: 'letters' }, hops.slice(0, MOST_SHOWN).map((hop) => el('li', {}, partLink('queue', hop.queue, 50), ...wayOfLetter(hop)))),
+  ];
+}
+
+function wayOfLetter(hop) {
+  if (hop.outcome === 'dropped') return [': dropped'];
+  if (hop.outcome === 'unknown') return [': it is not known which policy is in force'];
+  const exchange = hop.exchange === '' ? 'the default exchange' : partLink('exchange', hop.exchange, 50);
+  const way = [' → ', exchange, ' with the key ', keyed(hop.with_key, 60)];
+  if (hop.outcome === 'missing') return [...way, el('span', { class: 'lost' }, ': lost, as there is no such exchange')];
+  if (hop.outcome === 'unroutable') return [...way, el('span', { class: 'lost' }, ': lost, as no queue gets it')];
+  const queues = hop.queues.slice(0, MOST_SHOWN).map((name, at) => [at ? ', ' : ' → ', partLink('queue', name, 50)]);
+  return [...way, ...queues, hop.outcome === 'undecided' ? ' and perhaps more' : null];
 }

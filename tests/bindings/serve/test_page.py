@@ -144,6 +144,23 @@ def test_headers_and_the_partition_are_shown(page: Browser, orders: Served) -> N
     no_errors(page)
 
 
+def test_the_ways_of_dead_letters_are_shown_below_the_route(page: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "shop.bindings"
+    path.write_text(
+        'queue jobs: x-dead-letter-exchange = "", x-dead-letter-routing-key = "dead"\nqueue dead\n'
+        'queue lost: x-dead-letter-exchange = "gone"\namq.topic -> jobs, lost: "#"\n'
+    )
+    with serve_here(path) as served:
+        show(page, served, exchange="amq.topic", key="k")
+        letters = "[...document.querySelectorAll('.letters > li')].map((each) => each.innerText)"
+        assert page.evaluate(letters) == [
+            "jobs → the default exchange with the key dead → dead",
+            "lost → gone with the key k: lost, as there is no such exchange",
+            "dead: dropped",
+        ]
+        no_errors(page)
+
+
 def test_a_queue_that_was_not_reached_says_why_and_offers_the_nearest_key(page: Browser, orders: Served) -> None:
     show(page, orders, exchange="orders", key="order.eu.payd")
     press(page, '#picture [data-name="warehouse-us"]')
