@@ -2,7 +2,8 @@
 
 A run is a producer with settings of its own and what happens to it, step by step: records of all sizes, with and
 without a key, to one topic or two, searches for ready brokers, requests that take batches, brokers that take none,
-leaders that go. Each step is kept with its answer, and each record with the numbers that were drawn for it.
+leaders that go. In other runs the producer's own sender does all this by its clock, and brokers answer. Each step is
+kept with its answer, and each record with the numbers that were drawn for it.
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, Final
 
+from exchange.partition.hashing.librdkafka import murmur2_partition
 from tests.recorders import golden
 from tests.recorders.jvm import QUICK, ask, find_classpath
 from tests.recorders.kafka import JAVA
 
-__all__ = ["VERSIONS", "ask_batching", "generate_runs"]
+__all__ = ["VERSIONS", "ask_batching", "generate_runs", "generate_sender_runs"]
 
 VERSIONS: Final = ("3.9.2", "4.4.0")
 NAME: Final = "kafka-batching"
-RECORDED: Final = 2_500
-"""Records in the runs that are kept with the tests."""
+RECORDED: Final = 2_000
+"""Records in the runs of each kind that are kept with the tests."""
+TOPICS: Final = (("t",), ("t",), ("t", "u"), ("payments", "orders", "a-topic"))
 MEMORY: Final = ("-Xmx2g",)
 
 
@@ -39,7 +42,7 @@ def _run(random: Random, records: int, racks: bool) -> Iterator[str]:
     timeout = random.choice((0, 0, 20, 100))
     rack = " r0" if racks and random.random() < 0.4 else ""
     yield f"new {batch_size} {linger} {str(adaptive).lower()} {timeout}{rack}"
-    topics = {topic: random.choice((1, 2, 3, 6, 12)) for topic in random.choice(("t", "t", "tu"))}
+    topics = {topic: random.choice((1, 2, 3, 6, 12, 20)) for topic in random.choice(TOPICS)}
     nodes = random.choice((1, 2, 3))
     leaders = {(topic, id_): random.randrange(nodes) for topic, count in topics.items() for id_ in range(count)}
     yield _cluster(leaders, {}, racks)
@@ -82,6 +85,40 @@ def _run(random: Random, records: int, racks: bool) -> Iterator[str]:
         yield from _send(random, nodes, stalled, batch_size)
 
 
+def generate_sender_runs(random: Random, records: int, racks: bool) -> Iterator[str]:
+    """Yield the commands of random runs in which the producer's own sender takes batches, of this number of records."""
+    while records > 0:
+        count = min(records, random.choice((40, 100, 300)))
+        records -= count
+        yield from _run_with_sender(random, count, racks)
+
+
+def _run_with_sender(random: Random, records: int, racks: bool) -> Iterator[str]:
+    batch_size = random.choice((1, 200, 1_000))
+    linger = random.choice((0, 5, 50))
+    rack = " r0" if racks and random.random() < 0.3 else ""
+    adaptive = str(random.random() < 0.75).lower()
+    yield f"new {batch_size} {linger} {adaptive} {random.choice((0, 0, 20, 100))}{rack}"
+    topics = {topic: random.choice((1, 2, 3, 6, 12, 20)) for topic in random.choice(TOPICS)}
+    nodes = random.choice((1, 2, 3))
+    leaders = {(topic, id_): random.randrange(nodes) for topic, count in topics.items() for id_ in range(count)}
+    lost = {at: None for at in leaders if random.random() < random.choice((0, 0, 0, 0.3))}
+    yield _cluster(leaders, lost, racks)
+    now = random.choice((0, 1_000_000_000_000))
+    yield f"clock {now}"
+    yield f"sender {','.join(f'{node}:{random.choice((0, 1, 10, 200, 5_000))}' for node in range(nodes))}"
+    largest = random.choice((10, 100, 300, 2_000))
+    keyed = random.choice((0, 0.1, 0.7))
+    for _ in range(records):
+        if random.random() < 0.4:
+            now += random.choice((1, 1, 3, 5, 30, 120))
+            yield f"clock {now}"
+        topic = random.choice(tuple(topics))
+        key = random.choice((0, 7, 70)) if random.random() < keyed else -1
+        target = murmur2_partition(bytes(key), topics[topic]) if key >= 0 else -1
+        yield f"append {topic} {target} {key} {random.randrange(largest)} 0 {now}"
+
+
 def _send(random: Random, nodes: int, stalled: set[int], batch_size: int) -> Iterator[str]:
     """Yield what the sender does: it searches for ready brokers, and those that are not stalled take batches."""
     yield "ready"
@@ -109,10 +146,16 @@ def ask_batching(jars: str, commands: list[str]) -> list[Any]:
 
 def record(version: str) -> None:
     """Record one version of kafka-clients."""
-    commands = list(generate_runs(Random(f"batching {version}"), RECORDED, version >= "4.4"))
-    answers = ask_batching(find_classpath(f"org.apache.kafka:kafka-clients:{version}"), commands)
-    steps = [[command, answer] for command, answer in zip(commands, answers, strict=True)]
-    golden.write(f"{NAME}-{version}", "kafka-clients", version, {"steps": steps})
+    random, racks = Random(f"batching {version}"), version >= "4.4"
+    jars = find_classpath(f"org.apache.kafka:kafka-clients:{version}")
+    fields = {}
+    for name, commands in (
+        ("accumulator", list(generate_runs(random, RECORDED, racks))),
+        ("sender", list(generate_sender_runs(random, RECORDED, racks))),
+    ):
+        answers = ask_batching(jars, commands)
+        fields[name] = [[command, answer] for command, answer in zip(commands, answers, strict=True)]
+    golden.write(f"{NAME}-{version}", "kafka-clients", version, fields)
 
 
 if __name__ == "__main__":

@@ -19,10 +19,11 @@ from typing import Final, NamedTuple, cast
 
 from exchange.partition.clients.kafka_batches import Batch, Record
 from exchange.partition.clients.kafka_builtin import BuiltIn, Latency, Memory, load_stats
+from exchange.partition.hashing.java import order_as_hash_map, string_hash
 from exchange.partition.partitioner import Appended, Inputs
 from exchange.partition.partitions import Partitions
 
-__all__ = ["NO_QUEUES", "Accumulator", "Drained", "Queues", "Stored", "TopicPartition", "TopicQueues"]
+__all__ = ["NO_QUEUES", "Accumulator", "Drained", "Queues", "Ready", "Stored", "TopicPartition", "TopicQueues"]
 
 TopicPartition = tuple[str, int]
 """A topic and the number of a partition."""
@@ -62,6 +63,15 @@ class Stored(NamedTuple):
     batch_is_full: bool
     """Whether the partition has a batch to send at once; then, or with a new batch, the sender is woken up."""
     new_batch: bool
+
+
+class Ready(NamedTuple):
+    """The result of `Accumulator.find_ready` (`ReadyCheckResult`)."""
+
+    brokers: frozenset[str]
+    next_check: int | None
+    """Time in milliseconds at which a batch has lingered, of those that were looked at before their broker was known to
+    be ready; None if there is none. Until then the sender sleeps."""
 
 
 class Drained(NamedTuple):
@@ -136,29 +146,34 @@ class Accumulator:
         now: int,
         muted: Iterable[TopicPartition] = (),
         flushing: bool = False,
-    ) -> tuple[frozenset[str], Queues]:
+    ) -> tuple[Ready, Queues]:
         """Return the brokers that have batches to take, and the queues with the load as it is now (`ready`).
 
         ``muted`` partitions wait for an earlier batch; when ``flushing`` all others are ready.
         """
         built_in = self._built_in()
         muted = frozenset(muted)
-        ready = set()
+        brokers: set[str] = set()
+        next_check: int | None = None
         topics = dict(queues.topics)
-        for topic, (sticky, batches) in queues.topics.items():
+        for topic in order_as_hash_map({topic: string_hash(topic) for topic in topics}):
+            sticky, batches = topics[topic]
             partitions = cluster[topic]
             sizes = {partition: len(waiting) for partition, waiting in batches.items()}
             stats = load_stats(sizes, partitions, queues.latencies, self.availability_timeout_ms)
             unused = Inputs(_draw_nothing, now)
             topics[topic] = TopicQueues(built_in.after(stats, partitions, sticky, unused), batches)
-            for partition, waiting in batches.items():
+            for partition in order_as_hash_map({partition: partition for partition in batches}):
+                waiting = batches[partition]
                 leader = partitions[partition].leader if partition in partitions else None
-                if not waiting or leader is None or (topic, partition) in muted:
+                if not waiting or leader is None or leader.name in brokers or (topic, partition) in muted:
                     continue
-                lingered = now - waiting[0].created >= self.linger_ms
-                if flushing or lingered or waiting[0].is_full:
-                    ready.add(leader.name)
-        return frozenset(ready), queues._replace(topics=topics)
+                lingers_until = waiting[0].created + self.linger_ms
+                if flushing or now >= lingers_until or waiting[0].is_full:
+                    brokers.add(leader.name)
+                elif next_check is None or lingers_until < next_check:
+                    next_check = lingers_until
+        return Ready(frozenset(brokers), next_check), queues._replace(topics=topics)
 
     def drain(
         self,

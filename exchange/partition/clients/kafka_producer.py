@@ -5,14 +5,14 @@ times: records fill batches, and the sender sends those that are full or older t
 moments when brokers answer. A broker has five requests under way at most (``max.in.flight.requests.per.connection``),
 so the batches for a slow one wait, and adaptive partitioning gives its partitions fewer records.
 
-The threads of a real producer race, so that its sender is some microseconds later, or earlier, than this one. Which
-partitions follow from what the sender does is exact: see `exchange.partition.clients.kafka_accumulator`.
+It is the accumulator and the sender of kafka-clients 3.9 to 4.4, by a clock that stands while they work. The threads of
+a real producer race, so that its sender is some microseconds later, and may find another record in a batch.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
@@ -55,6 +55,8 @@ class Sending(NamedTuple):
     """Broker -> its requests."""
     now: int = 0
     """Time until which the sender has done its work, in milliseconds."""
+    next_check: int | None = None
+    """When the sender looks for batches again if no broker answers before; None: not before it is woken up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,21 +110,14 @@ class BatchingProducer(Partitioner):
         return choice, state
 
     def _work_until(self, state: Sending, now: int) -> Sending:
-        """Do what the sender does until ``now``, at the moments when a batch has waited or a broker answers."""
+        """Do what the sender does until ``now``, whenever it is to look again or a broker answers."""
         while True:
-            moment = min((time for time in self._moments(state) if state.now < time <= now), default=None)
-            if moment is None:
+            moments = [request.answered for requests in state.under_way.values() for request in requests]
+            if state.next_check is not None:
+                moments.append(state.next_check)
+            if not moments or min(moments) > now:
                 return state._replace(now=now)
-            state = self._send(state._replace(now=moment), moment)
-
-    def _moments(self, state: Sending) -> Iterator[int]:
-        for requests in state.under_way.values():
-            for request in requests:
-                yield request.answered
-        for _, batches in state.queues.topics.values():
-            for waiting in batches.values():
-                if waiting:
-                    yield waiting[0].created + self.accumulator.linger_ms
+            state = self._send(state, min(moments))
 
     def _send(self, state: Sending, now: int) -> Sending:
         """Send what is ready to the brokers that can take it, until there is no more (`Sender.sendProducerData`)."""
@@ -135,7 +130,7 @@ class BatchingProducer(Partitioner):
         while sent:
             sent = False
             ready, queues = self.accumulator.find_ready(queues, state.cluster, now)
-            for broker in sorted(ready):
+            for broker in sorted(ready.brokers):
                 requests = under_way.get(broker, ())
                 can_take = len(requests) < MAX_UNDER_WAY
                 queues = self.accumulator.note_latency(queues, broker, now, can_take)
@@ -147,7 +142,7 @@ class BatchingProducer(Partitioner):
                 if drained and answered > now:
                     size = sum([taken.batch.limit for taken in drained])
                     under_way[broker] = (*requests, Request(answered, size))
-        return state._replace(queues=queues, under_way=under_way)
+        return Sending(queues, state.cluster, under_way, now, ready.next_check)
 
     def _round_trip(self, broker: str) -> int:
         times = dict(self.round_trips)
@@ -205,7 +200,7 @@ STRATEGIES: Final = (
         "kafka.accumulator", build_producer,
         "kafka-clients 3.9-4.4: KafkaProducer's default partitioner with its RecordAccumulator, without compression",
         "a key goes to one partition, that of kafka.murmur2; without one, the partition follows from sizes and times",
-        "with other counts most keys move; only a model of the sender: a real one races with the program's threads",
+        "with other counts most keys move; a real sender races with the program's threads",
         parameters={
             **BUILT_IN, "linger_ms": int, "availability_timeout_ms": int, "rack": str, "round_trip_ms": _parse_times,
         },

@@ -6,16 +6,28 @@ Long, as everywhere here; an Integer is ``Typed("signedint", 5)``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isnan
 from struct import pack, unpack
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from exchange.errors import InputError
 from exchange.field_values import Typed
 from exchange.partition.hashing.hashes import signed
 from exchange.partition.hashing.keys import describe_key, kind_and_value
 
-__all__ = ["Random", "code_units", "decode_string", "fold", "hash_code", "remainder", "string_hash"]
+__all__ = [
+    "Random",
+    "code_units",
+    "decode_string",
+    "fold",
+    "hash_code",
+    "order_as_hash_map",
+    "remainder",
+    "string_hash",
+]
+
+Key = TypeVar("Key", str, int)
 
 MASK_48: Final = (1 << 48) - 1
 WAY_OUT: Final = "give what the Java program passes as a string, an integer, a float or true or false"
@@ -84,6 +96,18 @@ def _polynomial(data: bytes) -> int:
     for at in range(start, len(data), PIECE):
         h = (h * PIECE_FACTOR + _polynomial(data[at : at + PIECE])) & 0xFFFFFFFF
     return h
+
+
+def order_as_hash_map(hashes: Mapping[Key, int]) -> list[Key]:
+    """Return the keys, given with their hashes, in the order of a ``HashMap`` that is copied for each new key.
+
+    They were put in this order; so Kafka's ``CopyOnWriteMap`` iterates over them.
+    """
+    copied = int((len(hashes) - 1) / 0.75 + 1)
+    size = 1 << (copied - 1).bit_length() if copied > 0 else 1
+    if len(hashes) > int(size * 0.75):
+        size *= 2
+    return sorted(hashes, key=lambda key: ((hashes[key] & 0xFFFFFFFF) >> 16 ^ hashes[key]) & size - 1)
 
 
 def decode_string(data: bytes) -> str:

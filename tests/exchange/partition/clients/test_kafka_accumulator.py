@@ -1,4 +1,4 @@
-"""The accumulator of Kafka's Java producer: 0 differences to recorded runs, and to new ones where there is a Java."""
+"""The accumulator and the sender of Kafka's Java producer: 0 differences to recorded runs, and to new ones where there is a Java."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ import pytest
 from exchange.partition import Broker, Inputs, Partition, Partitions
 from exchange.partition.clients.kafka_accumulator import NO_QUEUES, Accumulator
 from exchange.partition.clients.kafka_batches import Record
+from exchange.partition.clients.kafka_producer import MAX_UNDER_WAY, BatchingProducer, Sending
+from exchange.partition.partitioner import PartitionRequest
 from tests.exchange.partition.clients.test_kafka import Draws
 from tests.recorders import golden
 from tests.recorders.jvm import PROGRAMS, find_classpath
-from tests.recorders.kafka_batching import VERSIONS, ask_batching, generate_runs
+from tests.recorders.kafka_batching import VERSIONS, ask_batching, generate_runs, generate_sender_runs
 from tests.support.servers import missing
 
 NEW_RECORDS: Final = int(os.environ.get("HASHSTAR_BATCHING_RECORDS", "5000"))
@@ -74,8 +76,9 @@ def replay(steps: Iterable[tuple[str, Any]]) -> Tally[str]:
             done["drawn by weight"] += bool(draws) and queues.topics[topic].sticky.weights is not None
         elif action == "ready":
             ready, queues = accumulator.find_ready(queues, cluster, now, muted, flushing)
-            assert sorted(map(int, ready)) == answer, (at, command)
-            done["ready brokers"] += len(ready)
+            delay = -1 if ready.next_check is None else ready.next_check - now
+            assert [sorted(map(int, ready.brokers)), delay] == answer, (at, command)
+            done["ready brokers"] += len(ready.brokers)
         elif action == "drain":
             drained, queues = accumulator.drain(queues, cluster, words[0], int(words[1]), muted)
             assert [[topic, id_, batch.size, batch.records] for topic, id_, batch in drained] == answer, (at, command)
@@ -91,10 +94,50 @@ def replay(steps: Iterable[tuple[str, Any]]) -> Tally[str]:
     return done
 
 
+def replay_with_sender(steps: Iterable[tuple[str, Any]]) -> Tally[str]:
+    """Do the same with runs in which the producer's sender takes the batches, by its own clock."""
+    accumulator, cluster, now = Accumulator(), dict[str, Partitions](), 0
+    producer, state = BatchingProducer(accumulator), Sending()
+    done: Tally[str] = Tally()
+    for at, (command, answer) in enumerate(steps):
+        action, *words = command.split(" ")
+        done[action] += 1
+        if action == "new":
+            size, linger, adaptive, timeout, *rack = words
+            accumulator = Accumulator(int(size), int(linger), adaptive == "true", int(timeout), *rack)
+        elif action == "cluster":
+            cluster = cluster_of(words[0])
+        elif action == "clock":
+            now = int(words[0])
+        elif action == "sender":
+            times = tuple([(node, int(time)) for node, time in (item.split(":") for item in words[0].split(","))])
+            producer = BatchingProducer(accumulator, round_trips=times)
+            state = producer.memory(Inputs(Draws([]), now))
+        else:
+            assert action == "append"
+            topic, _, *sizes = words
+            partition, draws, *_, requests = answer
+            inputs = Inputs(Draws(draws), now)
+            key, value = (None if int(size) < 0 else bytes(int(size)) for size in sizes[:2])
+            chosen, state = producer.answer(PartitionRequest(topic, key, value, cluster[topic], inputs, state))
+            under_way = [len(state.under_way.get(node, ())) for node, _ in sorted(producer.round_trips)]
+            assert [chosen.partition, under_way] == [partition, requests], (at, command)
+            assert not inputs.draw.numbers, (at, command)  # type: ignore[attr-defined]
+            done["full brokers"] += MAX_UNDER_WAY in requests
+            done["drawn by weight"] += bool(draws) and state.queues.topics[topic].sticky.weights is not None
+    return done
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_recorded_runs_of_the_java_accumulator_are_replayed(version: str) -> None:
-    done = replay(golden.read(f"kafka-batching-{version}")["steps"])
+    done = replay(golden.read(f"kafka-batching-{version}")["accumulator"])
     assert min(done["append"], done["drawn"], done["ready brokers"], done["drained"]) > 100, done
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_recorded_runs_of_the_java_sender_are_replayed(version: str) -> None:
+    done = replay_with_sender(golden.read(f"kafka-batching-{version}")["sender"])
+    assert min(done["append"], done["full brokers"]) > 100, done
     assert done["drawn by weight"] > 10, done
 
 
@@ -109,6 +152,7 @@ def test_new_runs_of_the_java_accumulator_are_replayed(version: str) -> None:
         jars = find_classpath(f"org.apache.kafka:kafka-clients:{version}")
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as reason:
         missing(f"Maven cannot fetch kafka-clients {version} ({reason})")
-    commands = list(generate_runs(Random(f"new {version}"), NEW_RECORDS, version >= "4.4"))
-    done = replay(zip(commands, ask_batching(jars, commands), strict=True))
-    assert done["append"] >= NEW_RECORDS
+    for generate, compare in ((generate_runs, replay), (generate_sender_runs, replay_with_sender)):
+        commands = list(generate(Random(f"new {version}"), NEW_RECORDS, version >= "4.4"))
+        done = compare(zip(commands, ask_batching(jars, commands), strict=True))
+        assert done["append"] >= NEW_RECORDS

@@ -63,7 +63,7 @@ def test_nothing_waits_that_can_be_sent(producer: BatchingProducer, records: Any
         busy = {broker for broker, requests in state.under_way.items() if len(requests) == MAX_UNDER_WAY}
         assert all(len(requests) <= MAX_UNDER_WAY for requests in state.under_way.values())
         ready, _ = producer.accumulator.find_ready(state.queues, state.cluster, state.now)
-        assert ready <= busy
+        assert ready.brokers <= busy
         for topic, (_, batches) in state.queues.topics.items():
             for partition, waiting in batches.items():
                 leader = state.cluster[topic][partition].leader
