@@ -25,7 +25,7 @@ from exchange.commands.console import (
     status,
     timeout_option,
 )
-from exchange.commands.route import profile_option
+from exchange.commands.route import ProfileType, profile_option
 from exchange.display import dump_json
 from exchange.entities.profile import LATEST
 from exchange.routing.router import Router
@@ -59,6 +59,8 @@ FAILING: Final[Mapping[str, Callable[[Diff], bool]]] = {
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, as --format json.")
 @profile_option("the one that A names, else B, else the newest")
+@click.option("--from", "old_release", type=ProfileType(), metavar="RELEASE", help="RabbitMQ release of A.")
+@click.option("--to", "new_release", type=ProfileType(), metavar="RELEASE", help="RabbitMQ release of B.")
 @timeout_option
 @click.option(
     "--budget",
@@ -75,7 +77,7 @@ FAILING: Final[Mapping[str, Callable[[Diff], bool]]] = {
     show_default=True,
     help="Differences that make the exit code 1: any, lost messages only, gained messages only, none.",
 )
-@click.argument("topologies", nargs=-1, metavar="A B | [FILE]...")
+@click.argument("topologies", nargs=-1, metavar="A [B] | [FILE]...")
 def diff_command(
     against: str | None,
     merge_base: bool,
@@ -84,6 +86,8 @@ def diff_command(
     form: str | None,
     as_json: bool,
     profile: str | None,
+    old_release: str | None,
+    new_release: str | None,
     budget: float,
     fail_on: str,
     topologies: tuple[str, ...],
@@ -93,6 +97,9 @@ def diff_command(
     A and B are .bindings files, definitions.json (or .gz) or http://HOST:15672[/VHOST]. The plan is in an order that
     loses no message on the way. The meaning is, for each queue, the messages that it gains and loses, each with a
     shortest message that shows it. That nothing changes is said only where it is proved.
+
+    With --from and --to, A is of one RabbitMQ release and B of another: the meaning is what an upgrade does to
+    messages. Without B, A is compared with itself. hashstar upgrade has more about upgrades.
 
     With --against REF, each FILE is compared with what it was at that revision of its git repository: a branch, a tag,
     a commit. A folder stands for the topologies below it that have changed, and no FILE for the current folder. Each
@@ -106,15 +113,18 @@ def diff_command(
     if as_json and form not in (None, "json"):
         raise click.UsageError(f"--json is --format json, and not --format {form}")
     form = "json" if as_json else form or "text"
+    releases = None if old_release is None and new_release is None else (old_release, new_release)
+    if releases is not None and (profile is not None or against is not None):
+        raise click.UsageError("--from and --to compare A and B, without --profile and --against")
     if against is None:
         if merge_base:
             raise click.UsageError("--merge-base needs --against")
-        if len(topologies) != 2:
+        if len(topologies) != 2 and not (releases is not None and len(topologies) == 1):
             raise click.UsageError("two topologies are compared, A and B; or files with --against REF")
         if messages is not None and form == "markdown":
             raise click.UsageError("--messages has no Markdown; use --format text or json")
         with exit_on_error():
-            compared, moved = _compare(*topologies, vhost, profile, budget, messages)
+            compared, moved = _compare(topologies, vhost, releases or profile, budget, messages)
         _print_one(compared, moved, form)
         if form == "text" and profile is None and compared.vhosts[0].profile != LATEST.name:
             echo_line(f"by the rules of {compared.vhosts[0].profile}, which the topologies name")
@@ -133,37 +143,43 @@ def diff_command(
 
 
 def _compare(
-    before: str,
-    after: str,
+    names: Sequence[str],
     vhost: str | None,
-    profile: str | None,
+    profile: str | tuple[str | None, str | None] | None,
     budget: float,
     messages: IO[bytes] | None,
 ) -> tuple[FileDiff, Moved | None]:
-    """Return the difference of two sources, and the messages that they route differently. Raises InputError."""
+    """Return the difference of two sources, and the messages that they route differently. Raises InputError.
+
+    One source is compared with itself. ``profile`` is that of both, or one for each.
+    """
     with status("reading ..."):
-        one, other = (open_source(where, vhost, seconds=seconds_to_answer()) for where in (before, after))
-        rules = profile or one.profile or other.profile
-        old, new = (source.routable(vhost, rules) for source in (one, other))
-    for source in (one, other):
+        sources = [open_source(where, vhost, seconds=seconds_to_answer()) for where in names]
+        one, other = sources[0], sources[-1]
+        rules = profile if isinstance(profile, tuple) else [profile or one.profile or other.profile] * 2
+        old, new = (source.routable(vhost, rule) for source, rule in zip((one, other), rules, strict=True))
+    for source in sources:
         show_warnings(source.name, source.warnings)
     with progress(f"comparing, {budget:.0f} s at most") as step:
         result = diff(old, new, seconds=budget, progress=step)
     moved = None if messages is None else count_moves(messages, Router(old), Router(new))
-    return FileDiff(other.name, one.name, "changed", (VhostDiff(new.vhost, old.profile.name, result),)), moved
+    old_profile = None if old.profile == new.profile else old.profile.name
+    each = VhostDiff(new.vhost, new.profile.name, result, old_profile)
+    return FileDiff(other.name, one.name, "changed", (each,)), moved
 
 
 def _print_one(compared: FileDiff, moved: Moved | None, form: str) -> None:
     [each] = compared.vhosts
     if form == "json":
-        values = to_json(each.diff, each.profile)
+        values = to_json(each.diff, each.profile, each.old_profile)
         if moved is not None:
             values["messages"] = moved.to_json()
         click.echo(dump_json(values))
     elif form == "markdown":
         _print_text(to_markdown([compared]))
     else:
-        for line in [*to_text(each.diff), *(() if moved is None else moved.lines())]:
+        releases = None if each.old_profile is None else (each.old_profile, each.profile)
+        for line in [*to_text(each.diff, releases), *(() if moved is None else moved.lines())]:
             echo_line(line)
 
 

@@ -37,8 +37,10 @@ class VhostDiff(NamedTuple):
 
     vhost: str
     profile: str
-    """Name of the profile by which it was compared."""
+    """Name of the profile by which it was compared, of two that of the new topology."""
     diff: Diff
+    old_profile: str | None = None
+    """Name of the profile of the old topology, if it is another one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,9 +77,10 @@ def diff(
 ) -> Diff:
     """Return the plan that makes the new topology of the old one, and what that means to messages.
 
-    Both are compared under the profile of ``old``. What is not decided within ``seconds`` is reported as undecided, and
-    no difference is reported only where that is proved. ``progress`` is called with the numbers of destinations
-    compared and to compare.
+    Each routes by the rules of its own profile: if these are two releases, the result is what an upgrade means, and the
+    plan is to be carried out on the release of ``new``. What is not decided within ``seconds`` is reported as
+    undecided, and no difference is reported only where that is proved. ``progress`` is called with the numbers of
+    destinations compared and to compare.
 
     Raises InputError where a topic exchange has a binding whose key is longer than AMQP allows: no router takes it.
 
@@ -89,7 +90,6 @@ def diff(
     ...     print(step)
     bind exchange 'amq.topic' 'order.eu.#' -> queue 'billing'
     """
-    new = new.with_profile(old.profile)
     deadline = Deadline(seconds)
-    steps = make_plan(old, new, deadline=deadline.share(PLAN_SHARE))
+    steps = make_plan(old.with_profile(new.profile), new, deadline=deadline.share(PLAN_SHARE))
     return Diff(steps, compare(old, new, deadline=deadline, progress=progress), compare_settings(old, new))

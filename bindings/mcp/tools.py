@@ -123,7 +123,7 @@ class Tools:
             if len(changed_text) > TEXT_LENGTH:
                 raise InputError(f"changed_text has more than {TEXT_LENGTH:,} characters")
             new = Document.loads(changed_text, "changed_text").topology(self._vhost, self._profile)
-        return shorten(diff_to_json(diff(old, new, seconds=SECONDS), old.profile.name))
+        return shorten(diff_to_json(diff(old, new.with_profile(old.profile), seconds=SECONDS), old.profile.name))
 
     def choose_partitions(self, partitioner: str, partitions: str, keys: Sequence[str | None]) -> dict[str, Any]:
         """Return the partition that a client chooses for each key, exactly as the client does.

@@ -124,7 +124,7 @@ def _change_headers(
     given = dict(message.headers)
     if fit(given):
         return given
-    fewest = fewest_headers(all_of, none_of, profile, budget)
+    fewest = fewest_headers(all_of, none_of, budget)
     if fewest is None:
         return None
     merged = {**given, **fewest}

@@ -35,7 +35,7 @@ from exchange.routing.router import Router
 from exchange.topology.partitioners import import_partitioners
 from exchange.topology.topology import Topology
 
-__all__ = ["ErrorLine", "ExplanationJson", "Load", "RouteLine", "build_commands", "topology_options"]
+__all__ = ["ErrorLine", "ExplanationJson", "Load", "ProfileType", "RouteLine", "build_commands", "topology_options"]
 
 Load = Callable[[str, str | None, str | None], Topology]
 """Source of a topology, virtual host or None, name of a profile or None -> a topology that a router can be built from.

@@ -143,7 +143,10 @@ def profile_by_name(name: str) -> Profile | None:
 def closest_profile(name: str) -> Profile | None:
     """Return the profile as `profile_by_name`, but the oldest one for an older release; None for what is no version."""
     version = VERSION.fullmatch(name)
-    return PROFILES.get(name) or (profile_for(version[1]) if version is not None else None)
+    if version is None:
+        return PROFILES.get(name)
+    # 4.3 is its newest patch release, not 4.3.0.
+    return PROFILES.get(f"rabbitmq-{version[1]}") or profile_for(version[1])
 
 
 def _numbers(version: str) -> tuple[int, ...]:

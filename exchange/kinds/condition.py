@@ -9,12 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from exchange.patterns.conjunctions import PRESENT
 from exchange.patterns.pattern import Pattern
 
-__all__ = ["ALWAYS", "EVERYTHING", "NEVER", "Condition", "Headers"]
+__all__ = ["ALWAYS", "EVERYTHING", "NEVER", "Condition", "HeaderRules", "Headers"]
+
+
+class HeaderRules(NamedTuple):
+    """How a release compares headers with arguments; the fields are those of `exchange.entities.profile.Profile`."""
+
+    integers_equal_floats: bool = False
+    timestamps_in_milliseconds: bool = False
+    signed_zeros_differ: bool = False
+
+
+NO_RULES: Final = HeaderRules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +35,9 @@ class Headers:
     mode: Literal["all", "any"]
     wanted: frozenset[tuple[str, Hashable]]
     """Names with values as `exchange.kinds.headers.comparable` makes them, or ``PRESENT``."""
+    rules: HeaderRules = NO_RULES
+    """The rules that decide about these values; False where a rule does not matter. So conditions under the rules of
+    two releases are equal only if the same messages meet them."""
     arguments: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The arguments of the binding, which have the values as they were written."""
 

@@ -129,6 +129,14 @@ class ConsistentHash(Kind):
         return tuple([(tuple(binding.destination), binding.routing_key) for binding in bindings])
 
     @classmethod
+    def rules(cls, exchange: Exchange, bindings: Collection[Binding], profile: Profile) -> Hashable:
+        weights = {binding.destination: _weight(binding) for binding in reversed([*bindings]) if _weight(binding) > 0}
+        if _long_string(exchange, "hash-header") is None or sum(weights.values()) < 2:
+            return ()  # with a single bucket, nothing is hashed
+        survives = profile.hash_headers_have_types or profile.hashes_empty_arrays
+        return survives, len(weights) > 1 and profile.hash_headers_have_types
+
+    @classmethod
     def slot(cls, binding: Binding) -> Destination:
         return binding.destination
 

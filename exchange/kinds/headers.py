@@ -15,17 +15,20 @@ from exchange.entities.indexes import Tables
 from exchange.entities.profile import Profile
 from exchange.erlang_terms import show_field
 from exchange.errors import PreconditionFailed
-from exchange.field_values import type_and_value
+from exchange.field_values import INTEGER_TYPES, type_and_value
+from exchange.kinds.condition import HeaderRules
 from exchange.kinds.condition import Headers as Condition
 from exchange.kinds.kind import Choose, Decider, Kind, Reads
 from exchange.kinds.misses import MATCH, Miss
 from exchange.message import Message
 from exchange.patterns.conjunctions import PRESENT, Conjunctions
 
-__all__ = ["Headers", "comparable", "conditions_of", "match_mode"]
+__all__ = ["Headers", "comparable", "conditions_of", "match_mode", "rules_of"]
 
 MODES: Final = ("all", "any", "all-with-x", "any-with-x")
 
+NUMBERS: Final = INTEGER_TYPES | {"float", "double", "timestamp"}
+"""Types of values that releases compare in different ways."""
 NOT_EQUAL_TO_ANYTHING: Final = ("void",)
 """The value of a void header of a message: it is present, but equals no argument."""
 
@@ -84,7 +87,9 @@ class Headers(Kind):
         wanted = conditions_of(binding, profile)
         # With a single argument, "any" means the same as "all".
         is_any = match_mode(binding).startswith("any") and len(wanted) != 1
-        return Condition("any" if is_any else "all", frozenset(wanted), binding.arguments)
+        return Condition(
+            "any" if is_any else "all", frozenset(wanted), _rules_for(wanted, binding, profile), binding.arguments
+        )
 
     @classmethod
     def reads(cls, exchange: Exchange, bindings: Collection[Binding], profile: Profile) -> Reads:
@@ -142,7 +147,28 @@ def conditions_of(binding: Binding, profile: Profile) -> tuple[tuple[str, Hashab
     )
 
 
-def comparable_headers(message: Message, profile: Profile) -> dict[str, Hashable]:
+def rules_of(profile: Profile) -> HeaderRules:
+    """Return how a release compares headers with arguments."""
+    return HeaderRules(*[getattr(profile, name) for name in HeaderRules._fields])
+
+
+def _rules_for(conditions: Collection[tuple[str, Hashable]], binding: Binding, profile: Profile) -> HeaderRules:
+    """Return the rules of the profile that decide which values equal the arguments of a binding; the others False."""
+    values = [type_and_value(binding.arguments[name]) for name, _ in conditions]
+    numbers = any(kind in NUMBERS for kind, _ in values)
+    return HeaderRules(
+        profile.integers_equal_floats and numbers,
+        profile.timestamps_in_milliseconds and numbers,
+        profile.signed_zeros_differ and any(_has_zero(value) for _, value in values),
+    )
+
+
+def _has_zero(decoded: Any) -> bool:
+    """Return whether a value is a zero with a sign, or has one in it."""
+    return any(map(_has_zero, decoded)) if isinstance(decoded, tuple) else isinstance(decoded, float) and decoded == 0
+
+
+def comparable_headers(message: Message, profile: Profile | HeaderRules) -> dict[str, Hashable]:
     """Return the headers that can match, each as ``comparable``. The broker removes BCC before it routes."""
     return {
         name: value if type(value) is str else comparable(value, profile, from_message=True)
@@ -151,7 +177,7 @@ def comparable_headers(message: Message, profile: Profile) -> dict[str, Hashable
     }
 
 
-def comparable(value: Any, profile: Profile, *, from_message: bool) -> Hashable:
+def comparable(value: Any, profile: Profile | HeaderRules, *, from_message: bool) -> Hashable:
     """Return the value that RabbitMQ compares: two results are equal when it holds header and argument for equal.
 
     Types count only if decoded values differ: all integer types are alike, strings equal binaries, an empty array
@@ -173,7 +199,7 @@ def comparable(value: Any, profile: Profile, *, from_message: bool) -> Hashable:
     if kind in ("float", "double"):
         if profile.integers_equal_floats:
             return float(decoded)  # Python's == between int and float is exact, as Erlang's
-        return "float", repr(decoded) if profile.signed_zeros_differ else decoded + 0.0
+        return "float", repr(decoded if profile.signed_zeros_differ else decoded + 0.0)
     return int(decoded)
 
 

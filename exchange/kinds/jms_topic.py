@@ -118,6 +118,10 @@ class JmsTopic(Kind):
         return tuple(sorted([(*slot, selector or "") for slot, selector in last.items()]))
 
     @classmethod
+    def rules(cls, exchange: Exchange, bindings: Collection[Binding], profile: Profile) -> Hashable:
+        return profile.signed_zeros_differ, profile.like_without_text_matches_nothing
+
+    @classmethod
     def slot(cls, binding: Binding) -> tuple[str, Destination]:
         return binding.routing_key, binding.destination
 

@@ -202,6 +202,14 @@ class Kind:
         return None
 
     @classmethod
+    def rules(cls, exchange: Exchange, bindings: Collection[Binding], profile: Profile) -> Hashable:
+        """Return what the release decides about the choice among these bindings, for a kind without conditions.
+
+        If the values of two profiles are equal, both route all messages alike.
+        """
+        return ()
+
+    @classmethod
     def slot(cls, binding: Binding) -> Hashable | None:
         """Return the slot of a binding; None if each binding counts by itself.
 

@@ -8,7 +8,7 @@ that is bound twice counts twice.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 
 from exchange.entities.entities import Binding, Exchange
 from exchange.entities.profile import Profile
@@ -35,7 +35,7 @@ class ModulusHash(Kind):
         self._bindings: list[Binding] = []
 
     def bind(self, binding: Binding) -> None:
-        insort(self._bindings, binding, key=self._sort_key)
+        insort(self._bindings, binding, key=self._place)
 
     def unbind(self, binding: Binding) -> None:
         self._bindings.remove(binding)
@@ -52,13 +52,22 @@ class ModulusHash(Kind):
         return f"hash {_hash(keys)} of the routing keys, modulo {count} bindings, is {_hash(keys) % count}"
 
     @classmethod
+    def rules(cls, exchange: Exchange, bindings: Collection[Binding], profile: Profile) -> Hashable:
+        by_place = sorted(bindings, key=lambda binding: _sort_key(binding, profile.modulus_hash_sorts))
+        return tuple([binding.destination for binding in by_place])
+
+    @classmethod
     def miss(cls, binding: Binding, message: Message, profile: Profile) -> Miss:
         return Miss(OTHER_ROUTE, "the message's hash chose another binding")
 
-    def _sort_key(self, binding: Binding) -> tuple[bytes, ...]:
-        key, destination = binding.routing_key, binding.destination
-        by_name = (destination.kind.encode(), encode_binary(destination.name))
-        return by_name if self._sorts else (encode_binary(key), *by_name)
+    def _place(self, binding: Binding) -> tuple[bytes, ...]:
+        return _sort_key(binding, self._sorts)
+
+
+def _sort_key(binding: Binding, by_destination: bool) -> tuple[bytes, ...]:
+    key, destination = binding.routing_key, binding.destination
+    by_name = (destination.kind.encode(), encode_binary(destination.name))
+    return by_name if by_destination else (encode_binary(key), *by_name)
 
 
 def _hash(keys: Sequence[str]) -> int:

@@ -16,6 +16,8 @@ from bindings.diff.comparison.conditions import ALWAYS, NEVER, Condition
 from bindings.diff.comparison.search import ANY, Demand
 from bindings.diff.comparison.sides import Side, Ways
 from exchange.entities.entities import Binding, Destination
+from exchange.kinds import Decider
+from exchange.kinds.headers import rules_of
 
 __all__ = ["Changes", "Start"]
 
@@ -38,15 +40,23 @@ class Changes:
         self.altered: Final[set[str]] = set()
         """Exchanges that only one side has, or that route by the conditions of another type on each side."""
         self.lacking: Final[tuple[dict[str, dict[Binding, None]], dict[str, dict[Binding, None]]]] = ({}, {})
-        """For each side: exchange -> the bindings that the other side lacks."""
+        """For each side: exchange -> the bindings that the other side lacks, or has under another condition."""
+        profiles = [side.topology.profile for side in self.sides]
+        self._read_otherwise: Final = len({rules_of(profile) for profile in profiles}) > 1
         for name in dict.fromkeys((*before.topology.exchanges, *after.topology.exchanges)):
             if before.routes_as(name) != after.routes_as(name):
                 self.altered.add(name)
             # Most exchanges have the same bindings on both sides: the differences are collected only for the others.
             mine, theirs = (side.topology.bindings_from(name) for side in self.sides)
-            if len(mine) != len(theirs) or any(binding not in theirs for binding in mine):
+            differ = self._may_mean_otherwise(name)
+            if differ or len(mine) != len(theirs) or any(binding not in theirs for binding in mine):
                 for number, (here, there) in enumerate(((mine, theirs), (theirs, mine))):
-                    only = dict.fromkeys(binding for binding in here if binding not in there)
+                    only = dict.fromkeys(
+                        binding
+                        for binding in here
+                        if binding not in there
+                        or (differ and before.condition_of(binding) != after.condition_of(binding))
+                    )
                     if only:
                         self.lacking[number][name] = only
 
@@ -58,6 +68,13 @@ class Changes:
         }
         self._lacking_conditions: Final[dict[tuple[int, str], tuple[Condition, ...]]] = {}
         self._touched: Final = self.altered | by_alternate | self.lacking[0].keys() | self.lacking[1].keys()
+
+    def _may_mean_otherwise(self, name: str) -> bool:
+        """Return whether the bindings of an exchange may have other conditions by the profile of the other side."""
+        if not self._read_otherwise or name in self.altered:
+            return False
+        kind = self.sides[0].kinds.get(name)
+        return kind is not None and kind.decider is Decider.HEADERS
 
     def beginnings(self) -> Iterator[Destination]:
         """Yield the destinations to which a changed leg of either side leads; `ends` adds those beyond them."""

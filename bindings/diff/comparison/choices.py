@@ -58,7 +58,9 @@ def way_of_choosing(side: Side, name: str) -> Hashable:
     what = frozenset(bindings) if sequence is None else sequence
     there = frozenset(b.destination for b in bindings if side.exists(b.destination))
     if kind.decider.value in TRIED:
-        return kind.routes_as, kind.reads(exchange, bindings, side.topology.profile), what, there, alternate
+        profile = side.topology.profile
+        reads, rules = kind.reads(exchange, bindings, profile), kind.rules(exchange, bindings, profile)
+        return kind.routes_as, reads, rules, what, there, alternate
     # Of an unknown type anything may count, except these flags, which decide nothing about routing.
     return replace(exchange, durable=True, auto_delete=False, internal=False), what, there, alternate
 
@@ -209,3 +211,5 @@ def samples(message: Message, sides: Iterable[Side], name: str) -> Iterator[Mess
             yield replace(message, headers=carried, properties=values)
         position = number % (len(words) + 1)
         yield replace(message, routing_key=".".join([*words[:position], text, *words[position + 1 :]]))
+    for header in sorted(headers - {"CC", "BCC"}):
+        yield replace(message, headers={**message.headers, header: ()})  # which some releases cannot hash

@@ -48,10 +48,8 @@ def compare(
 
     ``steps`` bounds the cost of a question about one exchange and one queue, ``total`` that of all. What is not
     decided within these and before the ``deadline`` is ``undecided``. ``progress`` is called with the numbers of
-    destinations compared and to compare. Raises ValueError if the two topologies have different profiles.
+    destinations compared and to compare. Each topology routes by the rules of its own profile.
     """
-    if before.profile != after.profile:
-        raise ValueError(f"two profiles, {before.profile.name} and {after.profile.name}: see Topology.with_profile")
     return _Comparison(Inquiry(before, after, steps, total, deadline or Deadline())).compare(progress)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from exchange.entities.entities import Binding, Destination
 from exchange.entities.profile import Profile
 from exchange.kinds import Kind
-from exchange.kinds.condition import ALWAYS, NEVER, Condition, Headers
+from exchange.kinds.condition import ALWAYS, NEVER, Condition, HeaderRules, Headers
 from exchange.kinds.headers import comparable_headers
 from exchange.message import Message
 from exchange.patterns.matcher import Matcher
@@ -17,17 +18,21 @@ from exchange.patterns.pattern import Key, Pattern
 __all__ = ["ALWAYS", "NEVER", "Branches", "Condition", "Edge", "Headers", "Probe", "holds"]
 
 
-class Probe(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Probe:
     """The part of a message that conditions look at: one routing key and the headers."""
 
     key: str
     headers: Mapping[str, Any]
-    compared: Mapping[str, Hashable]
+    _compared: dict[HeaderRules, Mapping[str, Hashable]] = field(default_factory=dict, compare=False, repr=False)
 
-    @classmethod
-    def of(cls, key: str, headers: Mapping[str, Any], profile: Profile) -> Probe:
-        """Return the probe of a key and headers."""
-        return cls(key, headers, comparable_headers(Message("", key, headers), profile) if headers else {})
+    def compared(self, rules: HeaderRules) -> Mapping[str, Hashable]:
+        """Return the headers in the form in which these rules compare them."""
+        compared = self._compared.get(rules)
+        if compared is None:
+            compared = comparable_headers(Message("", self.key, self.headers), rules) if self.headers else {}
+            self._compared[rules] = compared
+        return compared
 
     @property
     def cost(self) -> tuple[int, int, int, str]:
@@ -43,7 +48,7 @@ class Probe(NamedTuple):
 def holds(condition: Condition, probe: Probe) -> bool:
     """Return whether the condition holds for the message."""
     if isinstance(condition, Headers):
-        return condition.holds(probe.compared)
+        return condition.holds(probe.compared(condition.rules))
     return condition.matches(probe.key)
 
 

@@ -75,7 +75,7 @@ class _Narrowing:
         result: Conditions | None = matching
         if not is_implied(condition, matching):
             result = (*(other for other in matching if not is_implied(other, (condition,))), condition)
-            if len(result) > 1 and shortest_probe(Demand(result), self._side.topology.profile, self._budget) is None:
+            if len(result) > 1 and shortest_probe(Demand(result), self._budget) is None:
                 result = None
         if len(self._side.joined) >= REMEMBERED:
             self._side.joined.clear()

@@ -19,7 +19,6 @@ from bindings.analysis.crawl import Budget, shortest_key
 from bindings.diff.comparison.conditions import ALWAYS, Condition, Headers, Probe, holds
 from bindings.diff.comparison.headers import fewest_headers
 from bindings.diff.comparison.sides import Leg, Ways
-from exchange.entities.profile import Profile
 from exchange.patterns.pattern import AMQP, MANY, Pattern
 
 __all__ = ["ANY", "Demand", "shortest_message", "shortest_probe"]
@@ -45,7 +44,7 @@ ANY: Final = Demand()
 Cost = tuple[int, int, int, str]
 
 
-def shortest_probe(demand: Demand, profile: Profile, budget: Budget) -> Probe | None:
+def shortest_probe(demand: Demand, budget: Budget) -> Probe | None:
     """Return a shortest message of one key that meets the demand; None when there is none. Raises OutOfBudget."""
     budget.spend(1)
     if ALWAYS in demand.none_of or not set(demand.all_of).isdisjoint(demand.none_of):
@@ -54,8 +53,8 @@ def shortest_probe(demand: Demand, profile: Profile, budget: Budget) -> Probe | 
     if key is None:
         return None
     all_of, none_of = (tuple(c for c in conditions if isinstance(c, Headers)) for conditions in demand)
-    headers = fewest_headers(all_of, none_of, profile, budget) if all_of or none_of else {}
-    return None if headers is None else Probe.of(key, headers, profile)
+    headers = fewest_headers(all_of, none_of, budget) if all_of or none_of else {}
+    return None if headers is None else Probe(key, headers)
 
 
 def _shortest_key(demand: Demand, budget: Budget) -> str | None:
@@ -78,7 +77,6 @@ def shortest_message(
     """
     # Best first. A demand goes into the heap with a lower bound of its cost, and comes out to have its shortest message
     # found; that goes in with its exact cost. So the first message that comes out and passes is a shortest one.
-    profile = next(ways.side.topology.profile for ways in (there, not_there) if ways is not None)
     order = count()
     heap: list[tuple[Cost, int, Demand, Probe | None]] = []
     seen: set[tuple[frozenset[Condition], frozenset[Condition]]] = set()
@@ -94,7 +92,7 @@ def shortest_message(
     while heap:
         cost, _, demand, probe = heappop(heap)
         if probe is None:
-            probe = shortest_probe(demand, profile, budget)
+            probe = shortest_probe(demand, budget)
             if probe is not None:
                 heappush(heap, (max(cost, probe.cost), next(order), demand, probe))
             continue

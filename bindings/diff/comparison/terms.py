@@ -63,6 +63,6 @@ def _term(entry: str, ways: Ways, others: Ways | None, path: PathConditions, bud
     if PathConditions() in unless:  # a path of the other side that requires nothing more
         return None
     not_these = tuple(other.matching[0] for other in unless if len(other.matching) == 1 and not other.unmatched)
-    if shortest_probe(Demand(path.matching, not_these), ways.side.topology.profile, budget) is None:
+    if shortest_probe(Demand(path.matching, not_these), budget) is None:
         return None
     return Term(path, tuple(unless))

@@ -182,7 +182,9 @@ class ResultJson(TypedDict):
     """What it takes to get from one topology to another, and what that means to messages."""
 
     profile: str
-    """The release of RabbitMQ whose rules were applied."""
+    """The release of RabbitMQ whose rules were applied, of two that of the new topology."""
+    old_profile: NotRequired[str]
+    """The release of the old topology, only if it is another one."""
     plan: PlanJson
     meaning: MeaningJson
     settings: list[SettingsChangeJson]
@@ -225,14 +227,17 @@ class AgainstJson(TypedDict):
     files: list[FileDiffJson]
 
 
-def to_json(result: Diff, profile: str) -> DiffJson:
-    """Return a plan and its meaning, with the name of the profile that both follow."""
-    return {
+def to_json(result: Diff, profile: str, old_profile: str | None = None) -> DiffJson:
+    """Return a plan and its meaning, with the names of the profiles that they follow; ``old_profile`` if it differs."""
+    values: DiffJson = {
         "profile": profile,
         "plan": plan_to_json(result.plan),
         "meaning": meaning_to_json(result.meaning),
         "settings": settings_to_json(result.settings),
     }
+    if old_profile is not None:
+        values["old_profile"] = old_profile
+    return values
 
 
 def files_to_json(files: Sequence[FileDiff], revision: str) -> AgainstJson:

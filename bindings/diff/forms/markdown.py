@@ -173,6 +173,8 @@ def _write_part(page: _Page, file: FileDiff, each: VhostDiff, room: int, *, alon
         "renamed": f" against {_code(file.old_name or '')} at {_code(file.before)}",
     }
     where += notes.get(file.state, f" against {_code(file.before)}")
+    if each.old_profile is not None:
+        where += f", from {_plain(each.old_profile)} to {_plain(each.profile)}"
     page.add(f"{where}: {_verdict([result])}." if alone else f"#### {where}: {_verdict([result])}", "")
     meaning = result.meaning
     # A sentence lists the queues of the default exchange.

@@ -37,8 +37,10 @@ TERMS: Final = 4
 """Number of terms of one effect that the text lists; the others are in the JSON."""
 
 
-def to_text(result: Diff) -> Iterator[str]:
-    """Yield the plan and its meaning, each below its title."""
+def to_text(result: Diff, releases: tuple[str, str] | None = None) -> Iterator[str]:
+    """Yield the plan and its meaning, each below its title, and before them the two releases if there are two."""
+    if releases is not None:
+        yield f"releases: {releases[0]}, then {releases[1]}"
     plan = result.plan
     yield "plan:" if plan.steps or plan.refused or plan.left_alone else "plan: nothing to do"
     yield from plan_lines(plan)

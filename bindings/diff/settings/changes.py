@@ -60,16 +60,18 @@ class SettingsChange(NamedTuple):
 def compare_settings(before: Topology, after: Topology) -> tuple[SettingsChange, ...]:
     """Return which settings in force differ, of the queues and exchanges that both topologies have; sorted.
 
-    Both are compared under the profile of ``before``. A queue that has to be declared again is the same queue.
+    Settings are in force by the rules of each topology's profile. A queue that has to be declared again is the same
+    queue.
     """
-    after = after.with_profile(before.profile)
     policies = before.policies_in_force(), after.policies_in_force()
+    all_may = before.profile.settings != after.profile.settings
     changed = [*_differing(before.policies, after.policies)]
     changed += _differing(before.operator_policies, after.operator_policies)
     groups: dict[tuple[Kind, tuple[SettingChange, ...]], list[str]] = {}
     for kind, name, old, new in _parts_in_both(before, after):
         # What no changed policy is about keeps its settings: a cheap question, where there are many policies.
-        if old.arguments != new.arguments or any(policy.is_found_in(name) is not False for policy in changed):
+        touched = all_may or old.arguments != new.arguments
+        if touched or any(policy.is_found_in(name) is not False for policy in changed):
             changes = tuple(_changes((old, new), (before, after), policies))
             if changes:
                 groups.setdefault((kind, changes), []).append(name)
@@ -124,10 +126,10 @@ def _consequence(
     if isinstance(parts[0], Exchange):
         return None
     before, after = (
-        Side(settings[0], part.type, topology.exchanges)
+        Side(settings[0], part.type, topology.exchanges, topology.profile)
         for settings, part, topology in zip((old, new), parts, topologies, strict=True)
     )
-    return find_consequence(name, before, after, topologies[0].profile)
+    return find_consequence(name, before, after)
 
 
 def _comparable(values: Iterable[Setting | None]) -> frozenset[object]:

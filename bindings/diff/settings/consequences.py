@@ -27,6 +27,7 @@ class Side(NamedTuple):
     type: str
     exchanges: Container[str]
     """The exchanges that exist."""
+    profile: Profile
 
     def number(self, name: str) -> int | None:
         """Return the value of a setting that is an integer; None if there is none."""
@@ -46,6 +47,11 @@ class Side(NamedTuple):
         """Where dead letters are sent."""
         return Policies.dead_letters_by(self.settings, self.type)
 
+    @property
+    def default_delivery_limit(self) -> int | None:
+        """The delivery limit of a quorum queue that sets none; None for no limit."""
+        return None if self.profile.settings.startswith("3.") else DEFAULT_DELIVERY_LIMIT
+
     def beyond(self, limit: str) -> str:
         """Return what happens to messages above a limit."""
         overflow = self.settings.get("overflow")
@@ -58,16 +64,16 @@ class Side(NamedTuple):
         return f"above {limit}, the oldest messages are {self.gone}"
 
 
-Find: TypeAlias = Callable[[str, Side, Side, Profile], Consequence | None]
+Find: TypeAlias = Callable[[str, Side, Side], Consequence | None]
 
 
-def find_consequence(name: str, before: Side, after: Side, profile: Profile) -> Consequence | None:
+def find_consequence(name: str, before: Side, after: Side) -> Consequence | None:
     """Return what a change of a setting means; None if it loses no message or nothing is known of it."""
     find = _MEANINGS.get(name)
-    return None if find is None else find(name, before, after, profile)
+    return None if find is None else find(name, before, after)
 
 
-def _limit(name: str, before: Side, after: Side, profile: Profile) -> Consequence:
+def _limit(name: str, before: Side, after: Side) -> Consequence:
     old, new = before.number(name), after.number(name)
     noun = "byte" if name.endswith("bytes") else "message"
     if new is None:
@@ -83,7 +89,7 @@ def _limit(name: str, before: Side, after: Side, profile: Profile) -> Consequenc
     return Consequence(after.beyond(count_noun(new, noun)), loses=True)
 
 
-def _overflow(name: str, before: Side, after: Side, profile: Profile) -> Consequence:
+def _overflow(name: str, before: Side, after: Side) -> Consequence:
     limits = [
         count_noun(number, "byte" if limit.endswith("bytes") else "message")
         for limit in _LIMITS
@@ -94,7 +100,7 @@ def _overflow(name: str, before: Side, after: Side, profile: Profile) -> Consequ
     return Consequence(after.beyond(" or ".join(limits)), loses=True)
 
 
-def _time_to_live(name: str, before: Side, after: Side, profile: Profile) -> Consequence:
+def _time_to_live(name: str, before: Side, after: Side) -> Consequence:
     old, new = before.number(name), after.number(name)
     if new is None:
         return Consequence("messages no longer expire, unless they have an expiration of their own", loses=False)
@@ -105,7 +111,7 @@ def _time_to_live(name: str, before: Side, after: Side, profile: Profile) -> Con
     return Consequence(f"messages that wait longer than {write_milliseconds(new)} are {after.gone}", loses=True)
 
 
-def _expires(name: str, before: Side, after: Side, profile: Profile) -> Consequence:
+def _expires(name: str, before: Side, after: Side) -> Consequence:
     old, new = before.number(name), after.number(name)
     if new is None:
         return Consequence("the queue is no longer deleted when it is not used", loses=False)
@@ -113,11 +119,11 @@ def _expires(name: str, before: Side, after: Side, profile: Profile) -> Conseque
     return Consequence(text, loses=old is None or new < old)
 
 
-def _delivery_limit(name: str, before: Side, after: Side, profile: Profile) -> Consequence:
+def _delivery_limit(name: str, before: Side, after: Side) -> Consequence:
     if after.type != "quorum":
         return Consequence(f"without effect in a {after.type} queue", loses=False)
-    default = None if profile.settings.startswith("3.") else _DEFAULT_DELIVERY_LIMIT
-    old, new = (default if side.number(name) is None else side.number(name) for side in (before, after))
+    limits = [(side.number(name), side.default_delivery_limit) for side in (before, after)]
+    old, new = (default if limit is None else limit for limit, default in limits)
     old, new = (None if limit is None or limit < 0 else limit for limit in (old, new))
     if new is None:
         return Consequence("a message may come back to consumers for ever", loses=False)
@@ -126,7 +132,7 @@ def _delivery_limit(name: str, before: Side, after: Side, profile: Profile) -> C
     return Consequence(text, loses=old is None or new < old)
 
 
-def _max_age(name: str, before: Side, after: Side, profile: Profile) -> Consequence | None:
+def _max_age(name: str, before: Side, after: Side) -> Consequence | None:
     if after.type != "stream":
         return None
     age = after.settings.get(name)
@@ -135,7 +141,7 @@ def _max_age(name: str, before: Side, after: Side, profile: Profile) -> Conseque
     return Consequence(f"segments older than {age} are deleted", loses=True)
 
 
-def _dead_letters(name: str, before: Side, after: Side, profile: Profile) -> Consequence | None:
+def _dead_letters(name: str, before: Side, after: Side) -> Consequence | None:
     old, new = before.letters, after.letters
     if old == new:
         return Consequence("without effect: the queue has no dead letter exchange", loses=False)
@@ -150,25 +156,25 @@ def _dead_letters(name: str, before: Side, after: Side, profile: Profile) -> Con
     return Consequence(f"{dead} go to {_exchange(new.exchange)}{key}", loses)
 
 
-def _queue_mode(name: str, before: Side, after: Side, profile: Profile) -> Consequence | None:
-    if profile.settings != "3.10":
+def _queue_mode(name: str, before: Side, after: Side) -> Consequence | None:
+    if after.profile.settings != "3.10":
         return Consequence("without effect from RabbitMQ 3.12 on", loses=False)
     return None
 
 
-def _mirroring(name: str, before: Side, after: Side, profile: Profile) -> Consequence:
-    if not profile.settings.startswith("3."):
+def _mirroring(name: str, before: Side, after: Side) -> Consequence:
+    if not after.profile.settings.startswith("3."):
         return Consequence("without effect: RabbitMQ 4.0 removed mirrored queues", loses=False)
     lost = name == "ha-mode" and after.settings.get(name) is None
     text = "the queue is on one node only: it is lost with that node" if lost else "the queue has other mirrors"
     return Consequence(text, loses=lost)
 
 
-def _queue_type(name: str, before: Side, after: Side, profile: Profile) -> Consequence:
+def _queue_type(name: str, before: Side, after: Side) -> Consequence:
     return Consequence(f"a {after.type} queue takes the place of a {before.type} one", loses=False)
 
 
-_DEFAULT_DELIVERY_LIMIT: Final = 20
+DEFAULT_DELIVERY_LIMIT: Final = 20
 """Maximum number of redeliveries of a quorum queue that sets no limit (since 4.0)."""
 _LIMITS: Final = ("max-length", "max-length-bytes")
 

@@ -123,7 +123,9 @@ def _matched(topology: Topology, name: str, probe: Probe) -> bool:
     plain = Exchange(name, exchange.type, arguments=arguments)
     router = _ROUTERS.get((id(topology), name))
     if router is None:
-        router = _ROUTERS[id(topology), name] = Router(Topology([plain], [Queue("q")], bindings))
+        router = _ROUTERS[id(topology), name] = Router(
+            Topology([plain], [Queue("q")], bindings, profile=topology.profile)
+        )
         _KEPT.append(topology)
     return bool(router.route(Message(name, probe.key, probe.headers)).queues)
 
@@ -151,7 +153,7 @@ def check(before: Topology, after: Topology, messages: list[Message]) -> Meaning
         for message in messages:
             sent = Message(entry, message.routing_key, message.headers)
             was, is_ = (queues_of(router, sent) for router in routers)
-            probe = Probe.of(sent.routing_key, sent.headers, before.profile)
+            probe = Probe(sent.routing_key, sent.headers)
             for queue in was ^ is_:
                 key = entry, queue, queue in is_
                 assert key in claimed or (entry, queue) in undecided, (sent, was, is_)

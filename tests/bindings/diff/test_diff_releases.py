@@ -1,0 +1,181 @@
+"""`bindings.diff` of two releases: what it claims, against the slow router of each release."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bindings.commands.diff import diff_command
+from bindings.diff.comparison.compare import compare
+from bindings.diff.diff import diff
+from exchange import Binding, Exchange, Message, Policy, Queue, Topology, Typed
+from exchange.entities.entities import Destination
+from exchange.entities.profile import PROFILES, profile_by_name
+from exchange.errors import BrokerError
+from tests.support import oracle
+
+PAIRS = [(old, new) for old in PROFILES for new in PROFILES if old != new]
+ARGUMENTS: tuple[Any, ...] = (
+    0, 1, 5, 5000, 0.0, -0.0, 1.0, 1.5, 5e3, "1", True, None, Typed("timestamp", 5), Typed("timestamp", 5000),
+    Typed("short", 5), Typed("float", 0.5), [0.0], [0.0, -0.0], [1], [], {"t": -0.0}, 2**53 + 1, float(2**53),
+)  # fmt: skip
+SENT: tuple[Any, ...] = (
+    *ARGUMENTS, Typed("timestamp", 0), Typed("timestamp", 1), -1, [-0.0], [-0.0, 0.0], [-0.0, -0.0], {"t": 0.0}, 5.0,
+    "text", False, datetime(1970, 1, 1, tzinfo=UTC), 5000000, Typed("double", 5),
+)  # fmt: skip
+MODES = ("all", "any", "all-with-x", None)
+
+
+def drawn(rng: Random) -> Topology:
+    """Return headers exchanges in a row, with alternates, and queues behind them."""
+    names, types = ["x0", "x1", "x2"], ("headers", "headers", "fanout")
+    alternates = [{"alternate-exchange": rng.choice(names)} if rng.random() < 0.3 else {} for _ in names]
+    exchanges = [
+        Exchange(name, rng.choice(types), arguments=other) for name, other in zip(names, alternates, strict=True)
+    ]
+    bindings = []
+    for _ in range(rng.randint(1, 6)):
+        asked = {name: rng.choice(ARGUMENTS) for name in rng.sample(("h", "x-k"), rng.choice((1, 1, 2)))}
+        mode = rng.choice(MODES)
+        arguments = asked if mode is None else {**asked, "x-match": mode}
+        destination = Destination("queue", rng.choice("ab"))
+        if rng.random() < 0.3:
+            destination = Destination("exchange", rng.choice(names))
+        bindings.append(Binding.to_queue(rng.choice(names), "", "", arguments)._replace(destination=destination))
+    return Topology(exchanges, [Queue("a"), Queue("b")], bindings)
+
+
+def queues_of(topology: Topology, message: Message) -> frozenset[str]:
+    try:
+        return frozenset(oracle.route(topology, message, lambda size: 0))
+    except BrokerError:
+        return frozenset()
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from(PAIRS))
+def test_two_releases_differ_for_exactly_the_messages_that_are_claimed(seed: int, pair: tuple[str, str]) -> None:
+    """Each witness goes elsewhere by the slow routers, and each message that goes elsewhere is claimed."""
+    rng = Random(seed)
+    topology = drawn(rng)
+    before, after = (topology.with_profile(name) for name in pair)
+    meaning = compare(before, after)
+    assert not meaning.undecided
+    claimed = {(effect.exchange, effect.queue, effect.gained) for effect in meaning.effects}
+    for effect in meaning.effects:
+        was, is_ = (effect.queue in queues_of(side, effect.witness) for side in (before, after))
+        assert (was, is_) == (not effect.gained, effect.gained), effect
+    for lost in meaning.unroutable:
+        was, is_ = (bool(queues_of(side, lost.witness)) for side in (before, after))
+        assert (was, is_) == (lost.now, not lost.now), lost
+    some: list[dict[str, Any]] = [{}] + [{"h": value} for value in SENT] + [{"x-k": value} for value in SENT]
+    some += [{"h": rng.choice(SENT), "x-k": rng.choice(SENT)} for _ in range(60)]
+    for entry in ("x0", "x1", "x2"):
+        for headers in some:
+            message = Message(entry, "", headers)
+            old, new = queues_of(before, message), queues_of(after, message)
+            for queue in old ^ new:
+                assert (entry, queue, queue in new) in claimed, (message, old, new)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from(PAIRS))
+def test_a_hash_is_called_the_same_only_if_it_chooses_the_same(seed: int, pair: tuple[str, str]) -> None:
+    """For hashes of keys, headers and properties, and for the order of x-modulus-hash."""
+    rng = Random(seed)
+    arguments = rng.choice(({}, {"hash-header": "h"}, {"hash-property": "message_id"}))
+    exchange = rng.choice((Exchange("x", "x-consistent-hash", arguments=arguments), Exchange("x", "x-modulus-hash")))
+    bindings = [Binding.to_queue("x", rng.choice("abc"), str(rng.randint(2, 3))) for _ in range(rng.randint(1, 4))]
+    topology = Topology([exchange], [Queue(name) for name in "abc"], bindings)
+    before, after = (topology.with_profile(name) for name in pair)
+    meaning = compare(before, after)
+    assert all(choice.certain for choice in meaning.choices)
+    moved = [
+        message
+        for number in range(40)
+        for value in (f"k{number}", number, Typed("timestamp", number), [number], [])
+        for message in [Message("x", f"k{number}", {"h": value}, {"message_id": f"k{number}"})]
+        if queues_of(before, message) != queues_of(after, message)
+    ]
+    assert bool(moved) <= bool(meaning.choices), moved[:1]
+    for choice in meaning.choices:
+        was, is_ = (queues_of(side, choice.witness) for side in (before, after))
+        assert was != is_
+
+
+def test_no_release_is_claimed_to_treat_keys_or_texts_otherwise() -> None:
+    topology = Topology(
+        [Exchange("t", "topic"), Exchange("h", "headers"), Exchange("c", "x-consistent-hash")],
+        [Queue("a"), Queue("b")],
+        [
+            Binding.to_queue("t", "a", "#.x.#"), Binding.to_queue("h", "a", "", {"kind": "order", "urgent": True}),
+            Binding.to_queue("c", "a", "1"), Binding.to_queue("c", "b", "2"),
+        ],
+    )  # fmt: skip
+    for old, new in PAIRS:
+        assert compare(topology.with_profile(old), topology.with_profile(new)).verdict == "same", (old, new)
+
+
+def test_the_settings_in_force_are_those_of_each_release() -> None:
+    """A key that the new release does not support for this type takes its whole policy out of force."""
+    policy = Policy("p", "^q", {"max-length": 5, "max-in-memory-length": 2}, "queues")
+    topology = Topology([], [Queue("q")], [], [policy])
+    (change,) = diff(topology.with_profile("rabbitmq-3.10"), topology.with_profile("rabbitmq-3.12")).settings
+    assert [(each.name, each.after) for each in change.changes] == [
+        ("max-in-memory-length", (None,)), ("max-length", (None,)),
+    ]  # fmt: skip
+
+
+def test_a_release_of_two_numbers_is_its_newest_patch_release() -> None:
+    assert profile_by_name("4.3") == profile_by_name("rabbitmq-4.3") == PROFILES["rabbitmq-4.3"]
+    assert profile_by_name("4.3.0") != PROFILES["rabbitmq-4.3"]
+
+
+NUMBERS = """\
+exchange h: headers
+queue a
+h -> a: all { n = 1 }
+"""
+
+
+def run(path: Path, text: str, *options: str) -> Result:
+    path.write_text(text)
+    return CliRunner().invoke(diff_command, [str(path), *options])
+
+
+def test_the_command_compares_one_file_under_two_releases(tmp_path: Path) -> None:
+    result = run(tmp_path / "t.bindings", NUMBERS, "--from", "3.12", "--to", "4.3")
+    assert result.exit_code == 1
+    assert result.output.splitlines() == [
+        "releases: rabbitmq-3.12, then rabbitmq-4.3",
+        "plan: nothing to do",
+        "meaning:",
+        "  - queue 'a' loses from exchange 'h':",
+        "      headers n = 1, as the old release compares headers and the new one does not",
+        "      such as '' with { n = 1.0 }",
+        "  ! published to exchange 'h', '' with { n = 1.0 } goes nowhere now",
+    ]
+    same = run(tmp_path / "t.bindings", NUMBERS, "--from", "3.13", "--to", "4.3")
+    assert (same.exit_code, "proved for all keys and headers" in same.output) == (0, True)
+
+
+def test_json_and_markdown_name_both_releases(tmp_path: Path) -> None:
+    values = json.loads(run(tmp_path / "t.bindings", NUMBERS, "--from", "3.12", "--to", "4.3", "--json").output)
+    assert (values["old_profile"], values["profile"]) == ("rabbitmq-3.12", "rabbitmq-4.3")
+    text = run(tmp_path / "t.bindings", NUMBERS, "--from", "3.12", "--to", "4.3", "--format", "markdown").output
+    assert "from rabbitmq-3.12 to rabbitmq-4.3" in text
+
+
+@pytest.mark.parametrize(
+    "options", [("--from", "3.12", "--profile", "4.0"), ("--from", "3.12", "--against", "HEAD"), ("--from", "2.8"), ()]
+)
+def test_bad_usage_ends_with_2(tmp_path: Path, options: tuple[str, ...]) -> None:
+    assert run(tmp_path / "t.bindings", NUMBERS, *options).exit_code == 2
