@@ -28,7 +28,10 @@ __all__ = ["ColumnMatcher", "Matches"]
 V = TypeVar("V", bound=Hashable)
 
 SETS: Final = 1 << 19
-"""Maximum number of sets of patterns that are kept."""
+"""Maximum number of sets of patterns, and number of answers from which on nothing is kept for the next call."""
+
+SIGNATURES: Final = 1 << 20
+"""Number of signatures above which nothing is kept for the next call."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,7 +96,7 @@ class ColumnMatcher(Generic[V]):
             numbers = np.zeros(len(self._answers), np.int32)
             numbers[used] = np.arange(len(used), dtype=np.int32)
             answers = tuple([self._answers[number] for number in used.tolist()])
-            if len(self._answers) > SETS:
+            if len(self._answers) >= SETS or len(self._sets) > SIGNATURES:
                 self._begin()
         return Matches(answers, numbers.take(index))
 

@@ -64,6 +64,10 @@ class PatternSets:
         self._states: Final = states
         self._automaton: _Walk | None = None
 
+    def __len__(self) -> int:
+        """Return the number of signatures so far."""
+        return len(self._signatures)
+
     def find(self, words: Words, numbers: IntArray, rows: npt.NDArray[np.intp] | None = None) -> IntArray:
         """Return the number of each key's signature, which tells its set of groups: see `sets_of`.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import count
 from typing import Final
 
 import numpy as np
@@ -23,9 +21,7 @@ class SetNumbers:
     """The sets so far, numbered from 1 in the order in which they first came; at most ``limit`` by `number`."""
 
     def __init__(self, limit: int) -> None:
-        self._limit: Final = limit
-        self._numbers: Final[dict[bytes, int]] = {}
-        self._sets: Final[list[bytes]] = [b""]  # the first stands for UNKNOWN
+        self._numbers: Final = _Numbers(limit)
 
     def __len__(self) -> int:
         """Return the number of sets so far."""
@@ -33,7 +29,7 @@ class SetNumbers:
 
     def elements(self, number: int) -> IntArray:
         """Return the elements of a set, ascending."""
-        return np.frombuffer(self._sets[number], ELEMENT)
+        return np.frombuffer(self._numbers.sets[number], ELEMENT)
 
     def number(self, size: int, which: npt.NDArray[np.int64], elements: npt.NDArray[np.int64]) -> IntArray:
         """Return the numbers of ``size`` sets; ``UNKNOWN`` for new ones above the limit.
@@ -47,21 +43,25 @@ class SetNumbers:
         data = pairs.astype(ELEMENT).tobytes()  # the low half of a pair is its element
         ends = (np.cumsum(np.bincount(pairs >> 32, minlength=size)) * ELEMENT.itemsize).tolist()
         sets = [data[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
-        numbers = list(map(self._numbers.get, sets))
-        if None in numbers:
-            self._add([one for one, number in zip(sets, numbers, strict=True) if number is None], self._limit)
-            return np.array([self._numbers.get(one, UNKNOWN) for one in sets], np.int32)
-        return np.array(numbers, np.int32)
+        return np.fromiter(map(self._numbers.__getitem__, sets), np.int32, size)
 
     def number_of(self, elements: list[int]) -> int:
         """Return the number of the set of these elements, ascending and distinct, whatever the limit."""
         one = np.array(elements, ELEMENT).tobytes()
-        if one not in self._numbers:
-            self._add([one], len(self._sets))
-        return self._numbers[one]
+        return self._numbers.get(one) or self._numbers.add(one)
 
-    def _add(self, sets: Sequence[bytes], limit: int) -> None:
-        """Add sets that are new, and may be repeated, as long as there are less than ``limit``."""
-        new = list(dict.fromkeys(sets))[: max(limit - len(self._numbers), 0)]
-        self._numbers.update(zip(new, count(len(self._sets)), strict=False))
-        self._sets.extend(new)
+
+class _Numbers(dict[bytes, int]):
+    """Set -> number; one that is asked for and new is added, unless there are ``limit`` already."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit: Final = limit
+        self.sets: Final[list[bytes]] = [b""]  # the first stands for UNKNOWN
+
+    def __missing__(self, one: bytes) -> int:
+        return self.add(one) if len(self) < self._limit else UNKNOWN
+
+    def add(self, one: bytes) -> int:
+        number = self[one] = len(self.sets)
+        self.sets.append(one)
+        return number

@@ -44,6 +44,10 @@ class Signatures:
         self._waiting: Final[dict[BitPlanes, list[tuple[int, Grid]]]] = {}
         self._waits = 0
 
+    def __len__(self) -> int:
+        """Return the number of signatures so far."""
+        return self._count - 1
+
     def find(self, table: IntTable, planes: BitPlanes, satisfied: Grid) -> IntArray:
         """Return the numbers of the signatures of keys, given by the planes that each satisfies.
 

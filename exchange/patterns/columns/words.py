@@ -27,24 +27,28 @@ PAD: Final = 16
 """Number of zero bytes after the last key, so that reading a whole unit stays inside the array."""
 
 FIRST: Final = 7
-"""Number of bytes in the first unit of a word; its eighth byte holds the length."""
+"""Number of bytes in the first unit of a word; its lowest byte holds the length."""
 
 NEXT: Final = 3
 """Number of bytes in each later unit.
 
 As a 64-bit key, a later unit has these bits: 0 to 7 its length (``NEXT + 1`` if more units follow), 8 to 31 its bytes,
-32 to 62 the node before, 63 ``LATER``.
+32 to 63 the node before.
 """
 
-LATER: Final = np.uint64(1 << 63)
-"""The bit that only later units have, so that no first unit equals a later one."""
+LOW_BYTES: Final = np.array([(1 << 8 * size) - 1 for size in range(NEXT + 1)], np.uint64)
+"""Number of bytes in a later unit -> mask of these bytes."""
 
-LOW_BYTES: Final = np.array([(1 << 8 * size) - 1 for size in range(FIRST + 1)] + [(1 << 8 * FIRST) - 1], np.uint64)
-FIRST_MARKS: Final = np.array([(size + 1) << 56 for size in range(FIRST + 2)], np.uint64)
-"""Length of a word -> mask of the unit's bytes (``LOW_BYTES``), and mark of the length in its highest byte.
+FIRST_SHIFTS: Final = np.array([8 * (8 - size) for size in range(FIRST + 1)] + [8], np.uint64)
+"""Length of a word -> bits by which eight bytes are shifted to the left, so that those of the first unit stay.
 
-The last element is for words of more than one unit. A mark is the length plus 1, so that the unit of an empty word
-is not 0, which is not allowed as a key of a table.
+The last element is for words of more than one unit.
+"""
+
+FIRST_MARK: Final = 16
+"""Sum of this and of the length of a word, at most ``FIRST + 1``, is the lowest byte of its first unit.
+
+In later units this byte is less. So no first unit equals a later one, and none is 0, which no key of a table may be.
 """
 
 
@@ -148,12 +152,14 @@ class Vocabulary:
     def _numbers(self, data: Bytes, starts: Offsets, lengths: Offsets, *, add: bool) -> IntArray:
         sizes = np.minimum(lengths, FIRST + 1)
         keys = _read(data, starts, "<u8")
-        keys &= LOW_BYTES.take(sizes)
-        keys |= FIRST_MARKS.take(sizes)
+        keys <<= FIRST_SHIFTS.take(sizes)
+        sizes += FIRST_MARK
+        keys |= sizes.view(np.uint64)
         nodes = self._find(keys, add=add)
         # Invariant: ``nodes`` are where the first ``done`` bytes of each word lead; ``rows`` are the longer words among
         # those that have not left the tree.
-        rows = np.flatnonzero((lengths > FIRST) & (nodes > 0))
+        rows = np.flatnonzero(lengths > FIRST)
+        rows = rows[nodes[rows] > 0]
         done = FIRST
         while len(rows):
             left = lengths[rows] - done
@@ -162,7 +168,7 @@ class Vocabulary:
             units &= LOW_BYTES[np.minimum(sizes, NEXT)]
             units <<= np.uint64(8)
             units |= sizes.astype(np.uint64)
-            units |= (nodes[rows].astype(np.uint64) << np.uint64(32)) | LATER
+            units |= nodes[rows].astype(np.uint64) << np.uint64(32)
             following = self._find(units, add=add)
             nodes[rows] = following
             rows = rows[(left > NEXT) & (following > 0)]

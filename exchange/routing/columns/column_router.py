@@ -42,10 +42,10 @@ from exchange.topology.topology import Topology
 __all__ = ["ColumnRouter"]
 
 SETS: Final = 1 << 19
-"""Maximum number of sets of patterns that are kept for each exchange."""
+"""Maximum number of sets of patterns for each exchange, and of outcomes; then, all are forgotten after the call."""
 
-OUTCOMES: Final = 1 << 20
-"""Number of outcomes, and of key classes, from which on nothing is kept for the next call."""
+SIGNATURES: Final = 1 << 20
+"""Number of signatures, and of key classes, above which nothing is kept for the next call."""
 
 # Numbers of outcomes are greater than 0; an array of them may also hold these marks.
 BY_HEADERS: Final = -1
@@ -117,7 +117,8 @@ class ColumnRouter:
             if alone.any():
                 self._route_rest(_Rest(names, codes, chunks, tables), np.flatnonzero(alone), classes, index)
             result = self._collect(index, chunks, tables)
-            if len(self._outcomes) > OUTCOMES or len(self._decisions.answers) > OUTCOMES:
+            learned = max(len(self._decisions.answers), self._keys.signatures)
+            if len(self._outcomes) >= SETS or learned > SIGNATURES:
                 self._begin()
             return result
 
@@ -197,12 +198,13 @@ class ColumnRouter:
         if start.alone:  # the router would take the same bindings
             return self._outcomes.number(Route(tuple(sorted(self._keys.queues_of(key_class)))))
         message = Message(start.name, column.key(row).decode("utf-8", "surrogateescape"))
-        if self._marks.keys().isdisjoint(start.reached):
-            return self._route_message(message)
         return self._decide_message(message, BY_HEADERS)
 
     def _decide_message(self, message: Message, least: int) -> int:
         """Return the outcome of a message, or a mark if it passes an exchange with a mark of ``least`` or less."""
+        code = self._codes.get(message.exchange)
+        if code is not None and self._marks.keys().isdisjoint(self._keys.entries[code].reached):
+            return self._route_message(message)
         self._deciding = True
         try:
             hops = self._router.explain(message).hops

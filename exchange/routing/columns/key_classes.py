@@ -163,6 +163,11 @@ class KeyClasses:
         """Number of sets of patterns that keys have matched so far."""
         return sum(len(realm.numbers) for realm in self._realms)
 
+    @property
+    def signatures(self) -> int:
+        """Number of signatures of keys so far; many may stand for one set of patterns."""
+        return sum(len(realm.sets) for realm in self._realms)
+
     def of(self, column: Column, entries: npt.NDArray[np.int64]) -> tuple[KeyArray, KeyArray]:
         """Return the key class of each key, published to its entry, and the hashes of shapes, if these are needed.
 
