@@ -19,12 +19,13 @@ import click
 from exchange.commands.console import fail, progress, timeout_option
 from exchange.commands.partition import partition_command
 from exchange.commands.selector import selector_command
-from exchange.display import clip_line, dump_json, escape_lines, list_some
+from exchange.display import clip_line, dump_json, escape_line, escape_lines, list_some
 from exchange.entities.profile import LATEST, RELEASES, profile_by_name
 from exchange.errors import BrokerError, HashstarError, InputError, NotFound
 from exchange.field_json import decode, json_line, message_from_json
 from exchange.field_values import to_bytes
 from exchange.json_text import JsonFault, parse, value_from_line
+from exchange.lifecycle.possible import LivesJson, PossibleLives, find_lives, life_lines, lives_json
 from exchange.limits import SHORTSTR_BYTES
 from exchange.lines import read_lines
 from exchange.message import Message
@@ -125,6 +126,9 @@ def build_commands(load: Load) -> list[click.Command]:
     )
     @click.option("--body", default="", help="Body of the message, for queues partitioned by one of its fields.")
     @click.option("--queue", "-q", help="Explain why this queue gets the message, or does not.")
+    @click.option(
+        "--life", is_flag=True, help="Show what queues may do with the message, what goes round, what is lost."
+    )
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
     @click.argument("exchange")
     @click.argument("routing_key", default="")
@@ -137,6 +141,7 @@ def build_commands(load: Load) -> list[click.Command]:
         properties: tuple[str, ...],
         body: str,
         queue: str | None,
+        life: bool,
         as_json: bool,
         exchange: str,
         routing_key: str,
@@ -146,6 +151,9 @@ def build_commands(load: Load) -> list[click.Command]:
         EXCHANGE is the exchange that it is published to, "" for the default exchange.
 
         With --queue, the nearest binding to that queue is shown, and the word or header that fails.
+
+        With --life, what may become of the message in its queues is followed to the end: what is dead-lettered where,
+        what goes round, and what is lost, each with the events that lead there.
         """
         topology = _load_or_fail(load, source, vhost, profile, allow_python)
         router = Router(topology)
@@ -160,14 +168,17 @@ def build_commands(load: Load) -> list[click.Command]:
                 body.encode("utf-8", "surrogateescape"),
             )
             explanation = follow_dead_letters(topology, router, router.explain(message, queue))
+            lives = find_lives(topology, router, message) if life else None
         except NotFound as error:
             fail(InputError(f"{error}{_suggest(exchange, topology)}"))
         except HashstarError as error:
             fail(error)
         if as_json:
-            click.echo(dump_json(_explanation_json(explanation, topology)))
+            click.echo(dump_json(_explanation_json(explanation, topology, lives)))
         else:
             click.echo(describe(explanation))
+            if lives is not None:
+                click.echo("\n".join(map(escape_line, life_lines(lives))))
             if profile is None and topology.profile != LATEST:
                 click.echo(f"by the rules of {topology.profile.name}, which the source names")
 
@@ -305,10 +316,15 @@ class ExplanationJson(ReasonsJson):
 
     profile: str
     """The release of RabbitMQ whose rules were applied."""
+    lives: NotRequired[LivesJson]
+    """With --life, what its queues may do with the message."""
 
 
-def _explanation_json(explanation: Explanation, topology: Topology) -> ExplanationJson:
-    return {**to_json(explanation), "profile": topology.profile.name}
+def _explanation_json(explanation: Explanation, topology: Topology, lives: PossibleLives | None) -> ExplanationJson:
+    reasons, profile = to_json(explanation), topology.profile.name
+    if lives is None:
+        return {**reasons, "profile": profile}  # type: ignore[typeddict-item]  # no key that may be absent is needed
+    return {**reasons, "profile": profile, "lives": lives_json(lives)}
 
 
 class RouteLine(TypedDict):

@@ -7,7 +7,7 @@ done with what it does, so no queue sees another one half-way.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from heapq import heappop, heappush
 from math import inf
 from typing import Final
@@ -15,17 +15,18 @@ from typing import Final
 from exchange.display import list_some
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.in_force import Policies
-from exchange.errors import BrokerError, InputError, NotFound, PreconditionFailed
+from exchange.errors import InputError, NotFound, PreconditionFailed
 from exchange.kinds import Choose
 from exchange.lifecycle.classic import ClassicQueue
 from exchange.lifecycle.consumers import Consumer, Delivery
-from exchange.lifecycle.content import Content, DeadLetter, is_cycle, publish_content, record_death
+from exchange.lifecycle.content import Content, publish_content, record_death
 from exchange.lifecycle.limits import Limits, limits_of
 from exchange.lifecycle.outcomes import Loss, Publication
 from exchange.lifecycle.queues import LiveQueue
 from exchange.lifecycle.quorum import QuorumQueue
 from exchange.lifecycle.release import RELEASES, Release
 from exchange.lifecycle.streams import Offset, StreamQueue
+from exchange.lifecycle.targets import NO_EXCHANGE, Cause, find_targets
 from exchange.limits import DEAD_LETTERS
 from exchange.message import Message
 from exchange.routing.route import Explanation
@@ -296,7 +297,7 @@ class Broker:
         limits = queue.limits
         address = limits.dead_letter_address
         if address is None:
-            self._lose(queue, content, reason, "no dead letter exchange")
+            self._lose(queue, content, reason, NO_EXCHANGE)
             return
         dead = record_death(content, queue.name, reason, address, int(self.now // 1000), self.release)
         dead.failures = failures
@@ -312,7 +313,7 @@ class Broker:
 
         ``arrived`` are the targets that took it before.
         """
-        targets, _ = self._targets(dead, reason)
+        targets, _ = find_targets(self._router, dead, reason)
         arrived |= {name for name in targets if name not in arrived and self._offer(name, dead, queue)}
         if targets and arrived.issuperset(targets):
             queue.forget_dead(content)
@@ -321,26 +322,11 @@ class Broker:
             retry = (self.now + RETRY_MILLISECONDS, self._alarm_count, queue, content, dead, reason, arrived)
             heappush(self._retries, retry)
 
-    def _forward(self, dead: Content, reason: str) -> str | None:
+    def _forward(self, dead: Content, reason: str) -> Cause | None:
         """Route a dead letter; return None if a queue takes it, else why none does."""
-        targets, cause = self._targets(dead, reason)
+        targets, cause = find_targets(self._router, dead, reason)
         taken = [name for name in targets if self._offer(name, dead, None)]
         return cause if taken or not targets else "full queue"
-
-    def _targets(self, dead: Content, reason: str) -> tuple[Sequence[str], str | None]:
-        """Return the queues that a dead letter goes to, or none and why."""
-        try:
-            route = self._router.route_dead_letter(DeadLetter(dead))
-        except NotFound:
-            return (), "missing exchange"
-        except BrokerError:
-            return (), "unroutable"  # the broker's dead-lettering fails, and logs it
-        if not route.queues:
-            return (), "unroutable"
-        if reason == "rejected":
-            return route.queues, None
-        targets = [name for name in route.queues if not is_cycle(dead.deaths, name)]
-        return targets, None if targets else "cycle"
 
     def _offer(self, name: str, content: Content, publisher: object | None) -> bool:
         """Publish to one queue; return whether it took the message."""
@@ -350,7 +336,7 @@ class Broker:
             self._set_alarm(queue)
         return taken
 
-    def _lose(self, queue: LiveQueue, content: Content, reason: str, cause: str) -> None:
+    def _lose(self, queue: LiveQueue, content: Content, reason: str, cause: Cause) -> None:
         if self._on_loss is not None:
             self._on_loss(Loss(queue.name, content.as_message(), reason, cause))
 

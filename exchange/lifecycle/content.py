@@ -6,6 +6,7 @@ Written after `rabbit_dead_letter.erl` of 3.10 and of 4.3 and `mc.erl`; live bro
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from exchange.entities.queue_arguments import MAX_EXPIRY
@@ -206,7 +207,7 @@ def _death_of(content: Content, queue: str, reason: str, seconds: int, release: 
         "count": 1,
         "reason": reason,
         "queue": queue,
-        "time": Typed("timestamp", seconds),
+        "time": _timestamp(seconds),
         "exchange": content.exchange,
         "routing-keys": list(keys),
     }
@@ -214,6 +215,11 @@ def _death_of(content: Content, queue: str, reason: str, seconds: int, release: 
         published = content.message.properties["expiration"]
         death["original-expiration"] = published if release.deaths_are_headers else str(content.ttl)
     return death
+
+
+@lru_cache(64)
+def _timestamp(seconds: int) -> Typed:
+    return Typed("timestamp", seconds)
 
 
 def _visible_keys(content: Content, release: Release) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from exchange.lifecycle.targets import Cause
 from exchange.message import Message
 from exchange.routing.route import Route
 
@@ -34,5 +35,5 @@ class Loss(NamedTuple):
     """The message as it would have been dead-lettered or, without a dead letter exchange, as it was in the queue."""
     reason: str
     """Why it died: rejected, expired, maxlen or delivery_limit."""
-    cause: str
-    """Why it ended there: no dead letter exchange, missing exchange, unroutable, cycle or full queue."""
+    cause: Cause
+    """Why it ended there, and has no dead letter in another queue."""
