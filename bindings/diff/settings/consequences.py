@@ -52,6 +52,13 @@ class Side(NamedTuple):
         """The delivery limit of a quorum queue that sets none; None for no limit."""
         return None if self.profile.settings.startswith("3.") else DEFAULT_DELIVERY_LIMIT
 
+    @property
+    def delivery_limit(self) -> int | None:
+        """How often a message may come back to consumers, by default, too; None for ever."""
+        given = self.number("delivery-limit")
+        limit = self.default_delivery_limit if given is None else given
+        return None if self.type != "quorum" or limit is None or limit < 0 else limit
+
     def beyond(self, limit: str) -> str:
         """Return what happens to messages above a limit."""
         overflow = self.settings.get("overflow")
@@ -122,9 +129,7 @@ def _expires(name: str, before: Side, after: Side) -> Consequence:
 def _delivery_limit(name: str, before: Side, after: Side) -> Consequence:
     if after.type != "quorum":
         return Consequence(f"without effect in a {after.type} queue", loses=False)
-    limits = [(side.number(name), side.default_delivery_limit) for side in (before, after)]
-    old, new = (default if limit is None else limit for limit, default in limits)
-    old, new = (None if limit is None or limit < 0 else limit for limit in (old, new))
+    old, new = before.delivery_limit, after.delivery_limit
     if new is None:
         return Consequence("a message may come back to consumers for ever", loses=False)
     by_default = "by default, " if after.number(name) is None else ""
@@ -171,7 +176,12 @@ def _mirroring(name: str, before: Side, after: Side) -> Consequence:
 
 
 def _queue_type(name: str, before: Side, after: Side) -> Consequence:
-    return Consequence(f"a {after.type} queue takes the place of a {before.type} one", loses=False)
+    text = f"a {after.type} queue takes the place of a {before.type} one"
+    limit = after.delivery_limit
+    if limit is None or before.type == "quorum" or after.number("delivery-limit") is not None:
+        return Consequence(text, loses=False)  # a limit that is set is reported by itself
+    dropped = f"by default, a message that comes back more than {count_noun(limit, 'time')} is {after.gone}"
+    return Consequence(f"{text}: {dropped}", loses=True)
 
 
 DEFAULT_DELIVERY_LIMIT: Final = 20

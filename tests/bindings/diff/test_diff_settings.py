@@ -101,6 +101,22 @@ def test_quorum_queues_fall_back_to_a_delivery_limit_of_20_from_4_0_on(tmp_path:
     assert old[1].endswith("-> none: a message may come back to consumers for ever")
 
 
+def test_a_quorum_queue_in_place_of_a_classic_one_drops_what_comes_back_too_often(tmp_path: Path) -> None:
+    takes_place = "a quorum queue takes the place of a classic one"
+    [queue, line] = settings_of(run(tmp_path, "queue fast", "queue fast: quorum"))
+    assert queue == "  ! queue 'fast':"
+    assert line.endswith(f"{takes_place}: by default, a message that comes back more than 20 times is dropped")
+    line = settings_of(run(tmp_path, "queue fast", "queue fast: quorum", "--profile", "3.13"))[1]
+    assert line.endswith(takes_place)
+
+
+def test_the_alternate_exchange_of_a_policy_is_a_setting_and_a_route(tmp_path: Path) -> None:
+    policy = 'policy a: "^orders$", exchanges, alternate-exchange = "dlx", message-ttl = 5'
+    result = run(tmp_path, "", policy)
+    assert settings_of(result) == ["  ~ exchange 'orders':", "      alternate-exchange none -> \"dlx\" (policy 'a')"]
+    assert "  + queue 'dead' gains from exchange 'orders':" in result.output
+
+
 def test_queues_with_the_same_change_are_summed_up(tmp_path: Path) -> None:
     queues = "".join([f"queue q{number:02}\n" for number in range(30)])
     result = run(tmp_path, queues, f'{queues}policy p: "^q", queues, max-length = 5')
