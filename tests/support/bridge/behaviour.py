@@ -102,6 +102,21 @@ def router_to(queue: str) -> Router:
     return Router(topology.bind(Binding.to_queue("in", queue, "#")))
 
 
+def router_of_parity() -> Router:
+    """Make a router that routes ``even.#`` and ``odd.#`` published to ``in`` to the queues ``even`` and ``odd``."""
+    topology = Topology([Exchange("in", "topic")], [Queue("even"), Queue("odd")])
+    return Router(topology.bind(Binding.to_queue("in", "even", "even.#")).bind(Binding.to_queue("in", "odd", "odd.#")))
+
+
+async def eventually_many(targets: Mapping[str, MemoryTarget], count: int) -> None:
+    """Wait until these targets have ``count`` messages together."""
+    for _ in range(int(SECONDS / 0.05)):
+        if sum(len(target.messages) for target in targets.values()) >= count:
+            return
+        await asyncio.sleep(0.05)
+    raise TimeoutError
+
+
 def bodies(carriers: Sequence[Delivery | Outgoing]) -> list[bytes]:
     """Return the bodies."""
     return [each.message.body for each in carriers]

@@ -23,6 +23,7 @@ from bridge.endpoints.kafka.cluster.asking import fetch_committed, make_asking_c
 from bridge.endpoints.kafka.config import Destination, KafkaSource, KafkaTarget, TransactionalTarget
 from bridge.endpoints.memory import MemoryTarget
 from bridge.interop import to_kafka
+from bridge.pump import learning
 from bridge.pump.pump import Inlet, Pump
 from exchange.amqp import content_of
 from exchange.errors import InputError
@@ -31,10 +32,12 @@ from tests.support.bridge.behaviour import (
     Reports,
     Silent,
     check_nothing_more,
+    eventually_many,
     on_a_loop,
     on_a_loop_within,
     open_again,
     read_all_of,
+    router_of_parity,
     router_to,
 )
 from tests.support.kafka.broker import PASSWORD, USER, Broker
@@ -87,6 +90,31 @@ async def test_empty_keys_values_and_headers_differ_from_missing_ones(topics: To
     assert [delivery.origin for delivery in found] == [f"{topic}-0 at {n}" for n in range(5)]
     assert [delivery.identity for delivery in found] == [f"kafka/read/{topic}/0/{n}" for n in range(5)]
     await source.close()
+
+
+def test_new_keys_of_records_are_routed_as_columns(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "WORTH", 1)
+    topic = topics.make()
+    producer = Producer(topics.settings)
+    for n in range(5_000):
+        producer.produce(topic, b"%d" % n, f"{'odd' if n % 2 else 'even'}.{n}")
+    assert producer.flush(30) == 0
+
+    @on_a_loop
+    async def check() -> None:
+        router, targets = router_of_parity(), {"even": MemoryTarget("even"), "odd": MemoryTarget("odd")}
+        policy = replace(QUICK, window=5_000)
+        pump = Pump([Inlet(make_source(topics, topic, 5_000), "in")], router, targets, Silent(), policy)
+        running = asyncio.ensure_future(pump.run())
+        await eventually_many(targets, 5_000)
+        pump.stop()
+        await running
+        assert router.knows("in", "even.4998")
+        assert router._columns is not None
+        for rest, target in enumerate(targets.values()):
+            assert sorted(int(each.message.body) for each in target.messages) == list(range(rest, 5_000, 2))
+
+    check()
 
 
 @on_a_loop
