@@ -198,7 +198,7 @@ def _parse_times(text: str) -> tuple[tuple[str, int], ...]:
 STRATEGIES: Final = (
     Strategy(
         "kafka.accumulator", build_producer,
-        "kafka-clients 3.9-4.4: KafkaProducer's default partitioner with its RecordAccumulator, without compression",
+        "kafka-clients 3.9-4.4: KafkaProducer's default partitioner with its batches and sender, without compression",
         "a key goes to one partition, that of kafka.murmur2; without one, the partition follows from sizes and times",
         "with other counts most keys move; a real sender races with the program's threads",
         parameters={
