@@ -277,7 +277,7 @@ class Broker:
         self._dead.append((queue, content, failures, reason))
 
     def _dead_letter_all(self) -> None:
-        """Dead-letter what died, and what dies of it, until all is done. Raises InputError if that has no end."""
+        """Dead-letter what died, and what dies then, until all is done. Raises InputError if that has no end."""
         if self._is_dead_lettering:
             return  # the loop that is running takes it
         self._is_dead_lettering = True

@@ -94,7 +94,7 @@ class ClassicQueue(LiveQueue):
         self.run()
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """Remove a consumer. The next active one gets what is ready, if the release thinks of it."""
+        """Remove a consumer. The next active one gets what is ready, in releases that deliver then."""
         self._forget(consumer)
         if self._host.release.cancel_delivers:
             self._take_back((), failed=False)

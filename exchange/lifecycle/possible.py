@@ -1,4 +1,4 @@
-"""The lives that one message may have: what may become of it in each queue, what goes round, what is lost.
+"""The lives that one message may have: what each queue may do with it, what goes round, what is lost.
 
 The queues need no messages for this: of each way to die that a queue's settings allow, the dead letter is recorded and
 routed as in `exchange.lifecycle.broker`, and what its targets may do with it is followed, until nothing new comes.
@@ -29,7 +29,7 @@ LISTED: Final = 5
 
 
 class Way(NamedTuple):
-    """A way to die in a queue, and what comes of it: the dead letter in one queue or, without one, a cause."""
+    """A way to die in a queue, and what follows: the dead letter in one queue or, without one, a cause."""
 
     queue: str
     reason: Reason

@@ -39,7 +39,7 @@ def explain(tmp_path: Path, topology: str, *arguments: str) -> str:
 
 
 def test_the_lives_of_a_message_are_shown_queue_by_queue(tmp_path: Path) -> None:
-    """What may become of it in each queue, what goes round, and what is lost, with the events that lead there."""
+    """What each queue may do with it, what goes round, and what is lost, with the events that lead there."""
     output = explain(tmp_path, RETRY, "orders", "order.eu")
     assert (
         output[output.index("possible lives") :]
