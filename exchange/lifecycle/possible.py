@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from itertools import groupby
 from typing import Final, Literal, NamedTuple, NotRequired, TypedDict
 
@@ -82,7 +83,7 @@ def find_lives(topology: Topology, router: Router, message: Message) -> Possible
     """Return the possible lives of a published message. Raises as `exchange.lifecycle.broker.Broker.publish`."""
     release = RELEASES[topology.profile.lives]
     policies = topology.policies_in_force()
-    limits = {name: limits_of(queue, policies) for name, queue in topology.queues.items()}
+    find_limits = cache(lambda name: limits_of(topology.queues[name], policies))
     first = publish_content(message, release)
     edges: dict[State, list[tuple[Way, State | None]]] = {}
     pending = deque(_Node(name, first) for name in router.route(message).queues)
@@ -93,8 +94,9 @@ def find_lives(topology: Topology, router: Router, message: Message) -> Possible
             continue
         known: list[tuple[Way, State | None]] = []
         edges[node.state] = known
-        for reason in _reasons(node.content, limits[node.queue]):
-            for way, target in _follow(node, reason, limits[node.queue], router, release):
+        limits = find_limits(node.queue)
+        for reason in _reasons(node.content, limits):
+            for way, target in _follow(node, reason, limits, router, release):
                 known.append((way, None if target is None else target.state))
                 if target is not None:
                     pending.append(target)
