@@ -29,7 +29,7 @@ SCAN_SECONDS: Final = 0.05
 HIGH_WATER: Final = 1 << 20
 """Number of bytes waiting for the socket at which `Channel.is_writable` turns false."""
 
-FLUSH_BYTES: Final = 64 << 10
+FLUSH_BYTES: Final = 128 << 10
 """Number of bytes of frames that are written without waiting for the end of the turn: the server works on them while
 the caller prepares the next."""
 
