@@ -144,3 +144,16 @@ def test_routing_starts_where_publishing_may() -> None:
         router.route(Message("x", "k"))
     with pytest.raises(BrokerError, match=r"403 .* cannot publish to internal exchange 'amq.rabbitmq.trace'"):
         router.route(Message("amq.rabbitmq.trace", "k"))
+
+
+def test_a_dead_letter_may_go_where_publishers_may_not() -> None:
+    """The broker publishes it by itself, also to an internal exchange; else it goes where messages do."""
+    topology = Topology([Exchange("inside", "fanout", internal=True)], [Queue("q")])
+    topology = topology.bind(Binding.to_queue("inside", "q")).bind(Binding.to_queue("amq.direct", "q", "k"))
+    router = Router(topology)
+    assert router.route_dead_letter(Message("inside", "k")).queues == ("q",)
+    for key in ("k", "other"):
+        message = Message("amq.direct", key)
+        assert router.route_dead_letter(message) == router.route(message)
+    with pytest.raises(BrokerError, match=r"404 NOT_FOUND - no exchange 'x'"):
+        router.route_dead_letter(Message("x", "k"))
