@@ -164,7 +164,7 @@ class Partitioner:
     def partition_of(self, key: Key, partitions: Partitions) -> int | None:
         """Return the id of the partition that the key alone decides, None if it does not: `choose` without its reason.
 
-        The fast way to many answers: less than a microsecond for keys as they are. Raises InputError as `choose`.
+        It is the fast way to many answers. Raises InputError as `choose`.
         """
         return self.choose(key, partitions).partition
 
