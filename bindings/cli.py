@@ -17,6 +17,7 @@ from bindings.commands.fmt import fmt_command
 from bindings.commands.graph import graph_command
 from bindings.commands.mcp import mcp_command
 from bindings.commands.serve import serve_command
+from bindings.commands.upgrade import upgrade_command
 from bindings.sources.open import open_source
 from exchange.commands import route as cli
 from exchange.commands.console import seconds_to_answer, show_warnings
@@ -37,6 +38,7 @@ COMMANDS: Final[list[click.Command]] = [
     *cli.build_commands(load),
     check_command,
     diff_command,
+    upgrade_command,
     graph_command,
     serve_command,
     apply_command,

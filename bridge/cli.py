@@ -22,7 +22,18 @@ __all__ = ["main"]
 
 GROUPS: Final = {
     "Routing": ("route", "explain", "partition", "selector"),
-    "Topology files and brokers": ("check", "diff", "apply", "drift", "graph", "serve", "convert", "fmt", "mcp"),
+    "Topology files and brokers": (
+        "check",
+        "diff",
+        "upgrade",
+        "apply",
+        "drift",
+        "graph",
+        "serve",
+        "convert",
+        "fmt",
+        "mcp",
+    ),
     "Archives and audits": ("archive", "audit"),
     "Bridge": ("bridge",),
     "Consumers": ("group",),

@@ -80,6 +80,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = MappingProxyType({
         "bindings.diff.forms.as_json:DiffJson",
         "bindings.diff.forms.as_json:AgainstJson",
     ),
+    "upgrade": _of_types("hashstar upgrade --format json", "bindings.upgrade.forms.as_json:UpgradeJson"),
     "drift": _of_types(
         "hashstar drift --format json", "bindings.drift.forms:DriftJson", "bindings.drift.forms:UnknownJson"
     ),

@@ -1,0 +1,1 @@
+"""An upgrade as text, Markdown and JSON."""

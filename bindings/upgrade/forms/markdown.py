@@ -1,0 +1,68 @@
+"""An upgrade as Markdown, for an issue or a change request: what it does, then the steps as a list to tick off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from bindings.diff.forms.text import meaning_lines, settings_lines
+from bindings.upgrade.forms.text import TITLES, describe_parts, describe_source
+from bindings.upgrade.releases import FLAGS
+from bindings.upgrade.upgrade import Sighting, Upgrade, VhostUpgrade
+from exchange.display import count_noun
+from exchange.markdown import escape_text, quote_block, quote_code
+
+__all__ = ["to_markdown"]
+
+SENTENCE: Final = 480
+"""Maximum number of characters of a sentence."""
+LINES: Final = 200
+"""Maximum number of lines about the routes of one virtual host; the JSON has all."""
+
+
+def to_markdown(upgrade: Upgrade) -> str:
+    """Return what an upgrade does, and its steps."""
+    return "\n".join(_lines(upgrade)) + "\n"
+
+
+def _lines(upgrade: Upgrade) -> Iterator[str]:
+    yield f"### hashstar upgrade: from {upgrade.old} to {upgrade.new}"
+    yield ""
+    for vhost in upgrade.vhosts:
+        if len(upgrade.vhosts) > 1:
+            yield f"#### Virtual host {quote_code(vhost.vhost, SENTENCE, in_cell=False)}"
+            yield ""
+        yield from _vhost_lines(vhost)
+    general = [sighting for sighting in upgrade.vhosts[0].sightings if not sighting.parts] if upgrade.vhosts else []
+    if general:
+        yield from ("**For all applications, whatever the topology**", "", *map(_row, general), "")
+    if upgrade.steps:
+        yield from ("**Steps of a running cluster, node by node**", "", f"Before each, {FLAGS}", "")
+    for step in upgrade.steps:
+        yield f"- [ ] {step.start} to {step.end}"
+        yield from (f"  - [ ] before: {_plain(first)}" for first in step.first)
+
+
+def _vhost_lines(vhost: VhostUpgrade) -> Iterator[str]:
+    for severity, title in TITLES.items():
+        rows = [_row(each) for each in vhost.sightings if each.parts and each.fact.severity == severity]
+        if rows:
+            yield from (f"**{title.capitalize()}**", "", *rows, "")
+    lines = [*meaning_lines(vhost.difference.meaning), *settings_lines(vhost.difference.settings)]
+    more = len(lines) - LINES
+    yield from ("**Routes**", "")
+    yield from quote_block([*lines[:LINES], *([f"and {count_noun(more, 'more line')}"] if more > 0 else [])])
+    yield ""
+
+
+def _row(sighting: Sighting) -> str:
+    fact = sighting.fact
+    where = f"{_plain(describe_parts(sighting.parts))}: " if sighting.parts else ""
+    source = describe_source(fact)
+    known = f"[{source}]({fact.page})" if fact.page else source
+    answer = f" The broker: {quote_code(sighting.detail, SENTENCE, in_cell=False)}." if sighting.detail else ""
+    return f"- {fact.id} {where}{_plain(fact.what)} ({known}).{answer} Way out: {_plain(fact.way_out)}."
+
+
+def _plain(text: str) -> str:
+    return escape_text(text, SENTENCE)

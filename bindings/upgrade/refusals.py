@@ -1,0 +1,95 @@
+"""What a release refuses that an older one accepted, with the broker's texts: asked of the rules of each release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from exchange.entities.entities import PREDECLARED, Binding, Exchange, Policy, Queue
+from exchange.entities.indexes import Tables
+from exchange.entities.policy_definitions import refuse_policy
+from exchange.entities.profile import Profile
+from exchange.entities.queue_arguments import refuse_queue
+from exchange.errors import BrokerError
+from exchange.kinds import Unknown, kind_of
+from exchange.topology import rules
+from exchange.topology.topology import Topology
+
+__all__ = ["refused_bindings", "refused_exchanges", "refused_policies", "refused_queues"]
+
+RESERVED: Final = frozenset(exchange.name for exchange in PREDECLARED)
+
+Refuse = Callable[[Profile], None]
+"""Function that raises the BrokerError with which a release refuses a part."""
+
+
+def refused_queues(topology: Topology, new: Profile) -> Iterator[tuple[Queue, str]]:
+    """Yield the queues that only the new release refuses to declare, each with its answer."""
+    for name, queue in topology.queues.items():
+        what = rules.VirtualHost(topology.vhost, new).describe("queue", name)
+        if not queue.arguments:
+            continue  # nothing that could be refused
+
+        def declare(profile: Profile, part: Queue = queue, name: str = what) -> None:
+            refuse_queue(part, name, profile)
+
+        answer = _answer(declare, topology.profile, new)
+        if answer is not None:
+            yield queue, answer
+
+
+def refused_exchanges(topology: Topology, new: Profile) -> Iterator[tuple[Exchange, str]]:
+    """Yield the exchanges that only the new release refuses to declare."""
+    for name, exchange in topology.exchanges.items():
+        if name in RESERVED:
+            continue
+
+        def declare(profile: Profile, part: Exchange = exchange) -> None:
+            rules.declare_exchange(Tables(), rules.VirtualHost(topology.vhost, profile), part)
+
+        answer = _answer(declare, topology.profile, new)
+        if answer is not None:
+            yield exchange, answer
+
+
+def refused_bindings(topology: Topology, new: Profile) -> Iterator[tuple[Binding, str]]:
+    """Yield the bindings that only the new release refuses to make."""
+    tables = topology.tables()
+    for name, exchange in topology.exchanges.items():
+        kind = kind_of(exchange)
+        if kind is Unknown:
+            continue
+        for binding in topology.bindings_from(name):
+
+            def bind(profile: Profile, part: Binding = binding, source: Exchange = exchange) -> None:
+                kind_of(source).check_binding(source, part, tables, profile)
+
+            answer = _answer(bind, topology.profile, new)
+            if answer is not None:
+                yield binding, answer
+
+
+def refused_policies(topology: Topology, new: Profile) -> Iterator[tuple[Policy, str]]:
+    """Yield the policies and operator policies that only the new release refuses to set."""
+    for policies in (topology.policies, topology.operator_policies):
+        for policy in policies.values():
+
+            def declare(profile: Profile, part: Policy = policy) -> None:
+                refuse_policy(part, profile)
+
+            answer = _answer(declare, topology.profile, new)
+            if answer is not None:
+                yield policy, answer
+
+
+def _answer(refuse: Refuse, old: Profile, new: Profile) -> str | None:
+    """Return the answer of the new release if it refuses a part, and the old one does not; else None."""
+    try:
+        refuse(new)
+    except BrokerError as error:
+        try:
+            refuse(old)
+        except BrokerError:
+            return None
+        return str(error)
+    return None

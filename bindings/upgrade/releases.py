@@ -1,0 +1,105 @@
+"""Releases of RabbitMQ: from which to which a running cluster can be upgraded, and what is to be done before each step.
+
+The steps are those of RabbitMQ's release notes. A new broker beside the old one needs none of them: definitions are
+exported from the one and imported into the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from exchange.entities.profile import RELEASES, VERSION, Profile, profile_by_name
+from exchange.errors import InputError
+
+__all__ = ["FLAGS", "Release", "Step", "find_steps", "release_of"]
+
+NEWEST_PATCH: Final = 999
+"""Number of the patch release that a name without one stands for: the newest."""
+
+
+class Release(NamedTuple):
+    """A release of RabbitMQ."""
+
+    numbers: tuple[int, int, int]
+    profile: Profile
+
+    @property
+    def series(self) -> str:
+        """The release without its patch number: ``4.2``."""
+        return f"{self.numbers[0]}.{self.numbers[1]}"
+
+    def __str__(self) -> str:
+        patch = self.numbers[2]
+        return self.series if patch == NEWEST_PATCH else f"{self.series}.{patch}"
+
+
+class Step(NamedTuple):
+    """An upgrade from one series of releases to another, node by node."""
+
+    start: str
+    end: str
+    first: tuple[str, ...]
+    """What has to be done before it, beside `FLAGS`."""
+
+
+def release_of(name: str) -> Release:
+    """Return the release of a name: ``4.3``, ``v4.2.6``, ``rabbitmq-3.12``. Raises InputError for an unknown one."""
+    version, profile = VERSION.fullmatch(name), profile_by_name(name)
+    if version is None or profile is None:
+        raise InputError(f"{name!r} is no release that is known here: give {RELEASES}")
+    numbers = [int(number) for number in version[1].split(".")[:3]]
+    major, minor, patch = (*numbers, NEWEST_PATCH)[:3]
+    return Release((major, minor, patch), profile)
+
+
+def find_steps(old: Release, new: Release) -> tuple[Step, ...]:
+    """Return the steps of the upgrade of a running cluster; as few as RabbitMQ supports.
+
+    None within one series. Raises InputError if the second release is not newer than the first.
+    """
+    if new.numbers <= old.numbers:
+        raise InputError(f"from {old} to {new} is no upgrade")
+    if new.series == old.series:
+        return ()
+    # Backwards, each time as far as possible: each series can be reached from all between its first and its last one.
+    path = [_known(new.series)]
+    start = _known(old.series)
+    while path[-1] != start:
+        sources = [series for series in FROM[path[-1]] if SERIES.index(series) >= SERIES.index(start)]
+        path.append(min(sources, key=SERIES.index))
+    path.reverse()
+    return tuple(Step(a, b, FIRST.get(b, ())) for a, b in pairwise(path))
+
+
+def _known(series: str) -> str:
+    """Return a series of the table: the newest one for a later series."""
+    return series if series in FROM or series == SERIES[0] else SERIES[-1]
+
+
+SERIES: Final = ("3.10", "3.11", "3.12", "3.13", "4.0", "4.1", "4.2", "4.3")
+FROM: Final[Mapping[str, tuple[str, ...]]] = {
+    "3.11": ("3.10",),
+    "3.12": ("3.11",),
+    "3.13": ("3.12",),
+    "4.0": ("3.13",),
+    "4.1": ("3.13", "4.0"),
+    "4.2": ("4.0", "4.1"),
+    "4.3": ("4.2",),
+}
+"""Series -> the series whose nodes can be upgraded to it one by one."""
+
+FLAGS: Final = "enable all feature flags: rabbitmqctl enable_feature_flag all"
+"""What has to be done before each step."""
+FIRST: Final[Mapping[str, tuple[str, ...]]] = {
+    "3.12": ("be on 3.11.18 or later, on Erlang 25",),
+    "3.13": ("be on Erlang 26",),
+    "4.0": ("remove classic_queue.default_version = 1 from the configuration: nodes do not start with it",),
+    "4.1": ("raise a frame_max that clients set below 8192",),
+    "4.3": (
+        "enable the feature flag khepri_db, which enable_feature_flag all may leave out: 4.3 has no Mnesia",
+        "set deprecated_features.permit.* on all nodes for what is still needed of the features that 4.3 denies",
+    ),
+}
+"""Series -> what its release notes ask for before the upgrade to it."""

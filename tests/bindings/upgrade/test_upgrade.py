@@ -1,0 +1,237 @@
+"""``hashstar upgrade``: what it finds in topologies, where it finds nothing, and the releases on the way."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bindings.cli import COMMANDS
+from bindings.upgrade.facts import FACTS
+from bindings.upgrade.forms.text import describe_source
+from bindings.upgrade.releases import find_steps, release_of
+from bindings.upgrade.upgrade import plan_upgrade, upgrade_topology
+from exchange import Binding, Exchange, Policy, Queue, Topology, Typed
+from exchange.errors import BrokerError, InputError
+
+ROOT = Path(__file__).parents[3]
+RELEASES = ("3.10", "3.11", "3.12", "3.13", "4.0", "4.1", "4.2", "4.3")
+PAIRS = [(old, new) for at, old in enumerate(RELEASES) for new in RELEASES[at + 1 :]]
+
+
+def ids(topology: Topology, old: str, new: str) -> set[str]:
+    """Return the facts that are seen in parts of a topology."""
+    sightings = upgrade_topology(topology, release_of(old), release_of(new)).sightings
+    return {sighting.fact.id for sighting in sightings if sighting.parts}
+
+
+def of_queue(policy: dict[str, object] | None = None, *, durable: bool = True, **arguments: object) -> Topology:
+    named = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
+    policies = [] if policy is None else [Policy("p", "^q", policy, "queues")]
+    return Topology([], [Queue("q", durable, arguments=named)], [], policies)
+
+
+def of_headers(wanted: object) -> Topology:
+    return Topology([Exchange("h", "headers")], [Queue("q")], [Binding.to_queue("h", "q", "", {"n": wanted})])
+
+
+def ring(*bindings: tuple[str, str]) -> Topology:
+    queues = sorted({queue for queue, _ in bindings})
+    bound = [Binding.to_queue("c", queue, weight) for queue, weight in bindings]
+    return Topology([Exchange("c", "x-consistent-hash")], [Queue(queue) for queue in queues], bound)
+
+
+NEW: dict[str, Any] = {"queue_version": 2}
+"""Arguments of a queue that HSU010 is not about."""
+
+
+@pytest.mark.parametrize(
+    ("topology", "old", "new", "facts"),
+    [
+        (of_queue(queue_mode="lazy"), "4.2", "4.3", set()),  # as a live broker: it accepts it
+        (of_queue(queue_version=1), "4.2", "4.3", {"HSU001"}),
+        (of_queue(queue_master_locator="min-masters"), "4.2", "4.3", {"HSU001"}),
+        (of_queue(queue_version=1), "4.0", "4.2", set()),
+        (of_queue({"queue-master-locator": "random"}), "4.2", "4.3", {"HSU004"}),
+        (of_queue({"ha-mode": "all"}, **NEW), "3.12", "3.13", set()),
+        (of_queue({"ha-mode": "all"}, **NEW), "3.13", "4.0", {"HSU004", "HSU006"}),
+        (of_queue({"ha-mode": "all"}, queue_type="quorum", delivery_limit=5), "3.13", "4.0", {"HSU004"}),
+        (of_queue(durable=False), "4.2", "4.3", {"HSU005"}),
+        (of_queue(durable=False), "3.13", "4.2", set()),
+        (of_queue(queue_type="quorum"), "3.13", "4.0", {"HSU007"}),
+        (of_queue(queue_type="quorum", delivery_limit=50), "3.13", "4.0", set()),
+        (of_queue({"delivery-limit": 50}, queue_type="quorum"), "3.13", "4.0", set()),
+        (of_queue({"dead-letter-exchange": "x"}, queue_type="quorum"), "3.13", "4.0", {"HSU008", "HSU014"}),
+        (of_queue(queue_type="quorum"), "4.0", "4.3", {"HSU016"}),
+        (of_queue(queue_type="quorum", delivery_limit=-1), "4.0", "4.3", set()),
+        (of_queue({"queue-mode": "lazy"}), "3.10", "3.12", {"HSU009"}),
+        (of_queue(), "3.13", "4.0", {"HSU010"}),
+        (of_queue({"queue-version": 2}), "3.12", "4.0", set()),
+        (of_queue({"consumer-timeout": 5, "queue-version": 2}), "4.2", "4.3", {"HSU015"}),
+        (of_headers(1), "3.12", "3.13", {"HSU011"}),
+        (of_headers(1.5), "3.12", "3.13", set()),
+        (of_headers("1"), "3.12", "3.13", set()),
+        (of_headers(Typed("timestamp", 5)), "3.12", "3.13", {"HSU012"}),
+        (ring(("b", "1"), ("a", "1")), "4.2", "4.3", {"HSU013"}),
+        (ring(("a", "1"), ("b", "1")), "4.2", "4.3", set()),
+        (ring(("a", "1"), ("b", "20000")), "4.0", "4.3", {"HSU003"}),
+        (ring(("a", "1"), ("b", "20000")), "4.0", "4.2.5", set()),
+        (ring(("a", "1"), ("b", "20000")), "4.0", "4.2.6", {"HSU003"}),
+        (
+            Topology([Exchange("t", "topic")], [Queue("q", arguments={"x-queue-version": 2})],
+                     [Binding.to_queue("t", "q", "#.a.#.b.#")]),
+            "3.13", "4.3", {"HSU003"},
+        ),
+    ],
+)  # fmt: skip
+def test_a_fact_is_seen_where_it_matters_and_nowhere_else(
+    topology: Topology, old: str, new: str, facts: set[str]
+) -> None:
+    """HSU010 is about every classic queue: it counts only where the case is about it."""
+    assert ids(topology, old, new) - ({"HSU010"} - facts) == facts
+
+
+@pytest.mark.parametrize(("old", "new"), PAIRS)
+def test_what_no_release_treats_otherwise_is_no_finding(old: str, new: str) -> None:
+    """Durable queues, texts in headers, hashes of keys, limits: nothing is said of them."""
+    queues = [
+        Queue("a", arguments={"x-queue-version": 2, "x-max-length": 5, "x-overflow": "reject-publish"}),
+        Queue("b", arguments={"x-queue-type": "stream", "x-max-age": "1D"}),
+        Queue("c", arguments={"x-queue-version": 2, "x-expires": 5000, "x-max-priority": 5}),
+    ]
+    exchanges = [Exchange("t", "topic"), Exchange("h", "headers"), Exchange("c", "x-consistent-hash")]
+    bindings = [
+        Binding.to_queue("t", "a", "#.x.#"),
+        Binding.to_queue("h", "a", "", {"kind": "order", "urgent": True, "there": None}),
+        Binding.to_queue("c", "a", "1"),
+        Binding.to_queue("c", "c", "2"),
+    ]
+    policies = [Policy("p", "^a$", {"message-ttl": 5000}, "queues")]
+    upgrade = upgrade_topology(Topology(exchanges, queues, bindings, policies), release_of(old), release_of(new))
+    assert upgrade.severity is None, upgrade
+
+
+@given(st.sampled_from(PAIRS), st.sampled_from(("lazy", "default")), st.integers(0, 3), st.integers(-1, 400))
+def test_a_queue_is_refused_exactly_if_only_the_new_release_refuses_its_declaration(
+    pair: tuple[str, str], mode: str, version: int, priority: int
+) -> None:
+    queue = Queue("q", arguments={"x-queue-mode": mode, "x-queue-version": version, "x-max-priority": priority})
+    refused = []
+    for name in pair:
+        try:
+            Topology(profile=release_of(name).profile).declare_queue(queue)
+            refused.append(False)
+        except BrokerError:
+            refused.append(True)
+    assert ("HSU001" in ids(Topology(queues=[queue]), *pair)) is (refused == [False, True])
+
+
+def test_messages_that_are_routed_differently_have_a_witness_and_count_as_lost() -> None:
+    upgrade = upgrade_topology(of_headers(1), release_of("3.12"), release_of("4.3"))
+    [effect] = upgrade.difference.meaning.effects
+    assert (effect.queue, effect.gained, effect.witness.headers) == ("q", False, {"n": 1.0})
+    assert upgrade.severity == "error"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "series"),
+    [
+        ("3.12", "4.3", ["3.13", "4.0", "4.2", "4.3"]),
+        ("3.10", "3.13.7", ["3.11", "3.12", "3.13"]),
+        ("3.13", "4.1", ["4.1"]),
+        ("4.1", "4.3", ["4.2", "4.3"]),
+        ("4.3.0", "4.3.6", []),
+    ],
+)
+def test_the_steps_are_those_that_rabbitmq_supports(old: str, new: str, series: list[str]) -> None:
+    assert [step.end for step in find_steps(release_of(old), release_of(new))] == series
+
+
+def test_no_release_is_upgraded_to_an_older_one() -> None:
+    for old, new in (("4.3", "4.0"), ("4.3", "4.3"), ("4.2.6", "4.2.5")):
+        with pytest.raises(InputError, match="is no upgrade"):
+            plan_upgrade([Topology()], release_of(old), release_of(new))
+
+
+def test_the_documentation_has_every_fact_with_its_source() -> None:
+    page = (ROOT / "docs" / "upgrade.md").read_text()
+    for fact in FACTS:
+        assert f"| {fact.id} | {fact.severity} | {fact.what} | {describe_source(fact)} |" in page
+    assert len({fact.id for fact in FACTS}) == len(FACTS)
+
+
+OLD = """\
+exchange h: headers
+queue jobs: classic, x-queue-version = 1
+queue replies: classic, transient
+h -> jobs: all { n = 1 }
+"""
+
+
+def run(tmp_path: Path, text: str, *options: str) -> Result:
+    path = tmp_path / "shop.bindings"
+    path.write_text(text)
+    [command] = [each for each in COMMANDS if each.name == "upgrade"]
+    return CliRunner().invoke(command, [str(path), *options])
+
+
+def test_the_text_has_what_is_refused_first_with_the_broker_s_answer_and_the_way_out(tmp_path: Path) -> None:
+    result = run(tmp_path, OLD, "--from", "3.12")
+    lines = result.output.splitlines()
+    assert result.exit_code == 1
+    assert lines[:2] == ["upgrade from 3.12 to 4.3", "refused or lost:"]
+    assert lines[2].startswith("  HSU001 queue 'jobs': the new release refuses the queue.")
+    assert "x-queue-version" in lines[3]
+    assert "      such as '' with { n = 1.0 }" in lines
+    assert lines[-3:] == ["  4. 4.2 to 4.3", *lines[-2:]]
+
+
+def test_markdown_and_json_have_the_same(tmp_path: Path) -> None:
+    text = run(tmp_path, OLD, "--from", "3.12", "--format", "markdown").output
+    assert "- [ ] 4.2 to 4.3" in text
+    values = json.loads(run(tmp_path, OLD, "--from", "3.12", "--format", "json").output)
+    [vhost] = values["vhosts"]
+    assert (values["from"], values["to"], vhost["severity"]) == ("3.12", "4.3", "error")
+    seen = [(each["id"], [part.get("name") for part in each["parts"]]) for each in vhost["sightings"]]
+    assert ("HSU001", ["jobs"]) in seen
+    assert ("HSU005", ["replies"]) in seen
+
+
+def test_an_export_names_the_release_and_each_virtual_host_is_looked_at(tmp_path: Path) -> None:
+    queue = {"name": "q", "durable": False, "auto_delete": False, "arguments": {}}
+    export = {
+        "rabbitmq_version": "4.2.1",
+        "vhosts": [{"name": "/"}, {"name": "shop"}],
+        "queues": [{**queue, "vhost": "shop"}],
+        "exchanges": [], "bindings": [], "policies": [],
+    }  # fmt: skip
+    result = run(tmp_path, json.dumps(export))
+    lines = result.output.splitlines()
+    assert lines[0] == "upgrade from 4.2.1 to 4.3"
+    assert [line for line in lines if line.startswith("virtual host")] == ["virtual host '/':", "virtual host 'shop':"]
+    assert result.exit_code == 1
+    assert run(tmp_path, json.dumps(export), "--vhost", "/").exit_code == 0
+
+
+@pytest.mark.parametrize(("lowest", "code"), [("error", 0), ("warning", 1), ("note", 1), ("never", 0)])
+def test_the_user_chooses_what_fails(tmp_path: Path, lowest: str, code: int) -> None:
+    ring_text = 'exchange c: x-modulus-hash\nqueue a\nqueue b\nc -> a: "2"\nc -> b: "1"\n'
+    assert run(tmp_path, ring_text, "--from", "4.2", "--fail-on", lowest).exit_code == code
+
+
+@pytest.mark.parametrize("options", [(), ("--from", "4.3", "--to", "4.0"), ("--from", "2.8"), ("--vhost", "none")])
+def test_bad_usage_ends_with_2(tmp_path: Path, options: tuple[str, ...]) -> None:
+    assert run(tmp_path, OLD, *options).exit_code == 2
+
+
+def test_no_name_is_markup_or_a_second_line(tmp_path: Path) -> None:
+    hostile = 'queue "a\\nb|<img src=x>@all`": classic, x-queue-version = 1\n'
+    text = run(tmp_path, hostile, "--from", "4.2", "--format", "markdown").output
+    assert "<img" not in re.sub(r"(?<!\\)(`+).+?\1", "", text)
+    assert all(line.startswith(("#", "-", "*", " ", "`", "no ", "Before")) or not line for line in text.splitlines())
