@@ -355,4 +355,18 @@ BRIDGE: Final[list[Mutant]] = [
             '        **({"allOf": list',
         ),
     ),
+    *mutants_of(
+        "bridge/pump/learning.py",
+        "bridge/pump/test_learning.py",
+        (
+            "keys are learned although the router knows them",
+            "        if 2 * sum(known) > len(known):\n            return\n",
+            "",
+        ),
+        (
+            "an error while learning stops the pump",
+            "        except Exception:  # the pump routes each message anyway\n",
+            "        except KeyError:\n",
+        ),
+    ),
 ]

@@ -219,6 +219,34 @@ EXCHANGE: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
+        "exchange/routing/router.py",
+        "exchange/routing/test_learning.py",
+        (
+            "keys are learned although more than the key decides",
+            "if not self._cache_size or exchange in self._beyond_key():",
+            "if not self._cache_size:",
+        ),
+        (
+            "routes are learned without the partitions of their queues",
+            "if number not in found.errors and partitioned.isdisjoint(route.queues) else None",
+            "if number not in found.errors else None",
+        ),
+        (
+            "learned routes have no bound",
+            "        if self._count + len(routes) > most:\n            self.clear()\n",
+            "",
+        ),
+    ),
+    *mutants_of(
+        "exchange/routing/columns/column_router.py",
+        "exchange/routing/columns/test_route_columns.py",
+        (
+            "keys beyond the limit of sets have the outcome of nothing",
+            "                answers[answers == UNKNOWN] = BY_MESSAGE\n",
+            "",
+        ),
+    ),
+    *mutants_of(
         "exchange/routing/nearest.py",
         "exchange/routing/test_nearest.py exchange/routing/test_explain.py",
         (

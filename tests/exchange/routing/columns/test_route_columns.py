@@ -254,8 +254,35 @@ def test_many_literal_bindings_have_few_classes() -> None:
     assert sorted(found.counts().tolist()) == [1_000] * 4
 
 
-def test_each_key_of_one_exchange_may_have_an_outcome_of_its_own() -> None:
+@settings(max_examples=60, deadline=None)
+@given(SEED, PROFILE, st.sampled_from([0, 1, 1024]), st.sampled_from([0, 2, 1 << 19]))
+def test_a_column_of_one_exchange_has_the_routes_of_its_keys(
+    seed: int, profile: Profile, literals: int, sets: int
+) -> None:
+    """Also beyond the limit of sets, and again, when all was forgotten."""
+    rng = Random(seed)
+    topology = topologies.topology(rng, profile)
+    keys = [m.routing_key for m in (topologies.message(rng, topology) for _ in range(25)) if encodable(m)] * 2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(key_classes, "FEW_LITERALS", literals)
+        patch.setattr(column_router, "SETS", sets)
+        patch.setattr(grouping, "CHUNK", 7)
+        patch.setattr(signatures, "PART", 3)
+        patch.setattr(signatures, "WAITING", 5)
+        router = Router(topology, choose=seeded(seed))
+        plain = Router(topology, choose=seeded(seed))
+        column = pa.array([key.encode("utf-8", "surrogateescape") for key in keys], pa.binary())
+        for name, exchange in topology.exchanges.items():
+            for _ in range(2):
+                if not exchange.internal:
+                    found = answers_in(router.route_columns(name, column))
+                    assert found == answers(plain, [Message(name, key) for key in keys]), name
+
+
+@pytest.mark.parametrize("sets", [10, 1 << 19])
+def test_each_key_of_one_exchange_may_have_an_outcome_of_its_own(sets: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The default exchange has more literal keys than are matched as patterns, and that concerns no other exchange."""
+    monkeypatch.setattr(column_router, "SETS", sets)
     rng = Random(7)
     words = [f"w{n}" for n in range(12)]
     patterns = sorted({".".join(rng.choice([*words, "*", "*", "#"]) for _ in range(3)) for _ in range(1_100)})
