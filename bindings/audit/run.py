@@ -68,6 +68,11 @@ class Subject:
         vhost = topology.vhost
         return cls(topology, source.name, source.expectations(vhost), source.listing(vhost))
 
+    def compared_with_release(self, profile: str) -> Subject:
+        """Return the subject with its own topology on another release of RabbitMQ to compare it with."""
+        other = self.topology.with_profile(profile)
+        return replace(self, other=other, other_name=f"{self.name} on {other.profile.name}")
+
     @property
     def findings(self) -> list[Finding]:
         """Findings of the check of the topology, with their lines where these are known."""
@@ -130,6 +135,7 @@ def audit(
     vhost: str | None = None,
     profile: str | None = None,
     compare: Topology | Path | None = None,
+    compare_profile: str | None = None,
     verify: bool = False,
     selection: Selection | None = None,
     mapping: FieldMapping = USUAL,
@@ -142,7 +148,8 @@ def audit(
     """Audit archives against a topology, and return the report.
 
     A topology given as text or path is opened by `open_source`: a file, ``-`` or a broker's address; ``vhost`` and
-    ``profile`` apply to these only. ``archives`` are files and folders, and with a Spark session also topics,
+    ``profile`` apply to these only. ``compare_profile`` is the release of the topology to compare with, which is the
+    same topology if ``compare`` is None. ``archives`` are files and folders, and with a Spark session also topics,
     ``kafka://HOST:PORT/TOPIC``. Without a session, this process counts everything, with the same result. By default,
     the messages of the topology's own virtual host are selected. ``step`` is as in `count`.
 
@@ -156,7 +163,10 @@ def audit(
     subject = _open_subject(topology, vhost, profile)
     if compare is not None:
         other = _open_subject(compare, vhost, profile)
-        subject = replace(subject, other=other.topology, other_name=other.name)
+        after = other.topology if compare_profile is None else other.topology.with_profile(compare_profile)
+        subject = replace(subject, other=after, other_name=other.name)
+    elif compare_profile is not None:
+        subject = subject.compared_with_release(compare_profile)
     subject = replace(subject, verify=verify)
     paths = [archives] if isinstance(archives, (str, os.PathLike)) else archives
     traffic = open_traffic([os.fspath(path) for path in paths], mapping)

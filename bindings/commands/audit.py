@@ -23,7 +23,7 @@ from bindings.commands.audit_options import (
 )
 from bindings.sources.open import open_source
 from exchange.commands.console import echo_line, exit_on_error, progress, seconds_to_answer, show_warnings
-from exchange.commands.route import topology_options
+from exchange.commands.route import ProfileType, topology_options
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
@@ -65,6 +65,12 @@ def audit_command() -> None:
 @click.option(
     "--compare", metavar="SOURCE", help="Topology to compare with: report the messages that it routes differently."
 )
+@click.option(
+    "--compare-profile",
+    type=ProfileType(),
+    metavar="RELEASE",
+    help="RabbitMQ release of the topology to compare with; without --compare, the same topology on that release.",
+)
 @click.option("--verify", is_flag=True, help="Compare with what the broker did, where the archive has recorded it.")
 @click.option("--since", metavar="TIME", help="Start of the window, inclusive: 2026-11-01, or 2026-11-01T06:00:00Z.")
 @click.option("--until", metavar="TIME", help="End of the window, exclusive.")
@@ -91,6 +97,7 @@ def run_command(
     exchange: str,
     routing_key: str,
     compare: str | None,
+    compare_profile: str | None,
     verify: bool,
     since: str | None,
     until: str | None,
@@ -120,7 +127,10 @@ def run_command(
         subject = replace(_open_subject(source, vhost, profile), verify=verify)
         if compare is not None:
             other = open_source(compare, vhost, seconds=seconds_to_answer())
-            subject = replace(subject, other=other.topology(vhost, profile), other_name=other.name)
+            topology = other.topology(vhost, compare_profile or profile)
+            subject = replace(subject, other=topology, other_name=other.name)
+        elif compare_profile is not None:
+            subject = subject.compared_with_release(compare_profile)
         vhost_taken = _vhost_taken(archive_vhost, subject.topology)
         selection = Selection(vhost_taken, parse_time("--since", since), parse_time("--until", until))
         traffic = open_traffic(archives, FieldMapping(exchange, routing_key))

@@ -168,6 +168,19 @@ def test_compare_lists_the_messages_that_are_routed_otherwise(folder: Path) -> N
     assert "gain billing" in told
 
 
+def test_compare_profile_lists_the_messages_that_another_release_routes_otherwise(folder: Path) -> None:
+    (folder / "h.bindings").write_text("exchange h: headers\nqueue q\nh -> q: all { n = 1 }\n")
+    lines = [{"exchange": "h", "routing_key": "", "headers": {"n": value}} for value in (1, 1.0, 1.0, 2)]
+    (folder / "h.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    run = ("-t", "h.bindings", "--no-spark", "h.jsonl", "--profile", "3.12", "--compare-profile", "4.3")
+    result = audit(*run)
+    assert result.exit_code == 0, result.output
+    told = " ".join(result.stdout.split())
+    assert "With h.bindings on rabbitmq-4.3 instead: Over 4 messages: 2 go elsewhere (2 lose a queue" in told
+    assert " ".join(audit(*run, "--compare", "h.bindings").stdout.split()).count("2 go elsewhere") == 1
+    assert audit(*run[:-1], "2.8").exit_code == 2
+
+
 def test_verify_finds_the_messages_that_the_broker_routed_otherwise(folder: Path) -> None:
     right = {"exchange": "orders", "routing_key": "order.eu.created", "routed_queues": ["audit", "billing"]}
     wrong = {**right, "routed_queues": ["audit"]}

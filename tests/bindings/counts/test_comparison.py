@@ -130,12 +130,15 @@ def bare(comparison: Comparison) -> Comparison:
 
 
 @settings(max_examples=60, deadline=None)
-@given(SEED, PROFILE, st.integers(1, 60), st.sampled_from([3, 1 << 17]), st.sampled_from([7, 1 << 17]))
+@given(SEED, PROFILE, PROFILE, st.integers(1, 60), st.sampled_from([3, 1 << 17]), st.sampled_from([7, 1 << 17]))
 def test_batches_are_compared_as_single_messages_are(
-    seed: int, profile: Profile, chunk: int, states: int, window: int
+    seed: int, profile: Profile, other_profile: Profile, chunk: int, states: int, window: int
 ) -> None:
+    """Of two topologies, or of one and the same on two releases."""
     rng = Random(seed)
     before, after = two(rng, profile)
+    if rng.random() < 0.5:
+        after = before.with_profile(other_profile)
     records = records_for(rng, before, 15)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(comparing, "WINDOW", window)
