@@ -11,13 +11,14 @@ from typing import Any, Final
 
 from exchange.entities.queue_arguments import MAX_EXPIRY
 from exchange.erlang_terms import show_string
-from exchange.errors import PreconditionFailed
+from exchange.errors import InputError, PreconditionFailed
 from exchange.field_values import Typed, type_and_value
 from exchange.lifecycle.release import Release
 from exchange.message import Message, assemble_message
 
-__all__ = ["Content", "DeadLetter", "is_cycle", "publish_content", "record_death"]
+__all__ = ["Content", "DeadLetter", "death_key", "is_cycle", "publish_content", "record_death"]
 
+MAX_OCTET: Final = 255
 Death = Mapping[str, Any]
 """An entry of x-death: count, reason, queue, time, exchange, routing-keys, and original-expiration if there was one."""
 
@@ -118,9 +119,16 @@ _set_content, _set_has_one_key = (getattr(DeadLetter, name).__set__ for name in 
 
 
 def publish_content(message: Message, release: Release) -> Content:
-    """Return the content of a published message. Raises PreconditionFailed for an expiration that is no number."""
+    """Return the content of a published message.
+
+    Raises PreconditionFailed for an expiration that is no number, and InputError for a priority that cannot be sent.
+    """
     properties, headers = message.properties, message.headers
     ttl = None
+    if properties and "priority" in properties:
+        priority = properties["priority"]
+        if not isinstance(priority, int) or not 0 <= priority <= MAX_OCTET:
+            raise InputError(f"the property priority is a number from 0 to {MAX_OCTET}, not {priority!r}")
     if properties and "expiration" in properties:
         ttl = _read_expiration(str(properties["expiration"]))
     if not headers:
@@ -190,7 +198,8 @@ def record_death(
         for death in deaths:
             if death.get("queue") == queue and death.get("reason") == reason:
                 others = tuple([each for each in deaths if each is not death])
-                dead.deaths = ({**death, "count": type_and_value(death.get("count", 0))[1] + 1}, *others)
+                count = type_and_value(death.get("count", 0))[1]  # a publisher may have set anything
+                dead.deaths = ({**death, "count": count + 1 if isinstance(count, int) else 1}, *others)
                 return dead
     elif content.died or not (release.deaths_are_headers and "x-death" in content.message.headers):
         dead.first = last
@@ -237,14 +246,18 @@ def _regroup(deaths: tuple[Death, ...]) -> tuple[Death, ...]:
     """Return the entries as releases up to 3.12 group them before they add one: reversed, without duplicates."""
     if len(deaths) == 1:
         return deaths
-    grouped: dict[tuple[Any, Any], Death] = {}
-    for death in deaths:
-        key = (death.get("queue"), death.get("reason"))
-        if key in grouped:
-            continue
-        same = sum((each.get("queue"), each.get("reason")) == key for each in deaths)
-        grouped[key] = death if "count" in death else {"count": same, **death}
+    keys = [death_key(death) for death in deaths]
+    grouped: dict[tuple[str, str], Death] = {}
+    for key, death in zip(keys, deaths, strict=True):
+        if key not in grouped:
+            grouped[key] = death if "count" in death else {"count": keys.count(key), **death}
     return tuple(reversed(grouped.values()))
+
+
+def death_key(death: Death) -> tuple[str, str]:
+    """Return what tells the entries of x-death apart: queue and reason, of whatever types a publisher gave them."""
+    queue, reason = death.get("queue"), death.get("reason")
+    return queue if isinstance(queue, str) else repr(queue), reason if isinstance(reason, str) else repr(reason)
 
 
 def is_cycle(deaths: tuple[Death, ...], queue: str) -> bool:

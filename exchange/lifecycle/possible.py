@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Final, Literal, NamedTuple, NotRequired, TypedDict
 
 from exchange.display import list_some, write_milliseconds
-from exchange.lifecycle.content import Content, publish_content, record_death
+from exchange.lifecycle.content import Content, death_key, publish_content, record_death
 from exchange.lifecycle.limits import Limits, limits_of
 from exchange.lifecycle.release import RELEASES, Release
 from exchange.lifecycle.targets import NO_EXCHANGE, Cause, find_targets
@@ -75,7 +75,7 @@ class _Node(NamedTuple):
     def state(self) -> State:
         """What decides about the further life: not how often, but where and of what it died, in this order."""
         content = self.content
-        deaths = tuple((death.get("queue"), death.get("reason")) for death in content.deaths)
+        deaths = tuple(map(death_key, content.deaths))
         return self.queue, deaths, content.keys, content.ttl, content.first, content.has_cc
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from exchange.amqp import ContentHeader
+from exchange.errors import InputError
 from exchange.lifecycle.consumers import Delivery, SingleActive, Turns
 from exchange.lifecycle.content import Content
 from exchange.lifecycle.limits import Limits
@@ -13,6 +14,9 @@ from exchange.lifecycle.orders import QuorumOrder, Stored
 from exchange.lifecycle.queues import Host, LiveQueue
 
 __all__ = ["QuorumQueue"]
+
+FIXED_BYTES: Final = 12
+"""Size of what stands before the properties in a content header: class, weight, size of the body."""
 
 
 class QuorumQueue(LiveQueue):
@@ -137,7 +141,10 @@ class QuorumQueue(LiveQueue):
             properties = message.properties
             if content.died:
                 properties = {name: value for name, value in properties.items() if name != "expiration"}
-            size += len(ContentHeader.of(message.headers, properties).payload(0)) - 12
+            try:
+                size += len(ContentHeader.of(message.headers, properties).payload(0)) - FIXED_BYTES
+            except ValueError as error:  # no client can send it
+                raise InputError(str(error)) from None
         return size
 
     def counts_of(self, message: Stored) -> Mapping[str, Any] | None:

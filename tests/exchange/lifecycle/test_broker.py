@@ -197,3 +197,33 @@ def test_time_does_not_go_back(seconds: float) -> None:
     """Nor does it come to an end."""
     with pytest.raises(ValueError, match="time passes by a positive number of seconds"):
         Broker(Topology()).advance(seconds)
+
+
+@pytest.mark.parametrize("release", ["3.10", "3.13", "4.3"])
+@pytest.mark.parametrize(
+    "deaths",
+    [
+        "no list", [1, None], [{}], [{"queue": {"a": 1}, "reason": []}],
+        [{"queue": "a", "reason": "expired", "count": "many"}, {"queue": "z", "reason": "expired"}],
+        [{"queue": "a", "reason": "expired", "count": None, "time": 1, "exchange": 5, "routing-keys": "k"}] * 3,
+    ],
+)  # fmt: skip
+def test_a_history_of_any_shape_can_be_published(deaths: Any, release: str) -> None:
+    """A publisher may set the header x-death to anything; the message lives on."""
+    queues = [
+        queue(name, message_ttl=10, dead_letter_exchange="", dead_letter_routing_key=target)
+        for name, target in (("a", "b"), ("b", "c"))
+    ]
+    broker = Broker(Topology(queues=[*queues, Queue("c")], profile=f"rabbitmq-{release}"))
+    broker.publish(Message("", "a", {"x-death": deaths}))
+    broker.advance(1)
+    [message] = broker.messages("c")
+    died_in = [death.get("queue") for death in message.headers["x-death"]]
+    assert [name in died_in for name in ("a", "b")] == [True, True]
+
+
+@pytest.mark.parametrize("priority", [-1, 256, "5", None])
+def test_a_priority_that_cannot_be_sent_is_refused(priority: Any) -> None:
+    """It is one byte."""
+    with pytest.raises(InputError, match="the property priority is a number from 0 to 255, not"):
+        Broker(Topology(queues=[Queue("a")])).publish(Message("", "a", {}, {"priority": priority}))

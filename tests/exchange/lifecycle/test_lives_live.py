@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.support.servers import Server
 
-LIVES = int(os.environ.get("HASHSTAR_LIVES", "600"))
+LIVES = int(os.environ.get("HASHSTAR_LIVES", "300"))
 """Number of messages on each server."""
 SEED = int(os.environ.get("HASHSTAR_LIVE_SEED", "2026"))
 

@@ -18,7 +18,7 @@ from tests.support.differential import manage
 from tests.support.lives.plans import Plan, Received, Step, make_plan, plain
 from tests.support.servers import Server
 
-WAIT_SECONDS: Final = 10.0
+WAIT_SECONDS: Final = 5.0
 """Maximum time until a broker is where the model is."""
 EXPIRY_SECONDS: Final = 0.06
 """Longer than any time to live."""
