@@ -69,7 +69,7 @@ def compare_one(server: Server, topology: Topology, sent: list[Message], outcome
             body = {"pattern": policy.pattern, "apply-to": policy.apply_to, "priority": policy.priority,
                     "definition": dict(policy.definition)}  # fmt: skip
             manage(server, "PUT", f"policies/%2F/{quote(policy.name, safe='')}", body)
-        _declare(channel, topology)
+        declare(channel, topology)
         arrived, returned = publish(channel, topology.queues, sent)
     finally:
         for exchange in ours:
@@ -131,7 +131,7 @@ class Possible:
             script[-1] += 1
 
 
-def _declare(channel: pika.adapters.blocking_connection.BlockingChannel, topology: Topology) -> None:
+def declare(channel: pika.adapters.blocking_connection.BlockingChannel, topology: Topology) -> None:
     for exchange in topology.exchanges.values():
         if exchange.name.startswith("hashstar-"):
             channel.exchange_declare(

@@ -21,7 +21,7 @@ from tests.support import topologies
 from tests.support.amqp_wire import all_types_in_pika
 from tests.support.archives.reads import read
 from tests.support.archives.traced import open_traced
-from tests.support.differential import _declare as declare
+from tests.support.differential import declare
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.live
