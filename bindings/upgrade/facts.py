@@ -1,9 +1,9 @@
 """The facts about releases of RabbitMQ that matter to a topology: one row for each, in `FACTS`.
 
-A row says since when a fact holds, where it is seen in a topology, what it means, and the way out. Its source is either
-live brokers, before and after, which the tests ask; or the release notes. Ids are stable: a number is never used for
-another fact. What releases refuse and how they route is not written down here again: `bindings.upgrade.refusals` and
-`bindings.diff` ask the rules.
+A row says since when a fact holds, where it is seen in a topology, what it means, and the way out. Its source is live
+brokers, before and after, which the tests ask; brokers observed by hand; or the release notes. Ids are stable: a number
+is never used for another fact. What releases refuse and how they route is not written down here again:
+`bindings.upgrade.refusals` and `bindings.diff` ask the rules.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bindings.upgrade.seen import Crossing, Seen
 __all__ = ["FACTS", "Fact", "Source"]
 
 Severity = Literal["note", "warning", "error"]
-Source = Literal["live brokers", "release notes"]
+Source = Literal["live brokers", "observed", "release notes"]
 
 
 class Fact(NamedTuple):
@@ -94,7 +94,7 @@ FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU013", (4, 3, 0), "note",
          "the hash ring is kept over restarts; before 4.3 a restart builds it anew, ordered by weight and queue, so an "
          "upgrade may move keys if the bindings were made in another order",
-         "let consumers finish before the upgrade if the order of messages counts", "live brokers",
+         "let consumers finish before the upgrade if the order of messages counts", "observed",
          seen.rings_in_another_order, _notes("4.3.0")),
     Fact("HSU014", (4, 0, 0), "note",
          "x-death of a message that a client publishes is ignored: counts of republished messages begin anew",

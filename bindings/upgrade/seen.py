@@ -13,6 +13,7 @@ from exchange.entities.profile import Profile
 from exchange.field_values import INTEGER_TYPES, type_and_value
 from exchange.kinds import Decider, KeyUse, kind_of
 from exchange.kinds.headers import conditions_of
+from exchange.lifecycle.release import RELEASES
 from exchange.topology.topology import Topology
 
 __all__ = [
@@ -82,9 +83,11 @@ def quorum_queues_that_dead_letter(crossing: Crossing) -> Iterator[Seen]:
 
 def quorum_queues_with_a_limit(crossing: Crossing) -> Iterator[Seen]:
     """Yield the quorum queues in which a delivery limit is in force, the default one included."""
+    default = RELEASES[crossing.before.profile.lives].delivery_limit
     for queue, old, _ in crossing.in_force:
-        limits = [settings.integer("delivery-limit") for settings in old]
-        if queue.type == "quorum" and all(limit is None or limit >= 0 for limit in limits):
+        given = [settings.integer("delivery-limit") for settings in old]
+        limits = [default if limit is None else limit for limit in given]
+        if queue.type == "quorum" and all(limit is not None and limit >= 0 for limit in limits):
             yield queue, ""
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from bindings.diff.forms.text import meaning_lines, settings_lines
 from bindings.diff.planning.step import describe_part
-from bindings.upgrade.facts import Fact, Severity
+from bindings.upgrade.facts import Fact, Severity, Source
 from bindings.upgrade.releases import FLAGS
 from bindings.upgrade.seen import Part
 from bindings.upgrade.upgrade import Sighting, Upgrade, VhostUpgrade
@@ -18,6 +18,11 @@ __all__ = ["TITLES", "describe_parts", "describe_source", "to_text"]
 NAMED: Final = 5
 """Number of parts of a sighting that the text names; the others are counted, and in the JSON."""
 
+SOURCES: Final[dict[Source, str]] = {
+    "live brokers": "shown by live brokers",
+    "observed": "observed on live brokers, without a test",
+    "release notes": "from the release notes",
+}
 TITLES: Final[dict[Severity, str]] = {
     "error": "refused or lost",
     "warning": "means something else",
@@ -58,7 +63,7 @@ def describe_parts(parts: Sequence[Part]) -> str:
 def describe_source(fact: Fact) -> str:
     """Return since when a fact holds, and how that is known."""
     since = f"since {'.'.join(map(str, fact.since[: 3 if fact.since[2] else 2]))}, " if any(fact.since) else ""
-    return f"{since}{'shown by live brokers' if fact.source == 'live brokers' else 'from the release notes'}"
+    return f"{since}{SOURCES[fact.source]}"
 
 
 def _vhost_lines(vhost: VhostUpgrade) -> Iterator[str]:

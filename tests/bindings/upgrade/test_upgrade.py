@@ -70,6 +70,8 @@ NEW: dict[str, Any] = {"queue_version": 2}
         (of_queue({"dead-letter-exchange": "x"}, queue_type="quorum"), "3.13", "4.0", {"HSU008", "HSU014"}),
         (of_queue(queue_type="quorum"), "4.0", "4.3", {"HSU016"}),
         (of_queue(queue_type="quorum", delivery_limit=-1), "4.0", "4.3", set()),
+        (of_queue(queue_type="quorum"), "3.13", "4.3", {"HSU007"}),
+        (of_queue(queue_type="quorum", delivery_limit=5), "3.13", "4.3", {"HSU016"}),
         (of_queue({"queue-mode": "lazy"}), "3.10", "3.12", {"HSU009"}),
         (of_queue(), "3.13", "4.0", {"HSU010"}),
         (of_queue({"queue-version": 2}), "3.12", "4.0", set()),
