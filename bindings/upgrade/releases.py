@@ -57,25 +57,22 @@ def release_of(name: str) -> Release:
 def find_steps(old: Release, new: Release) -> tuple[Step, ...]:
     """Return the steps of the upgrade of a running cluster; as few as RabbitMQ supports.
 
-    None within one series. Raises InputError if the second release is not newer than the first.
+    None within one series. Raises InputError if the second release is not newer than the first, or one is unknown.
     """
+    for release in (old, new):
+        if release.series not in SERIES:
+            raise InputError(f"RabbitMQ {release} is not known here: give a release from {SERIES[0]} to {SERIES[-1]}")
     if new.numbers <= old.numbers:
         raise InputError(f"from {old} to {new} is no upgrade")
     if new.series == old.series:
         return ()
     # Backwards, each time as far as possible: each series can be reached from all between its first and its last one.
-    path = [_known(new.series)]
-    start = _known(old.series)
-    while path[-1] != start:
-        sources = [series for series in FROM[path[-1]] if SERIES.index(series) >= SERIES.index(start)]
+    path = [new.series]
+    while path[-1] != old.series:
+        sources = [series for series in FROM[path[-1]] if SERIES.index(series) >= SERIES.index(old.series)]
         path.append(min(sources, key=SERIES.index))
     path.reverse()
     return tuple(Step(a, b, FIRST.get(b, ())) for a, b in pairwise(path))
-
-
-def _known(series: str) -> str:
-    """Return a series of the table: the newest one for a later series."""
-    return series if series in FROM or series == SERIES[0] else SERIES[-1]
 
 
 SERIES: Final = ("3.10", "3.11", "3.12", "3.13", "4.0", "4.1", "4.2", "4.3")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.in_force import Policies, Settings
 from exchange.entities.profile import Profile
+from exchange.erlang_terms import encode_binary
 from exchange.field_values import INTEGER_TYPES, type_and_value
 from exchange.kinds import Decider, KeyUse, kind_of
 from exchange.kinds.headers import conditions_of
@@ -127,28 +128,25 @@ def dead_lettering_queues(crossing: Crossing) -> Iterator[Seen]:
 
 def bindings_with_numbers(crossing: Crossing) -> Iterator[Seen]:
     """Yield the headers bindings that want an integer or a whole number as a float."""
-    for binding, kind, value in _wanted(crossing):
-        if kind in NUMBERS and value == value // 1:
+    for binding, wanted in _headers_bindings(crossing):
+        if any(kind in NUMBERS and value == value // 1 for kind, value in wanted):
             yield binding, ""
 
 
 def bindings_with_timestamps(crossing: Crossing) -> Iterator[Seen]:
     """Yield the headers bindings that want a timestamp."""
-    for binding, kind, _ in _wanted(crossing):
-        if kind == "timestamp":
+    for binding, wanted in _headers_bindings(crossing):
+        if any(kind == "timestamp" for kind, _ in wanted):
             yield binding, ""
 
 
-def _wanted(crossing: Crossing) -> Iterator[tuple[Binding, str, float]]:
-    """Yield the bindings to headers exchanges, once for each type of number that they want."""
-    for name, exchange in crossing.before.exchanges.items():
-        if kind_of(exchange).decider is not Decider.HEADERS:
-            continue
-        for binding in crossing.before.bindings_from(name):
-            values = [type_and_value(binding.arguments[name]) for name, _ in conditions_of(binding, crossing.new)]
-            by_kind = {"timestamp" if kind == "timestamp" else "number": (kind, value) for kind, value in values
-                       if kind in NUMBERS or kind == "timestamp"}  # fmt: skip
-            yield from ((binding, kind, value) for kind, value in by_kind.values())
+def _headers_bindings(crossing: Crossing) -> Iterator[tuple[Binding, list[tuple[str, Any]]]]:
+    """Yield the bindings of headers exchanges, each with the AMQP types and values of the headers that it wants."""
+    for source, exchange in crossing.before.exchanges.items():
+        if kind_of(exchange).decider is Decider.HEADERS:
+            for binding in crossing.before.bindings_from(source):
+                names = [name for name, _ in conditions_of(binding, crossing.new)]
+                yield binding, [type_and_value(binding.arguments[name]) for name in names]
 
 
 def rings_in_another_order(crossing: Crossing) -> Iterator[Seen]:
@@ -158,6 +156,6 @@ def rings_in_another_order(crossing: Crossing) -> Iterator[Seen]:
         if kind.key_use is not KeyUse.WEIGHT:
             continue
         bindings = [*crossing.before.bindings_from(name)]
-        rebuilt = sorted(bindings, key=lambda b: (b.routing_key.encode(), b.destination.kind, b.destination.name))
+        rebuilt = sorted(bindings, key=lambda b: (*map(encode_binary, (b.routing_key, *b.destination)),))
         if kind.sequence(bindings) != kind.sequence(rebuilt):
             yield exchange, ""

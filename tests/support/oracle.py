@@ -65,9 +65,9 @@ def _of_ring(bindings: list[Binding], exchange: Exchange, message: Message, topo
     for binding in bindings:
         if binding.destination not in [other.destination for other in ring]:
             ring += [binding] * int(binding.routing_key)
-    term = _hashed(exchange, message, topology)
     if len(ring) == 1:
-        return ring[0]
+        return ring[0]  # nothing is hashed, so nothing can crash
+    term = _hashed(exchange, message, topology)
     return ring[jump(term if type(term) is int else phash2(term), len(ring))]
 
 

@@ -59,7 +59,8 @@ def describe_term(term: Term, *, gained: bool) -> str:
         others.append(" ".join(filter(None, [_join_conditions(path.matching), *unmatched])))
     if text in others:  # the same words under the rules of two releases
         now, then = ("new", "old") if gained else ("old", "new")
-        return f"{text}, as the {now} release compares headers and the {then} one does not"
+        others = [other for other in others if other != text]
+        text += f", as the {now} release compares headers and the {then} one does not"
     return f"{text}, but not {' or '.join(others)}" if others else text
 
 

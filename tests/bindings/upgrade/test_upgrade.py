@@ -37,8 +37,9 @@ def of_queue(policy: dict[str, object] | None = None, *, durable: bool = True, *
     return Topology([], [Queue("q", durable, arguments=named)], [], policies)
 
 
-def of_headers(wanted: object) -> Topology:
-    return Topology([Exchange("h", "headers")], [Queue("q")], [Binding.to_queue("h", "q", "", {"n": wanted})])
+def of_headers(wanted: object, **more: object) -> Topology:
+    bindings = [Binding.to_queue("h", "q", "", {"n": wanted, **more})]
+    return Topology([Exchange("h", "headers")], [Queue("q")], bindings)
 
 
 def ring(*bindings: tuple[str, str]) -> Topology:
@@ -78,6 +79,7 @@ NEW: dict[str, Any] = {"queue_version": 2}
         (of_queue({"consumer-timeout": 5, "queue-version": 2}), "4.2", "4.3", {"HSU015"}),
         (of_headers(1), "3.12", "3.13", {"HSU011"}),
         (of_headers(1.5), "3.12", "3.13", set()),
+        (of_headers(1.5, other=1), "3.12", "3.13", {"HSU011"}),
         (of_headers("1"), "3.12", "3.13", set()),
         (of_headers(Typed("timestamp", 5)), "3.12", "3.13", {"HSU012"}),
         (ring(("b", "1"), ("a", "1")), "4.2", "4.3", {"HSU013"}),
@@ -227,7 +229,10 @@ def test_the_user_chooses_what_fails(tmp_path: Path, lowest: str, code: int) -> 
     assert run(tmp_path, ring_text, "--from", "4.2", "--fail-on", lowest).exit_code == code
 
 
-@pytest.mark.parametrize("options", [(), ("--from", "4.3", "--to", "4.0"), ("--from", "2.8"), ("--vhost", "none")])
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--from", "4.3", "--to", "4.0"), ("--from", "4.2", "--to", "5.0"), ("--from", "2.8"), ("--vhost", "none")],
+)
 def test_bad_usage_ends_with_2(tmp_path: Path, options: tuple[str, ...]) -> None:
     assert run(tmp_path, OLD, *options).exit_code == 2
 
