@@ -1,9 +1,9 @@
-"""New keys of large batches are routed as columns: a few microseconds less for each message whose key comes first.
+"""New keys of large batches are routed as columns: a few microseconds less for each message with a new key.
 
 This pays where most keys of a batch are new, as with ids in keys, and where the batch is large, as those that Kafka's
 client has fetched ahead; RocketMQ's brokers give 32 messages at a time, so its batches are large where several queues
-were read, or where the pump was busy. A part of each batch is looked at. What is learned is in the router's cache when
-the pump routes the messages, each by itself, as always.
+were read, or where the pump was busy. A sample of each batch shows whether most keys are new. What is learned is in the
+router's cache when the pump routes the messages, each by itself, as always.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LEAST: Final = 256
 """Number of messages from which on a batch is looked at: for fewer, a column costs as much as it saves."""
 
 STEP: Final = 16
-"""One of so many messages of a batch is looked at."""
+"""The sample of a batch is every sixteenth message."""
 
 WORTH: Final = 10_000
 """Number of messages in batches of mostly new keys from which on keys are learned: it pays for imports and tables."""

@@ -1,6 +1,6 @@
 """Which value of each setting of a queue is in force, which values it overrides, and which policies are left out.
 
-`exchange.entities.in_force` computes what is in force; this is the account of it, for people.
+`exchange.entities.in_force` computes what is in force; here it is described for people.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ def account_for(queue: Queue, policies: Policies) -> Account:
     """Return which settings are in force in a queue, and what they override."""
     possible = policies.possible_settings(queue)
     names = sorted({name for settings in possible for name in settings.values} - {"queue-type"})
+    is_known = len(possible) == 1
     settings = [
-        Precedence(name, possible_values(possible, name), _overridden(possible[0], queue, name) if only else ())
-        for only in [len(possible) == 1]
+        Precedence(name, possible_values(possible, name), _overridden(possible[0], queue, name) if is_known else ())
         for name in names
     ]
     return Account(queue, tuple(settings), tuple(_left_out(queue, policies)))
@@ -128,7 +128,7 @@ def _left_out(queue: Queue, policies: Policies) -> Iterator[tuple[Policy, str]]:
 
 
 def account_lines(account: Account) -> Iterator[str]:
-    """Yield what is in force in a queue as lines of text, which are not escaped; none if nothing is to be said."""
+    """Yield what is in force in a queue as lines of text, which are not escaped; none if nothing is given."""
     if account.settings or account.left_out:
         nothing = "" if account.settings else " nothing"
         yield f"in force in queue '{account.queue.name}' ({account.queue.type}):{nothing}"

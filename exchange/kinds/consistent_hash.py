@@ -133,8 +133,8 @@ class ConsistentHash(Kind):
         weights = {binding.destination: _weight(binding) for binding in reversed([*bindings]) if _weight(binding) > 0}
         if _long_string(exchange, "hash-header") is None or sum(weights.values()) < 2:
             return ()  # with a single bucket, nothing is hashed
-        survives = profile.hash_headers_have_types or profile.hashes_empty_arrays
-        return survives, len(weights) > 1 and profile.hash_headers_have_types
+        takes_empty_arrays = profile.hash_headers_have_types or profile.hashes_empty_arrays
+        return takes_empty_arrays, len(weights) > 1 and profile.hash_headers_have_types
 
     @classmethod
     def slot(cls, binding: Binding) -> Destination:

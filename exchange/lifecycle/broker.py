@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from heapq import heappop, heappush
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 from exchange.display import list_some
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
@@ -39,9 +39,21 @@ RETRY_MILLISECONDS: Final = 180_000
 """Time after which a dead letter that must arrive at least once, and had no target, is routed again."""
 
 
-Retry = tuple[float, int, QuorumQueue, Content, Content, str, frozenset[str]]
-"""When to route a dead letter again, in which order, its queue, the message in that queue, itself, why it died, and
-which targets took it before."""
+class _Retry(NamedTuple):
+    """A dead letter that must arrive, and that is routed again."""
+
+    time: float
+    """Milliseconds since the epoch."""
+    number: int
+    """The order of retries at one time."""
+    queue: QuorumQueue
+    content: Content
+    """The message in that queue."""
+    dead: Content
+    """Its dead letter."""
+    reason: str
+    arrived: frozenset[str]
+    """Targets that took it before."""
 
 
 class Broker:
@@ -60,8 +72,8 @@ class Broker:
     for exchange types that choose at random. ``on_loss`` is called for each message that ends unacknowledged.
 
     All publishes come from one channel: a quorum queue that rejects publishes does so channel by channel. A server
-    looks every five seconds which quorum queues are expired, here they are deleted at once. An exchange that delays
-    messages routes them at once.
+    looks every five seconds which quorum queues are expired, here they are deleted at once. A queue with
+    ``auto_delete`` stays when its last consumer leaves. An exchange that delays messages routes them at once.
     """
 
     def __init__(
@@ -80,7 +92,7 @@ class Broker:
         self._dead: Final[deque[tuple[LiveQueue, Content, int | None, str]]] = deque()
         self._alarms: Final[list[tuple[float, int, LiveQueue]]] = []
         self._alarm_count = 0
-        self._retries: Final[list[Retry]] = []
+        self._retries: Final[list[_Retry]] = []
         self._is_dead_lettering = False
         policies = topology.policies_in_force()
         for queue in topology.queues.values():
@@ -173,19 +185,22 @@ class Broker:
         self._settle(delivery, "requeue" if requeue else "discard", failed=failed)
 
     def purge(self, queue: str) -> int:
-        """Delete the messages of a queue that are ready, as queue.purge, and return their number. Raises NotFound."""
+        """Delete the messages of a queue that are ready, as queue.purge, and return their number.
+
+        Raises NotFound, and BrokerError for a stream.
+        """
         live = self.queue(queue)
-        ready = [*live.order]
-        for message in ready:
-            live.remove(message)
-        live.run()
+        count = live.purge()
         self._finish(live)
-        return len(ready)
+        return count
 
     def advance(self, seconds: float) -> None:
-        """Let time pass: messages and queues expire, each at its time. Raises ValueError for a negative duration."""
+        """Let time pass: messages and queues expire, each at its time.
+
+        Raises ValueError for a duration that is negative or infinite.
+        """
         if not 0 <= seconds < inf:
-            raise ValueError(f"time passes by a positive number of seconds, not {seconds}")
+            raise ValueError(f"time passes by 0 or more seconds, not by {seconds}")
         end = self.now + seconds * 1000
         while True:
             alarm = self._alarms[0][0] if self._alarms else inf
@@ -282,13 +297,13 @@ class Broker:
             return  # the loop that is running takes it
         self._is_dead_lettering = True
         try:
-            for _ in range(DEAD_LETTERS):
-                if not self._dead:
-                    return
-                queue, content, failures, reason = self._dead.popleft()
-                self._dead_letter_one(queue, content, failures, reason)
-            names = sorted({queue.name for queue, *_ in self._dead})
-            raise InputError(f"dead letters go round without end: {DEAD_LETTERS:,} at once, from {list_some(names, 4)}")
+            count = 0
+            while self._dead:
+                if count == DEAD_LETTERS:
+                    names = list_some(sorted({queue.name for queue, *_ in self._dead}), 4)
+                    raise InputError(f"dead letters go round without end: {DEAD_LETTERS:,} at once, from {names}")
+                count += 1
+                self._dead_letter_one(*self._dead.popleft())
         finally:
             self._is_dead_lettering = False
             self._dead.clear()
@@ -319,8 +334,8 @@ class Broker:
             queue.forget_dead(content)
         else:
             self._alarm_count += 1
-            retry = (self.now + RETRY_MILLISECONDS, self._alarm_count, queue, content, dead, reason, arrived)
-            heappush(self._retries, retry)
+            time = self.now + RETRY_MILLISECONDS
+            heappush(self._retries, _Retry(time, self._alarm_count, queue, content, dead, reason, arrived))
 
     def _forward(self, dead: Content, reason: str) -> Cause | None:
         """Route a dead letter; return None if a queue takes it, else why none does."""
@@ -379,10 +394,11 @@ class Broker:
         self._finish(queue)
 
     def _retry(self) -> None:
-        time, _, queue, content, dead, reason, arrived = heappop(self._retries)
-        self.now = max(self.now, time)
+        retry = heappop(self._retries)
+        self.now = max(self.now, retry.time)
+        queue = retry.queue
         if self._queues.get(queue.name) is queue:
-            self._forward_surely(queue, content, dead, reason, arrived)
+            self._forward_surely(queue, retry.content, retry.dead, retry.reason, retry.arrived)
             self._finish(queue)
 
 

@@ -27,12 +27,13 @@ DEATH_PARTS: Final = ("reason", "queue", "exchange")
 
 
 class Content:
-    """What the copies of a message in all queues share, from a publish or a death to the next death. Immutable.
+    """What the copies of a message in all queues share, from a publish or a death to the next death.
 
     ``message`` is the message as it was published, without BCC. ``exchange`` and ``keys`` are where it was published
     to, or dead-lettered to: the routing key, then the keys of CC and BCC. ``hidden_keys`` are those of BCC, which
     consumers do not see. ``ttl`` is the time to live in milliseconds that the message brings along, None for none.
     ``failures`` is the number of failed deliveries that releases since 4.0 remember beyond a death, None for none.
+    Nothing of this changes once a queue has it.
     """
 
     __slots__ = (
@@ -184,7 +185,6 @@ def record_death(
     dead = Content(content.message, exchange, keys, None)
     dead.hidden_keys = content.hidden_keys
     dead.died = True
-    dead.failures = content.failures
     last = (reason, queue, content.exchange)
     if release.deaths_are_headers:
         dead.has_cc = content.has_cc and key is None
@@ -255,7 +255,7 @@ def _regroup(deaths: tuple[Death, ...]) -> tuple[Death, ...]:
 
 
 def death_key(death: Death) -> tuple[str, str]:
-    """Return what tells the entries of x-death apart: queue and reason, of whatever types a publisher gave them."""
+    """Return queue and reason of an entry of x-death, which identify it, of whatever types a publisher gave them."""
     queue, reason = death.get("queue"), death.get("reason")
     return queue if isinstance(queue, str) else repr(queue), reason if isinstance(reason, str) else repr(reason)
 

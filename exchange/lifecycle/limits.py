@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from exchange.entities.entities import Queue
 from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Policies, Settings
@@ -68,12 +68,13 @@ def limits_of(queue: Queue, policies: Policies) -> Limits:
 
 
 def _delivery_limit(settings: Settings, profile: Profile) -> int | None:
-    """Return the delivery limit; a negative one is none since 4.0."""
-    given: Any = settings.integer("delivery-limit")
+    """Return the delivery limit; a negative one, which releases before 4.0 refuse, is none."""
+    given = settings.integer("delivery-limit")
     if given is None:
         return RELEASES[profile.lives].delivery_limit
-    return None if given < 0 else int(given)
+    return None if given < 0 else given
 
 
 def _max_priority(given: int | None) -> int:
-    return 0 if given is None else min(given, 255)
+    """Return the highest priority; a topology from a file may have one that a broker refuses."""
+    return min(max(given or 0, 0), 255)

@@ -26,6 +26,8 @@ __all__ = ["LivesJson", "PossibleLives", "Way", "find_lives", "goes_alone", "lif
 Reason = Literal["rejected", "expired", "maxlen", "delivery_limit"]
 STATES: Final = 500
 """Maximum number of states that are followed: a queue, with the deaths that the message had before it came there."""
+WAYS: Final = 20_000
+"""Number of ways to die from which on no further state is followed: each queue behind a dead letter exchange is one."""
 LISTED: Final = 5
 
 
@@ -53,7 +55,7 @@ class PossibleLives(NamedTuple):
     losses: tuple[tuple[Way, ...], ...]
     """Ways from the publish to an end without a dead letter; the shortest of each end."""
     is_whole: bool
-    """Whether all states were followed, not only the first `STATES`."""
+    """Whether all states were followed, and not only so far as `STATES` and `WAYS` allow."""
 
 
 REASONS: Final[Mapping[Reason, str]] = {
@@ -88,7 +90,8 @@ def find_lives(topology: Topology, router: Router, message: Message) -> Possible
     edges: dict[State, list[tuple[Way, State | None]]] = {}
     pending = deque(_Node(name, first) for name in router.route(message).queues)
     starts = [node.state for node in pending]
-    while pending and len(edges) < STATES:
+    count = 0
+    while pending and len(edges) < STATES and count < WAYS:
         node = pending.popleft()
         if node.state in edges:
             continue
@@ -100,11 +103,13 @@ def find_lives(topology: Topology, router: Router, message: Message) -> Possible
                 known.append((way, None if target is None else target.state))
                 if target is not None:
                     pending.append(target)
+        count += len(known)
     found = dict.fromkeys(way for known in edges.values() for way, _ in known)
     order = {name: at for at, name in enumerate(dict.fromkeys(way.queue for way in found))}
     ways = sorted(found, key=lambda way: (order[way.queue], [*REASONS].index(way.reason)))
     rounds = sorted(_rounds(edges), key=lambda round_: (not goes_alone(round_), len(round_)))
-    return PossibleLives(tuple(ways), tuple(rounds), tuple(_losses(edges, starts)), not pending)
+    is_whole = all(node.state in edges for node in pending)
+    return PossibleLives(tuple(ways), tuple(rounds), tuple(_losses(edges, starts)), is_whole)
 
 
 def goes_alone(round_: Iterable[Way]) -> bool:
@@ -147,16 +152,16 @@ Edges = Mapping[State, list[tuple[Way, State | None]]]
 
 
 def _rounds(edges: Edges) -> Iterator[tuple[Way, ...]]:
-    """Yield for each queue, and each set of queues on the way, the shortest ways that lead from a state back to it."""
+    """Yield the shortest ways from each state back to it; of those that differ only in where they begin, one."""
     seen: set[frozenset[tuple[str, str]]] = set()
     for state in edges:
-        found = _shortest(edges, [state], lambda way, target, state=state: target == state)  # type: ignore[misc]
-        for path in found:
-            key = frozenset((way.queue, way.reason) for way in path)
-            if key not in seen:
-                seen.add(key)
-                yield path
-            break
+        path = next(_shortest(edges, [state], lambda way, target, state=state: target == state), None)  # type: ignore[misc]
+        if path is None:
+            continue
+        key = frozenset((way.queue, way.reason) for way in path)
+        if key not in seen:
+            seen.add(key)
+            yield path
 
 
 def _losses(edges: Edges, starts: Iterable[State]) -> Iterator[tuple[Way, ...]]:
@@ -224,7 +229,7 @@ def life_lines(lives: PossibleLives) -> Iterator[str]:
         yield f"  is lost: {_witness(loss)}" + (f"; {CAUSES[cause]}" if cause is not None else "")
     yield from _more(len(lives.losses))
     if not lives.is_whole:
-        yield f"  only the first {STATES} states are followed"
+        yield "  there may be more: the message can go too many ways to follow all of them"
 
 
 def _witness(ways: Iterable[Way]) -> str:

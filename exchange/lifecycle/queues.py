@@ -202,6 +202,14 @@ class LiveQueue:
         self.turns.remove(consumer)
         self.unused_since = self._host.now
 
+    def purge(self) -> int:
+        """Remove all messages that are ready, without a trace, and return their number."""
+        ready = [*self.order]
+        for message in ready:
+            self.remove(message)
+        self.run()
+        return len(ready)
+
     def remove(self, message: Stored) -> None:
         """Remove a message that is ready, without a trace."""
         self.order.remove(message)

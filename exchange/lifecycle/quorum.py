@@ -27,7 +27,7 @@ class QuorumQueue(LiveQueue):
 
     def __init__(self, name: str, limits: Limits, host: Host) -> None:
         release = host.release
-        turns = SingleActive(release.counts_failures) if limits.single_active_consumer else Turns(parks_eagerly=True)
+        turns = SingleActive(release.active_yields) if limits.single_active_consumer else Turns(parks_eagerly=True)
         self.quorum_order: Final = QuorumOrder(release.quorum_priorities)
         super().__init__(name, limits, host, self.quorum_order, turns)
         self._accepts: Final[dict[object, bool]] = {}

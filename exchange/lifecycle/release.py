@@ -28,6 +28,8 @@ class Release:
     """A consumer that exceeds the delivery limit of a quorum queue may hold one message more from then on (3.10)."""
     cancel_delivers: bool
     """When the active consumer of a classic queue is cancelled, the next one gets what is ready (since 4.0)."""
+    active_yields: bool
+    """The single active consumer of a quorum queue yields to one of higher priority (since 4.0)."""
     failures_are_limited: bool
     """The delivery limit counts failed deliveries only (since 4.3), before that all returns to the queue."""
     counts_failures: bool
@@ -52,6 +54,7 @@ _4_3: Final = Release(
     get_shows_no_returns=False,
     limit_gives_credit=False,
     cancel_delivers=True,
+    active_yields=True,
     failures_are_limited=True,
     counts_failures=True,
     classic_counts_failures=True,
@@ -74,6 +77,7 @@ _3_13: Final = replace(
     published_deaths_count=True,
     delivery_limit=None,
     cancel_delivers=False,
+    active_yields=False,
     counts_failures=False,
     quorum_priorities=1,
 )

@@ -48,6 +48,14 @@ class StreamQueue(LiveQueue):
         """Raise the broker's error: a stream is read by consumers only."""
         raise NotImplementedByStream(f"basic.get not supported by stream queues queue '{self.name}'")
 
+    def purge(self) -> int:
+        """Raise the broker's error: a stream keeps its messages."""
+        raise NotImplementedByStream(f"queue.purge not supported by stream queues queue '{self.name}'")
+
+    def remove(self, message: Stored) -> None:
+        """Raise the error of `purge`."""
+        self.purge()
+
     def start(self, consumer: Consumer, offset: Offset) -> None:
         """Add a consumer that begins at an offset. Raises PreconditionFailed as the broker does."""
         if not consumer.prefetch:

@@ -43,7 +43,7 @@ ANSWERS: Final = 8_192
 """Maximum number of answers kept for the keys of one length."""
 
 LENGTHS: Final = 256
-"""Maximum number of words of keys for whose lengths it is kept how they are searched: AMQP allows no more words."""
+"""Number of words up to which it is kept how keys of that length are searched; keys in AMQP have no more."""
 
 NOT_BUILT: Final[Any] = object()
 

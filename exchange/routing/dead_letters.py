@@ -100,13 +100,13 @@ def make_dead_letter(message: Message, letters: DeadLetters) -> Message:
 def find_hop(queue: Queue, message: Message, policies: Policies, router: Router) -> DeadLetterHop:
     """Return what becomes of a message that a queue rejects, lets expire or has no room for."""
     possible = policies.possible_settings(queue)
-    ways = {policies.dead_letters_by(settings, queue.type) for settings in possible}
-    settings, letters = possible[0], ways.pop()
+    ways = [policies.dead_letters_by(settings, queue.type) for settings in possible]
+    letters = ways[0]
     outcome: Outcome = "unknown"
     queues: tuple[str, ...] = ()
-    if not ways:
+    if all(way == letters for way in ways):
         outcome, queues = _route(message, letters, router)
-    source = str(settings.values["dead-letter-exchange"]) if letters.exchange is not None else ""
+    source = str(possible[0].values["dead-letter-exchange"]) if letters.exchange is not None else ""
     expires_after, most = (_integer(possible, name) for name in ("message-ttl", "max-length"))
     return DeadLetterHop(queue.name, message.routing_key, letters, outcome, queues, source, expires_after, most)
 

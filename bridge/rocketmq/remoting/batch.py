@@ -58,7 +58,7 @@ def encode_batch(messages: Sequence[RocketMessage], ids: Sequence[str] = ()) -> 
         if unique_id is None or has_id:
             raw = without_id
         else:
-            raw = b"%bUNIQ_KEY\x01%b\x02" % (without_id, unique_id.encode())
+            raw = without_id + f"{UNIQ_KEY}\x01{unique_id}\x02".encode()
             if len(raw) > PROPERTIES_BYTES:
                 raw = encode_checked_properties({**properties, UNIQ_KEY: unique_id})
         length, size = len(body), len(raw)

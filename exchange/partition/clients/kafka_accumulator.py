@@ -70,8 +70,8 @@ class Ready(NamedTuple):
 
     brokers: frozenset[str]
     next_check: int | None
-    """Time in milliseconds at which a batch has lingered, of those that were looked at before their broker was known to
-    be ready; None if there is none. Until then the sender sleeps."""
+    """Time in milliseconds at which the next batch will have lingered, until which the sender sleeps; None if none
+    waits. Batches that come after the first ready one of their broker are not looked at."""
 
 
 class Drained(NamedTuple):

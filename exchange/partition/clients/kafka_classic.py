@@ -18,15 +18,21 @@ from uuid import UUID
 from exchange.errors import InputError
 from exchange.field_values import Typed
 from exchange.partition.hashing.hashes import signed
-from exchange.partition.hashing.java import code_units, decode_string, fold, hash_code, remainder, string_hash
+from exchange.partition.hashing.java import (
+    LEAST_INT,
+    code_units,
+    decode_string,
+    fold,
+    hash_code,
+    remainder,
+    string_hash,
+)
 from exchange.partition.hashing.keys import describe_key, kind_and_value, serialize_key
 from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner
 from exchange.partition.partitions import Partitions
 from exchange.partition.strategy import Strategy
 
 __all__ = ["HashCode", "RandomOfAll", "STRATEGIES"]
-
-LEAST: Final = -0x8000_0000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +50,16 @@ class HashCode(Partitioner):
             raise InputError("null has no hashCode: the partitioner throws NullPointerException")
         value = hash_code(key) if not self.type else TYPES[self.type](key)
         # Java's Math.abs leaves the least int as it is, and the remainder of a negative number is negative or 0.
-        number = remainder(value if value == LEAST else abs(value), partitions.count)
+        number = remainder(value if value == LEAST_INT else abs(value), partitions.count)
         if number < 0:
             raise InputError(
-                f"{describe_key(key)} has the hashCode {LEAST}, whose Math.abs is negative: the Java producer throws "
-                "IllegalArgumentException"
+                f"{describe_key(key)} has the hashCode {LEAST_INT}, whose Math.abs is negative: the Java producer "
+                "throws IllegalArgumentException"
             )
         return Choice(partitions.all[number].id, value, f"Math.abs(hash) % {partitions.count}")
 
     def partition_of(self, key: Key, partitions: Partitions) -> int | None:
-        if type(key) is not str or self.type not in ("", "string") or (value := string_hash(key)) == LEAST:
+        if type(key) is not str or self.type not in ("", "string") or (value := string_hash(key)) == LEAST_INT:
             return self.choose(key, partitions).partition
         return partitions.all[abs(value) % partitions.count].id
 

@@ -33,7 +33,7 @@ MAX_UNDER_WAY: Final = 5
 BUFFER_MEMORY: Final = 33_554_432
 """Default of ``buffer.memory``, in bytes."""
 EVERY_BROKER: Final = ""
-"""Key of the time that brokers take which are not named."""
+"""Stands for all brokers that have no time of their own."""
 
 
 class Request(NamedTuple):
@@ -184,7 +184,7 @@ def build_producer(
     return BatchingProducer(accumulator, ignore_keys, round_trip_ms)
 
 
-TIMES: Final = re.compile(r"(?:(?:[^:,]+:)?[0-9]{1,9})(?:,[^:,]+:[0-9]{1,9})*")
+TIMES: Final = re.compile(r"(?:[^:,]+:)?[0-9]{1,9}(?:,[^:,]+:[0-9]{1,9})*")
 
 
 def _parse_times(text: str) -> tuple[tuple[str, int], ...]:

@@ -17,6 +17,7 @@ from exchange.partition.hashing.hashes import signed
 from exchange.partition.hashing.keys import describe_key, kind_and_value
 
 __all__ = [
+    "LEAST_INT",
     "Random",
     "code_units",
     "decode_string",
@@ -28,6 +29,9 @@ __all__ = [
 ]
 
 Key = TypeVar("Key", str, int)
+
+LEAST_INT: Final = -0x8000_0000
+"""``Integer.MIN_VALUE``, which ``Math.abs`` leaves as it is."""
 
 MASK_48: Final = (1 << 48) - 1
 WAY_OUT: Final = "give what the Java program passes as a string, an integer, a float or true or false"

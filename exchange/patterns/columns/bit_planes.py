@@ -175,12 +175,12 @@ def _arrange(groups: Mapping[int, Sequence[Placed]]) -> tuple[list[Placed], list
     own = {group: -(-len(placed) // WIDTH) for group, placed in groups.items()}
     alone = sum(own.values()) <= min(total + OWN_PLANES, WIDTH - 1)
     bits: list[Placed] = []
-    of: list[int] = []
+    owners: list[int] = []
     for group, placed in groups.items():
         filled = [*placed, *[placed[0]] * (own[group] * WIDTH - len(placed))] if alone else placed
         bits += filled
-        of += [group] * len(filled)
-    return bits, of, alone
+        owners += [group] * len(filled)
+    return bits, owners, alone
 
 
 def _cells_of(table: _Table, numbers: npt.NDArray[np.int64], first: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -127,7 +127,7 @@ class ColumnRouter:
     ) -> tuple[IntArray, IntArray]:
         """Return for each row the outcome by its key, or a mark, and the number of its key class.
 
-        The number is 0 where the exchange alone tells that keys decide.
+        The number is 0 where the exchange is a direct entry, whose keys have outcomes in place of classes.
         """
         index, classes = np.empty(rows, np.int32), np.empty(rows, np.int32)
         only = self._keys.entries[int(entries[0])] if codes is None and entries[0] >= 0 else None

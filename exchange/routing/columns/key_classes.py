@@ -70,8 +70,8 @@ class KeyClasses:
 
     ``encode`` returns a key or word as the bytes that stand for it in columns. ``states`` is the maximum number of sets
     of patterns for each exchange, and of states of an automaton; it bounds the memory. Bindings of one exchange are
-    distinguished by their keys; but only by their destinations if there are ``outcomes`` which sets may be numbered as.
-    Then no shapes are computed.
+    distinguished by their keys or, with ``outcomes``, only by their destinations: sets of patterns may then be numbered
+    as outcomes, and shapes are computed only to find literal keys.
     """
 
     def __init__(
@@ -130,9 +130,9 @@ class KeyClasses:
         self._literals = Literals(words, self._vocabulary.numbers(words))
 
     def _realm(self, start: str, reachable: Collection[str], alone: bool) -> tuple[int, bool]:
-        """Return the number of the patterns of all exchanges that can be reached from ``start``.
+        """Return the number of the realm of all exchanges that messages to ``start`` reach, and whether it is direct.
 
-        And whether their sets are outcomes.
+        The sets of patterns of a direct one are outcomes.
         """
         # As an alternate exchange, the default exchange matches nothing.
         names = [name for name in sorted(reachable) if name or not start]

@@ -83,6 +83,9 @@ def test_a_stream_is_read_again_and_again() -> None:
     assert bodies(broker, "log") == [b"0", b"1", b"2"]
     with pytest.raises(BrokerError, match="540 NOT_IMPLEMENTED"):
         broker.get("log")
+    with pytest.raises(BrokerError, match=r"queue\.purge not supported by stream queues"):
+        broker.purge("log")
+    assert bodies(broker, "log") == [b"0", b"1", b"2"]
     with pytest.raises(PreconditionFailed, match="consumer prefetch count is not set"):
         broker.consume("log")
 
@@ -192,10 +195,30 @@ def test_dead_letters_that_go_round_without_end_are_an_error(monkeypatch: pytest
         broker.reject(delivery, requeue=False)
 
 
+def test_as_many_dead_letters_as_allowed_are_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is the number of dead letters of one event, itself included."""
+    monkeypatch.setattr(model, "DEAD_LETTERS", 3)
+    short = queue("a", message_ttl=1000, dead_letter_exchange="", dead_letter_routing_key="b")
+    broker = Broker(Topology(queues=[short, Queue("b")]))
+    send(broker, "a", b"0", b"1", b"2")
+    broker.advance(1)
+    assert bodies(broker, "b") == [b"0", b"1", b"2"]
+    send(broker, "a", b"0", b"1", b"2", b"3")
+    with pytest.raises(InputError, match="3 at once, from a"):
+        broker.advance(1)
+
+
+def test_a_priority_that_a_broker_refuses_counts_as_none() -> None:
+    """A topology from a file may have it: its queue is one without priorities."""
+    broker = Broker(Topology(queues=[queue("a", max_priority=-1)]))
+    send(broker, "a", b"0", priority=3)
+    assert bodies(broker, "a") == [b"0"]
+
+
 @pytest.mark.parametrize("seconds", [-1, float("inf"), float("nan")])
 def test_time_does_not_go_back(seconds: float) -> None:
     """Nor does it come to an end."""
-    with pytest.raises(ValueError, match="time passes by a positive number of seconds"):
+    with pytest.raises(ValueError, match="time passes by 0 or more seconds"):
         Broker(Topology()).advance(seconds)
 
 

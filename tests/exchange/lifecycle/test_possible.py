@@ -15,7 +15,7 @@ from bridge.cli import hashstar
 from exchange import Binding, Message, Queue, Router, Topology
 from exchange.lifecycle.broker import Broker
 from exchange.lifecycle.outcomes import Loss
-from exchange.lifecycle.possible import Way, find_lives, goes_alone
+from exchange.lifecycle.possible import Way, find_lives, goes_alone, life_lines
 
 RETRY = """\
 exchange orders: topic
@@ -151,9 +151,10 @@ def test_each_loss_can_be_lived(topology: Topology, key: str, properties: dict[s
     assert lives.is_whole
 
 
-def test_what_has_too_many_states_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And it is said so."""
-    monkeypatch.setattr("exchange.lifecycle.possible.STATES", 2)
+@pytest.mark.parametrize("limit", ["STATES", "WAYS"])
+def test_what_has_too_many_states_or_ways_is_cut_off(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result is not whole then, and its lines end with that."""
+    monkeypatch.setattr(f"exchange.lifecycle.possible.{limit}", 2)
     chain = [
         Queue(f"q{at}", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": f"q{at + 1}"})
         for at in range(4)
@@ -162,3 +163,4 @@ def test_what_has_too_many_states_is_cut_off(monkeypatch: pytest.MonkeyPatch) ->
     lives = find_lives(topology, Router(topology), Message("", "q0"))
     assert not lives.is_whole
     assert [way.target for way in lives.ways] == ["q1", "q2"]
+    assert [*life_lines(lives)][-1] == "  there may be more: the message can go too many ways to follow all of them"

@@ -127,3 +127,11 @@ def test_a_dead_letter_exchange_may_be_internal() -> None:
         [Binding.to_queue("dlx", "dead")],
     )
     assert hops_of(topology, Message("", "q"))[0] == ("q", "routed", ("dead",))
+
+
+def test_dead_letters_of_either_policy_are_unknown() -> None:
+    """Of two policies with one priority, only one sets a dead letter exchange; each may be the one in force."""
+    policies = [Policy("a", "q", {"max-length": 5}), Policy("b", "q", {"dead-letter-exchange": "amq.fanout"})]
+    for given_ in (policies, policies[::-1]):
+        topology = Topology(queues=[Queue("q"), Queue("p")], policies=given_)
+        assert hops_of(topology, Message("", "q")) == [("q", "unknown", ())]

@@ -16,7 +16,7 @@ from exchange.partition.clients.rocketmq.grpc import GrpcJava, GrpcProxy, text_o
 from exchange.partition.clients.rocketmq.queues import broker_name
 from exchange.partition.clients.rocketmq.round_robin import RoundRobin
 from exchange.partition.hashing.hashes import absolute
-from exchange.partition.hashing.java import Random, hash_code, remainder, string_hash
+from exchange.partition.hashing.java import LEAST_INT, Random, hash_code, remainder, string_hash
 from exchange.partition.hashing.librdkafka import fnv1a_hash
 from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner
 from exchange.partition.partitions import Partition, Partitions
@@ -26,10 +26,6 @@ __all__ = [
     "STRATEGIES", "ByHash", "ByHash40", "ByMachineRoom", "ByRandom", "ByRandoom", "Explicit", "GoHash",
     "MQClientException",
 ]  # fmt: skip
-
-
-LEAST: Final = -0x8000_0000
-"""Integer.MIN_VALUE"""
 
 
 class MQClientException(InputError):
@@ -67,7 +63,7 @@ class ByHash40(Partitioner):
 
     def partition_of(self, key: Key, partitions: Partitions) -> int | None:
         hashed = _hash_code(key)
-        if hashed == LEAST:
+        if hashed == LEAST_INT:
             return self.choose(key, partitions).partition
         return partitions.all[abs(hashed) % partitions.count].id
 
