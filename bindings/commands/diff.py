@@ -126,7 +126,7 @@ def diff_command(
         with exit_on_error():
             compared, moved = _compare(topologies, vhost, releases or profile, budget, messages)
         _print_one(compared, moved, form)
-        if form == "text" and profile is None and compared.vhosts[0].profile != LATEST.name:
+        if form == "text" and profile is None and releases is None and compared.vhosts[0].profile != LATEST.name:
             echo_line(f"by the rules of {compared.vhosts[0].profile}, which the topologies name")
         files = [compared]
     else:

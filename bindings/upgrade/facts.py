@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 from bindings.upgrade import refusals, seen
 from bindings.upgrade.seen import Crossing, Seen
 
-__all__ = ["FACTS", "Fact", "Source"]
+__all__ = ["FACTS", "Fact", "Severity", "Source"]
 
 Severity = Literal["note", "warning", "error"]
 Source = Literal["live brokers", "observed", "release notes"]

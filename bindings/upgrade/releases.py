@@ -72,7 +72,13 @@ def find_steps(old: Release, new: Release) -> tuple[Step, ...]:
         sources = [series for series in FROM[path[-1]] if SERIES.index(series) >= SERIES.index(old.series)]
         path.append(min(sources, key=SERIES.index))
     path.reverse()
-    return tuple(Step(a, b, FIRST.get(b, ())) for a, b in pairwise(path))
+    return tuple(Step(start, end, _before(start, end)) for start, end in pairwise(path))
+
+
+def _before(start: str, end: str) -> tuple[str, ...]:
+    """Return what is to be done before a step: what its series asks for, and what those ask for that it skips."""
+    passed = SERIES[SERIES.index(start) + 1 : SERIES.index(end) + 1]
+    return tuple(first for series in passed for first in FIRST.get(series, ()))
 
 
 SERIES: Final = ("3.10", "3.11", "3.12", "3.13", "4.0", "4.1", "4.2", "4.3")

@@ -22,7 +22,7 @@ class Sighting(NamedTuple):
 
     fact: Fact
     parts: tuple[Part, ...]
-    """None if it is about the whole broker."""
+    """Empty if it is about the whole broker."""
     detail: str
     """The broker's answer for what is refused, else ""."""
 
@@ -38,7 +38,7 @@ class VhostUpgrade(NamedTuple):
 
     @property
     def severity(self) -> Severity | None:
-        """The highest severity of all; None if nothing is to be said of the virtual host.
+        """The highest severity of all; None if nothing is found in the virtual host.
 
         For routes and settings it is ``error`` if messages may be lost, ``warning`` if they go elsewhere.
         """
@@ -84,7 +84,8 @@ def plan_upgrade(
     """Return what an upgrade from one release to another does to the topologies of virtual hosts.
 
     The comparison of routes takes ``seconds`` at most, what is not decided then is undecided; ``progress`` is called
-    with the numbers of destinations compared and to compare. Raises InputError if the second release is not newer.
+    with the numbers of destinations compared and to compare. Raises InputError if the second release is not newer,
+    or one is unknown.
 
     >>> plan = plan_upgrade([Topology(queues=[Queue("q", durable=False)])], release_of("4.0"), release_of("4.3"))
     >>> [sighting.fact.id for sighting in plan.vhosts[0].sightings if sighting.parts]

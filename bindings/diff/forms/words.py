@@ -60,7 +60,7 @@ def describe_term(term: Term, *, gained: bool) -> str:
     if text in others:  # the same words under the rules of two releases
         now, then = ("new", "old") if gained else ("old", "new")
         others = [other for other in others if other != text]
-        text += f", as the {now} release compares headers and the {then} one does not"
+        text += f", by the rules of the {now} release but not of the {then} one"
     return f"{text}, but not {' or '.join(others)}" if others else text
 
 

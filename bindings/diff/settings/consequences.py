@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from exchange.display import count_noun, write_milliseconds
-from exchange.entities.in_force import DeadLetters, Policies, Settings
+from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Policies, Settings
 from exchange.entities.profile import Profile
+from exchange.lifecycle.release import RELEASES
 
 __all__ = ["Consequence", "Side", "find_consequence"]
 
@@ -48,25 +50,30 @@ class Side(NamedTuple):
         return Policies.dead_letters_by(self.settings, self.type)
 
     @property
-    def default_delivery_limit(self) -> int | None:
-        """The delivery limit of a quorum queue that sets none; None for no limit."""
-        return None if self.profile.settings.startswith("3.") else DEFAULT_DELIVERY_LIMIT
+    def overflow(self) -> str:
+        """What happens to messages above a limit, as policies name it."""
+        return self.settings.text("overflow") or "drop-head"
+
+    @property
+    def max_age(self) -> float | None:
+        """The maximum age of a stream's segments, in seconds; None if nothing limits it."""
+        age = re.fullmatch("([0-9]+)([YMDhms])", self.settings.text("max-age") or "")
+        return None if age is None else float(age[1]) * _SECONDS[age[2]]
 
     @property
     def delivery_limit(self) -> int | None:
         """How often a message may come back to consumers, by default, too; None for ever."""
         given = self.number("delivery-limit")
-        limit = self.default_delivery_limit if given is None else given
+        limit = RELEASES[self.profile.lives].delivery_limit if given is None else given
         return None if self.type != "quorum" or limit is None or limit < 0 else limit
 
     def beyond(self, limit: str) -> str:
         """Return what happens to messages above a limit."""
-        overflow = self.settings.get("overflow")
         if self.type == "stream":
             return f"above {limit}, the oldest segments are deleted"
-        if overflow == "reject-publish":
+        if self.overflow == "reject-publish":
             return f"above {limit}, new messages are refused, and without publisher confirms they are lost"
-        if overflow == "reject-publish-dlx" and self.type == "classic":
+        if self.overflow == "reject-publish-dlx" and self.type == "classic":
             return f"above {limit}, new messages are refused and {self.gone}"
         return f"above {limit}, the oldest messages are {self.gone}"
 
@@ -91,7 +98,7 @@ def _limit(name: str, before: Side, after: Side) -> Consequence:
         return Consequence(bound, loses=False)
     if old is not None and new > old:
         return Consequence(f"the queue keeps up to {count_noun(new, noun)} now", loses=False)
-    if new == 0 and after.settings.get("overflow") not in ("reject-publish", "reject-publish-dlx"):
+    if new == 0 and after.overflow == "drop-head":
         return Consequence(f"a message that no consumer takes at once is {after.gone}", loses=True)
     return Consequence(after.beyond(count_noun(new, noun)), loses=True)
 
@@ -104,6 +111,8 @@ def _overflow(name: str, before: Side, after: Side) -> Consequence:
     ]
     if not limits:
         return Consequence("without effect, as nothing limits the queue", loses=False)
+    if before.overflow == after.overflow:
+        return Consequence("without effect: drop-head is the default", loses=False)
     return Consequence(after.beyond(" or ".join(limits)), loses=True)
 
 
@@ -143,13 +152,18 @@ def _max_age(name: str, before: Side, after: Side) -> Consequence | None:
     age = after.settings.get(name)
     if age is None:
         return Consequence("segments are no longer deleted for their age", loses=False)
-    return Consequence(f"segments older than {age} are deleted", loses=True)
+    old, new = before.max_age, after.max_age
+    return Consequence(f"segments older than {age} are deleted", loses=old is None or new is None or new < old)
 
 
 def _dead_letters(name: str, before: Side, after: Side) -> Consequence | None:
     old, new = before.letters, after.letters
-    if old == new:
+    if new == old == NO_DEAD_LETTERS:
         return Consequence("without effect: the queue has no dead letter exchange", loses=False)
+    if new == old:
+        asked = "at-least-once" in (before.settings.get(name), after.settings.get(name))
+        needs = "at-least-once needs a quorum queue with overflow = reject-publish"
+        return Consequence(f"without effect: {needs if asked else 'at-most-once is the default'}", loses=False)
     if (old.exchange, old.routing_key) == (new.exchange, new.routing_key):
         text = "wait until their queues have confirmed them" if new.at_least_once else "may be lost on the way"
         return Consequence(f"dead letters {text} now", loses=old.at_least_once)
@@ -184,8 +198,8 @@ def _queue_type(name: str, before: Side, after: Side) -> Consequence:
     return Consequence(f"{text}: {dropped}", loses=True)
 
 
-DEFAULT_DELIVERY_LIMIT: Final = 20
-"""Maximum number of redeliveries of a quorum queue that sets no limit (since 4.0)."""
+_SECONDS: Final = {"Y": 365 * 86_400, "M": 30 * 86_400, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
+"""Unit of a maximum age -> its seconds."""
 _LIMITS: Final = ("max-length", "max-length-bytes")
 
 _MEANINGS: Final[Mapping[str, Find]] = {

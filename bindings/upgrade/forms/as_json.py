@@ -45,7 +45,7 @@ class VhostUpgradeJson(TypedDict):
 
     vhost: str
     severity: Severity | None
-    """The highest severity of all; null if nothing is to be said."""
+    """The highest severity of all; null if nothing is found."""
     sightings: list[SightingJson]
     meaning: MeaningJson
     """Which messages the two releases route differently."""

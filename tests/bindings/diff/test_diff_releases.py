@@ -159,12 +159,18 @@ def test_the_command_compares_one_file_under_two_releases(tmp_path: Path) -> Non
         "plan: nothing to do",
         "meaning:",
         "  - queue 'a' loses from exchange 'h':",
-        "      headers n = 1, as the old release compares headers and the new one does not",
+        "      headers n = 1, by the rules of the old release but not of the new one",
         "      such as '' with { n = 1.0 }",
         "  ! published to exchange 'h', '' with { n = 1.0 } goes nowhere now",
     ]
     same = run(tmp_path / "t.bindings", NUMBERS, "--from", "3.13", "--to", "4.3")
     assert (same.exit_code, "proved for all keys and headers" in same.output) == (0, True)
+
+
+def test_a_release_that_the_user_chose_is_not_said_to_be_named_by_the_topology(tmp_path: Path) -> None:
+    result = run(tmp_path / "t.bindings", NUMBERS, "--from", "4.3", "--to", "3.12")
+    assert result.output.startswith("releases: rabbitmq-4.3, then rabbitmq-3.12\n")
+    assert "by the rules of" not in result.output
 
 
 def test_json_and_markdown_name_both_releases(tmp_path: Path) -> None:

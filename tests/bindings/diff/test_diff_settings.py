@@ -23,6 +23,7 @@ queue dead
 orders -> jobs: "job.*"
 dlx -> dead: "#"
 """
+LETTERS = 'x-dead-letter-exchange = "dlx"'
 PROVED = "  no message is routed differently: proved for all keys and headers"
 
 
@@ -91,6 +92,27 @@ def test_each_change_says_what_it_means(tmp_path: Path, before: str, after: str,
     assert means in "\n".join(settings_of(result))
     assert result.exit_code == loses
     assert PROVED in result.output
+
+
+@pytest.mark.parametrize(
+    ("queue", "before", "after", "means", "loses"),
+    [
+        ("classic, x-max-length = 9", "", 'overflow = "drop-head"', "drop-head is the default", False),
+        (f"quorum, {LETTERS}", "", 'dead-letter-strategy = "at-most-once"', "at-most-once is the default", False),
+        (f"quorum, {LETTERS}", "", 'dead-letter-strategy = "at-least-once"', "overflow = reject-publish", False),
+        ("quorum", "", 'dead-letter-strategy = "at-least-once"', "the queue has no dead letter exchange", False),
+        ("stream", 'max-age = "1D"', 'max-age = "36h"', "segments older than 36h are deleted", False),
+        ("stream", 'max-age = "2h"', 'max-age = "119m"', "segments older than 119m are deleted", True),
+        ("stream", "", 'max-age = "1Y"', "segments older than 1Y are deleted", True),
+    ],
+)
+def test_what_has_no_effect_or_keeps_messages_longer_loses_none(
+    tmp_path: Path, queue: str, before: str, after: str, means: str, loses: bool
+) -> None:
+    policies = [f'policy p: "^fast$", queues, {setting}\n' if setting else "" for setting in (before, after)]
+    result = run(tmp_path, *[f"queue fast: {queue}\n{policy}" for policy in policies], "--fail-on", "lost")
+    assert means in "\n".join(settings_of(result))
+    assert result.exit_code == loses
 
 
 def test_quorum_queues_fall_back_to_a_delivery_limit_of_20_from_4_0_on(tmp_path: Path) -> None:

@@ -157,6 +157,11 @@ def test_the_steps_are_those_that_rabbitmq_supports(old: str, new: str, series: 
     assert [step.end for step in find_steps(release_of(old), release_of(new))] == series
 
 
+def test_a_step_that_skips_a_series_asks_for_what_that_series_asks_for() -> None:
+    [step] = find_steps(release_of("3.13"), release_of("4.1"))
+    assert [first.split()[0] for first in step.first] == ["remove", "raise"]
+
+
 def test_no_release_is_upgraded_to_an_older_one() -> None:
     for old, new in (("4.3", "4.0"), ("4.3", "4.3"), ("4.2.6", "4.2.5")):
         with pytest.raises(InputError, match="is no upgrade"):
