@@ -82,7 +82,7 @@ Find: TypeAlias = Callable[[str, Side, Side], Consequence | None]
 
 
 def find_consequence(name: str, before: Side, after: Side) -> Consequence | None:
-    """Return what a change of a setting means; None if it loses no message or nothing is known of it."""
+    """Return what a change of a setting means; None if it loses no message or is not known."""
     find = _MEANINGS.get(name)
     return None if find is None else find(name, before, after)
 
