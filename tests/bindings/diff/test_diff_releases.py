@@ -170,7 +170,7 @@ def test_the_command_compares_one_file_under_two_releases(tmp_path: Path) -> Non
 def test_a_release_that_the_user_chose_is_not_said_to_be_named_by_the_topology(tmp_path: Path) -> None:
     result = run(tmp_path / "t.bindings", NUMBERS, "--from", "4.3", "--to", "3.12")
     assert result.output.startswith("releases: rabbitmq-4.3, then rabbitmq-3.12\n")
-    assert "by the rules of" not in result.output
+    assert "which the topologies name" not in result.output
 
 
 def test_json_and_markdown_name_both_releases(tmp_path: Path) -> None:
