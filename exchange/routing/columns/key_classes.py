@@ -34,7 +34,7 @@ from exchange.topology.topology import Topology
 __all__ = ["NO_CLASS", "STATES", "Entry", "KeyClasses"]
 
 MOST_SETS: Final = 1 << 19
-"""Maximum number of sets of patterns for which a key class has enough bits."""
+"""Highest number of a set of patterns for which a key class has enough bits."""
 
 FEW_LITERALS: Final = 1_024
 """Maximum number of literal keys that are matched as patterns, where shapes are not needed."""
@@ -176,7 +176,8 @@ class KeyClasses:
         words = split_words(column)
         numbers = self._vocabulary.numbers(words)
         sets = self._sets_of(words, numbers, entries)
-        unknown = (sets == UNKNOWN) | (entries < 0)
+        # The sets of direct entries are outcomes, whose numbers have no limit where other exchanges give them.
+        unknown = (sets == UNKNOWN) | (sets > MOST_SETS) | (entries < 0)
         classes = (entries.astype(np.uint64) << ENTRY_SHIFT) | (sets.astype(np.uint64) << SET_SHIFT)
         shapes = np.zeros(0, np.uint64)
         compares = self._entry_compares.take(np.maximum(entries, 0)) if self.entries else np.zeros(len(sets), np.bool_)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -14,11 +15,13 @@ from hypothesis import strategies as st
 
 from exchange import PROFILES, Binding, BrokerError, Exchange, InputError, Message, Profile, Queue, Router, Topology
 from exchange.arrays import grouping
+from exchange.arrays.columns import column_of_bytes
 from exchange.field_json import encode_table
 from exchange.partition.batch import UNDECIDED
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.patterns.columns import pattern_sets, signatures
 from exchange.routing.columns import column_router, key_classes
+from exchange.routing.columns.outcomes import Outcomes
 from exchange.routing.columns.route_columns import RouteColumns
 from exchange.routing.route import Route
 from tests.support import topologies
@@ -298,6 +301,22 @@ def test_each_key_of_one_exchange_may_have_an_outcome_of_its_own(sets: int, monk
     by_name = router.route_columns(["", "amq.topic", "nowhere", "amq.topic"], ["q7", keys[0], "k", keys[1]])
     assert answers_in(by_name)[:2] == [Route(("q7",)), found[0]]
     assert answers_in(by_name)[3] == found[1]
+
+
+def test_an_outcome_whose_number_is_too_large_for_a_key_class_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its bits would be those of another exchange."""
+    monkeypatch.setattr(key_classes, "MOST_SETS", 2)
+    queues = [Queue(name) for name in "abc"]
+    topology = Topology([], queues, [Binding.to_queue("amq.topic", name, f"{name}.#") for name in "abc"])
+    outcomes = Outcomes(topology.queues, column_router.SETS)
+    for name in "abc":  # as another exchange gives them
+        outcomes.number(Route((name,)))
+    keys = key_classes.KeyClasses(topology, str.encode, column_router.SETS, outcomes)
+    entry = next(at for at, each in enumerate(keys.entries) if each.name == "amq.topic")
+    assert keys.entries[entry].direct
+    found, _ = keys.of(column_of_bytes([b"a.x", b"b.x", b"c.x"]), np.full(3, entry, np.int64))
+    assert [keys.outcome_of(each) for each in found.tolist()[:2]] == [1, 2]
+    assert found.tolist()[2] == key_classes.NO_CLASS
 
 
 def test_partitions_of_partitioned_queues_are_columns_too() -> None:
