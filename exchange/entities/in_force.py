@@ -21,6 +21,7 @@ from exchange.field_values import EMPTY, INTEGER_TYPES, type_and_value
 __all__ = [
     "NO_DEAD_LETTERS",
     "DeadLetters",
+    "Overflow",
     "Policies",
     "Setting",
     "Settings",
@@ -31,6 +32,7 @@ __all__ = [
     "unsupported_keys",
 ]
 
+Overflow: TypeAlias = Literal["drop-head", "reject-publish", "reject-publish-dlx"]
 Source: TypeAlias = Literal["argument", "policy", "operator policy"]
 _POLICY: Final[Source] = "policy"
 _OPERATOR_POLICY: Final[Source] = "operator policy"
@@ -145,6 +147,17 @@ class Policies:
         strategy, overflow = settings.get("dead-letter-strategy"), settings.get("overflow")
         sure = queue_type == "quorum" and strategy == "at-least-once" and overflow == "reject-publish"
         return DeadLetters(exchange, settings.text("dead-letter-routing-key"), sure)
+
+    @staticmethod
+    def overflow_by(settings: Settings, queue_type: str) -> Overflow:
+        """Return what a queue of this type does at its maximum length with these settings.
+
+        A quorum queue that is to refuse and dead-letter logs a warning and drops its oldest messages.
+        """
+        overflow = settings.text("overflow")
+        if overflow == "reject-publish":
+            return "reject-publish"
+        return "reject-publish-dlx" if overflow == "reject-publish-dlx" and queue_type != "quorum" else "drop-head"
 
     def _merge(self, part: Queue | Exchange, policy: Policy | None, operator: Policy | None) -> Mapping[str, Setting]:
         values = _merge_policies(policy, operator)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from exchange.entities.entities import Queue
-from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Policies, Settings
+from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Overflow, Policies, Settings
 from exchange.entities.profile import Profile
 from exchange.lifecycle.release import RELEASES
 
-__all__ = ["Limits", "limits_of"]
-
-OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
+__all__ = ["Limits", "limits_by", "limits_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +24,7 @@ class Limits:
     max_bytes: int | None = None
     ttl: int | None = None
     expires: int | None = None
-    overflow: str = "drop-head"
+    overflow: Overflow = "drop-head"
     delivery_limit: int | None = None
     max_priority: int = 0
     """Highest priority of a classic queue; 0 for a queue without priorities."""
@@ -40,18 +37,28 @@ class Limits:
         exchange, key, _ = self.dead_letters
         return None if exchange is None else (exchange, key)
 
+    @property
+    def has_length(self) -> bool:
+        """Whether the number or the bytes of its messages are limited."""
+        return self.max_length is not None or self.max_bytes is not None
+
+    @property
+    def loses_dead_letters(self) -> bool:
+        """Whether the queue, when it is full, refuses dead letters that need not arrive. Quorum queues take them."""
+        return self.type != "quorum" and self.overflow == "reject-publish" and self.has_length
+
 
 def limits_of(queue: Queue, policies: Policies) -> Limits:
     """Return the limits of a queue under these policies.
 
     Where RabbitMQ does not define which of several policies is in force, one of them is taken.
     """
-    settings = policies.possible_settings(queue)[0]
-    profile = policies.profile
+    return limits_by(policies.possible_settings(queue)[0], queue, policies.profile)
+
+
+def limits_by(settings: Settings, queue: Queue, profile: Profile) -> Limits:
+    """Return the limits of a queue with these settings."""
     is_quorum = queue.type == "quorum"
-    overflow = settings.text("overflow")
-    if overflow not in OVERFLOWS or (is_quorum and overflow == "reject-publish-dlx"):
-        overflow = "drop-head"  # a quorum queue logs a warning and drops
     is_stream = queue.type == "stream"
     return Limits(
         queue.type,
@@ -59,11 +66,11 @@ def limits_of(queue: Queue, policies: Policies) -> Limits:
         None if is_stream else settings.integer("max-length-bytes"),
         None if is_stream else settings.integer("message-ttl"),
         None if is_stream else settings.integer("expires"),
-        overflow,
+        Policies.overflow_by(settings, queue.type),
         _delivery_limit(settings, profile) if is_quorum else None,
         0 if is_quorum or is_stream else _max_priority(settings.integer("max-priority")),
         settings.get("single-active-consumer") is True,
-        policies.dead_letters_by(settings, queue.type),
+        Policies.dead_letters_by(settings, queue.type),
     )
 
 

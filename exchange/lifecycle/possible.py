@@ -7,28 +7,26 @@ routed as in `exchange.lifecycle.broker`, and what its targets may do with it is
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
-from itertools import groupby
-from typing import Final, Literal, NamedTuple, NotRequired, TypedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal, NamedTuple
 
-from exchange.display import list_some, write_milliseconds
+from exchange.entities.entities import Policy, Queue
+from exchange.entities.in_force import Policies
 from exchange.lifecycle.content import Content, death_key, publish_content, record_death
-from exchange.lifecycle.limits import Limits, limits_of
-from exchange.lifecycle.release import RELEASES, Release
+from exchange.lifecycle.limits import Limits, limits_by
+from exchange.lifecycle.release import RELEASES
 from exchange.lifecycle.targets import NO_EXCHANGE, Cause, find_targets
 from exchange.message import Message
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 
-__all__ = ["LivesJson", "PossibleLives", "Way", "find_lives", "goes_alone", "life_lines", "lives_json"]
+__all__ = ["REASONS", "Deletion", "PossibleLives", "Reason", "Way", "find_lives", "goes_alone"]
 
 Reason = Literal["rejected", "expired", "maxlen", "delivery_limit"]
 STATES: Final = 500
 """Maximum number of states that are followed: a queue, with the deaths that the message had before it came there."""
 WAYS: Final = 20_000
 """Number of ways to die from which on no further state is followed: each queue behind a dead letter exchange is one."""
-LISTED: Final = 5
 
 
 class Way(NamedTuple):
@@ -40,9 +38,24 @@ class Way(NamedTuple):
     cause: Cause | None = None
     after: int | None = None
     """Of ``expired``: the time to live in milliseconds."""
+    condition: str | None = None
+    """What must be so, in words, where it is not known which policy is in force: ``if policy 'p' is in force``."""
+    is_kept: bool = False
+    """Whether the queue keeps the message, and sends its dead letter again later (at-least-once)."""
 
     def __str__(self) -> str:
-        return f"{REASONS[self.reason]} in '{self.queue}'"
+        condition = "" if self.condition is None else f" ({self.condition})"
+        return f"{REASONS[self.reason]} in '{self.queue}'{condition}"
+
+
+class Deletion(NamedTuple):
+    """The end of a queue with all of its messages, without dead letters."""
+
+    queue: str
+    after: int | None
+    """Milliseconds without a consumer, from which on the queue is deleted; None if it goes with its last consumer."""
+    condition: str | None = None
+    """As of `Way`."""
 
 
 class PossibleLives(NamedTuple):
@@ -52,8 +65,12 @@ class PossibleLives(NamedTuple):
     """All ways to die, queue by queue in the order in which the message may come to them."""
     rounds: tuple[tuple[Way, ...], ...]
     """Ways that lead from a queue back to it, any number of times; first those that need no consumer."""
+    leads: tuple[tuple[Way, ...], ...]
+    """How the message comes to each round: the shortest ways from the publish, without turns of the round itself."""
     losses: tuple[tuple[Way, ...], ...]
     """Ways from the publish to an end without a dead letter; the shortest of each end."""
+    deletions: tuple[Deletion, ...]
+    """Queues on the way that may be deleted with the message."""
     is_whole: bool
     """Whether all states were followed, and not only so far as `STATES` and `WAYS` allow."""
 
@@ -67,49 +84,52 @@ REASONS: Final[Mapping[Reason, str]] = {
 """Reason in x-death -> the same in words."""
 
 State = tuple[object, ...]
+Assumed = frozenset[tuple[str, int]]
+"""Queue, and which of its possible limits it has, of queues for which it is not known which policy is in force."""
 
 
 class _Node(NamedTuple):
     queue: str
     content: Content
+    assumed: Assumed
+    state: State
+    """What decides about the further life: not how often, but where and of what it died, in this order."""
 
-    @property
-    def state(self) -> State:
-        """What decides about the further life: not how often, but where and of what it died, in this order."""
-        content = self.content
-        deaths = tuple(map(death_key, content.deaths))
-        return self.queue, deaths, content.keys, content.ttl, content.first, content.has_cc
+
+def _make_node(queue: str, content: Content, assumed: Assumed) -> _Node:
+    deaths = tuple(map(death_key, content.deaths))
+    state = (queue, deaths, content.keys, content.ttl, content.first, content.has_cc, assumed)
+    return _Node(queue, content, assumed, state)
 
 
 def find_lives(topology: Topology, router: Router, message: Message) -> PossibleLives:
     """Return the possible lives of a published message. Raises as `exchange.lifecycle.broker.Broker.publish`."""
-    release = RELEASES[topology.profile.lives]
-    policies = topology.policies_in_force()
-    find_limits = cache(lambda name: limits_of(topology.queues[name], policies))
-    first = publish_content(message, release)
-    edges: dict[State, list[tuple[Way, State | None]]] = {}
-    pending = deque(_Node(name, first) for name in router.route(message).queues)
-    starts = [node.state for node in pending]
-    count = 0
-    while pending and len(edges) < STATES and count < WAYS:
-        node = pending.popleft()
-        if node.state in edges:
-            continue
-        known: list[tuple[Way, State | None]] = []
-        edges[node.state] = known
-        limits = find_limits(node.queue)
-        for reason in _reasons(node.content, limits):
-            for way, target in _follow(node, reason, limits, router, release):
-                known.append((way, None if target is None else target.state))
-                if target is not None:
-                    pending.append(target)
-        count += len(known)
-    found = dict.fromkeys(way for known in edges.values() for way, _ in known)
-    order = {name: at for at, name in enumerate(dict.fromkeys(way.queue for way in found))}
-    ways = sorted(found, key=lambda way: (order[way.queue], [*REASONS].index(way.reason)))
-    rounds = sorted(_rounds(edges), key=lambda round_: (not goes_alone(round_), len(round_)))
-    is_whole = all(node.state in edges for node in pending)
-    return PossibleLives(tuple(ways), tuple(rounds), tuple(_losses(edges, starts)), is_whole)
+    search = _Search(topology, router)
+    first = publish_content(message, search.release)
+    starts = [_make_node(name, first, frozenset()) for name in router.route(message).queues]
+    for reasons in WALKS:
+        search.walk(starts, reasons)
+    search.spread(starts)
+    edges = {
+        state: [(way, None if target is None else target.state) for way, target in steps]
+        for state, steps in search.steps.items()
+    }
+    came: Came = {node.state: None for node in starts}
+    for _ in _reach(edges, came):
+        pass
+    order = {str(state[0]): at for at, state in reversed([*enumerate(came)])}
+    found = dict.fromkeys(way for state in came for way, _ in edges.get(state, ()))
+    ways = sorted(found, key=lambda way: (order[way.queue], [*REASONS].index(way.reason), way.after or 0))
+    rounds = sorted(_rounds(edges, came), key=lambda pair: (not goes_alone(pair[1]), len(pair[1])))
+    deletions = [each for name in order for each in search.deletions(name)]
+    return PossibleLives(
+        tuple(ways),
+        tuple([round_ for _, round_ in rounds]),
+        tuple([lead for lead, _ in rounds]),
+        tuple(_losses(edges, came)),
+        tuple(deletions),
+        came.keys() <= edges.keys(),
+    )
 
 
 def goes_alone(round_: Iterable[Way]) -> bool:
@@ -117,170 +137,203 @@ def goes_alone(round_: Iterable[Way]) -> bool:
     return all(way.reason in ("expired", "maxlen") for way in round_)
 
 
+WALKS: Final[tuple[tuple[Reason, ...], ...]] = (("rejected",), ("expired", "rejected"))
+"""Lives that are followed before all others: always rejected, and expired wherever that is possible."""
+
+Steps = list[tuple[Way, "_Node | None"]]
+
+
+class _Search:
+    """The states that a message may come to, as far as they are followed, and the steps from each."""
+
+    def __init__(self, topology: Topology, router: Router) -> None:
+        self.release: Final = RELEASES[topology.profile.lives]
+        self.steps: Final[dict[State, Steps]] = {}
+        self._queues: Final = topology.queues
+        self._router: Final = router
+        self._policies: Final = topology.policies_in_force()
+        self._limits: Final[dict[str, list[tuple[Limits, str | None]]]] = {}
+        self._count = 0
+
+    def walk(self, starts: Sequence[_Node], reasons: Sequence[Reason]) -> None:
+        """Follow the lives in which each queue does the first of these that it can, for a part of `STATES`."""
+        stack, seen = [*reversed(starts)], set[State]()
+        while stack and len(seen) < STATES // 4:
+            node = stack.pop()
+            if node.state in seen:
+                continue
+            seen.add(node.state)
+            steps = self._expand(node)
+            chosen = next((reason for reason in reasons if any(way.reason == reason for way, _ in steps)), None)
+            stack += [target for way, target in reversed(steps) if way.reason == chosen and target is not None]
+
+    def spread(self, starts: Sequence[_Node]) -> None:
+        """Follow all lives, those with few deaths first."""
+        pending, seen = deque(starts), set[State]()
+        while pending and self._has_room:
+            node = pending.popleft()
+            if node.state not in seen:
+                seen.add(node.state)
+                pending += [target for _, target in self._expand(node) if target is not None]
+
+    @property
+    def _has_room(self) -> bool:
+        return len(self.steps) < STATES and self._count < WAYS
+
+    def _expand(self, node: _Node) -> Steps:
+        """Return what may follow a state; nothing if too much was followed before."""
+        steps = self.steps.get(node.state)
+        if steps is None:
+            if not self._has_room:
+                return []
+            steps = self.steps[node.state] = [*self._follow(node)]
+            self._count += len(steps)
+        return steps
+
+    def _follow(self, node: _Node) -> Iterator[tuple[Way, _Node | None]]:
+        for limits, condition, assumed in self._possible_limits(node.queue, node.assumed):
+            for reason in _reasons(node.content, limits):
+                for target, cause, dead in self._die(node, reason, limits, assumed):
+                    after = _time_to_live(node.content, limits) if reason == "expired" else None
+                    is_kept = cause is not None and limits.dead_letters.at_least_once
+                    way = Way(node.queue, reason, target, cause, after, condition, is_kept)
+                    yield way, None if target is None or dead is None else _make_node(target, dead, assumed)
+
+    def _die(
+        self, node: _Node, reason: Reason, limits: Limits, assumed: Assumed
+    ) -> Iterator[tuple[str | None, Cause | None, Content | None]]:
+        """Yield what comes of a death: each queue that may get the dead letter, and the cause if none may."""
+        address = limits.dead_letter_address
+        if address is None:
+            yield None, NO_EXCHANGE, None
+            return
+        dead = record_death(node.content, node.queue, reason, address, 0, self.release)
+        targets, cause = find_targets(self._router, dead, reason)
+        for target in targets:
+            yield target, None, dead
+        if cause is not None:
+            yield None, cause, None
+        elif not limits.dead_letters.at_least_once and all(
+            any(each.loses_dead_letters for each, _, _ in self._possible_limits(target, assumed)) for target in targets
+        ):
+            yield None, "full queue", None
+
+    def deletions(self, queue: str) -> Iterator[Deletion]:
+        """Yield how a queue may end with its messages."""
+        for limits, condition, _ in self._possible_limits(queue, frozenset()):
+            if limits.expires is not None:
+                yield Deletion(queue, limits.expires, condition)
+        if self._queues[queue].auto_delete:
+            yield Deletion(queue, None)
+
+    def _possible_limits(self, queue: str, assumed: Assumed) -> Iterator[tuple[Limits, str | None, Assumed]]:
+        """Yield the limits that a queue may have after what was assumed, their condition, and what is assumed then."""
+        known = self._limits.get(queue)
+        if known is None:
+            known = self._limits[queue] = [*_limits_and_conditions(self._queues[queue], self._policies)]
+        before = dict(assumed).get(queue)
+        for at, (limits, condition) in enumerate(known):
+            if condition is None:
+                yield limits, None, assumed
+            elif before in (None, at):
+                yield limits, condition, assumed | {(queue, at)}
+
+
+def _limits_and_conditions(queue: Queue, policies: Policies) -> Iterator[tuple[Limits, str | None]]:
+    """Yield the limits that a queue may have, each with its condition; None for the only ones."""
+    possible = policies.possible_settings(queue)
+    found: dict[Limits, list[str]] = {}
+    users = [_name("policy", settings.policy) for settings in possible]
+    operators = [_name("operator policy", settings.operator_policy) for settings in possible]
+    unknown = [names for names in (users, operators) if len(set(names)) > 1]
+    for at, settings in enumerate(possible):
+        names = " with ".join([each[at] for each in unknown])
+        found.setdefault(limits_by(settings, queue, policies.profile), []).append(names)
+    for limits, conditions in found.items():
+        yield limits, None if len(found) == 1 else f"if {' or '.join(conditions)} is in force"
+
+
+def _name(kind: str, policy: Policy | None) -> str:
+    return f"no {kind}" if policy is None else f"{kind} '{policy.name}'"
+
+
 def _reasons(content: Content, limits: Limits) -> Iterator[Reason]:
     """Yield what a message may die of in a queue with these limits."""
     if limits.type == "stream":
         return
     yield "rejected"
-    if limits.ttl is not None or content.ttl is not None:
+    if _time_to_live(content, limits) is not None:
         yield "expired"
-    if (limits.max_length is not None or limits.max_bytes is not None) and limits.overflow != "reject-publish":
+    if limits.has_length and limits.overflow != "reject-publish":
         yield "maxlen"
     if limits.delivery_limit is not None:
         yield "delivery_limit"
 
 
-def _follow(
-    node: _Node, reason: Reason, limits: Limits, router: Router, release: Release
-) -> Iterator[tuple[Way, _Node | None]]:
-    """Yield what comes of a death: a way for each queue that gets the dead letter, or one way to the end."""
-    times = [time for time in (limits.ttl, node.content.ttl) if time is not None]
-    after = min(times) if reason == "expired" else None
-    address = limits.dead_letter_address
-    if address is None:
-        yield Way(node.queue, reason, None, NO_EXCHANGE, after), None
-        return
-    dead = record_death(node.content, node.queue, reason, address, 0, release)
-    targets, cause = find_targets(router, dead, reason)
-    for target in targets:
-        yield Way(node.queue, reason, target, None, after), _Node(target, dead)
-    if cause is not None:
-        yield Way(node.queue, reason, None, cause, after), None
+def _time_to_live(content: Content, limits: Limits) -> int | None:
+    return min([time for time in (limits.ttl, content.ttl) if time is not None], default=None)
 
 
 Edges = Mapping[State, list[tuple[Way, State | None]]]
 
 
-def _rounds(edges: Edges) -> Iterator[tuple[Way, ...]]:
-    """Yield the shortest ways from each state back to it; of those that differ only in where they begin, one."""
-    seen: set[frozenset[tuple[str, str]]] = set()
-    for state in edges:
-        path = next(_shortest(edges, [state], lambda way, target, state=state: target == state), None)  # type: ignore[misc]
-        if path is None:
-            continue
-        key = frozenset((way.queue, way.reason) for way in path)
-        if key not in seen:
-            seen.add(key)
-            yield path
+Came = dict[State, tuple[State, Way] | None]
+"""A state -> the state and the way that lead to it first; None for where the message begins."""
 
 
-def _losses(edges: Edges, starts: Iterable[State]) -> Iterator[tuple[Way, ...]]:
-    """Yield the shortest ways to each end."""
-    seen: set[Way] = set()
-    for path in _shortest(edges, starts, lambda way, _: way.target is None):
-        if path[-1] not in seen:
-            seen.add(path[-1])
-            yield path
-
-
-def _shortest(
-    edges: Edges, starts: Iterable[State], is_end: Callable[[Way, State | None], bool]
-) -> Iterator[tuple[Way, ...]]:
-    """Yield the ways from the starts to each end, the shortest first."""
-    came: dict[State, tuple[State, Way] | None] = dict.fromkeys(starts)
+def _reach(edges: Edges, came: Came) -> Iterator[State]:
+    """Yield the states that can be reached from those in ``came``, the nearest first, and add them there."""
     pending = deque(came)
     while pending:
         state = pending.popleft()
+        yield state
         for way, target in edges.get(state, ()):
-            if is_end(way, target):
-                yield (*_path(came, state), way)
             if target is not None and target not in came:
                 came[target] = state, way
                 pending.append(target)
 
 
-def _path(came: Mapping[State, tuple[State, Way] | None], state: State) -> tuple[Way, ...]:
+def _rounds(edges: Edges, came: Came) -> Iterable[tuple[tuple[Way, ...], tuple[Way, ...]]]:
+    """Return the shortest ways from each state back to it, and how the message comes there.
+
+    Of rounds that differ only in where they begin, there is the one that is come to with the fewest ways.
+    """
+    found: dict[frozenset[tuple[str, str]], tuple[tuple[Way, ...], tuple[Way, ...]]] = {}
+    for state in came:
+        round_ = _shortest_round(edges, state)
+        if round_ is None:
+            continue
+        lead = [*_path(came, state)]
+        while lead and lead[-1] == round_[-1]:  # the same endless life, one step earlier
+            round_ = (lead.pop(), *round_[:-1])
+        key = frozenset((way.queue, way.reason) for way in round_)
+        if key not in found or len(lead) < len(found[key][0]):
+            found[key] = tuple(lead), round_
+    return found.values()
+
+
+def _shortest_round(edges: Edges, state: State) -> tuple[Way, ...] | None:
+    came: Came = {state: None}
+    for last in _reach(edges, came):
+        for way, target in edges.get(last, ()):
+            if target == state:
+                return (*_path(came, last), way)
+    return None
+
+
+def _losses(edges: Edges, came: Came) -> Iterator[tuple[Way, ...]]:
+    """Yield the shortest ways to each end."""
+    seen: set[Way] = set()
+    for state in came:
+        for way, _ in edges.get(state, ()):
+            if way.target is None and not way.is_kept and way not in seen:
+                seen.add(way)
+                yield (*_path(came, state), way)
+
+
+def _path(came: Came, state: State) -> tuple[Way, ...]:
     ways: list[Way] = []
     while (step := came[state]) is not None:
         state, way = step
         ways.append(way)
     return tuple(reversed(ways))
-
-
-CAUSES: Final[Mapping[Cause, str]] = {
-    "no dead letter exchange": "there is no dead letter exchange",
-    "missing exchange": "the dead letter exchange does not exist",
-    "unroutable": "no queue gets the dead letter",
-    "cycle": "the broker drops what comes back without having been rejected",
-    "full queue": "all queues that get the dead letter are full",
-}
-
-
-def life_lines(lives: PossibleLives) -> Iterator[str]:
-    """Yield possible lives as lines of text, which are not escaped."""
-    yield "possible lives:"
-    queue = None
-    for (name, reason), ways in groupby(lives.ways, key=lambda way: (way.queue, way.reason)):
-        if name != queue:
-            queue = name
-            yield f"  queue '{queue}'"
-        listed = [*ways]
-        targets = list(dict.fromkeys(f"'{way.target}'" for way in listed if way.target is not None))
-        outcomes = [f"to {list_some(targets, LISTED)}"] if targets else []
-        outcomes += dict.fromkeys(f"lost, as {CAUSES[way.cause]}" for way in listed if way.cause is not None)
-        after = f" after {write_milliseconds(listed[0].after)}" if listed[0].after is not None else ""
-        yield f"    {REASONS[reason]}{after}: {'; or '.join(outcomes)}"
-    for round_ in lives.rounds[:LISTED]:
-        how = "for ever, without a consumer" if goes_alone(round_) else "as long as consumers reject it"
-        yield f"  goes round {how}: {_witness(round_)}, back in '{round_[-1].target}'"
-    yield from _more(len(lives.rounds))
-    for loss in lives.losses[:LISTED]:
-        cause = loss[-1].cause
-        yield f"  is lost: {_witness(loss)}" + (f"; {CAUSES[cause]}" if cause is not None else "")
-    yield from _more(len(lives.losses))
-    if not lives.is_whole:
-        yield "  there may be more: the message can go too many ways to follow all of them"
-
-
-def _witness(ways: Iterable[Way]) -> str:
-    return ", ".join(map(str, ways))
-
-
-def _more(number: int) -> Iterator[str]:
-    if number > LISTED:
-        yield f"  and {number - LISTED:,} more"
-
-
-class WayJson(TypedDict):
-    """A way to die in a queue."""
-
-    queue: str
-    reason: Reason
-    """As in `x-death`."""
-    target: str | None
-    """A queue that gets the dead letter; null if it is lost."""
-    cause: NotRequired[Cause]
-    """Why it is lost; absent if it is not."""
-    after_ms: NotRequired[int]
-    """Time to live of an expired message, in milliseconds."""
-
-
-class LivesJson(TypedDict):
-    """What may become of a message in its queues."""
-
-    ways: list[WayJson]
-    rounds: list[list[WayJson]]
-    """Ways that lead from a queue back to it."""
-    losses: list[list[WayJson]]
-    """Ways from the publish to an end without a dead letter."""
-    whole: bool
-    """Whether all of its lives were followed."""
-
-
-def lives_json(lives: PossibleLives) -> LivesJson:
-    """Return possible lives as JSON values."""
-    return {
-        "ways": [_way_json(way) for way in lives.ways],
-        "rounds": [[_way_json(way) for way in ways] for ways in lives.rounds],
-        "losses": [[_way_json(way) for way in ways] for ways in lives.losses],
-        "whole": lives.is_whole,
-    }
-
-
-def _way_json(way: Way) -> WayJson:
-    value: WayJson = {"queue": way.queue, "reason": way.reason, "target": way.target}
-    if way.cause is not None:
-        value["cause"] = way.cause
-    if way.after is not None:
-        value["after_ms"] = way.after
-    return value

@@ -7,13 +7,13 @@ x-death, are not added.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, Literal, NamedTuple, NotRequired, TypedDict
 
 from exchange.display import count_noun, list_some, write_milliseconds
 from exchange.entities.entities import Queue
-from exchange.entities.in_force import DeadLetters, Policies, Settings
+from exchange.entities.in_force import DeadLetters, Overflow, Policies, Settings
 from exchange.errors import BrokerError, InputError, NotFound
 from exchange.message import Message
 from exchange.routing.route import Explanation
@@ -29,6 +29,11 @@ HOPS: Final = 100
 """Maximum number of queues that the dead letters of one message are followed through."""
 LISTED: Final = 10
 """Maximum number of queues that a line lists."""
+REFUSALS: Final[Mapping[Overflow | None, str]] = {
+    "reject-publish": "more are refused, not dead-lettered",
+    "reject-publish-dlx": "more are refused and dead-lettered",
+}
+"""What a full queue does that does not drop its oldest message -> the same in words."""
 
 Outcome = Literal["routed", "unroutable", "undecided", "missing", "dropped", "unknown"]
 """``routed`` to queues; ``unroutable``: the exchange has no queue for it; ``undecided``: an exchange of unknown type or
@@ -52,6 +57,10 @@ class DeadLetterHop(NamedTuple):
     """Milliseconds after which a message expires in this queue at the latest; None if the queue sets no time."""
     max_length: int | None = None
     """Maximum number of messages in the queue; None if there is none."""
+    max_bytes: int | None = None
+    """Maximum number of bytes in the queue; None if there is none."""
+    overflow: Overflow | None = None
+    """What the queue does at its maximum; None if that is not known."""
 
 
 def follow_dead_letters(topology: Topology, router: Router, explanation: Explanation) -> Explanation:
@@ -107,8 +116,11 @@ def find_hop(queue: Queue, message: Message, policies: Policies, router: Router)
     if all(way == letters for way in ways):
         outcome, queues = _route(message, letters, router)
     source = str(possible[0].values["dead-letter-exchange"]) if letters.exchange is not None else ""
-    expires_after, most = (_integer(possible, name) for name in ("message-ttl", "max-length"))
-    return DeadLetterHop(queue.name, message.routing_key, letters, outcome, queues, source, expires_after, most)
+    ttl, length, size = (_integer(possible, name) for name in ("message-ttl", "max-length", "max-length-bytes"))
+    overflows = {policies.overflow_by(settings, queue.type) for settings in possible}
+    overflow = overflows.pop() if len(overflows) == 1 else None
+    key = message.routing_key
+    return DeadLetterHop(queue.name, key, letters, outcome, queues, source, ttl, length, size, overflow)
 
 
 def _integer(possible: Iterable[Settings], name: str) -> int | None:
@@ -150,8 +162,10 @@ def _limits(hop: DeadLetterHop) -> str:
     limits = []
     if hop.expires_after is not None:
         limits.append(f"expired after {write_milliseconds(hop.expires_after)}")
-    if hop.max_length is not None:
-        limits.append(f"at most {count_noun(hop.max_length, 'message')}")
+    sizes = [(hop.max_length, "message"), (hop.max_bytes, "byte")]
+    at_most = [f"at most {count_noun(most, noun)}" for most, noun in sizes if most is not None]
+    if at_most:
+        limits += [*at_most, *([REFUSALS[hop.overflow]] if hop.overflow in REFUSALS else [])]
     return f" ({', '.join(limits)})" if limits else ""
 
 

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.cli import hashstar
-from exchange import Binding, Message, Queue, Router, Topology
+from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.lifecycle.broker import Broker
+from exchange.lifecycle.described import life_lines
 from exchange.lifecycle.outcomes import Loss
-from exchange.lifecycle.possible import Way, find_lives, goes_alone, life_lines
+from exchange.lifecycle.possible import Way, find_lives, goes_alone
 
 RETRY = """\
 exchange orders: topic
@@ -35,7 +36,7 @@ def explain(tmp_path: Path, topology: str, *arguments: str) -> str:
     file.write_text(topology)
     result = CliRunner().invoke(hashstar, ["explain", "--topology", str(file), "--life", *arguments])
     assert result.exit_code == 0, result.output
-    return result.output
+    return result.stdout
 
 
 def test_the_lives_of_a_message_are_shown_queue_by_queue(tmp_path: Path) -> None:
@@ -163,4 +164,122 @@ def test_what_has_too_many_states_or_ways_is_cut_off(limit: str, monkeypatch: py
     lives = find_lives(topology, Router(topology), Message("", "q0"))
     assert not lives.is_whole
     assert [way.target for way in lives.ways] == ["q1", "q2"]
-    assert [*life_lines(lives)][-1] == "  there may be more: the message can go too many ways to follow all of them"
+    assert [*life_lines(lives)][-1] == (
+        "  what else goes round or is lost is not known: there are too many ways to follow all of them"
+    )
+
+
+def test_an_unknown_policy_gives_both_lives_and_neither_is_mixed_with_the_other(tmp_path: Path) -> None:
+    """Each way names what must be in force for it; a life in which a queue has both policies is not shown."""
+    policy = 'policy odd: "(?<=w)ork(?R)?", queues, dead-letter-exchange = "", dead-letter-routing-key = '
+    output = explain(tmp_path, f'queue work\nqueue dlq\n{policy}"dlq"\n', "", "work")
+    odd, none = "if policy 'odd' is in force", "if no policy is in force"
+    assert f"rejected: to 'dlq', {odd}; or lost, as there is no dead letter exchange, {none}\n" in output
+    assert f"is lost: rejected in 'work' ({none}); there is no dead letter exchange\n" in output
+    lives = json.loads(explain(tmp_path, f'queue work\n{policy}"work"\n', "", "work", "--json"))["lives"]
+    assert [[way["condition"] for way in ways] for ways in lives["rounds"]] == [[odd]]
+    assert [[way["condition"] for way in ways] for ways in lives["losses"]] == [[none]]
+
+
+FULL = {"x-max-length": 1, "x-overflow": "reject-publish"}
+
+
+@pytest.mark.parametrize(
+    ("given_", "target", "is_lost"),
+    [
+        ({}, FULL, True),
+        ({}, {**FULL, "x-queue-type": "quorum"}, False),
+        ({}, {**FULL, "x-overflow": "drop-head"}, False),
+        ({}, {"x-overflow": "reject-publish"}, False),
+        (
+            {"x-queue-type": "quorum", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"},
+            FULL,
+            False,
+        ),
+    ],
+)
+def test_a_full_queue_that_rejects_publishes_loses_dead_letters_as_in_the_model(
+    given_: dict[str, Any], target: dict[str, Any], is_lost: bool
+) -> None:
+    """A classic queue does; a quorum queue takes them, and a queue whose dead letters must arrive keeps them."""
+    way = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "full", **given_}
+    topology = Topology(queues=[Queue("a", arguments=way), Queue("full", arguments=target)])
+    lives = find_lives(topology, Router(topology), Message("", "a"))
+    losses = [loss for loss in lives.losses if loss[-1].cause == "full queue"]
+    assert [[way.queue for way in loss] for loss in losses] == ([["a"]] if is_lost else [])
+    assert ("    rejected: to 'full'; or lost, as 'full' is full" in life_lines(lives)) is is_lost
+    lost: list[Loss] = []
+    broker = Broker(topology, on_loss=lost.append)
+    broker.publish(Message("", "full"))
+    broker.publish(Message("", "a"))
+    delivery = broker.get("a")
+    assert delivery is not None
+    broker.reject(delivery, requeue=False)
+    assert [loss.cause for loss in lost if loss.queue == "a"] == (["full queue"] if is_lost else [])
+
+
+def test_a_dead_letter_that_must_arrive_is_kept_and_not_lost() -> None:
+    """A quorum queue keeps the message and tries again, as the model does."""
+    sure = {
+        "x-queue-type": "quorum", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+        "x-dead-letter-exchange": "gone",
+    }  # fmt: skip
+    topology = Topology(queues=[Queue("q", arguments=sure)])
+    lives = find_lives(topology, Router(topology), Message("", "q"))
+    assert lives.losses == ()
+    assert "    rejected: kept, and sent again later, as the dead letter exchange does not exist" in life_lines(lives)
+    assert live(topology, Message("", "q"), lives.ways[:1]) == []
+
+
+def test_queues_that_are_deleted_with_their_messages_are_named(tmp_path: Path) -> None:
+    """After a time without a consumer, or with the last one; nothing is dead-lettered then."""
+    output = explain(tmp_path, "queue q: auto-delete, x-expires = 60000", "", "q")
+    assert "    unused for 1 min: lost, as the queue is deleted with its messages\n" in output
+    assert "    its last consumer is gone: lost, as the queue is deleted with its messages\n" in output
+    lives = json.loads(explain(tmp_path, "queue q: auto-delete, x-expires = 60000", "", "q", "--json"))["lives"]
+    assert lives["deletions"] == [{"queue": "q", "after_ms": 60_000}, {"queue": "q", "after_ms": None}]
+
+
+def test_the_rounds_and_the_end_of_a_long_chain_of_retries_are_found_first(tmp_path: Path) -> None:
+    """Of 24 queues there are more orders of deaths than are followed: always rejected, and expired, come first."""
+    chain = "".join(
+        f'queue q{at}: x-dead-letter-exchange = "", x-dead-letter-routing-key = "w{at}"\n'
+        f"queue w{at}: x-message-ttl = 1000, "
+        f'x-dead-letter-exchange = "", x-dead-letter-routing-key = "q{(at + 1) % 12}"\n'
+        for at in range(12)
+    )
+    output = explain(tmp_path, chain, "", "q0")
+    rounds = [line for line in output.splitlines() if "goes round" in line]
+    assert any("'q0', expired in 'w0'" in line and line.endswith("'w11', back in 'q0'") for line in rounds)
+    assert output.endswith(
+        "what else goes round or is lost is not known: there are too many ways to follow all of them\n"
+    )
+    opened = chain.replace('"q0"', '"nowhere"')
+    assert "rejected in 'w11'; no queue gets the dead letter\n" in explain(tmp_path, opened, "", "q0")
+
+
+def test_a_round_names_what_must_happen_before_it() -> None:
+    """And the whole of it can be lived, turn after turn: without the rejection the message would be dropped."""
+    arguments = {"x-message-ttl": 1000, "x-dead-letter-exchange": "dlx"}
+    topology = Topology(
+        [Exchange("dlx", "fanout"), Exchange("inp", "fanout")],
+        [Queue(name, arguments=arguments) for name in "ab"],
+        [Binding.to_queue("dlx", "a"), Binding.to_queue("dlx", "b"), Binding.to_queue("inp", "a")],
+        profile="rabbitmq-3.12",
+    )
+    lives = find_lives(topology, Router(topology), Message("inp"))
+    assert (
+        "  goes round for ever, without a consumer: rejected in 'a', then over and over: "
+        "expired in 'a', expired in 'b', back in 'a'"
+    ) in life_lines(lives)
+    broker = Broker(topology)
+    broker.publish(Message("inp"))
+    for way in lives.leads[0]:
+        delivery = broker.get(way.queue)
+        assert delivery is not None
+        broker.reject(delivery, requeue=False)
+    for _ in range(10):
+        for way in lives.rounds[0]:
+            assert way.target is not None
+            broker.advance(1)
+            assert broker.messages(way.target)

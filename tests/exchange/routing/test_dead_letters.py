@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
@@ -135,3 +136,46 @@ def test_dead_letters_of_either_policy_are_unknown() -> None:
     for given_ in (policies, policies[::-1]):
         topology = Topology(queues=[Queue("q"), Queue("p")], policies=given_)
         assert hops_of(topology, Message("", "q")) == [("q", "unknown", ())]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("x-max-length = 1", "at most 1 message"),
+        ('x-max-length = 1, x-overflow = "reject-publish"', "at most 1 message, more are refused, not dead-lettered"),
+        (
+            'x-max-length-bytes = 5, x-overflow = "reject-publish-dlx"',
+            "at most 5 bytes, more are refused and dead-lettered",
+        ),
+        ('quorum, x-max-length = 1, x-overflow = "reject-publish-dlx"', "at most 1 message"),
+    ],
+)
+def test_what_a_full_queue_does_is_right_for_its_overflow(tmp_path: Path, arguments: str, expected: str) -> None:
+    file = tmp_path / "full.bindings"
+    file.write_text(f'queue r: {arguments}, x-dead-letter-exchange = "amq.fanout"')
+    output = CliRunner().invoke(hashstar, ["explain", "-t", str(file), "", "r"]).output
+    assert f"\n  queue 'r' ({expected}): to exchange 'amq.fanout'" in output
+
+
+@pytest.mark.parametrize(
+    ("policy", "profile", "warning"),
+    [
+        (
+            'op: "q", queues, operator, message-ttl = 60000, dead-letter-exchange = "amq.fanout"',
+            "4.3",
+            "operator policy 'op' is refused by rabbitmq-4.3, but its settings count here: ",
+        ),
+        ('ha: "q", queues, ha-mode = "all"', "4.3", "policy 'ha' is refused by rabbitmq-4.3"),
+        ('ha: "q", queues, ha-mode = "all"', "3.13", ""),
+        ('op: "q", queues, operator, message-ttl = 60000', "4.3", ""),
+    ],
+)
+def test_policies_that_the_release_refuses_are_warnings(
+    tmp_path: Path, policy: str, profile: str, warning: str
+) -> None:
+    file = tmp_path / "refused.bindings"
+    file.write_text(f"queue q\npolicy {policy}\n")
+    result = CliRunner().invoke(hashstar, ["explain", "-t", str(file), "--profile", profile, "", "q"])
+    assert result.exit_code == 0
+    assert warning in result.stderr
+    assert bool(result.stderr) is bool(warning)

@@ -1,0 +1,154 @@
+"""Possible lives as lines of text and as JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final, NotRequired, TypedDict
+
+from exchange.display import list_some, write_milliseconds
+from exchange.lifecycle.possible import REASONS, Deletion, PossibleLives, Reason, Way, goes_alone
+from exchange.lifecycle.targets import Cause
+
+__all__ = ["LivesJson", "life_lines", "lives_json"]
+
+LISTED: Final = 5
+"""Maximum number of queues that a line lists, and of rounds and of losses that are shown."""
+CAUSES: Final[Mapping[Cause, str]] = {
+    "no dead letter exchange": "there is no dead letter exchange",
+    "missing exchange": "the dead letter exchange does not exist",
+    "unroutable": "no queue gets the dead letter",
+    "cycle": "the broker drops what comes back without having been rejected",
+    "full queue": "all queues that get the dead letter are full",
+}
+
+
+def life_lines(lives: PossibleLives) -> Iterator[str]:
+    """Yield possible lives as lines of text, which are not escaped."""
+    yield "possible lives:"
+    deletions = {queue: [*each] for queue, each in groupby(lives.deletions, key=lambda deletion: deletion.queue)}
+    for queue, ways in groupby(lives.ways, key=lambda way: way.queue):
+        yield f"  queue '{queue}'"
+        for (reason, after), each in groupby(ways, key=lambda way: (way.reason, way.after)):
+            time = "" if after is None else f" after {write_milliseconds(after)}"
+            yield f"    {REASONS[reason]}{time}: {'; or '.join(_outcomes([*each]))}"
+        yield from map(_describe_deletion, deletions.pop(queue, ()))
+    for queue, left in deletions.items():
+        yield f"  queue '{queue}'"
+        yield from map(_describe_deletion, left)
+    for lead, round_ in [*zip(lives.leads, lives.rounds, strict=True)][:LISTED]:
+        how = "for ever, without a consumer" if goes_alone(round_) else "as long as consumers reject it"
+        before = f"{_witness(lead)}, then over and over: " if lead else ""
+        yield f"  goes round {how}: {before}{_witness(round_)}, back in '{round_[-1].target}'"
+    yield from _more(len(lives.rounds))
+    for loss in lives.losses[:LISTED]:
+        cause = loss[-1].cause
+        yield f"  is lost: {_witness(loss)}" + (f"; {CAUSES[cause]}" if cause is not None else "")
+    yield from _more(len(lives.losses))
+    if not lives.is_whole:
+        yield "  what else goes round or is lost is not known: there are too many ways to follow all of them"
+
+
+def _outcomes(ways: Sequence[Way]) -> Iterator[str]:
+    """Yield what may come of one kind of death in a queue, under each condition."""
+    for condition in dict.fromkeys(way.condition for way in ways):
+        suffix = "" if condition is None else f", {condition}"
+        listed = [way for way in ways if way.condition == condition]
+        targets = list(dict.fromkeys(f"'{way.target}'" for way in listed if way.target is not None))
+        if targets:
+            yield f"to {list_some(targets, LISTED)}{suffix}"
+        ends = dict.fromkeys((way.cause, way.is_kept) for way in listed if way.cause is not None)
+        for cause, is_kept in ends:
+            why = f"{targets[0]} is full" if cause == "full queue" and len(targets) == 1 else CAUSES[cause]
+            yield f"{'kept, and sent again later' if is_kept else 'lost'}, as {why}{suffix}"
+
+
+def _describe_deletion(deletion: Deletion) -> str:
+    after, suffix = deletion.after, "" if deletion.condition is None else f", {deletion.condition}"
+    event = "its last consumer is gone" if after is None else f"unused for {write_milliseconds(after)}"
+    return f"    {event}: lost, as the queue is deleted with its messages{suffix}"
+
+
+def _witness(ways: Iterable[Way]) -> str:
+    return ", ".join(map(str, ways))
+
+
+def _more(number: int) -> Iterator[str]:
+    if number > LISTED:
+        yield f"  and {number - LISTED:,} more"
+
+
+class WayJson(TypedDict):
+    """A way to die in a queue."""
+
+    queue: str
+    reason: Reason
+    """As in `x-death`."""
+    target: str | None
+    """A queue that gets the dead letter; null if it is lost."""
+    cause: NotRequired[Cause]
+    """Why it is lost; absent if it is not."""
+    after_ms: NotRequired[int]
+    """Time to live of an expired message, in milliseconds."""
+    condition: NotRequired[str]
+    """Which policy must be in force, in words; absent if that is known."""
+    kept: NotRequired[bool]
+    """True if the queue keeps the message and sends its dead letter again later; absent otherwise."""
+
+
+class DeletionJson(TypedDict):
+    """A queue that may be deleted with its messages, without dead letters."""
+
+    queue: str
+    after_ms: int | None
+    """Milliseconds without a consumer (`x-expires`); null if it is deleted with its last consumer (auto-delete)."""
+    condition: NotRequired[str]
+    """Which policy must be in force, in words; absent if that is known."""
+
+
+class LivesJson(TypedDict):
+    """What may become of a message in its queues."""
+
+    ways: list[WayJson]
+    rounds: list[list[WayJson]]
+    """Ways that lead from a queue back to it."""
+    leads: list[list[WayJson]]
+    """For each round, the ways from the publish to where it begins."""
+    losses: list[list[WayJson]]
+    """Ways from the publish to an end without a dead letter."""
+    deletions: list[DeletionJson]
+    """Queues on the way that may be deleted with the message."""
+    whole: bool
+    """Whether all of its lives were followed."""
+
+
+def lives_json(lives: PossibleLives) -> LivesJson:
+    """Return possible lives as JSON values."""
+    return {
+        "ways": [_way_json(way) for way in lives.ways],
+        "rounds": [[_way_json(way) for way in ways] for ways in lives.rounds],
+        "leads": [[_way_json(way) for way in ways] for ways in lives.leads],
+        "losses": [[_way_json(way) for way in ways] for ways in lives.losses],
+        "deletions": [_deletion_json(deletion) for deletion in lives.deletions],
+        "whole": lives.is_whole,
+    }
+
+
+def _way_json(way: Way) -> WayJson:
+    value: WayJson = {"queue": way.queue, "reason": way.reason, "target": way.target}
+    if way.cause is not None:
+        value["cause"] = way.cause
+    if way.after is not None:
+        value["after_ms"] = way.after
+    if way.condition is not None:
+        value["condition"] = way.condition
+    if way.is_kept:
+        value["kept"] = True
+    return value
+
+
+def _deletion_json(deletion: Deletion) -> DeletionJson:
+    value: DeletionJson = {"queue": deletion.queue, "after_ms": deletion.after}
+    if deletion.condition is not None:
+        value["condition"] = deletion.condition
+    return value
