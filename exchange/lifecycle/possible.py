@@ -117,7 +117,7 @@ def find_lives(topology: Topology, router: Router, message: Message) -> Possible
     came: Came = {node.state: None for node in starts}
     for _ in _reach(edges, came):
         pass
-    order = {str(state[0]): at for at, state in reversed([*enumerate(came)])}
+    order = {name: at for at, name in enumerate(dict.fromkeys(str(state[0]) for state in came))}
     found = dict.fromkeys(way for state in came for way, _ in edges.get(state, ()))
     ways = sorted(found, key=lambda way: (order[way.queue], [*REASONS].index(way.reason), way.after or 0))
     rounds = sorted(_rounds(edges, came), key=lambda pair: (not goes_alone(pair[1]), len(pair[1])))
@@ -275,8 +275,6 @@ def _time_to_live(content: Content, limits: Limits) -> int | None:
 
 
 Edges = Mapping[State, list[tuple[Way, State | None]]]
-
-
 Came = dict[State, tuple[State, Way] | None]
 """A state -> the state and the way that lead to it first; None for where the message begins."""
 
