@@ -13,6 +13,7 @@ from bindings.diff.diff import SECONDS, Diff, diff
 from bindings.diff.forms.as_json import files_to_json, to_json
 from bindings.diff.forms.markdown import to_markdown
 from bindings.diff.forms.text import files_to_text, to_text
+from bindings.diff.forms.words import describe_release
 from bindings.diff.messages import Moved, count_moves
 from bindings.sources.open import open_source
 from exchange.commands.console import (
@@ -127,7 +128,7 @@ def diff_command(
             compared, moved = _compare(topologies, vhost, releases or profile, budget, messages)
         _print_one(compared, moved, form)
         if form == "text" and profile is None and releases is None and compared.vhosts[0].profile != LATEST.name:
-            echo_line(f"by the rules of {compared.vhosts[0].profile}, which the topologies name")
+            echo_line(f"by the rules of {compared.vhosts[0].profile}, for the release that the topologies name")
         files = [compared]
     else:
         if messages is not None:
@@ -165,6 +166,13 @@ def _compare(
     moved = None if messages is None else count_moves(messages, Router(old), Router(new))
     old_profile = None if old.profile == new.profile else old.profile.name
     each = VhostDiff(new.vhost, new.profile.name, result, old_profile)
+    if isinstance(profile, tuple):
+        given = zip(profile, (one, other), (old, new), strict=True)
+        before, after = (
+            describe_release(name or source.release or topology.profile.name, topology.profile.name)
+            for name, source, topology in given
+        )
+        each = each._replace(releases=(before, after))
     return FileDiff(other.name, one.name, "changed", (each,)), moved
 
 
@@ -178,8 +186,7 @@ def _print_one(compared: FileDiff, moved: Moved | None, form: str) -> None:
     elif form == "markdown":
         _print_text(to_markdown([compared]))
     else:
-        releases = None if each.old_profile is None else (each.old_profile, each.profile)
-        for line in [*to_text(each.diff, releases), *(() if moved is None else moved.lines())]:
+        for line in [*to_text(each.diff, each.releases), *(() if moved is None else moved.lines())]:
             echo_line(line)
 
 

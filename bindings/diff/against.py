@@ -41,6 +41,8 @@ class VhostDiff(NamedTuple):
     diff: Diff
     old_profile: str | None = None
     """Name of the profile of the old topology, if it is another one."""
+    releases: tuple[str, str] | None = None
+    """The two releases that are compared, for people; None if there is one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,13 @@ class Source:
         return self.content.warnings if self.imported is None else self.imported.warnings
 
     @property
+    def release(self) -> str | None:
+        """The release of RabbitMQ as the source names it, ``4.1.3``, else its profile; None if it names neither."""
+        if isinstance(self.content, Definitions) and not self.content.names_profile:
+            return self.content.rabbitmq_version or (self.profile and self.profile.name)
+        return self.profile and self.profile.name
+
+    @property
     def chosen_by(self) -> str | None:
         """Why the topologies have their profile; None if the source names it, or is a broker."""
         if is_address(self.name) or (isinstance(self.content, Definitions) and self.content.names_profile):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from bindings.diff.diff import SECONDS, Diff, diff
+from bindings.diff.settings.changes import SettingsChange
 from bindings.upgrade.facts import FACTS, Fact, Severity
 from bindings.upgrade.releases import Release, Step, find_steps
 from bindings.upgrade.seen import Crossing, Part
@@ -34,7 +35,10 @@ class VhostUpgrade(NamedTuple):
     sightings: tuple[Sighting, ...]
     """The most severe first."""
     difference: Diff
-    """Which messages are routed differently, and which settings in force differ; its plan is empty."""
+    """Which messages are routed differently, and which settings in force differ; its plan is empty.
+
+    Without defaults that differ: the facts HSU007 and HSU008 are about these.
+    """
 
     @property
     def severity(self) -> Severity | None:
@@ -106,9 +110,21 @@ def upgrade_topology(
     """Return what an upgrade does to one topology, whatever its own profile is; see `plan_upgrade`."""
     crossing = Crossing(topology.with_profile(old.profile), new.profile)
     sightings = sorted(_sightings(crossing, old, new), key=lambda s: -SEVERITIES.index(s.fact.severity))
-    return VhostUpgrade(
-        topology.vhost, tuple(sightings), diff(crossing.before, crossing.after, seconds=seconds, progress=progress)
-    )
+    difference = diff(crossing.before, crossing.after, seconds=seconds, progress=progress)
+    settings = tuple(_without_defaults(difference.settings))
+    return VhostUpgrade(topology.vhost, tuple(sightings), difference._replace(settings=settings))
+
+
+def _without_defaults(settings: Iterable[SettingsChange]) -> Iterator[SettingsChange]:
+    """Yield the changes of settings but those that nothing sets, neither before nor after."""
+    for change in settings:
+        kept = tuple(
+            each
+            for each in change.changes
+            if any(value is not None and value.source != "default" for value in (*each.before, *each.after))
+        )
+        if kept:
+            yield change._replace(changes=kept)
 
 
 def _sightings(crossing: Crossing, old: Release, new: Release) -> Iterator[Sighting]:

@@ -181,7 +181,7 @@ def build_commands(load: Load) -> list[click.Command]:
             if lives is not None:
                 click.echo("\n".join(map(escape_line, life_lines(lives))))
             if profile is None and topology.profile != LATEST:
-                click.echo(f"by the rules of {topology.profile.name}, which the source names")
+                click.echo(f"by the rules of {topology.profile.name}, for the release that the source names")
 
     return [route_command, explain_command, partition_command, selector_command]
 

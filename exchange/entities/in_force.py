@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 Overflow: TypeAlias = Literal["drop-head", "reject-publish", "reject-publish-dlx"]
-Source: TypeAlias = Literal["argument", "policy", "operator policy"]
+Source: TypeAlias = Literal["argument", "policy", "operator policy", "default"]
 _POLICY: Final[Source] = "policy"
 _OPERATOR_POLICY: Final[Source] = "operator policy"
 Merge: TypeAlias = Callable[[Any, Any], bool]
@@ -47,7 +47,7 @@ class Setting(NamedTuple):
     """A str, bool, int or float; arrays and tables as `exchange.field_values.type_and_value` returns them."""
     source: Source
     policy: str | None = None
-    """Name of the policy or operator policy; None for an argument."""
+    """Name of the policy or operator policy; None for an argument, and for the default of a release."""
 
     def __str__(self) -> str:
         return self.source if self.policy is None else f"{self.source} '{self.policy}'"

@@ -55,9 +55,9 @@ class ValueJson(TypedDict):
     value: Any
     """Encoded as field values are in messages: `{"!bytes": ...}` for bytes, and so on."""
     source: str
-    """`argument`, `policy` or `operator policy`."""
+    """`argument`, `policy` or `operator policy`; `default` where the release decides, if two releases are compared."""
     policy: str | None
-    """Name of the policy or operator policy; null for an argument."""
+    """Name of the policy or operator policy; null for an argument and a default."""
 
 
 class PrecedenceJson(TypedDict):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
+from bindings.analysis.crawl import Budget, OutOfBudget
 from bindings.check.rules.finding import Finding
 from bindings.check.rules.leaks import (
     find_key_among,
@@ -24,8 +25,8 @@ __all__ = ["find"]
 
 WAYS: Final = 100
 """Maximum number of bindings to one queue whose keys are tried."""
-ROUND: Final = 1_000
-"""Maximum number of queues that the dead letters of one message are followed through."""
+STEPS: Final = 1_000_000
+"""Maximum number of dead letters that are followed from one queue to another to find all circles of a topology."""
 
 Stay: TypeAlias = tuple[str, str]
 """A queue, and the routing key that a message has in it."""
@@ -34,8 +35,10 @@ Stay: TypeAlias = tuple[str, str]
 def find(view: TopologyView) -> Iterator[Finding]:
     """Yield findings about dead letters: HS311 to HS314."""
     known = {
-        name: possible[0] for name, possible in view.graph.dead_letters.items() if len(possible) == 1
-    }  # else it is not known which policy is in force
+        name: possible[0]
+        for name, possible in view.graph.dead_letters.items()
+        if len({(letters.exchange, letters.routing_key) for letters in possible}) == 1
+    }  # else they depend on which policy is in force, and that is not known
     yield from _missing(view, known)
     yield from _lost(view, known)
     yield from _at_most_once(view)
@@ -125,10 +128,10 @@ def _is_lost(view: TopologyView, exchange: str, key: str) -> bool:
 
 def _at_most_once(view: TopologyView) -> Iterator[Finding]:
     for name, queue in view.topology.queues.items():
-        settings = _settings_of(view, name) if queue.type == "quorum" else None
-        if settings is None or settings.get("dead-letter-strategy") != "at-least-once":
-            continue
-        if settings.get("overflow") != "reject-publish":
+        if queue.type == "quorum" and all(
+            settings.get("dead-letter-strategy") == "at-least-once" and settings.get("overflow") != "reject-publish"
+            for settings in _possible_settings(view, name)
+        ):
             message = f"queue '{name}' asks for dead letters at least once without overflow reject-publish"
             yield Finding("HS313", queue, message)
 
@@ -138,14 +141,23 @@ def _circles(view: TopologyView, known: dict[str, DeadLetters]) -> Iterator[Find
     expiring = {
         name: letters
         for name, letters in known.items()
-        if (settings := _settings_of(view, name)) is not None and settings.integer("message-ttl") is not None
+        if all(settings.integer("message-ttl") is not None for settings in _possible_settings(view, name))
     }
-    found: set[frozenset[str]] = set()
+    found: set[str] = set()
+    ended: set[Stay] = set()
+    budget = Budget(STEPS)
     for name, letters in expiring.items():
+        if name in found:
+            continue
         for key in _keys_in(view, name) if letters.routing_key is None else [""]:
-            path = _follow(view, expiring, (name, key))
-            if path and frozenset(path) not in found:
-                found.add(frozenset(path))
+            try:
+                path = _follow(view, expiring, (name, key), ended, budget)
+            except OutOfBudget:
+                text = f"not all circles of expiry were looked for: the search ends after {STEPS:,} dead letters"
+                yield Finding("HS314", None, text, detail="limit")
+                return
+            if path:
+                found.update(path)
                 first, others = view.topology.queues[path[0]], path[1:]
                 way = f", through {list_names(others)}," if others else ""
                 shown = f" with the key '{key}'" if letters.routing_key is None else ""
@@ -157,24 +169,46 @@ def _circles(view: TopologyView, known: dict[str, DeadLetters]) -> Iterator[Find
                 break
 
 
-def _follow(view: TopologyView, expiring: dict[str, DeadLetters], start: Stay) -> list[str]:
-    """Return the queues that an expiring message gets to, if each of them expires it again; else none."""
-    seen: dict[Stay, None] = {start: None}
+def _follow(
+    view: TopologyView, expiring: dict[str, DeadLetters], start: Stay, ended: set[Stay], budget: Budget
+) -> list[str]:
+    """Return the queues that an expiring message gets to, if each of them expires it again and it comes back; else none.
+
+    ``ended`` has the stays from which a message gets out of all circles; those found here are added. Raises OutOfBudget
+    where that takes too many steps.
+    """
+    came: dict[Stay, list[Stay]] = {start: []}  # a stay -> the stays before it
     pending = [start]
     came_back = False
     while pending:
-        name, key = pending.pop()
+        stay = pending.pop()
+        name, key = stay
         letters = expiring[name]
         key = key if letters.routing_key is None else letters.routing_key
-        queues = find_queues(view, letters.exchange or "", key)
-        if not queues or len(seen) > ROUND or not queues <= expiring.keys():
-            return []  # lost at once (HS312), not known, or kept by a queue
+        queues = None if stay in ended else find_queues(view, letters.exchange or "", key)
+        budget.spend(1 + len(queues or ()))
+        if not queues or not queues <= expiring.keys():
+            _mark_ended(stay, came, ended)  # lost at once (HS312), not known, or kept by a queue
+            return []
         for queue in sorted(queues):
             came_back |= queue == start[0]
-            if (queue, key) not in seen:
-                seen[queue, key] = None
-                pending.append((queue, key))
-    return list(dict.fromkeys(name for name, _ in seen)) if came_back else []
+            following = (queue, key if expiring[queue].routing_key is None else "")
+            if following not in came:
+                pending.append(following)
+            came.setdefault(following, []).append(stay)
+    return list(dict.fromkeys(name for name, _ in came)) if came_back else []
+
+
+def _mark_ended(stay: Stay, came: dict[Stay, list[Stay]], ended: set[Stay]) -> None:
+    """Add a stay, and all stays that lead to it."""
+    pending = [stay]
+    reached = {stay}
+    while pending:
+        for before in came[pending.pop()]:
+            if before not in reached:
+                reached.add(before)
+                pending.append(before)
+    ended |= reached
 
 
 def _keys_in(view: TopologyView, queue: str) -> Iterator[str]:
@@ -183,6 +217,10 @@ def _keys_in(view: TopologyView, queue: str) -> Iterator[str]:
     for key in [queue] if patterns is None else map(find_key_among, patterns):
         if key is not None:
             yield key
+
+
+def _possible_settings(view: TopologyView, queue: str) -> tuple[Settings, ...]:
+    return view.graph.policies.possible_settings(view.topology.queues[queue])
 
 
 def _settings_of(view: TopologyView, queue: str) -> Settings | None:

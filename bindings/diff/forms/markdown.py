@@ -63,7 +63,7 @@ STEP: Final = 600
 def to_markdown(files: Sequence[FileDiff], *, most: int = LONGEST) -> str:
     """Return the comparison of files, in at most ``most`` bytes if that is 4,000 or more."""
     parts = sorted(
-        ((file, each) for file in files for each in file.vhosts if _has_news(each.diff)),
+        ((file, each) for file in files for each in file.vhosts if _has_news(each)),
         key=lambda part: _severity(part[1].diff),
     )
     page = _Page(most)
@@ -75,15 +75,15 @@ def to_markdown(files: Sequence[FileDiff], *, most: int = LONGEST) -> str:
             page.add(f"And {count_noun(len(parts) - at, 'more topology', 'more topologies')} with differences.")
             break
         _write_part(page, file, each, max(SMALLEST, page.left // (len(parts) - at)), alone=len(parts) == 1)
-    quiet = sum(file.error is None and not any(_has_news(each.diff) for each in file.vhosts) for file in files)
+    quiet = sum(file.error is None and not any(_has_news(each) for each in file.vhosts) for file in files)
     if quiet and len(files) > 1:
         page.add(f"{count_noun(quiet, 'file')} without a difference.")
     return page.text
 
 
-def _has_news(result: Diff) -> bool:
-    """Return whether there is something to write: a difference, or a step that a broker would refuse."""
-    return result.differs or bool(result.plan.refused)
+def _has_news(each: VhostDiff) -> bool:
+    """Return whether there is something to write: a difference, a step that a broker would refuse, two releases."""
+    return each.diff.differs or bool(each.diff.plan.refused) or each.releases is not None
 
 
 class _Page:
@@ -173,8 +173,8 @@ def _write_part(page: _Page, file: FileDiff, each: VhostDiff, room: int, *, alon
         "renamed": f" against {_code(file.old_name or '')} at {_code(file.before)}",
     }
     where += notes.get(file.state, f" against {_code(file.before)}")
-    if each.old_profile is not None:
-        where += f", from {_plain(each.old_profile)} to {_plain(each.profile)}"
+    if each.releases is not None:
+        where += f", from {_plain(each.releases[0])} to {_plain(each.releases[1])}"
     page.add(f"{where}: {_verdict([result])}." if alone else f"#### {where}: {_verdict([result])}", "")
     meaning = result.meaning
     # A sentence lists the queues of the default exchange.
@@ -189,6 +189,8 @@ def _write_part(page: _Page, file: FileDiff, each: VhostDiff, room: int, *, alon
     page.add_list(changes, rooms[1])
     page.add_list(questions, rooms[2])
     page.add(_proof(meaning), "")
+    if each.releases is not None:
+        page.add("What the new release refuses or ignores: `hashstar upgrade`.", "")
     if steps:
         lines = _fit(steps, STEPS, rooms[3])
         page.add(*fold(_plan_title(result.plan), quote_block([line for line in lines if line], "diff")))

@@ -47,6 +47,8 @@ def to_text(result: Diff, releases: tuple[str, str] | None = None) -> Iterator[s
     yield "meaning:"
     yield from meaning_lines(result.meaning)
     yield from settings_lines(result.settings)
+    if releases is not None:
+        yield "what the new release refuses or ignores: hashstar upgrade"
 
 
 def files_to_text(files: Sequence[FileDiff]) -> Iterator[str]:

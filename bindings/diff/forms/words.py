@@ -21,14 +21,24 @@ from exchange.patterns.pattern import Pattern
 
 __all__ = [
     "describe_access", "describe_changes", "describe_choice", "describe_default", "describe_partitions",
-    "describe_settings", "describe_term", "describe_undecided", "describe_unroutable", "happens_at_times",
-    "name_exchange", "name_parts", "quote_message", "sign_of",
+    "describe_release", "describe_settings", "describe_term", "describe_undecided", "describe_unroutable",
+    "happens_at_times", "name_exchange", "name_parts", "quote_message", "sign_of",
 ]  # fmt: skip
 
 NAMED: Final = 5
 """Number of queues or exchanges with the same change that are listed; the others are counted, and in the JSON."""
 
 HOW: Final = {"chance": "by chance", "hash": "by a hash", "selector": "by selectors"}
+
+
+def describe_release(name: str, profile: str) -> str:
+    """Return a release as it was given, with the profile whose rules it follows if that has another name.
+
+    >>> describe_release("4.2", "rabbitmq-4.0"), describe_release("4.3", "rabbitmq-4.3")
+    ('4.2 (by the rules of rabbitmq-4.0)', 'rabbitmq-4.3')
+    """
+    number = name.removeprefix("rabbitmq-").removeprefix("v")
+    return profile if f"rabbitmq-{number}" == profile else f"{number} (by the rules of {profile})"
 
 
 def describe_access(access: Access) -> str:

@@ -7,6 +7,7 @@ changes nothing. Parts with the same changes are reported together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from bindings.diff.settings.consequences import Consequence, Side, find_consequence
@@ -14,6 +15,7 @@ from bindings.diff.settings.letters import DEAD_LETTERS, Letters
 from exchange.entities.entities import Exchange, Policy, Queue
 from exchange.entities.in_force import Policies, Setting, Settings
 from exchange.entities.precedence import Possible, possible_values
+from exchange.lifecycle.release import RELEASES
 from exchange.topology.topology import Topology
 
 __all__ = ["SettingChange", "SettingsChange", "compare_settings"]
@@ -64,6 +66,7 @@ def compare_settings(before: Topology, after: Topology) -> tuple[SettingsChange,
     queue.
     """
     policies = before.policies_in_force(), after.policies_in_force()
+    letters = Letters(before, after)
     all_may = before.profile.settings != after.profile.settings
     changed = [*_differing(before.policies, after.policies)]
     changed += _differing(before.operator_policies, after.operator_policies)
@@ -72,10 +75,9 @@ def compare_settings(before: Topology, after: Topology) -> tuple[SettingsChange,
         # What no changed policy is about keeps its settings: a cheap question, where there are many policies.
         touched = all_may or old.arguments != new.arguments
         if touched or any(policy.is_found_in(name) is not False for policy in changed):
-            changes = tuple(_changes((old, new), (before, after), policies))
+            changes = tuple(_changes((old, new), (before, after), policies, letters))
             if changes:
                 groups.setdefault((kind, changes), []).append(name)
-    letters = Letters(before, after)
     found = []
     for (kind, changes), names in groups.items():
         about_letters = kind == "queue" and any(change.name in DEAD_LETTERS for change in changes)
@@ -106,12 +108,28 @@ def _changes(
     parts: tuple[Exchange | Queue, Exchange | Queue],
     topologies: tuple[Topology, Topology],
     policies: tuple[Policies, Policies],
+    letters: Letters,
 ) -> Iterator[SettingChange]:
     old, new = (each.possible_settings(part) for part, each in zip(parts, policies, strict=True))
-    for name in sorted({name for settings in (*old, *new) for name in settings.values}):
-        before, after = possible_values(old, name), possible_values(new, name)
+    defaults = _differing_defaults(parts, topologies)
+    for name in sorted({*defaults, *(name for settings in (*old, *new) for name in settings.values)}):
+        before, after = (
+            tuple(default if value is None else value for value in possible_values(settings, name))
+            for settings, default in zip((old, new), defaults.get(name, (None, None)), strict=True)
+        )
         if _comparable(before) != _comparable(after) and _concerns(parts[0], name, (*before, *after)):
-            yield SettingChange(name, before, after, _consequence(name, parts, old, new, topologies))
+            yield SettingChange(name, before, after, _consequence(name, parts, old, new, topologies, letters))
+
+
+def _differing_defaults(
+    parts: tuple[Exchange | Queue, Exchange | Queue], topologies: tuple[Topology, Topology]
+) -> dict[str, tuple[Setting | None, Setting | None]]:
+    """Return setting -> its default before and after, of those that two releases have by different defaults."""
+    if any(part.type != "quorum" for part in parts if isinstance(part, Queue)) or isinstance(parts[0], Exchange):
+        return {}
+    limits = [RELEASES[topology.profile.lives].delivery_limit for topology in topologies]
+    before, after = (None if limit is None else Setting(limit, "default") for limit in limits)
+    return {} if before == after else {"delivery-limit": (before, after)}
 
 
 def _consequence(
@@ -120,14 +138,15 @@ def _consequence(
     old: tuple[Settings, ...],
     new: tuple[Settings, ...],
     topologies: tuple[Topology, Topology],
+    letters: Letters,
 ) -> Consequence | None:
     if len(old) > 1 or len(new) > 1:
         return UNKNOWN
     if isinstance(parts[0], Exchange):
         return None
     before, after = (
-        Side(settings[0], part.type, topology.exchanges, topology.profile)
-        for settings, part, topology in zip((old, new), parts, topologies, strict=True)
+        Side(settings[0], part.type, topology.exchanges, topology.profile, partial(letters.may_arrive, side))
+        for side, (settings, part, topology) in enumerate(zip((old, new), parts, topologies, strict=True))
     )
     return find_consequence(name, before, after)
 

@@ -30,6 +30,8 @@ class Side(NamedTuple):
     exchanges: Container[str]
     """The exchanges that exist."""
     profile: Profile
+    may_arrive: Callable[[DeadLetters], bool]
+    """Whether some dead letter may get to a queue."""
 
     def number(self, name: str) -> int | None:
         """Return the value of a setting that is an integer; None if there is none."""
@@ -168,7 +170,7 @@ def _dead_letters(name: str, before: Side, after: Side) -> Consequence | None:
         text = "wait until their queues have confirmed them" if new.at_least_once else "may be lost on the way"
         return Consequence(f"dead letters {text} now", loses=old.at_least_once)
     dead = "messages that are rejected, expire or exceed a limit"
-    loses = old.exchange is not None and old.exchange in before.exchanges
+    loses = before.may_arrive(old)
     if new.exchange is None or new.exchange not in after.exchanges:
         return Consequence(f"{dead} are {after.gone}{'' if new.exchange is None else ': they are lost'}", loses)
     key = "" if new.routing_key is None else f" with the key '{new.routing_key}'"

@@ -10,11 +10,13 @@ from typing import Final
 from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
 from exchange.display import list_some
 from exchange.entities.entities import Destination
+from exchange.entities.in_force import DeadLetters
 from exchange.kinds import kind_of
 from exchange.message import Message
 from exchange.patterns.pattern import AMQP
 from exchange.routing.dead_letters import DeadLetterHop, find_hop
 from exchange.routing.router import Router
+from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 
 __all__ = ["DEAD_LETTERS", "Letters"]
@@ -37,16 +39,41 @@ class Letters:
 
     def __init__(self, before: Topology, after: Topology) -> None:
         self._topologies: Final = before, after
+        self._arriving: Final[tuple[dict[str, bool], dict[str, bool]]] = {}, {}
 
     @cached_property
     def _routers(self) -> tuple[Router, Router]:
         before, after = self._topologies
         return Router(before), Router(after)
 
+    @cached_property
+    def _graphs(self) -> tuple[TopologyGraph, TopologyGraph]:
+        before, after = self._topologies
+        return TopologyGraph(before), TopologyGraph(after)
+
+    def may_arrive(self, side: int, letters: DeadLetters) -> bool:
+        """Return whether some dead letter may get to a queue, 0 before the change, 1 after it.
+
+        An exchange that leads to no binding of a queue drops them all, and so does one that does not exist.
+        """
+        topology, name = self._topologies[side], letters.exchange
+        if name is None or name not in topology.exchanges:
+            return False
+        if not name:
+            return letters.routing_key is None or letters.routing_key in topology.queues
+        known = self._arriving[side].get(name)
+        if known is None:
+            behind = self._graphs[side].graph.downstream([name])
+            known = self._arriving[side][name] = any(
+                binding.destination.kind == "queue" for source in behind for binding in topology.bindings_from(source)
+            )
+        return known
+
     def find_example(self, queues: Sequence[str]) -> str:
         """Return a message that is dead-lettered otherwise after the change, one that is lost if possible.
 
-        "" if no message was found: a few of each of the first queues are tried.
+        "" if no message was found: a few of each of the first queues are tried. One that is lost before and after the
+        change shows nothing.
         """
         found = ""
         for name in queues[:QUEUES]:
@@ -54,8 +81,10 @@ class Letters:
                 old, new = self._hop(0, name, key), self._hop(1, name, key)
                 if old is None or new is None or (old.outcome, old.queues) == (new.outcome, new.queues):
                     continue
+                if old.outcome in LOST and new.outcome in LOST:
+                    continue
                 text = f"such as '{key}' in queue '{name}': {_describe(old)}, then {_describe(new)}"
-                if new.outcome in LOST and old.outcome not in LOST:
+                if new.outcome in LOST:
                     return text
                 found = found or text
         return found
