@@ -172,7 +172,7 @@ def _circles(view: TopologyView, known: dict[str, DeadLetters]) -> Iterator[Find
 def _follow(
     view: TopologyView, expiring: dict[str, DeadLetters], start: Stay, ended: set[Stay], budget: Budget
 ) -> list[str]:
-    """Return the queues that an expiring message gets to, if each of them expires it again and it comes back; else none.
+    """Return the queues that an expiring message gets to, if all expire it again and it comes back; else none.
 
     ``ended`` has the stays from which a message gets out of all circles; those found here are added. Raises OutOfBudget
     where that takes too many steps.

@@ -523,3 +523,43 @@ def test_dead_letters_are_judged_by_the_settings_in_force(text: str, found: tupl
         if finding.code.startswith(("HS31", "HS70")) and finding.code != "HS704"
     ]
     assert findings == ([] if found is None else [found])
+
+
+LEAST = '"kept", x-dead-letter-strategy = "at-least-once"'
+
+
+@pytest.mark.parametrize(
+    ("queue", "policy", "code"),
+    [
+        (f'quorum, x-dead-letter-exchange = "", x-dead-letter-routing-key = {LEAST}', "max-length = 3", "HS313"),
+        (f'quorum, x-dead-letter-exchange = "", x-dead-letter-routing-key = {LEAST}', 'overflow = "reject-publish"', None),
+        ('quorum, x-dead-letter-exchange = "gone", x-dead-letter-strategy = "at-least-once", x-overflow = "drop-head"',
+         'overflow = "reject-publish", max-length = 3', "HS311"),
+        ('x-dead-letter-exchange = "", x-dead-letter-routing-key = "q", x-message-ttl = 5', "max-length = 3", "HS314"),
+        ('x-dead-letter-exchange = "", x-dead-letter-routing-key = "q"', "message-ttl = 5", None),
+    ],
+)  # fmt: skip
+def test_what_holds_whether_a_policy_is_in_force_or_not_is_found(queue: str, policy: str, code: str | None) -> None:
+    document = Document.loads(f'{DEAD}queue q: {queue}\npolicy odd: "q(?R)?", queues, {policy}')
+    assert len(document.topology().policies_in_force().possible_settings(document.topology().queues["q"])) == 2
+    codes = [finding.code for finding in check(document.topology()) if finding.code.startswith("HS31")]
+    assert codes == ([] if code is None else [code])
+
+
+def expiring(name: str, to: str) -> Queue:
+    arguments = {"x-message-ttl": 5, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": to}
+    return Queue(name, arguments=arguments)
+
+
+def test_a_circle_of_expiry_is_found_however_long_it_is() -> None:
+    ring = [expiring(f"q{number}", f"q{(number + 1) % 3_000}") for number in range(3_000)]
+    chain = [expiring(f"c{number}", f"c{number + 1}") for number in range(3_000)]  # the last queue keeps what it gets
+    [found] = [one for one in check(Topology(queues=[*ring, *chain, Queue("c3000")])) if one.code == "HS314"]
+    assert len(found.related) == 2_999
+
+
+def test_a_search_for_circles_that_ends_early_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bindings.check.rules.dead_letters.STEPS", 100)
+    ring = [expiring(f"q{number}", f"q{(number + 1) % 200}") for number in range(200)]
+    [found] = [one for one in check(Topology(queues=ring)) if one.code == "HS314"]
+    assert found.message == "not all circles of expiry were looked for: the search ends after 100 dead letters"

@@ -162,6 +162,7 @@ def test_the_command_compares_one_file_under_two_releases(tmp_path: Path) -> Non
         "      headers n = 1, by the rules of the old release but not of the new one",
         "      such as '' with { n = 1.0 }",
         "  ! published to exchange 'h', '' with { n = 1.0 } goes nowhere now",
+        "what the new release refuses or ignores: hashstar upgrade",
     ]
     same = run(tmp_path / "t.bindings", NUMBERS, "--from", "3.13", "--to", "4.3")
     assert (same.exit_code, "proved for all keys and headers" in same.output) == (0, True)
@@ -178,6 +179,74 @@ def test_json_and_markdown_name_both_releases(tmp_path: Path) -> None:
     assert (values["old_profile"], values["profile"]) == ("rabbitmq-3.12", "rabbitmq-4.3")
     text = run(tmp_path / "t.bindings", NUMBERS, "--from", "3.12", "--to", "4.3", "--format", "markdown").output
     assert "from rabbitmq-3.12 to rabbitmq-4.3" in text
+
+
+QUORUM = """\
+queue work: quorum
+queue kept: quorum, x-dead-letter-exchange = "", x-dead-letter-routing-key = "work"
+queue limited: quorum
+policy p: "^limited$", queues, delivery-limit = 5
+"""
+
+
+def test_a_default_that_differs_between_the_releases_is_a_changed_setting(tmp_path: Path) -> None:
+    result = run(tmp_path / "t.bindings", QUORUM, "--from", "3.13", "--to", "4.0", "--fail-on", "lost")
+    often = "by default, a message that comes back more than 20 times is"
+    assert result.output.splitlines()[4:] == [
+        "settings in force:",
+        "  ! queue 'kept':",
+        f"      delivery-limit none -> 20 (default): {often} dead-lettered to the default exchange",
+        "  ! queue 'work':",
+        f"      delivery-limit none -> 20 (default): {often} dropped",
+        "what the new release refuses or ignores: hashstar upgrade",
+    ]
+    assert result.exit_code == 1
+    back = run(tmp_path / "t.bindings", QUORUM, "--from", "4.0", "--to", "3.13", "--fail-on", "lost")
+    assert "delivery-limit 20 (default) -> none: a message may come back to consumers for ever" in back.output
+    assert back.exit_code == 0
+    values = json.loads(run(tmp_path / "t.bindings", QUORUM, "--from", "3.13", "--to", "4.0", "--json").output)
+    [change] = values["settings"][1]["changes"]
+    assert (change["before"], change["after"]) == ([None], [{"value": 20, "source": "default", "policy": None}])
+
+
+def test_a_default_counts_where_a_limit_is_removed_between_the_releases(tmp_path: Path) -> None:
+    new = tmp_path / "new.bindings"
+    new.write_text("queue r: quorum")
+    old = "queue r: quorum, x-delivery-limit = 7"
+    result = run(tmp_path / "old.bindings", old, str(new), "--from", "3.13", "--to", "4.0")
+    assert "delivery-limit 7 (argument) -> 20 (default): by default, a message that comes back" in result.output
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("4.2", "4.3", "4.2 (by the rules of rabbitmq-4.0), then rabbitmq-4.3"),
+        ("v4.1", "4.2.1", "4.1 (by the rules of rabbitmq-4.0), then 4.2.1 (by the rules of rabbitmq-4.0)"),
+        ("rabbitmq-3.13", "4.2.6", "rabbitmq-3.13, then rabbitmq-4.2.6"),
+    ],
+)
+def test_the_releases_are_named_as_they_were_given(tmp_path: Path, old: str, new: str, named: str) -> None:
+    result = run(tmp_path / "t.bindings", NUMBERS, "--from", old, "--to", new)
+    assert result.output.splitlines()[0] == f"releases: {named}"
+    assert "the topologies name" not in result.output
+
+
+def test_the_release_of_an_export_is_named_as_the_export_names_it(tmp_path: Path) -> None:
+    export = json.dumps({
+        "rabbitmq_version": "4.1.0", "vhosts": [{"name": "/"}], "exchanges": [], "bindings": [],
+        "queues": [{"name": "q", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}],
+    })  # fmt: skip
+    result = run(tmp_path / "t.json", export, "--to", "4.3")
+    assert result.output.splitlines()[0] == "releases: 4.1.0 (by the rules of rabbitmq-4.0), then rabbitmq-4.3"
+    last = run(tmp_path / "t.json", export, str(tmp_path / "t.json")).output.splitlines()[-1]
+    assert last == "by the rules of rabbitmq-4.0, for the release that the topologies name"
+
+
+def test_markdown_never_says_that_two_releases_are_the_same(tmp_path: Path) -> None:
+    text = run(tmp_path / "t.bindings", "queue q", "--from", "4.1", "--to", "4.3", "--format", "markdown").output
+    assert text.startswith("### hashstar diff: no message goes elsewhere\n")
+    assert "from 4.1 (by the rules of rabbitmq-4.0) to rabbitmq-4.3" in text
+    assert "refuses or ignores: `hashstar upgrade`" in text
 
 
 @pytest.mark.parametrize(

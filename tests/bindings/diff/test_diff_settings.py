@@ -246,3 +246,19 @@ def test_what_is_reported_are_the_settings_that_differ_queue_by_queue(before: To
                 expected.add((name, key))
     assert found == expected
     assert compare_settings(before, before) == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "loses"),
+    [
+        ('x-dead-letter-exchange = "amq.direct"', False),  # nothing is bound to it
+        ('x-dead-letter-exchange = "", x-dead-letter-routing-key = "gone"', False),
+        ('x-dead-letter-exchange = "dlx"', True),
+        ('x-dead-letter-exchange = "", x-dead-letter-routing-key = "dead"', True),
+    ],
+)
+def test_dead_letters_that_were_always_lost_are_not_lost_by_a_change(tmp_path: Path, given: str, loses: bool) -> None:
+    lines = settings_of(run(tmp_path, f"queue a: {given}", "queue a"))
+    assert lines[0] == f"  {'!' if loses else '~'} queue 'a':"
+    assert "messages that are rejected, expire or exceed a limit are dropped" in lines[1]
+    assert any("such as" in line for line in lines) == loses
