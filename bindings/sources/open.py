@@ -109,9 +109,9 @@ class Source:
     @property
     def release(self) -> str | None:
         """The release of RabbitMQ as the source names it, ``4.1.3``, else its profile; None if it names neither."""
-        if isinstance(self.content, Definitions) and not self.content.names_profile:
-            return self.content.rabbitmq_version or (self.profile and self.profile.name)
-        return self.profile and self.profile.name
+        if isinstance(self.content, Definitions) and self.content.rabbitmq_version and not self.content.names_profile:
+            return self.content.rabbitmq_version
+        return None if self.profile is None else self.profile.name
 
     @property
     def chosen_by(self) -> str | None:
