@@ -525,14 +525,16 @@ def test_dead_letters_are_judged_by_the_settings_in_force(text: str, found: tupl
     assert findings == ([] if found is None else [found])
 
 
-LEAST = '"kept", x-dead-letter-strategy = "at-least-once"'
+AT_LEAST_ONCE = (
+    'quorum, x-dead-letter-exchange = "", x-dead-letter-routing-key = "kept", x-dead-letter-strategy = "at-least-once"'
+)
 
 
 @pytest.mark.parametrize(
     ("queue", "policy", "code"),
     [
-        (f'quorum, x-dead-letter-exchange = "", x-dead-letter-routing-key = {LEAST}', "max-length = 3", "HS313"),
-        (f'quorum, x-dead-letter-exchange = "", x-dead-letter-routing-key = {LEAST}', 'overflow = "reject-publish"', None),
+        (AT_LEAST_ONCE, "max-length = 3", "HS313"),
+        (AT_LEAST_ONCE, 'overflow = "reject-publish"', None),
         ('quorum, x-dead-letter-exchange = "gone", x-dead-letter-strategy = "at-least-once", x-overflow = "drop-head"',
          'overflow = "reject-publish", max-length = 3', "HS311"),
         ('x-dead-letter-exchange = "", x-dead-letter-routing-key = "q", x-message-ttl = 5', "max-length = 3", "HS314"),
