@@ -56,8 +56,8 @@ class VirtualBroker:
     refused: list[Message]
     """Messages that a full queue refused: a publisher with confirms would get a basic.nack."""
     lost: list[Loss]
-    """Messages that ended in a queue without an acknowledgement: rejected, expired or over a limit, and in no other
-    queue since."""
+    """Messages that ended in a queue without an acknowledgement: rejected, expired, over a limit or deleted with their
+    queue, and in no other queue since. Those that came into no queue at all are in ``unroutable``."""
 
     def __init__(
         self, topology: Topology | None = None, *, choose: Choose = random.randrange, now: float = 0.0
@@ -125,12 +125,15 @@ class VirtualBroker:
 
         ``prefetch`` is the maximum number of its unacknowledged messages, 0 for no maximum; of several consumers, those
         of the highest ``priority`` come first. ``offset`` is where it begins to read a stream: ``first``, ``last``,
-        ``next`` or a number.
+        ``next`` or a number. Raises InputError for a prefetch count that is not 0 to 65535.
         """
         return self._broker.consume(queue, prefetch=prefetch, priority=priority, auto_ack=auto_ack, offset=offset)
 
     def cancel(self, consumer: Consumer) -> None:
-        """Stop a consumer, as basic.cancel; it keeps what it was delivered."""
+        """Stop a consumer, as basic.cancel; it keeps what it was delivered.
+
+        An auto-delete queue is deleted with its last consumer, here and in `close`, and its messages are lost.
+        """
         self._broker.cancel(consumer)
 
     def close(self, consumer: Consumer) -> None:
@@ -138,7 +141,11 @@ class VirtualBroker:
         self._broker.close(consumer)
 
     def ack(self, delivery: Delivery) -> None:
-        """Acknowledge a delivery. Raises PreconditionFailed if it was settled before, as `nack` and `reject` do."""
+        """Acknowledge a delivery.
+
+        Raises PreconditionFailed if it was settled before, and TypeError for None, which `get` returns for an empty
+        queue. So do `nack` and `reject`.
+        """
         self._broker.ack(delivery)
 
     def nack(self, delivery: Delivery, *, requeue: bool = True) -> None:
@@ -211,7 +218,7 @@ class VirtualBroker:
         self._broker.delete_exchange(name, if_unused=if_unused)
 
     def delete_queue(self, name: str) -> None:
-        """Delete a queue and its messages, as queue.delete."""
+        """Delete a queue, as queue.delete; its messages are lost, without dead letters."""
         self._broker.delete_queue(name)
 
     def bind(self, binding: Binding) -> None:

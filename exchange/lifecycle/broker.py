@@ -21,7 +21,7 @@ from exchange.lifecycle.classic import ClassicQueue
 from exchange.lifecycle.consumers import Consumer, Delivery
 from exchange.lifecycle.content import Content, publish_content, record_death
 from exchange.lifecycle.limits import Limits, limits_of
-from exchange.lifecycle.outcomes import Loss, Publication
+from exchange.lifecycle.outcomes import DeletionCause, Loss, Publication
 from exchange.lifecycle.queues import LiveQueue
 from exchange.lifecycle.quorum import QuorumQueue
 from exchange.lifecycle.release import RELEASES, Release
@@ -35,6 +35,8 @@ from exchange.topology.topology import Topology
 
 __all__ = ["Broker"]
 
+MAX_PREFETCH: Final = 65_535
+"""The prefetch count of basic.qos has 16 bits."""
 RETRY_MILLISECONDS: Final = 180_000
 """Time after which a dead letter that must arrive at least once, and had no target, is routed again."""
 
@@ -72,8 +74,8 @@ class Broker:
     for exchange types that choose at random. ``on_loss`` is called for each message that ends unacknowledged.
 
     All publishes come from one channel: a quorum queue that rejects publishes does so channel by channel. A server
-    looks every five seconds which quorum queues are expired, here they are deleted at once. A queue with
-    ``auto_delete`` stays when its last consumer leaves. An exchange that delays messages routes them at once.
+    looks every five seconds which quorum queues are expired, here they are deleted at once. An exchange that delays
+    messages routes them at once.
     """
 
     def __init__(
@@ -144,8 +146,11 @@ class Broker:
         """Start a consumer, as basic.consume; it gets messages from now on.
 
         ``prefetch`` is the maximum number of its unacknowledged messages, 0 for no maximum. ``offset`` is where it
-        begins to read a stream. Raises NotFound, and PreconditionFailed for a stream without prefetch.
+        begins to read a stream. Raises NotFound, PreconditionFailed for a stream without prefetch, and InputError for a
+        prefetch count that cannot be sent.
         """
+        if not isinstance(prefetch, int) or not 0 <= prefetch <= MAX_PREFETCH:
+            raise InputError(f"the prefetch count is a number from 0 to {MAX_PREFETCH}, not {prefetch!r}")
         live = self.queue(queue)
         consumer = Consumer(queue, prefetch, priority, auto_ack)
         if isinstance(live, StreamQueue):
@@ -156,22 +161,36 @@ class Broker:
         return consumer
 
     def cancel(self, consumer: Consumer) -> None:
-        """Stop a consumer, as basic.cancel. It keeps the messages that it holds, and may still settle them."""
+        """Stop a consumer, as basic.cancel. It keeps the messages that it holds, and may still settle them.
+
+        An auto-delete queue is deleted with its last consumer.
+        """
         live = self._queues.get(consumer.queue)
-        if consumer.is_active and live is not None:
+        if not consumer.is_active or live is None:
+            return
+        if live.ends_with(consumer):
+            self._delete(live, "auto-delete queue")
+        else:
             live.remove_consumer(consumer)
             self._finish(live)
 
     def close(self, consumer: Consumer) -> None:
-        """Stop a consumer as if its channel was closed: what it holds goes back to the queue."""
+        """Stop a consumer as if its channel was closed: what it holds goes back to the queue.
+
+        An auto-delete queue is deleted with its last consumer.
+        """
         live = self._queues.get(consumer.queue)
         consumer.deliveries.clear()
-        if live is not None:
+        if live is None:
+            return
+        if live.ends_with(consumer):
+            self._delete(live, "auto-delete queue")
+        else:
             live.close_channel(consumer)
             self._finish(live)
 
     def ack(self, delivery: Delivery) -> None:
-        """Acknowledge a delivery. Raises PreconditionFailed if it was settled before."""
+        """Acknowledge a delivery. Raises PreconditionFailed if it was settled before, TypeError if it is none."""
         self._settle(delivery, "complete", failed=False)
 
     def nack(self, delivery: Delivery, *, requeue: bool = True) -> None:
@@ -246,11 +265,24 @@ class Broker:
         self._router.delete_exchange(name, if_unused=if_unused)
 
     def delete_queue(self, name: str) -> None:
-        """Delete a queue, as queue.delete: its messages are gone, without dead letters, and so are its consumers."""
-        self._router.delete_queue(name)
-        live = self._queues.pop(name, None)
-        for consumer in live.turns.consumers if live is not None else ():
+        """Delete a queue, as queue.delete: its messages are lost, without dead letters, and its consumers end."""
+        live = self._queues.get(name)
+        if live is None:
+            self._router.delete_queue(name)
+        else:
+            self._delete(live, "deleted queue")
+
+    def _delete(self, live: LiveQueue, cause: DeletionCause) -> None:
+        """Delete a queue that exists. What it delivered is lost, too: no acknowledgement can reach it any more."""
+        self._router.delete_queue(live.name)
+        del self._queues[live.name]
+        for consumer in live.turns.consumers:
             consumer.is_active = False
+        for message in live.unacknowledged():
+            self._lose(live, message.content, "queue_deleted", cause)
+        for retry in self._retries:
+            if retry.queue is live and not retry.arrived:
+                self._lose(live, retry.dead, retry.reason, cause)
 
     def bind(self, binding: Binding) -> None:
         """Add a binding, as queue.bind or exchange.bind."""
@@ -283,6 +315,7 @@ class Broker:
         limits = limits_of(queue, policies)
         kind = QUEUE_TYPES.get(queue.type, ClassicQueue)
         live = self._queues[queue.name] = kind(queue.name, limits, self)
+        live.auto_delete = queue.auto_delete and isinstance(live, ClassicQueue)  # brokers refuse others
         self._set_alarm(live)
 
     # What dies
@@ -351,13 +384,15 @@ class Broker:
             self._set_alarm(queue)
         return taken
 
-    def _lose(self, queue: LiveQueue, content: Content, reason: str, cause: Cause) -> None:
+    def _lose(self, queue: LiveQueue, content: Content, reason: str, cause: Cause | DeletionCause) -> None:
         if self._on_loss is not None:
             self._on_loss(Loss(queue.name, content.as_message(), reason, cause))
 
     # Time
 
     def _settle(self, delivery: Delivery, outcome: str, *, failed: bool) -> None:
+        if not isinstance(delivery, Delivery):
+            raise TypeError(f"a Delivery is wanted, not {delivery!r:.60}: of an empty queue there is none to settle")
         if delivery.is_settled:
             raise PreconditionFailed("unknown delivery tag: the message was settled before")
         live = self._queues.get(delivery.queue)
@@ -388,7 +423,7 @@ class Broker:
         self.now = max(self.now, time)
         queue.timer = None
         if queue.is_expired:
-            self.delete_queue(queue.name)
+            self._delete(queue, "expired queue")
             return
         queue.wake()
         self._finish(queue)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from exchange.lifecycle.targets import Cause
 from exchange.message import Message
 from exchange.routing.route import Route
 
-__all__ = ["Loss", "Publication"]
+__all__ = ["DeletionCause", "Loss", "Publication"]
+
+DeletionCause = Literal["deleted queue", "expired queue", "auto-delete queue"]
+"""Why a queue is no more: queue.delete, its ``x-expires``, or the end of the last consumer of an auto-delete queue."""
 
 
 class Publication(NamedTuple):
@@ -34,6 +37,6 @@ class Loss(NamedTuple):
     message: Message
     """The message as it would have been dead-lettered or, without a dead letter exchange, as it was in the queue."""
     reason: str
-    """Why it died: rejected, expired, maxlen or delivery_limit."""
-    cause: Cause
+    """Why it died: rejected, expired, maxlen or delivery_limit; queue_deleted if its queue ended before it did."""
+    cause: Cause | DeletionCause
     """Why it ended there, and has no dead letter in another queue."""

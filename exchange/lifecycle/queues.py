@@ -45,6 +45,8 @@ class LiveQueue:
         """Time for which the host has an alarm for this queue; None for no alarm."""
         self.ages = limits.expires is not None
         """Whether the queue or a message that it got can expire."""
+        self.auto_delete = False
+        """Whether the queue is deleted with its last consumer."""
         self.unacked: Final[dict[Stored, Delivery]] = {}
         self._host: Final = host
         self._bytes = 0
@@ -196,6 +198,14 @@ class LiveQueue:
             self._release(delivery)
             self._count_return(delivery.stored, True)
         self._take_back(held, failed=True, closed=True)
+
+    def ends_with(self, consumer: Consumer) -> bool:
+        """Return whether the queue is deleted when this consumer leaves: an auto-delete queue, and its last one."""
+        return self.auto_delete and self.turns.consumers == [consumer]
+
+    def unacknowledged(self) -> list[Stored]:
+        """Return the messages that are deleted with the queue: those that were delivered, and those that are ready."""
+        return [*self.unacked, *self.order]
 
     def _forget(self, consumer: Consumer) -> None:
         consumer.is_active = False

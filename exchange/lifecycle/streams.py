@@ -57,7 +57,10 @@ class StreamQueue(LiveQueue):
         self.purge()
 
     def start(self, consumer: Consumer, offset: Offset) -> None:
-        """Add a consumer that begins at an offset. Raises PreconditionFailed as the broker does."""
+        """Add a consumer that begins at an offset; a negative one is the first message, as in RabbitMQ.
+
+        Raises PreconditionFailed as the broker does.
+        """
         if not consumer.prefetch:
             raise PreconditionFailed("consumer prefetch count is not set for stream queue")
         if consumer.auto_ack:
@@ -84,6 +87,10 @@ class StreamQueue(LiveQueue):
         if delivery.consumer is not None:
             delivery.consumer.held -= 1
         self.run()
+
+    def unacknowledged(self) -> list[Stored]:
+        """Return nothing: a stream does not know which of its messages were read."""
+        return []
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Remove a consumer."""

@@ -55,6 +55,25 @@ def test_refused_and_lost_messages_are_listed() -> None:
     assert [message.body for message in broker.queues["short"]] == [b"2"]
 
 
+def test_messages_that_end_with_their_queue_are_lost_and_unroutable_ones_are_elsewhere() -> None:
+    """As docs/life.md tells: ``lost`` has what was in a queue, ``unroutable`` what came into none."""
+    queues = [Queue("temporary", auto_delete=True), Queue("expiring", arguments={"x-expires": 1000}), Queue("deleted")]
+    broker = VirtualBroker(Topology(queues=queues))
+    consumer = broker.consume("temporary")
+    for name in ("temporary", "expiring", "deleted", "nowhere"):
+        broker.publish("", name)
+    broker.cancel(consumer)
+    broker.delete_queue("deleted")
+    broker.advance(2)
+    assert list(broker.queues) == []
+    assert {loss.queue: loss.cause for loss in broker.lost} == {
+        "temporary": "auto-delete queue",
+        "deleted": "deleted queue",
+        "expiring": "expired queue",
+    }
+    assert [message.routing_key for message in broker.unroutable] == ["nowhere"]
+
+
 def test_messages_that_tests_remove_are_gone_without_a_trace() -> None:
     """``pop``, ``remove``, ``clear`` and ``del`` are as a purge: no dead letters."""
     broker = VirtualBroker(Topology(queues=[Queue("jobs", arguments=PARKED), Queue("parked")]))

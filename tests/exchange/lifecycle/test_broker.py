@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import exchange.lifecycle.broker as model
-from exchange import Binding, Message, NotFound, Policy, PreconditionFailed, Queue, Topology
+from exchange import Binding, Exchange, Message, NotFound, Policy, PreconditionFailed, Queue, Topology
 from exchange.errors import BrokerError, InputError
 from exchange.lifecycle.broker import RETRY_MILLISECONDS, Broker
 from exchange.lifecycle.outcomes import Loss
@@ -174,6 +174,118 @@ def test_losses_name_their_cause() -> None:
         "cycle": "cycle",
     }
     assert [loss.reason for loss in lost] == ["rejected"] * 4 + ["expired"]
+
+
+@pytest.mark.parametrize(
+    ("end", "cause"),
+    [
+        ("delete", "deleted queue"),
+        ("expire", "expired queue"),
+        ("cancel", "auto-delete queue"),
+        ("close", "auto-delete queue"),
+    ],
+)
+def test_the_messages_of_a_queue_are_lost_with_it(end: str, cause: str) -> None:
+    """Those that are ready and those that were delivered, without dead letters; a late ack has no effect."""
+    declared = Queue(
+        "a",
+        auto_delete=True,
+        arguments={"x-expires": 1000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "b"},
+    )
+    lost: list[Loss] = []
+    broker = Broker(Topology(queues=[declared, Queue("b")]), on_loss=lost.append)
+    send(broker, "a", b"0", b"1", b"2")
+    held = broker.get("a")
+    assert held is not None
+    if end == "expire":
+        broker.advance(1)
+    elif end == "delete":
+        broker.delete_queue("a")
+    else:
+        consumer = broker.consume("a", prefetch=1)
+        getattr(broker, end)(consumer)
+        getattr(broker, end)(consumer)  # once more has no effect
+    assert [*broker.queues] == ["b"]
+    assert bodies(broker, "b") == []
+    assert sorted((loss.message.body, loss.queue, loss.reason, loss.cause) for loss in lost) == [
+        (body, "a", "queue_deleted", cause) for body in (b"0", b"1", b"2")
+    ]
+    broker.ack(held)
+    broker.advance(10)
+    assert len(lost) == 3
+
+
+def test_an_auto_delete_queue_lives_until_its_last_consumer_leaves() -> None:
+    """Not before it had one, and basic.get is none; auto-delete exchanges go with it."""
+    declared = Queue("a", auto_delete=True)
+    source = Exchange("source", auto_delete=True)
+    broker = Broker(Topology([source], [declared], [Binding.to_queue("source", "a")]))
+    send(broker, "a", b"0", b"1")
+    assert broker.get("a", auto_ack=True) is not None
+    first, second = broker.consume("a", prefetch=1), broker.consume("a", prefetch=1)
+    broker.cancel(first)
+    broker.close(first)
+    assert "a" in broker.queues
+    assert [delivery.message.body for delivery in second.deliveries] == [b"1"]
+    broker.close(second)
+    assert [*broker.queues] == []
+    assert not second.is_active
+    assert "source" not in broker.topology.exchanges
+    broker.declare_queue(declared)
+    broker.cancel(second)  # of the queue that is gone
+    assert "a" in broker.queues
+
+
+def test_a_dead_letter_that_waits_for_its_target_is_lost_with_its_queue() -> None:
+    """The queue kept it, as it must arrive at least once."""
+    source = queue(
+        "a", queue_type="quorum", overflow="reject-publish", dead_letter_strategy="at-least-once",
+        dead_letter_exchange="", dead_letter_routing_key="b",
+    )  # fmt: skip
+    lost: list[Loss] = []
+    broker = Broker(Topology(queues=[source]), on_loss=lost.append)
+    send(broker, "a", b"1")
+    delivery = broker.get("a")
+    assert delivery is not None
+    broker.reject(delivery, requeue=False)
+    broker.delete_queue("a")
+    broker.advance(RETRY_MILLISECONDS / 1000)
+    assert [(loss.message.body, loss.reason, loss.cause) for loss in lost] == [(b"1", "rejected", "deleted queue")]
+
+
+def test_a_stream_is_deleted_without_losses() -> None:
+    """It does not know which of its messages were read."""
+    lost: list[Loss] = []
+    broker = Broker(Topology(queues=[queue("log", queue_type="stream")]), on_loss=lost.append)
+    send(broker, "log", b"0")
+    broker.delete_queue("log")
+    assert not lost
+
+
+@pytest.mark.parametrize("method", ["ack", "nack", "reject"])
+def test_nothing_is_no_delivery_that_can_be_settled(method: str) -> None:
+    """The error says that the queue was empty."""
+    broker = Broker(Topology(queues=[Queue("a")]))
+    with pytest.raises(TypeError, match="a Delivery is wanted, not None: of an empty queue there is none to settle"):
+        getattr(broker, method)(broker.get("a"))
+
+
+@pytest.mark.parametrize("prefetch", [-1, 65_536, "5", None])
+def test_a_prefetch_count_that_cannot_be_sent_is_refused(prefetch: Any) -> None:
+    """It has 16 bits."""
+    broker = Broker(Topology(queues=[Queue("a")]))
+    with pytest.raises(InputError, match="the prefetch count is a number from 0 to 65535, not"):
+        broker.consume("a", prefetch=prefetch)
+    assert broker.consume("a", prefetch=65_535).prefetch == 65_535
+
+
+def test_a_negative_offset_of_a_stream_is_its_first_message() -> None:
+    """RabbitMQ 3.10.8 and 4.3 accept it; one beyond the end is the next message."""
+    broker = Broker(Topology(queues=[queue("log", queue_type="stream")]))
+    send(broker, "log", b"0", b"1")
+    first, beyond = (broker.consume("log", prefetch=9, offset=offset) for offset in (-1, 99))
+    assert [delivery.message.body for delivery in first.deliveries] == [b"0", b"1"]
+    assert not beyond.deliveries
 
 
 def test_dead_letters_that_go_round_without_end_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

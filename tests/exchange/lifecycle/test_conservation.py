@@ -42,7 +42,9 @@ def arguments(draw: st.DrawFn, name: str) -> dict[str, Any]:
 
 ACTIONS = st.lists(
     st.tuples(
-        st.sampled_from(["publish", "publish", "get", "ack", "nack", "reject", "consume", "close", "advance"]),
+        st.sampled_from(
+            ["publish", "publish", "get", "ack", "nack", "reject", "consume", "close", "advance", "delete"]
+        ),
         st.sampled_from(NAMES),
         st.integers(0, 9),
     ),
@@ -72,6 +74,10 @@ def test_copies_are_neither_made_nor_lost_without_a_note(
             broker.close(consumers.pop(number % len(consumers)))
         elif action == "advance":
             broker.advance(number / 4)
+        elif action == "delete" and number < 3:
+            broker.delete_queue(name)
+            held = [delivery for delivery in held if delivery.queue != name]
+            broker.declare_queue(drawn[NAMES.index(name)])
         elif held:
             delivery = held.pop(number % len(held))
             acknowledged += action == "ack"
