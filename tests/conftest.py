@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, Phase, settings
 from tests.support.rocketmq_cluster import Cluster, cluster_with
 from tests.support.servers import SERVERS, Server, running
 
-# Its asserts are those of tests, in a module that is none.
-pytest.register_assert_rewrite("tests.support.bridge.behaviour")
+# Their asserts are those of tests, in modules that are none.
+pytest.register_assert_rewrite("tests.support.bridge.behaviour", "tests.support.kafka.folder")
 
 # How long an example takes says how busy the machine is, not whether the law holds.
 settings.register_profile("untimed", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -4,70 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bridge.cli import hashstar
-from exchange import Binding, Exchange, HashstarError, InputError, Message, Queue, Router, Topology, Typed
-from exchange.field_values import RANGES
-from exchange.partition import Partitions
+from exchange import Binding, Exchange, HashstarError, InputError, Message, Queue, Router, Topology
 from exchange.partition.batch import partition_batch
 from exchange.partition.hashing.keys import describe_key, serialize_key
-from exchange.partition.partitioner import Partitioner, Producer
+from exchange.partition.partitioner import Producer
 from exchange.partition.partitioning.key_source import KeySource
-from exchange.partition.partitioning.specification import Partitioning, parse_partitioner
+from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitioning.strategies import STRATEGIES
-
-LONG = 10**20
-"""An integer that JSON holds and Java's long does not."""
-
-
-def nested(depth: int) -> list[Any]:
-    """Return an array in an array in an array ..."""
-    found: list[Any] = []
-    for _ in range(depth):
-        found = [found]
-    return found
-
-
-integers = st.one_of(
-    st.integers(),
-    st.sampled_from([sign * (2**bits + n) for bits in (31, 63, 64) for sign in (1, -1) for n in (-1, 0, 1)]),
-)
-plain = st.one_of(
-    st.none(), st.booleans(), integers, st.floats(), st.text(st.characters()), st.binary(max_size=40), st.decimals(),
-    st.datetimes(),
-)  # fmt: skip
-typed = st.sampled_from(sorted(RANGES)).flatmap(lambda kind: st.integers(*RANGES[kind]).map(partial(Typed, kind)))
-keys = st.one_of(
-    plain,
-    typed,
-    st.floats(width=32).map(lambda value: Typed("float", value)),
-    integers.map(lambda value: Typed("double", value)),
-    st.binary(max_size=20).map(lambda value: Typed("longstr", value)),
-    st.lists(plain, max_size=3),
-    st.dictionaries(st.text(max_size=3), plain, max_size=3),
-    st.sampled_from([object(), nested(100_000), 10**400, 10**5_000, Decimal("NaN"), Decimal("1e40"), 1j]),
-)
-
-
-PARAMETERS = {"kafka.nearest": "(rack=eu)", "rocketmq.machine_room": "(consumeridcs=eu)"}
-"""Strategies that choose nothing without these."""
-
-
-def partitions_for(name: str) -> Partitions:
-    return Partitions.queues({"eu@a": 4, "eu@b": 3}) if STRATEGIES[name].lists_queues else Partitions.of(3)
-
-
-def partitioner_for(name: str) -> Partitioner:
-    return parse_partitioner(name + PARAMETERS.get(name, ""))
+from tests.support.partition_keys import LONG, PARAMETERS, keys, nested, partitioner_for, partitions_for
 
 
 def choose(name: str, key: Any) -> None:

@@ -16,7 +16,7 @@ from exchange.partition.partitioner import Choice, Partitioner, PartitionRequest
 from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitioning.strategies import STRATEGIES
-from tests.exchange.partition.test_odd_keys import keys, partitioner_for, partitions_for
+from tests.support.partition_keys import keys, partitioner_for, partitions_for
 
 ANY_KEY = keys | st.text(min_size=100, max_size=600) | st.integers(0, 11)
 

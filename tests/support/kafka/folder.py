@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tests.recorders.jvm import QUICK, find_classpath
 
-__all__ = ["TOPICS", "ask_tools", "check_json", "dump", "filled"]
+__all__ = ["GROUP_OPTIONS", "TOPICS", "ask_groups", "ask_tools", "check_json", "dump", "filled"]
 
 TOPICS: Final = {"orders": 3, "paid": 2, "empty": 1}
 BATCH: Final = re.compile(
@@ -96,22 +96,28 @@ def _run_tool(version: str, program: str, *arguments: str) -> str:
 
 
 GROUP_TOOL: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+GROUP_OPTIONS: Final = {"offsets": "--offsets", "states": "--state", "members": "--members"}
 PRODUCER_TOOL: Final = "org.apache.kafka.tools.TransactionsCommand"
 DUMP_TOOLS: Final = {"3": "kafka.tools.DumpLogSegments", "4": "org.apache.kafka.tools.DumpLogSegments"}
 """First number of a version -> the tool's main class."""
 
 
+def ask_groups(version: str, url: str, prefix: str = "") -> dict[str, Any]:
+    """Return what kafka-consumer-groups shows."""
+    found = {}
+    for name, option in GROUP_OPTIONS.items():
+        table = _run_tool(version, GROUP_TOOL, "--bootstrap-server", url, "--describe", "--all-groups", option)
+        found[name] = [row for row in _read_tables(table) if row["GROUP"].startswith(prefix)]
+    return found
+
+
 def ask_tools(version: str, url: str, prefix: str = "") -> dict[str, Any]:
     """Return what kafka-consumer-groups and kafka-transactions show: rows of their tables, by their headings."""
-    where = ["--bootstrap-server", url]
-    found: dict[str, Any] = {}
-    for name, option in (("offsets", "--offsets"), ("states", "--state"), ("members", "--members")):
-        rows = _read_tables(_run_tool(version, GROUP_TOOL, *where, "--describe", "--all-groups", option))
-        found[name] = [row for row in rows if row["GROUP"].startswith(prefix)]
+    found = ask_groups(version, url, prefix)
     found["producers"] = [
         _read_tables(
             _run_tool(
-                version, PRODUCER_TOOL, *where, "describe-producers",
+                version, PRODUCER_TOOL, "--bootstrap-server", url, "describe-producers",
                 "--topic", f"{prefix}paid", "--partition", str(partition),
             )
         )
