@@ -371,10 +371,15 @@ class Broker:
             heappush(self._retries, _Retry(time, self._alarm_count, queue, content, dead, reason, arrived))
 
     def _forward(self, dead: Content, reason: str) -> Cause | None:
-        """Route a dead letter; return None if a queue takes it, else why none does."""
+        """Route a dead letter; return None if a queue takes it or dead-letters it in turn, else why none does."""
         targets, cause = find_targets(self._router, dead, reason)
-        taken = [name for name in targets if self._offer(name, dead, None)]
-        return cause if taken or not targets else "full queue"
+        # What a full queue refuses with reject-publish-dlx dies there, and is its dead letter.
+        passed = [
+            name
+            for name in targets
+            if self._offer(name, dead, None) or self._queues[name].limits.overflow == "reject-publish-dlx"
+        ]
+        return cause if passed or not targets else "full queue"
 
     def _offer(self, name: str, content: Content, publisher: object | None) -> bool:
         """Publish to one queue; return whether it took the message."""

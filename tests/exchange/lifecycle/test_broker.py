@@ -29,6 +29,21 @@ def bodies(broker: Broker, name: str) -> list[bytes]:
     return [message.body for message in broker.messages(name)]
 
 
+def test_a_dead_letter_that_a_full_queue_dead_letters_in_turn_is_not_lost() -> None:
+    losses: list[Loss] = []
+    rules = {"max_length": 1, "overflow": "reject-publish-dlx", "dead_letter_exchange": ""}
+    first = queue("a", dead_letter_exchange="", dead_letter_routing_key="full")
+    full = queue("full", **rules, dead_letter_routing_key="d")
+    broker = Broker(Topology(queues=[first, full, Queue("d")]), on_loss=losses.append)
+    send(broker, "full", b"1")
+    send(broker, "a", b"2")
+    delivery = broker.get("a")
+    assert delivery is not None
+    broker.reject(delivery, requeue=False)
+    assert bodies(broker, "d") == [b"2"]
+    assert losses == []
+
+
 def test_an_unused_queue_expires_with_its_messages() -> None:
     """A consumer, basic.get and a new declaration count as use; its messages are not dead-lettered."""
     expiring = queue("a", expires=60_000, dead_letter_exchange="", dead_letter_routing_key="b")
