@@ -25,7 +25,9 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as Options
 from functools import partial
+from math import inf
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -81,22 +83,55 @@ class Update(NamedTuple):
     """Number of files that end in what may be the beginning of a record; it is left for later."""
 
 
+LATE: Final = "Python worker failed to connect back"
+"""Words of Spark's error if a Python that it starts for the source does not answer in 10 s; no setting changes that."""
+STARTS: Final = 5
+"""Maximum number of starts of the query, for that reason, between two micro-batches."""
+
+
 class Following:
     """A running audit; it continues in the background until it is stopped or the session ends."""
 
-    def __init__(self, query: StreamingQuery, batches: _BatchCounter, begun: str | None) -> None:
-        self.query = query
+    def __init__(self, start: Callable[[], StreamingQuery], batches: _BatchCounter, begun: str | None) -> None:
+        self.query = start()
         self.begun: str | None = begun
         """For a new epoch, a notice about it for the user; else None."""
+        self._start = start
         self._batches = batches
+        self._starts = 1
+        self._counted = 0
+        """Number of micro-batches at the last start."""
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait up to ``seconds`` for the end; return whether the audit has ended. Raises the failure that ended it."""
-        try:
-            ended = self.query.awaitTermination(seconds)  # type: ignore[arg-type]  # Spark also accepts fractions
-        except Exception as error:
-            raise self._batches.failure or error from error
-        return seconds is None or bool(ended)
+        """Wait up to ``seconds`` for the end; return whether the audit has ended. Raises the failure that ended it.
+
+        A query that ended because a Python was `LATE` is started again, and continues with the next micro-batch.
+        """
+        end = inf if seconds is None else monotonic() + seconds
+        while True:
+            try:
+                if seconds is None:
+                    self.query.awaitTermination()
+                    return True
+                left = max(end - monotonic(), 0.001)  # Spark waits for ever at 0
+                return bool(self.query.awaitTermination(left))  # type: ignore[arg-type]  # it also accepts fractions
+            except Exception as error:
+                failure = self._batches.failure or error
+                if LATE not in str(failure):
+                    raise failure from error
+                self._start_again(failure)
+
+    def _start_again(self, error: Exception) -> None:
+        if self._batches.counted > self._counted:
+            self._starts, self._counted = 0, self._batches.counted
+        if self._starts == STARTS:
+            raise InputError(
+                f"Spark started a Python {STARTS} times, and none answered within 10 seconds: the machine is overloaded"
+            ) from error
+        self._starts += 1
+        self._batches.failure = None
+        log.warning("Spark's Python was late, so the query is started again")
+        self.query = self._start()
 
     def stop(self) -> None:
         """Stop; an unfinished micro-batch is run again by the next `follow`."""
@@ -144,7 +179,7 @@ def follow(
     writer: DataStreamWriter = rows.writeStream.foreachBatch(batches).queryName(f"hashstar {folder.name}")
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
     writer = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=f"{every} seconds")
-    return Following(writer.start(), batches, begun)
+    return Following(writer.start, batches, begun)
 
 
 class _BatchCounter:
@@ -163,6 +198,8 @@ class _BatchCounter:
         self._on_update = on_update
         self._count = count
         self.failure: Exception | None = None
+        self.counted = 0
+        """Number of micro-batches that were counted."""
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
         try:
@@ -171,6 +208,7 @@ class _BatchCounter:
             entry = Entry(dict(zip(self._names, results.values, strict=True)), results.account)
             total = self._ledger.put(batch, entry)
             self._on_update(Update(batch, self._pass_of(total), entry.account.read, step.notices, step.open_files))
+            self.counted += 1
         except Exception as error:
             self.failure = error
             raise

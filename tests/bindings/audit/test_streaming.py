@@ -15,7 +15,7 @@ import pytest
 from bindings.audit.local.run import Pass
 from bindings.audit.local.selection import Selection
 from bindings.audit.local.studies import CoverageStudy
-from bindings.audit.spark.streaming import Following, Update, follow
+from bindings.audit.spark.streaming import LATE, STARTS, Following, Update, follow
 from exchange import InputError, Queue, Topology
 from tests.bindings.audit.test_growth import LINE, counts
 from tests.support.archives.growing import STUDY, count_at_once, make_growing_files
@@ -44,6 +44,52 @@ def test_the_running_sum_equals_that_of_the_whole_archive(seed: int, spark: Spar
     assert [update.batch for update in updates] == list(range(len(updates)))
     assert counts(updates[-1].total) == counts(total)
     assert sum(update.records for update in updates) == total.account.read
+
+
+class Query:
+    """A query of a Spark on a machine so busy that a Python is not there in time."""
+
+    def __init__(self, outcome: str | None) -> None:
+        self._outcome = outcome
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802  as Spark spells it
+        if self._outcome is not None:
+            raise RuntimeError(f"[STREAM_FAILED] Query terminated with exception: {self._outcome}")
+        return True
+
+
+class Batches:
+    """What was counted."""
+
+    failure: Exception | None = None
+    counted = 0
+
+
+def following_of(*outcomes: str | None) -> tuple[Following, list[Query]]:
+    """Return an audit whose queries end with these errors, one after the other, and the queries not yet started."""
+    queries = [Query(outcome) for outcome in outcomes]
+    return Following(lambda: queries.pop(0), Batches(), None), queries  # type: ignore[arg-type,return-value]
+
+
+@pytest.mark.parametrize("seconds", [None, 60])
+def test_a_query_whose_python_was_late_is_started_again(seconds: float | None) -> None:
+    following, queries = following_of(LATE, LATE, None)
+    assert following.wait(seconds)
+    assert queries == []
+
+
+def test_a_query_is_not_started_for_ever() -> None:
+    following, queries = following_of(*[LATE] * STARTS, None)
+    with pytest.raises(InputError, match="5 times"):
+        following.wait()
+    assert len(queries) == 1
+
+
+def test_a_query_that_fails_otherwise_is_not_started_again() -> None:
+    following, queries = following_of("out of disk", None)
+    with pytest.raises(RuntimeError, match="out of disk"):
+        following.wait()
+    assert len(queries) == 1
 
 
 KILLED = """
