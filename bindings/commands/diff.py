@@ -19,6 +19,7 @@ from bindings.sources.open import open_source
 from exchange.commands.console import (
     echo_error,
     echo_line,
+    echo_text,
     exit_on_error,
     progress,
     seconds_to_answer,
@@ -184,7 +185,7 @@ def _print_one(compared: FileDiff, moved: Moved | None, form: str) -> None:
             values["messages"] = moved.to_json()
         click.echo(dump_json(values))
     elif form == "markdown":
-        _print_text(to_markdown([compared]))
+        echo_text(to_markdown([compared]))
     else:
         for line in [*to_text(each.diff, each.releases), *(() if moved is None else moved.lines())]:
             echo_line(line)
@@ -194,16 +195,10 @@ def _print_files(files: Sequence[FileDiff], revision: str, form: str) -> None:
     if form == "json":
         click.echo(dump_json(files_to_json(files, revision)))
     elif form == "markdown":
-        _print_text(to_markdown(files))
+        echo_text(to_markdown(files))
     else:
         for line in files_to_text(files):
             echo_line(line)
     for file in files:
         if file.error is not None:
             echo_error(file.error)
-
-
-def _print_text(text: str) -> None:
-    """Print lines that are escaped already, whatever the terminal's encoding."""
-    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
-    sys.stdout.buffer.flush()

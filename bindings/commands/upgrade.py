@@ -18,6 +18,7 @@ from bindings.upgrade.releases import Release, release_of
 from bindings.upgrade.upgrade import SEVERITIES, plan_upgrade
 from exchange.commands.console import (
     echo_line,
+    echo_text,
     exit_on_error,
     progress,
     seconds_to_answer,
@@ -107,8 +108,7 @@ def upgrade_command(
     if form == "json":
         click.echo(dump_json(to_json(upgrade)))
     elif form == "markdown":
-        sys.stdout.buffer.write(to_markdown(upgrade).encode("utf-8", "backslashreplace"))
-        sys.stdout.buffer.flush()
+        echo_text(to_markdown(upgrade))
     else:
         for line in to_text(upgrade):
             echo_line(line)

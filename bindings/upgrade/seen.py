@@ -71,14 +71,14 @@ def mirrored_queues(crossing: Crossing) -> Iterator[Seen]:
 def quorum_queues_that_drop(crossing: Crossing) -> Iterator[Seen]:
     """Yield the quorum queues without a delivery limit that certainly have no dead letter exchange."""
     for queue, new in _without_delivery_limit(crossing):
-        if all(Policies.dead_letters_by(settings, queue.type).exchange is None for settings in new):
+        if not _may_dead_letter(queue, new):
             yield queue, ""
 
 
 def quorum_queues_that_dead_letter(crossing: Crossing) -> Iterator[Seen]:
     """Yield the quorum queues without a delivery limit that have, or may have, a dead letter exchange."""
     for queue, new in _without_delivery_limit(crossing):
-        if any(Policies.dead_letters_by(settings, queue.type).exchange is not None for settings in new):
+        if _may_dead_letter(queue, new):
             yield queue, ""
 
 
@@ -96,6 +96,10 @@ def _without_delivery_limit(crossing: Crossing) -> Iterator[tuple[Queue, tuple[S
     for queue, _, new in crossing.in_force:
         if queue.type == "quorum" and all(settings.integer("delivery-limit") is None for settings in new):
             yield queue, new
+
+
+def _may_dead_letter(queue: Queue, possible: tuple[Settings, ...]) -> bool:
+    return any(Policies.dead_letters_by(settings, queue.type).exchange is not None for settings in possible)
 
 
 def lazy_queues(crossing: Crossing) -> Iterator[Seen]:
@@ -122,7 +126,7 @@ def queues_without_consumer_timeout(crossing: Crossing) -> Iterator[Seen]:
 def dead_lettering_queues(crossing: Crossing) -> Iterator[Seen]:
     """Yield the queues that dead-letter messages."""
     for queue, _, new in crossing.in_force:
-        if any(Policies.dead_letters_by(settings, queue.type).exchange is not None for settings in new):
+        if _may_dead_letter(queue, new):
             yield queue, ""
 
 

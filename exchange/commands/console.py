@@ -42,6 +42,12 @@ def echo_line(text: str, *, err: bool = False) -> None:
     click.echo(escape_line(text), err=err)
 
 
+def echo_text(text: str) -> None:
+    """Print lines that are escaped already, in UTF-8, whatever the terminal's encoding."""
+    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+    sys.stdout.buffer.flush()
+
+
 def echo_error(error: HashstarError | str) -> None:
     """Print an error to standard error, with its own line breaks: a caret stands under the text it is about."""
     click.echo("\n".join(split_error(f"hashstar: {error}")), err=True)

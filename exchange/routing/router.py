@@ -145,6 +145,8 @@ class Router:
                 return
             known = self._routes_from(exchange) or {}
             new = [key for key in routing_keys if key not in known]
+            if len(new) > self._cache_size:
+                return
             try:
                 "".join(new).encode()
                 found = self._build_columns().route(exchange, new)
@@ -572,9 +574,7 @@ class _Routes:
         return route
 
     def add_many(self, exchange: str, routes: Mapping[str, Route], most: int) -> None:
-        """Add the routes of keys, as `add`, unless there are more than ``most`` of these alone."""
-        if len(routes) > most:
-            return
+        """Add the routes of at most ``most`` keys, as `add`."""
         if self._count + len(routes) > most:
             self.clear()
         self._count += len(routes)

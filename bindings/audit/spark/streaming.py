@@ -25,7 +25,6 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as Options
 from functools import partial
-from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -107,14 +106,13 @@ class Following:
 
         A query that ended because a Python was `LATE` is started again, and continues with the next micro-batch.
         """
-        end = inf if seconds is None else monotonic() + seconds
+        begun = monotonic()
         while True:
+            # Spark waits for ever at 0, and accepts fractions.
+            left = None if seconds is None else max(begun + seconds - monotonic(), 0.001)
             try:
-                if seconds is None:
-                    self.query.awaitTermination()
-                    return True
-                left = max(end - monotonic(), 0.001)  # Spark waits for ever at 0
-                return bool(self.query.awaitTermination(left))  # type: ignore[arg-type]  # it also accepts fractions
+                ended = self.query.awaitTermination(left)  # type: ignore[arg-type]
+                return left is None or bool(ended)
             except Exception as error:
                 failure = self._batches.failure or error
                 if LATE not in str(failure):

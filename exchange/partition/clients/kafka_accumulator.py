@@ -29,7 +29,7 @@ TopicPartition = tuple[str, int]
 """A topic and the number of a partition."""
 
 Cluster = Mapping[str, Partitions]
-"""Topic -> its partitions; leaders are told apart by name. The order is that of the metadata."""
+"""Topic -> its partitions; leaders are distinguished by name. The order is that of the metadata."""
 
 
 class TopicQueues(NamedTuple):

@@ -69,7 +69,7 @@ class PatternSets:
         return len(self._signatures)
 
     def find(self, words: Words, numbers: IntArray, rows: npt.NDArray[np.intp] | None = None) -> IntArray:
-        """Return the number of each key's signature, which tells its set of groups: see `sets_of`.
+        """Return the number of each key's signature, from which `sets_of` finds its set of groups.
 
         ``numbers`` are the numbers of the words; ``rows`` selects keys, None stands for all.
         """
