@@ -14,6 +14,8 @@ from exchange.partition.partitioning.specification import Partitioning
 from exchange.routing.route import Route
 from tests.support import topologies
 
+pytest.importorskip("pyarrow")
+
 
 def answer(router: Router, message: Message) -> Route | str:
     try:
