@@ -3,7 +3,7 @@
 Figures are in microseconds a call of `Partitioner.partition_of`, and of `Partitioner.choose`, which also returns the
 hash and the rule, for texts of 8, 20 and 64 bytes; medians of the rounds. New keys are more than any cache here holds.
 Hashes of murmur2 and FNV-1a come from librdkafka, as in a program that has imported ``confluent_kafka``; ``in Python``
-are the same without it.
+are the same without it; ``compiled`` are hashes that numba compiled, see `compile_hashes`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import confluent_kafka
 from benchmarks.measure import microseconds_per
 from benchmarks.workloads import SEED
 from exchange.errors import InputError
-from exchange.partition import Partitions
+from exchange.partition import Partitions, compile_hashes
 from exchange.partition.hashing import librdkafka, remembered
 from exchange.partition.partitioner import Partitioner
 from exchange.partition.partitioning.specification import parse_partitioner
@@ -35,6 +35,10 @@ NEW: Final = 2 * remembered.KEYS
 AGAIN: Final = 1_000
 PARAMETERS: Final = {"kafka.nearest": "(rack=eu)", "rocketmq.machine_room": "(consumeridcs=eu)"}
 """Strategies that choose nothing without these."""
+COMPILED: Final = (
+    "rabbitmq.super_stream", "rabbitmq.consistent_hash", "rabbitmq.modulus_hash", "rocketmq.grpc_java",
+    "rocketmq.grpc_proxy",
+)  # fmt: skip
 IN_PYTHON: Final = ("kafka.murmur2", "sarama.hash", "sarama.reference_hash")
 
 
@@ -54,6 +58,9 @@ def partition_single(quick: bool) -> None:
     with _without_librdkafka():
         for name in IN_PYTHON:
             _show_strategy(f"{name}, in Python", keys, parse_partitioner(name), _partitions_for(name), rounds)
+    compile_hashes()
+    for name in COMPILED:
+        _show_strategy(f"{name}, compiled", keys, parse_partitioner(name), _partitions_for(name), rounds)
 
 
 def _show_strategy(

@@ -30,7 +30,8 @@ from exchange.field_values import type_and_value
 from exchange.kinds.kind import Choose, Decider, KeyUse, Kind, Reads
 from exchange.kinds.misses import OTHER_ROUTE, Miss
 from exchange.message import Message
-from exchange.partition.hashing.erlang import UNDEFINED, Atom, field_term, jump, jump_key
+from exchange.partition.hashing.compiled import hashes
+from exchange.partition.hashing.erlang import UNDEFINED, Atom, field_term, jump_key
 
 __all__ = ["ConsistentHash"]
 
@@ -76,7 +77,7 @@ class ConsistentHash(Kind):
         buckets = self._buckets
         if not buckets:
             return ()
-        bucket = jump(jump_key(self._term(message, keys)), buckets) if buckets > 1 else 0
+        bucket = hashes().jump(self._seed(message, keys), buckets) if buckets > 1 else 0
         return (self._ring[bisect_right(self._ends, bucket)],)
 
     def describe_choice(self, message: Message, keys: Sequence[str]) -> str:
@@ -84,12 +85,16 @@ class ConsistentHash(Kind):
         if buckets < 2:
             return f"the ring has {'only one bucket' if buckets else 'no buckets'}"
         what = f"header '{self._header}'" if self._header is not None else self._property or "the routing key"
-        seed = jump_key(self._term(message, keys))
-        return f"hash {seed} of {what} jumps to bucket {jump(seed, buckets)} of 0 to {buckets - 1}"
+        seed = self._seed(message, keys)
+        return f"hash {seed} of {what} jumps to bucket {hashes().jump(seed, buckets)} of 0 to {buckets - 1}"
 
     @property
     def _buckets(self) -> int:
         return self._ends[-1] if self._ends else 0
+
+    def _seed(self, message: Message, keys: Sequence[str]) -> int:
+        term = self._term(message, keys)
+        return hashes().phash2(term) if type(term) is bytes else jump_key(term)
 
     def _term(self, message: Message, keys: Sequence[str]) -> Any:
         """Return the Erlang term that is hashed."""

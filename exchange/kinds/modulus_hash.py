@@ -16,6 +16,7 @@ from exchange.erlang_terms import encode_binary
 from exchange.kinds.kind import Choose, Decider, Kind
 from exchange.kinds.misses import OTHER_ROUTE, Miss
 from exchange.message import Message
+from exchange.partition.hashing.compiled import hashes
 from exchange.partition.hashing.erlang import phash2
 
 __all__ = ["ModulusHash"]
@@ -71,4 +72,6 @@ def _sort_key(binding: Binding, by_destination: bool) -> tuple[bytes, ...]:
 
 
 def _hash(keys: Sequence[str]) -> int:
+    if len(keys) == 1:
+        return hashes().phash2_of_list(encode_binary(keys[0]))
     return phash2([encode_binary(key) for key in keys])

@@ -4,6 +4,7 @@ A partitioner is a value; the time, random numbers and the memory of a producer 
 their own. ``STRATEGIES`` (in `exchange.partition.partitioning.strategies`) lists all strategies.
 """
 
+from exchange.partition.hashing.compiled import compile_hashes
 from exchange.partition.partitioner import (
     Appended,
     Choice,
@@ -18,5 +19,5 @@ from exchange.partition.partitions import Broker, Partition, Partitions
 
 __all__ = (
     "Appended", "Broker", "Choice", "Inputs", "LoadStats", "NewBatch", "Partition", "PartitionRequest",
-    "Partitioner", "Partitions", "Producer",
+    "Partitioner", "Partitions", "Producer", "compile_hashes",
 )  # fmt: skip

@@ -21,8 +21,9 @@ from exchange.partition.clients.go import FranzGo, Sarama
 from exchange.partition.clients.kafka import Keyed, KeyedOneCounter, Scala
 from exchange.partition.clients.key_hash import ABSOLUTE_FNV1A, CRC32, MURMUR2, POSITIVE_FNV1A, UNSIGNED_FNV1A
 from exchange.partition.clients.librdkafka import ROWS, Librdkafka
-from exchange.partition.clients.rabbitmq import SEED, SuperStream
+from exchange.partition.clients.rabbitmq import SuperStream
 from exchange.partition.clients.rocketmq.selectors import ByHash, ByHash40, GoHash
+from exchange.partition.hashing.hashes import STREAM_SEED
 from exchange.partition.partitioner import Key, Partitioner
 from exchange.partition.partitioning.specification import parse_partitioner
 from exchange.partition.partitions import Partitions
@@ -110,7 +111,7 @@ RULES: Final[Mapping[type[Partitioner], Callable[[Any], Rule | None]]] = Mapping
     Librdkafka: lambda partitioner: KEY_HASHES.get(ROWS[partitioner.partitioner].other),
     Sarama: lambda partitioner: KEY_HASHES.get(partitioner.key_hash),
     FranzGo: lambda partitioner: KEY_HASHES.get(partitioner.key_hash),
-    SuperStream: lambda _: Rule(partial(murmur3, seed=SEED), _unsigned, by_position=True),
+    SuperStream: lambda _: Rule(partial(murmur3, seed=STREAM_SEED), _unsigned, by_position=True),
     # With Java's %, abs(hash % count) equals abs(hash) % count if the abs of the least int is 2147483648.
     ByHash: lambda _: Rule(java_string_hash, _absolute, texts_only=True, by_position=True),
     ByHash40: lambda _: Rule(java_string_hash, _absolute, texts_only=True, by_position=True, exception=0x8000_0000),

@@ -8,28 +8,19 @@ as its bytes in UTF-8.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache, partial
 from typing import Any, Final
 
 from exchange.erlang_terms import encode_binary
 from exchange.errors import InputError
-from exchange.partition.hashing.erlang import UNDEFINED, jump, jump_key, phash2
-from exchange.partition.hashing.hashes import murmur3, signed
+from exchange.partition.hashing.compiled import hashes
+from exchange.partition.hashing.erlang import UNDEFINED, jump_key
+from exchange.partition.hashing.hashes import signed
 from exchange.partition.hashing.keys import describe_key, kind_and_value
-from exchange.partition.hashing.remembered import KEYS, remember
 from exchange.partition.partitioner import Choice, Key, Partitioner
 from exchange.partition.partitions import Partitions
 from exchange.partition.strategy import Strategy
 
 __all__ = ["STRATEGIES", "ConsistentHash", "ModulusHash", "SuperStream"]
-
-SEED: Final = 104729
-"""Seed of murmur3 in the Java stream client and those that follow it (`HashUtils.MURMUR3`)."""
-
-_hash_route = remember(partial(murmur3, seed=SEED))
-_hash_binary = remember(phash2)
-_hash_list = remember(lambda data: phash2([data]))
-_jump = lru_cache(KEYS)(jump)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +42,7 @@ class SuperStream(Partitioner):
 
     def _hash(self, key: Key) -> int:
         # String.getBytes replaces a lone surrogate, which UTF-8 cannot encode, by a question mark.
-        return _hash_route(key.encode("utf-8", "replace") if isinstance(key, str) else _text(key))
+        return hashes().murmur3(key.encode("utf-8", "replace") if isinstance(key, str) else _text(key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +61,10 @@ class ConsistentHash(Partitioner):
         count = partitions.count * self.weight
         seed = _seed(key)
         rule = f"jump(hash, {count})" + (f" // {self.weight}" if self.weight > 1 else "")
-        return Choice(partitions.all[_jump(seed, count) // self.weight].id, seed, rule)
+        return Choice(partitions.all[hashes().jump(seed, count) // self.weight].id, seed, rule)
 
     def partition_of(self, key: Key, partitions: Partitions) -> int | None:
-        return partitions.all[_jump(_seed(key), partitions.count * self.weight) // self.weight].id
+        return partitions.all[hashes().jump(_seed(key), partitions.count * self.weight) // self.weight].id
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +73,11 @@ class ModulusHash(Partitioner):
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
         """Return the partition of a routing key, a text. Raises InputError for anything else, None included."""
-        h = _hash_list(_text(key))
+        h = hashes().phash2_of_list(_text(key))
         return Choice(partitions.all[h % partitions.count].id, h, f"hash % {partitions.count}")
 
     def partition_of(self, key: Key, partitions: Partitions) -> int | None:
-        return partitions.all[_hash_list(_text(key)) % partitions.count].id
+        return partitions.all[hashes().phash2_of_list(_text(key)) % partitions.count].id
 
 
 def _text(key: Key) -> bytes:
@@ -98,7 +89,7 @@ def _text(key: Key) -> bytes:
 
 
 def _seed(key: Key) -> int:
-    return _hash_binary(encode_binary(key)) if isinstance(key, str) else jump_key(_value(key))
+    return hashes().phash2(encode_binary(key)) if isinstance(key, str) else jump_key(_value(key))
 
 
 def _value(key: Key) -> Any:

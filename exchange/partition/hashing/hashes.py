@@ -8,9 +8,12 @@ from __future__ import annotations
 from struct import unpack
 from typing import Final
 
-__all__ = ["absolute", "fnv1a", "murmur2", "murmur3", "positive", "signed"]
+__all__ = ["STREAM_SEED", "absolute", "fnv1a", "murmur2", "murmur3", "positive", "signed"]
 
 MASK: Final = 0xFFFFFFFF
+
+STREAM_SEED: Final = 104729
+"""Seed of murmur3 in RabbitMQ's Java stream client and those that follow it (`HashUtils.MURMUR3`)."""
 
 
 def murmur2(data: bytes) -> int:

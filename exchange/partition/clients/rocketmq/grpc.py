@@ -7,17 +7,15 @@ the proxy there chooses the queue in which the message is stored, whatever queue
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 from exchange.errors import InputError
 from exchange.field_values import Typed
 from exchange.partition.clients.rocketmq.queues import by_broker
-from exchange.partition.hashing.guava import consistent_hash, sip_hash_24
+from exchange.partition.hashing.compiled import hashes
 from exchange.partition.hashing.hashes import signed
-from exchange.partition.hashing.java import decode_string, string_hash
+from exchange.partition.hashing.java import decode_string
 from exchange.partition.hashing.keys import describe_key
-from exchange.partition.hashing.remembered import KEYS, remember
 from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner
 from exchange.partition.partitions import Partition, Partitions
 
@@ -25,10 +23,6 @@ __all__ = ["GrpcJava", "GrpcProxy", "text_of"]
 
 NOT_SPACE_TO_JAVA: Final = frozenset("\x85\xa0\u2007\u202f")
 """Characters that are white space to Python, but not to ``Character.isWhitespace``."""
-
-_hash_group = remember(sip_hash_24)
-_hash_string = remember(string_hash)
-_jump = lru_cache(KEYS)(consistent_hash)
 
 
 def text_of(key: Key, called: str) -> str | None:
@@ -107,10 +101,10 @@ class GrpcProxy(_Grpc):
     def _hash(self, group: str) -> int:
         if group.isspace() and NOT_SPACE_TO_JAVA.isdisjoint(group):
             raise InputError("the proxy refuses a blank message group (ILLEGAL_MESSAGE_GROUP): send none, or a name")
-        return _hash_string(group)
+        return hashes().string_hash(group)
 
     def _position(self, hashed: int, count: int) -> int:
-        return _jump(hashed, count)
+        return hashes().consistent_hash(hashed, count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +122,7 @@ class GrpcJava(_Grpc):
         return inputs.draw((1 << 31) - 1)
 
     def _hash(self, group: str) -> int:
-        return _hash_group(group.encode("utf-8", "replace"))
+        return hashes().sip_hash_24(group.encode("utf-8", "replace"))
 
     def _position(self, hashed: int, count: int) -> int:
         return hashed % count
