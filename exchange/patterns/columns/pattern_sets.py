@@ -80,7 +80,7 @@ class PatternSets:
         lengths = np.minimum(counts, MOST_WORDS + 1).astype(np.uint8)
         for length in np.flatnonzero(np.bincount(lengths)).tolist():
             index = self._index(length)
-            of = np.flatnonzero(lengths == length)
+            (of,) = (lengths == length).nonzero()
             if index is not None:
                 table, planes = index
                 result[of] = self._signatures.find(table, planes, planes.planes_of(places, first.take(of)))

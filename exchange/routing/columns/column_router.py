@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
@@ -74,11 +75,6 @@ class ColumnRouter:
         self._partitionings: Final = {
             name: queue.partitioning for name, queue in topology.queues.items() if queue.partitioning is not None
         }
-        # Partitions are computed for whole columns, see `RouteColumns.partitions`.
-        queues = [replace(queue, partitioning=None) for queue in topology.queues.values()]
-        parts = (topology.exchanges.values(), queues, topology.bindings, topology.policies.values())
-        plain = Topology(*parts, profile=topology.profile, vhost=topology.vhost)
-        self._router: Final = Router(plain, choose=self._draw, cache=0)
         self._marks: Final = {
             name: DECIDERS[kind_of(exchange).decider]
             for name, exchange in topology.exchanges.items()
@@ -86,6 +82,15 @@ class ColumnRouter:
         }
         self._deciding = False
         self._begin()
+
+    @cached_property
+    def _router(self) -> Router:
+        # Partitions are computed for whole columns, see `RouteColumns.partitions`.
+        topology = self._topology
+        queues = [replace(queue, partitioning=None) for queue in topology.queues.values()]
+        parts = (topology.exchanges.values(), queues, topology.bindings, topology.policies.values())
+        plain = Topology(*parts, profile=topology.profile, vhost=topology.vhost)
+        return Router(plain, choose=self._draw, cache=0)
 
     def _begin(self) -> None:
         self._outcomes = Outcomes(self._topology.queues, SETS)
