@@ -10,7 +10,7 @@ import click
 from bindings.diff.diff import SECONDS
 from bindings.sources.definitions import Definitions
 from bindings.sources.open import Source, open_source
-from bindings.upgrade.facts import Severity
+from bindings.upgrade.facts.fact import Severity
 from bindings.upgrade.forms.as_json import to_json
 from bindings.upgrade.forms.markdown import to_markdown
 from bindings.upgrade.forms.text import to_text

@@ -88,7 +88,7 @@ FROM: Final[Mapping[str, tuple[str, ...]]] = {
     "3.13": ("3.12",),
     "4.0": ("3.13",),
     "4.1": ("3.13", "4.0"),
-    "4.2": ("4.0", "4.1"),
+    "4.2": ("3.13", "4.0", "4.1"),
     "4.3": ("4.2",),
 }
 """Series -> the series whose nodes can be upgraded to it one by one."""
@@ -96,13 +96,20 @@ FROM: Final[Mapping[str, tuple[str, ...]]] = {
 FLAGS: Final = "enable all feature flags: rabbitmqctl enable_feature_flag all"
 """What has to be done before each step."""
 FIRST: Final[Mapping[str, tuple[str, ...]]] = {
-    "3.12": ("be on 3.11.18 or later, on Erlang 25",),
+    "3.11": ("be on Erlang 25",),
+    "3.12": ("be on 3.11.18 or later",),
     "3.13": ("be on Erlang 26",),
-    "4.0": ("remove classic_queue.default_version = 1 from the configuration: nodes do not start with it",),
+    "4.0": (
+        "be on Erlang 26.2",
+        "remove classic_queue.default_version = 1 from the configuration: nodes do not start with it",
+        "a cluster of 3.13 with Khepri cannot be upgraded: set up a new one beside it",
+    ),
     "4.1": ("raise a frame_max that clients set below 8192",),
     "4.3": (
+        "be on Erlang 27",
         "enable the feature flag khepri_db, which enable_feature_flag all may leave out: 4.3 has no Mnesia",
         "set deprecated_features.permit.* on all nodes for what is still needed of the features that 4.3 denies",
+        "restart all nodes once with the feature flag rabbitmq_4.0.0 if 3.13 had the plugin rabbitmq_amqp1_0",
     ),
 }
 """Series -> what its release notes ask for before the upgrade to it."""

@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 
 from bindings.diff.diff import SECONDS, Diff, diff
 from bindings.diff.settings.changes import SettingsChange
-from bindings.upgrade.facts import FACTS, Fact, Severity
+from bindings.upgrade.facts.crossing import Crossing, Part
+from bindings.upgrade.facts.fact import Fact, Severity
+from bindings.upgrade.facts.table import FACTS
 from bindings.upgrade.releases import Release, Step, find_steps
-from bindings.upgrade.seen import Crossing, Part
 from exchange.topology.topology import Topology
 
 __all__ = ["SEVERITIES", "Sighting", "Upgrade", "VhostUpgrade", "plan_upgrade", "upgrade_topology"]
@@ -130,7 +131,7 @@ def _without_defaults(settings: Iterable[SettingsChange]) -> Iterator[SettingsCh
 def _sightings(crossing: Crossing, old: Release, new: Release) -> Iterator[Sighting]:
     """Yield what the facts between the two releases find, parts that are seen in the same way together."""
     for fact in FACTS:
-        if fact.since != (0, 0, 0) and not old.numbers < fact.since <= new.numbers:
+        if not fact.comes_between(old.numbers, new.numbers):
             continue
         groups: dict[str, list[Part]] = {}
         for part, detail in fact.find(crossing):

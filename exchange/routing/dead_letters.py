@@ -173,12 +173,13 @@ def _describe(hop: DeadLetterHop) -> str:
     if hop.outcome == "unknown":
         return "it is not known which policy is in force"
     exchange = f"exchange '{hop.letters.exchange}'" if hop.letters.exchange else "the default exchange"
+    end = "kept, and sent again later" if hop.letters.at_least_once else "lost"
     if hop.outcome == "missing":
-        return f"lost, as {exchange} ({hop.source}) does not exist"
+        return f"{end}, as {exchange} ({hop.source}) does not exist"
     key = hop.routing_key if hop.letters.routing_key is None else hop.letters.routing_key
     way = f"to {exchange} ({hop.source}) with the key '{key}'"
     if hop.outcome == "unroutable":
-        return f"{way}: lost, as no queue gets it"
+        return f"{way}: {end}, as no queue gets it"
     queues = list_some([f"'{queue}'" for queue in hop.queues], LISTED)
     if hop.outcome == "undecided":
         return f"{way}: where that goes is not known here{f', but to {queues}' if queues else ''}"

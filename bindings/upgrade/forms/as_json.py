@@ -6,7 +6,7 @@ from typing import TypedDict
 
 from bindings.check.report import BindingPartJson, NamedPartJson, part_json
 from bindings.diff.forms.as_json import MeaningJson, SettingsChangeJson, meaning_to_json, settings_to_json
-from bindings.upgrade.facts import Severity, Source
+from bindings.upgrade.facts.fact import Severity, Source
 from bindings.upgrade.upgrade import Sighting, Upgrade
 
 __all__ = ["UpgradeJson", "to_json"]
@@ -31,6 +31,8 @@ class SightingJson(TypedDict):
     way_out: str
     since: str | None
     """The first release for which it holds; null where the rules of each release decide."""
+    until: str | None
+    """The first release for which it holds no more; null if it holds for all since then."""
     source: Source
     page: str | None
     """Address of the release notes."""
@@ -86,6 +88,7 @@ def _sighting_json(sighting: Sighting) -> SightingJson:
         "what": fact.what,
         "way_out": fact.way_out,
         "since": ".".join(map(str, fact.since)) if any(fact.since) else None,
+        "until": ".".join(map(str, fact.until)) if fact.until is not None else None,
         "source": fact.source,
         "page": fact.page or None,
         "parts": [part_json(part) for part in sighting.parts],

@@ -35,7 +35,7 @@ def _lines(upgrade: Upgrade) -> Iterator[str]:
         yield from _vhost_lines(vhost)
     general = [sighting for sighting in upgrade.vhosts[0].sightings if not sighting.parts] if upgrade.vhosts else []
     if general:
-        yield from ("**For all applications, whatever the topology**", "", *map(_row, general), "")
+        yield from ("**What no topology shows**", "", *map(_row, general), "")
     if upgrade.steps:
         yield from ("**Steps of a running cluster, node by node**", "", f"Before each, {FLAGS}", "")
     for step in upgrade.steps:

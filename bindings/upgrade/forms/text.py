@@ -7,9 +7,9 @@ from typing import Final
 
 from bindings.diff.forms.text import meaning_lines, settings_lines
 from bindings.diff.planning.step import describe_part
-from bindings.upgrade.facts import Fact, Severity, Source
+from bindings.upgrade.facts.crossing import Part
+from bindings.upgrade.facts.fact import Fact, Numbers, Severity, Source
 from bindings.upgrade.releases import FLAGS
-from bindings.upgrade.seen import Part
 from bindings.upgrade.upgrade import Sighting, Upgrade, VhostUpgrade
 from exchange.display import count_noun, list_some
 
@@ -39,9 +39,10 @@ def to_text(upgrade: Upgrade) -> Iterator[str]:
         yield from _vhost_lines(vhost)
     general = [sighting for sighting in upgrade.vhosts[0].sightings if not sighting.parts] if upgrade.vhosts else []
     if general:
-        yield "for all applications, whatever the topology:"
+        yield "what no topology shows:"
     for sighting in general:
-        yield from _sighting_lines(sighting)
+        fact = sighting.fact
+        yield f"  {fact.id} {fact.what} ({describe_source(fact)}); way out: {fact.way_out}"
     if upgrade.steps:
         yield "steps of a running cluster, node by node:"
         yield f"  before each, {FLAGS}"
@@ -62,8 +63,13 @@ def describe_parts(parts: Sequence[Part]) -> str:
 
 def describe_source(fact: Fact) -> str:
     """Return since when a fact holds, and how that is known."""
-    since = f"since {'.'.join(map(str, fact.since[: 3 if fact.since[2] else 2]))}, " if any(fact.since) else ""
-    return f"{since}{SOURCES[fact.source]}"
+    since = f"since {_name(fact.since)}, " if any(fact.since) else ""
+    until = f"before {_name(fact.until)}, " if fact.until is not None else ""
+    return f"{since}{until}{SOURCES[fact.source]}"
+
+
+def _name(numbers: Numbers) -> str:
+    return ".".join(map(str, numbers[: 3 if numbers[2] else 2]))
 
 
 def _vhost_lines(vhost: VhostUpgrade) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from bindings.upgrade.facts.fact import Fact
 from exchange.entities.entities import PREDECLARED, Binding, Exchange, Policy, Queue
 from exchange.entities.indexes import Tables
 from exchange.entities.policy_definitions import refuse_policy
@@ -15,7 +16,7 @@ from exchange.kinds import Unknown, kind_of
 from exchange.topology import rules
 from exchange.topology.topology import Topology
 
-__all__ = ["refused_bindings", "refused_exchanges", "refused_policies", "refused_queues"]
+__all__ = ["FACTS"]
 
 RESERVED: Final = frozenset(exchange.name for exchange in PREDECLARED)
 
@@ -93,3 +94,22 @@ def _answer(refuse: Refuse, old: Profile, new: Profile) -> str | None:
             return None
         return str(error)
     return None
+
+
+STAYS: Final = "What is there already stays if the cluster is upgraded; an import and a new declaration fail."
+
+FACTS: Final[tuple[Fact, ...]] = (
+    Fact("HSU001", (0, 0, 0), "error", f"the new release refuses the queue. {STAYS}",
+         "remove or change the argument, in the application that declares the queue, too", "live brokers",
+         lambda crossing: refused_queues(crossing.before, crossing.new)),
+    Fact("HSU002", (0, 0, 0), "error", f"the new release refuses the exchange. {STAYS}",
+         "declare an exchange of another type or without the argument", "live brokers",
+         lambda crossing: refused_exchanges(crossing.before, crossing.new)),
+    Fact("HSU003", (0, 0, 0), "error", f"the new release refuses the binding. {STAYS}",
+         "bind with another key: fewer '#', or smaller weights in the same proportion",
+         "live brokers", lambda crossing: refused_bindings(crossing.before, crossing.new)),
+    Fact("HSU004", (0, 0, 0), "error", f"the new release refuses the policy. {STAYS}",
+         "remove the setting from the policy, and the policy if it has no other", "live brokers",
+         lambda crossing: refused_policies(crossing.before, crossing.new)),
+)  # fmt: skip
+"""Many facts in each row: the rules of both releases are asked, which are not written down here again."""

@@ -1,0 +1,50 @@
+"""What a fact about releases of RabbitMQ is: a row of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, Literal, NamedTuple
+
+from bindings.upgrade.facts.crossing import Crossing, Seen
+
+__all__ = ["ALWAYS", "Fact", "Numbers", "Severity", "Source", "notes"]
+
+Severity = Literal["note", "warning", "error"]
+Source = Literal["live brokers", "observed", "release notes"]
+Numbers = tuple[int, int, int]
+"""Numbers of a release."""
+
+ALWAYS: Final[Numbers] = (0, 0, 0)
+"""``since`` of a fact that the rules of each release decide."""
+
+
+class Fact(NamedTuple):
+    """Something that is otherwise from a release on."""
+
+    id: str
+    since: Numbers
+    """The first release for which it holds, or `ALWAYS`."""
+    severity: Severity
+    """``error`` for what is refused or lost, ``warning`` for what means something else, else ``note``."""
+    what: str
+    way_out: str
+    source: Source
+    find: Callable[[Crossing], Iterator[Seen]]
+    """Yields where it is seen; what no topology shows is seen once, in no part."""
+    page: str = ""
+    """Address of the release notes."""
+    until: Numbers | None = None
+    """The first release for which it holds no more; None if it holds for all since then."""
+
+    def holds_for(self, numbers: Numbers) -> bool:
+        """Return whether the fact holds for a release."""
+        return self.since <= numbers and (self.until is None or numbers < self.until)
+
+    def comes_between(self, old: Numbers, new: Numbers) -> bool:
+        """Return whether the fact holds for the new release and not for the old one, or their rules decide."""
+        return self.since == ALWAYS or (self.holds_for(new) and not self.holds_for(old))
+
+
+def notes(version: str) -> str:
+    """Return the address of the release notes of a version, such as ``4.3.0``."""
+    return f"https://github.com/rabbitmq/rabbitmq-server/blob/main/release-notes/{version}.md"

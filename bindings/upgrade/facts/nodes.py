@@ -1,0 +1,62 @@
+"""Facts about the configuration of nodes, their tools and what watches them, which no topology shows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bindings.upgrade.facts.crossing import everywhere
+from bindings.upgrade.facts.fact import Fact, notes
+
+__all__ = ["FACTS"]
+
+FACTS: Final[tuple[Fact, ...]] = (
+    Fact("HSU201", (3, 13, 0), "note", "a node with mqtt.subscription_ttl does not start",
+         "set mqtt.max_session_expiry_interval_seconds, in seconds", "release notes", everywhere, notes("3.13.0")),
+    Fact("HSU202", (4, 0, 0), "note",
+         "mqtt.default_user, mqtt.default_password, amqp1_0.default_user and rabbitmq_amqp1_0.default_vhost are not "
+         "supported",
+         "set anonymous_login_user, anonymous_login_pass and default_vhost", "release notes", everywhere,
+         notes("4.0.1")),
+    Fact("HSU203", (4, 0, 0), "note",
+         "a node with cluster_formation.randomized_startup_delay_range.min or .max does not start",
+         "remove both", "release notes", everywhere, notes("4.0.1")),
+    Fact("HSU204", (3, 13, 0), "note",
+         "K, M and G in disk_free_limit.absolute and vm_memory_high_watermark.absolute are powers of 1000",
+         "write Ki, Mi and Gi for powers of 1024", "release notes", everywhere, notes("3.13.0")),
+    Fact("HSU205", (4, 2, 0), "note", "settings *.cacerts, which had no effect, are unknown",
+         "set cacertfile", "release notes", everywhere, notes("4.2.0")),
+    Fact("HSU206", (4, 2, 0), "note",
+         "a node does not start if the plugin of a configured authentication backend is not enabled",
+         "enable the plugin", "release notes", everywhere, notes("4.2.0")),
+    Fact("HSU207", (3, 11, 4), "note", "a node does not start if its definitions.local.file is invalid",
+         "check the file before: hashstar check FILE", "release notes", everywhere, notes("3.11.4")),
+    Fact("HSU208", (3, 11, 0), "note", "a node accepts 65536 connections unless ERL_MAX_PORTS is set",
+         "set ERL_MAX_PORTS for more", "release notes", everywhere, notes("3.11.0")),
+    Fact("HSU209", (4, 3, 0), "note", "there are no RAM nodes",
+         "turn them into disc nodes: rabbitmqctl change_cluster_node_type disc", "release notes", everywhere,
+         notes("4.3.0")),
+    Fact("HSU210", (4, 3, 0), "note", "nodes do not serve rabbitmqadmin version 1 any more",
+         "install rabbitmqadmin version 2", "live brokers", everywhere, notes("4.3.0")),
+    Fact("HSU211", (4, 2, 6), "note", "GET /api/auth, which nothing used, is answered with 404",
+         "do not ask for it", "live brokers", everywhere, notes("4.2.6")),
+    Fact("HSU212", (4, 0, 6), "note", "GET /api/aliveness-test declares and publishes nothing: it says nothing",
+         "ask the health checks under /api/health/checks", "release notes", everywhere, notes("4.0.6")),
+    Fact("HSU213", (3, 12, 7), "note",
+         "the management API refuses bodies of more than 10 MiB, such as definitions, with 400",
+         "set management.http.max_body_size for larger definitions", "release notes", everywhere, notes("3.12.7")),
+    Fact("HSU214", (3, 13, 0), "note", "GET /api/queues leaves out metrics that were rarely used",
+         "check what monitoring reads of it", "release notes", everywhere, notes("3.13.0")),
+    Fact("HSU215", (4, 0, 0), "note", "several metrics of disk I/O are gone",
+         "watch disks by the system's own metrics", "release notes", everywhere, notes("4.0.1")),
+    Fact("HSU216", (4, 2, 0), "note", "metrics rabbitmq_raft_* have other names, and some are gone",
+         "update dashboards and alerts", "release notes", everywhere, notes("4.2.0")),
+    Fact("HSU217", (3, 13, 0), "note",
+         "shovels and LDAP over TLS verify the certificate of the other side, as Erlang 26 does by default",
+         "give cacertfile, or verify = verify_none", "release notes", everywhere, notes("3.13.0")),
+    Fact("HSU218", (3, 13, 0), "note", "rabbitmqctl node_health_check and rename_cluster_node do nothing",
+         "run the checks of rabbitmq-diagnostics; set a node up anew instead of renaming it", "release notes",
+         everywhere, notes("3.13.0")),
+    Fact("HSU219", (4, 2, 9), "note", "URIs of federation upstreams are checked more strictly",
+         "set the upstreams of a test broker first", "release notes", everywhere, notes("4.2.9")),
+)  # fmt: skip
+"""Each is seen once, in no part of a topology."""

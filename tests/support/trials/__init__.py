@@ -1,0 +1,1 @@
+"""Trials of the facts about releases: each asks a live broker whether it behaves as the fact says."""

@@ -1,0 +1,85 @@
+"""Trials of facts about exchanges and bindings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pika
+import pika.exceptions
+
+from exchange import Binding, Exchange, Message, Queue, Router, Topology
+from exchange.field_values import Typed
+from tests.support.amqp_wire import all_types_in_pika
+from tests.support.trials.lab import Lab
+
+
+def matches(lab: Lab, wanted: Any, sent: Any) -> bool:
+    """Return whether a headers exchange routes a message with one header to a binding with one."""
+    with all_types_in_pika():
+        channel = lab.channel()
+        queue, exchange = lab.queue(channel), lab.exchange(channel, "headers")
+        channel.queue_bind(queue, exchange, "", {"h": wanted})
+        try:
+            channel.basic_publish(exchange, "", b"", pika.BasicProperties(headers={"h": sent}), mandatory=True)
+        except pika.exceptions.UnroutableError:
+            return False
+        return True
+
+
+def numbers_have_kinds(lab: Lab) -> bool:
+    """HSU011."""
+    found = {matches(lab, 1, 1.0), matches(lab, 1.0, 1)}
+    assert len(found) == 1
+    return not found.pop()
+
+
+def timestamps_are_milliseconds(lab: Lab) -> bool:
+    """HSU012."""
+    return not matches(lab, Typed("timestamp", 5000), Typed("timestamp", 5000))
+
+
+def zeros_have_signs(lab: Lab) -> bool:
+    """HSU047."""
+    return not matches(lab, 0.0, -0.0)
+
+
+def hashes_values_without_types(lab: Lab) -> bool:
+    """HSU045: the queues that a message with each of some values gets to are those of the newest release."""
+    channel = lab.channel()
+    exchange = lab.exchange(channel, "x-consistent-hash", hash_header="h")
+    queues = [lab.queue(channel) for _ in range(4)]
+    for queue in queues:
+        channel.queue_bind(queue, exchange, "1")
+    topology = Topology(
+        [Exchange(exchange, "x-consistent-hash", arguments={"hash-header": "h"})],
+        [Queue(queue) for queue in queues],
+        [Binding.to_queue(exchange, queue, "1") for queue in queues],
+    )
+    values = [f"value {number}" for number in range(20)]
+    expected = {}
+    for profile in ("3.10", "4.3"):
+        router = Router(topology.with_profile(f"rabbitmq-{profile}"))
+        expected[profile] = [router.route(Message(exchange, "", {"h": value})).queues[0] for value in values]
+    for value in values:
+        channel.basic_publish(exchange, "", value.encode(), pika.BasicProperties(headers={"h": value}))
+    where = {}
+    for queue in queues:
+        while (message := channel.basic_get(queue, auto_ack=True))[0] is not None:
+            where[message[2].decode()] = queue
+    actual = [where[value] for value in values]
+    assert actual in expected.values()
+    assert expected["3.10"] != expected["4.3"]
+    return actual == expected["4.3"]
+
+
+def fails_on_empty_arrays(lab: Lab) -> bool:
+    """HSU046."""
+    channel = lab.channel()
+    exchange = lab.exchange(channel, "x-consistent-hash", hash_header="h")
+    for _ in range(2):
+        channel.queue_bind(lab.queue(channel), exchange, "1")
+    try:
+        channel.basic_publish(exchange, "", b"", pika.BasicProperties(headers={"h": []}))
+    except pika.exceptions.AMQPError:
+        return True
+    return False

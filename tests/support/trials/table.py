@@ -1,0 +1,58 @@
+"""The trials of all facts that live brokers show, by the facts' ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tests.support.trials import applications, exchanges, queues, quorum
+from tests.support.trials.lab import Lab
+
+__all__ = ["ELSEWHERE", "TRIALS"]
+
+Trial = Callable[[Lab], bool | None]
+"""Return whether a broker behaves as the fact says; None if it is not as RabbitMQ ships it, and cannot show it."""
+
+TRIALS: Final[Mapping[str, Trial]] = {
+    "HSU007": quorum.drops_after_20,
+    "HSU008": quorum.dead_letters_after_20,
+    "HSU011": exchanges.numbers_have_kinds,
+    "HSU012": exchanges.timestamps_are_milliseconds,
+    "HSU014": queues.ignores_published_deaths,
+    "HSU016": quorum.nack_is_no_failure,
+    "HSU017": queues.transient_queues_are_deprecated,
+    "HSU019": queues.master_locators_are_deprecated,
+    "HSU020": queues.next_active_consumer_gets_what_waits,
+    "HSU025": queues.names_last_death,
+    "HSU026": queues.ends_circles_without_rejection,
+    "HSU028": quorum.dead_letter_of_classic_has_its_count,
+    "HSU029": quorum.dead_letter_has_its_count,
+    "HSU030": quorum.goes_back_to_its_place,
+    "HSU031": quorum.knows_priorities,
+    "HSU032": quorum.has_strict_priorities,
+    "HSU033": quorum.active_consumer_yields,
+    "HSU034": quorum.counts_properties,
+    "HSU035": quorum.drops_in_order,
+    "HSU036": quorum.first_delivery_has_no_count,
+    "HSU037": quorum.counts_are_two,
+    "HSU038": quorum.negative_limit_is_none,
+    "HSU042": quorum.accepts_global_prefetch,
+    "HSU043": quorum.retries_count_for_the_limit,
+    "HSU044": queues.dead_letters_reach_streams,
+    "HSU045": exchanges.hashes_values_without_types,
+    "HSU046": exchanges.fails_on_empty_arrays,
+    "HSU047": exchanges.zeros_have_signs,
+    "HSU101": applications.unknown_types_close_the_channel,
+    "HSU102": applications.refuses_17_mebibytes,
+    "HSU103": applications.refuses_small_frames,
+    "HSU104": applications.prefetch_is_of_each_consumer,
+    "HSU113": applications.replies_count_as_routed,
+    "HSU115": applications.asks_permission_for_passive_declares,
+    "HSU116": applications.virtual_hosts_have_a_default_type,
+    "HSU117": applications.queues_show_their_type,
+    "HSU210": applications.serves_no_rabbitmqadmin,
+    "HSU211": applications.has_no_auth_address,
+}
+
+ELSEWHERE: Final = {"HSU001", "HSU002", "HSU003", "HSU004", "HSU005"}
+"""What releases refuse: other tests compare that with live brokers, one declaration at a time."""
