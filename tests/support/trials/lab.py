@@ -125,7 +125,7 @@ def headers(message: Any) -> dict[str, Any]:
 
 def drain(channel: BlockingChannel, queue: str, number: int) -> list[str]:
     """Return the bodies of so many messages, or of fewer if no more come; all are acknowledged."""
-    bodies = []
+    bodies: list[str] = []
     while len(bodies) < number:
         message = take(channel, queue)
         if message is None:
