@@ -223,7 +223,7 @@ EXCHANGE: Final[list[Mutant]] = [
         "exchange/routing/test_learning.py",
         (
             "keys are learned although more than the key decides",
-            "if not self._cache_size or exchange in self._beyond_key():",
+            "if not self._cache_size or exchange in self._compiled.beyond_key():",
             "if not self._cache_size:",
         ),
         (
@@ -231,6 +231,10 @@ EXCHANGE: Final[list[Mutant]] = [
             "if number not in found.errors and partitioned.isdisjoint(route.queues) else None",
             "if number not in found.errors else None",
         ),
+    ),
+    *mutants_of(
+        "exchange/routing/cache.py",
+        "exchange/routing/test_learning.py",
         (
             "learned routes have no bound",
             "        if self._count + len(routes) > most:\n            self.clear()\n",
