@@ -30,6 +30,7 @@ from benchmarks import (
     selector,
     structures,
     threads,
+    upgrade,
 )
 
 BENCHMARKS: Final[Mapping[str, Callable[[bool], None]]] = {
@@ -44,6 +45,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[bool], None]]] = {
     "selector": selector.selector,
     "audit-kernel": audit_kernel.audit_kernel,
     "audit": audit.audit,
+    "upgrade": upgrade.upgrade,
     "page": page.page,
     "codec": codec.codec,
     "dispatcher": dispatcher.dispatcher,

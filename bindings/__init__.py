@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from bindings.sources.open import load as load
     from bindings.testing.server.server import AmqpServer as AmqpServer
     from bindings.testing.virtual_broker import VirtualBroker as VirtualBroker
+    from bindings.upgrade.run import upgrade as upgrade
+    from bindings.upgrade.upgrade import Upgrade as Upgrade
 
 MODULES: Final = {
     # topologies
@@ -32,6 +34,7 @@ MODULES: Final = {
     "VirtualBroker": "testing.virtual_broker", "AmqpServer": "testing.server.server",
     # what is wrong with them, and how to change them
     "check": "", "Finding": "check.rules.finding", "diff": "", "Diff": "diff.diff", "apply": "",
+    "upgrade": "", "Upgrade": "upgrade.upgrade",
     # audits
     "audit": "", "Selection": "audit.local.selection", "Settings": "report.gates", "Limits": "report.gates",
     "Report": "report.model",

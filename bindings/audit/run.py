@@ -38,7 +38,17 @@ from exchange.topology.topology import Topology
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Subject", "Traffic", "audit", "count", "describe_archive", "merge", "open_traffic", "report_on"]
+__all__ = [
+    "Subject",
+    "Traffic",
+    "audit",
+    "count",
+    "count_studies",
+    "describe_archive",
+    "merge",
+    "open_traffic",
+    "report_on",
+]
 
 TOPIC: Final = "kafka://"
 
@@ -204,12 +214,32 @@ def count(
     ``step`` is called with the number of bytes that this process has read so far, and the total number. It is not
     called when Spark reads.
     """
+    return count_studies(
+        traffic, subject.studies, selection, spark=spark, keep_bad=keep_bad, max_bad=max_bad, step=step
+    )
+
+
+def count_studies(
+    traffic: Traffic,
+    studies: Sequence[Study[Any]],
+    selection: Selection,
+    *,
+    spark: SparkSession | None = None,
+    keep_bad: str | None = None,
+    max_bad: int | None = None,
+    most_bytes: int | None = None,
+    step: Callable[[int, int], None] = lambda done, of: None,
+) -> Pass:
+    """Count any studies, as `count` does those of a subject.
+
+    This process reads parts of ``most_bytes`` altogether, drawn by chance; None for all.
+    """
     traffic.check(spark=spark is not None, keep_bad=keep_bad)
-    files, studies = traffic.files, subject.studies
+    files = traffic.files
     if spark is None:
         if files is None:
             raise InputError("there is no archive to audit")
-        return run_here(files, studies, selection, keep_bad=keep_bad, max_bad=max_bad, step=step)
+        return run_here(files, studies, selection, keep_bad=keep_bad, max_bad=max_bad, most_bytes=most_bytes, step=step)
     from bindings.audit.spark.job import run
     from bindings.audit.spark.kafka import run_on_topic, topic_at
 

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import sys
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from bindings.diff.diff import SECONDS
 from bindings.sources.definitions import Definitions
-from bindings.sources.open import Source, open_source
+from bindings.sources.document import Document
+from bindings.sources.files import save_lines
+from bindings.sources.open import open_source
 from bindings.upgrade.facts.fact import Severity
 from bindings.upgrade.forms.as_json import to_json
+from bindings.upgrade.forms.html import to_html
 from bindings.upgrade.forms.markdown import to_markdown
 from bindings.upgrade.forms.text import to_text
-from bindings.upgrade.releases import Release, release_of
-from bindings.upgrade.upgrade import SEVERITIES, plan_upgrade
+from bindings.upgrade.run import NEWEST, SAMPLE, upgrade
+from bindings.upgrade.transform.table import DEFAULT
+from bindings.upgrade.upgrade import SEVERITIES, Upgrade
 from exchange.commands.console import (
     echo_line,
     echo_text,
@@ -28,12 +35,15 @@ from exchange.commands.console import (
 )
 from exchange.commands.route import ProfileType
 from exchange.display import dump_json
-from exchange.entities.profile import LATEST
-from exchange.errors import InputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["upgrade_command"]
 
 NEVER: Final = "never"
+STDOUT: Final = "-"
+MEGABYTE: Final = 1 << 20
 
 
 @click.command("upgrade")
@@ -49,15 +59,45 @@ NEVER: Final = "never"
     "new_name",
     type=ProfileType(),
     metavar="RELEASE",
-    default=LATEST.name.removeprefix("rabbitmq-"),
+    default=NEWEST,
     show_default=True,
     help="RabbitMQ release to upgrade to, such as 4.3 (its newest patch release) or 4.2.6.",
 )
 @click.option("--vhost", help="Look at this virtual host only.")
 @click.option(
+    "--output",
+    "-o",
+    metavar="FILE",
+    help="Write the definitions as the new release wants them, .json or .bindings; - for standard output.",
+)
+@click.option(
+    "--transform",
+    "names",
+    metavar="NAME,...",
+    help=f"Transformations to do, by name; {DEFAULT} stands for those that the upgrade needs.  "
+    f"[default: {DEFAULT} with --output]",
+)
+@click.option(
+    "--archive",
+    "archives",
+    multiple=True,
+    metavar="PATH",
+    help="Archived messages, as hashstar audit reads them: count those that are routed differently; repeatable.",
+)
+@click.option(
+    "--sample",
+    type=click.FloatRange(min=0),
+    metavar="MB",
+    default=SAMPLE / MEGABYTE,
+    show_default=True,
+    help="Size of the parts of the archive that are read, drawn by chance; 0 reads all.",
+)
+@click.option("--master", metavar="URL", help="Read the whole archive with Spark, at this master URL: local[*].")
+@click.option(
     "--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True,
     help="Output format.",
 )  # fmt: skip
+@click.option("--html", "page", type=click.Path(path_type=Path), metavar="FILE", help="Write a page, too.")
 @click.option(
     "--fail-on",
     type=click.Choice([*SEVERITIES, NEVER]),
@@ -79,7 +119,13 @@ def upgrade_command(
     old_name: str | None,
     new_name: str,
     vhost: str | None,
+    output: str | None,
+    names: str | None,
+    archives: tuple[str, ...],
+    sample: float,
+    master: str | None,
     form: str,
+    page: Path | None,
     fail_on: str,
     budget: float,
     topology: str,
@@ -94,34 +140,68 @@ def upgrade_command(
     TOPOLOGY is a .bindings file, definitions.json (or .gz), another format that hashstar convert reads, or a live
     broker, http://HOST:15672[/VHOST]. Nothing is changed.
 
-    Exit codes: 0 nothing at or above --fail-on; 1 something is; 2 bad usage or input.
+    With --output or --transform, also the topology as the new release wants it: mirrored queues as quorum queues,
+    transient ones durable, policies without what was removed; each change with its name and reason, what is left, and
+    the proof that messages are routed the same. docs/upgrade.md lists the transformations.
+
+    Exit codes: 0 nothing at or above --fail-on; 1 something is, after the transformations; 2 bad usage or input.
     """
-    with exit_on_error():
+    transform = [*filter(None, (names if names is not None else DEFAULT).split(","))]
+    with exit_on_error("spark" if archives else ""):
         with status("reading ..."):
             source = open_source(topology, vhost, seconds=seconds_to_answer())
-            old, new = _old_release(source, old_name), release_of(new_name)
-            names = source.vhosts if vhost is None else (vhost,)
-            topologies = [source.routable(name, old.profile) for name in names]
         show_warnings(source.name, source.warnings)
-        with progress(f"comparing routes, {budget:.0f} s at most") as step:
-            upgrade = plan_upgrade(topologies, old, new, seconds=budget, progress=step)
-    if form == "json":
-        click.echo(dump_json(to_json(upgrade)))
-    elif form == "markdown":
-        echo_text(to_markdown(upgrade))
-    else:
-        for line in to_text(upgrade):
-            echo_line(line)
+        with (
+            progress("comparing") as step,
+            _session(master if archives else None) as spark,
+        ):
+            result = upgrade(
+                source, new_name, old=old_name, vhost=vhost,
+                transform=None if names is None and output is None else transform,
+                archives=archives, sample_bytes=round(sample * MEGABYTE) or None, spark=spark, seconds=budget,
+                progress=step,
+            )  # fmt: skip
+        if page is not None:
+            save_lines(str(page), [to_html(result, source.name)])
+        if output is not None:
+            _write(result, output)
+    _show(result, form, err=output == STDOUT)
     lowest: Severity | None = next((each for each in SEVERITIES if each == fail_on), None)
-    sys.exit(int(lowest is not None and upgrade.reaches(lowest)))
+    sys.exit(int(lowest is not None and result.reaches(lowest)))
 
 
-def _old_release(source: Source, name: str | None) -> Release:
-    """Return the release that the user names, else the source. Raises InputError if neither does."""
-    if name is None and isinstance(source.content, Definitions):
-        name = source.content.rabbitmq_version
-    if name is None and source.profile is not None:
-        name = source.profile.name
-    if name is None:
-        raise InputError(f"{source.name} names no release of RabbitMQ; say --from RELEASE")
-    return release_of(name)
+@contextmanager
+def _session(master: str | None) -> Iterator[SparkSession | None]:
+    """Start Spark if a master is given."""
+    if master is None:
+        yield None
+        return
+    from bindings.audit.spark.session import session
+
+    with session(master) as spark:
+        yield spark
+
+
+def _write(result: Upgrade, output: str) -> None:
+    """Write the transformed definitions; their form is that of the file's name, else definitions."""
+    if result.definitions is None:
+        return
+    content, _ = result.definitions
+    if output.removesuffix(".gz").endswith(".bindings"):
+        content = content if isinstance(content, Document) else Document.of_definitions(content)
+    elif not isinstance(content, Definitions):
+        content = content.definitions()
+    if output == STDOUT:
+        click.echo(content.dump().encode(), nl=False)
+    else:
+        content.save(output)
+
+
+def _show(result: Upgrade, form: str, *, err: bool) -> None:
+    if form == "json":
+        click.echo(dump_json(to_json(result)), err=err)
+    elif form == "markdown" and not err:
+        echo_text(to_markdown(result))
+    else:
+        for line in to_markdown(result).splitlines() if form == "markdown" else to_text(result):
+            echo_line(line, err=err)

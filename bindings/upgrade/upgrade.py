@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from bindings.analysis.crawl import Deadline
+from bindings.diff.comparison.compare import compare
+from bindings.diff.comparison.meaning import Meaning
 from bindings.diff.diff import SECONDS, Diff, diff
-from bindings.diff.settings.changes import SettingsChange
+from bindings.diff.settings.changes import SettingsChange, compare_settings
+from bindings.sources.definitions import Definitions
+from bindings.sources.document import Document
 from bindings.upgrade.facts.crossing import Crossing, Part
-from bindings.upgrade.facts.fact import Fact, Severity
+from bindings.upgrade.facts.fact import ALWAYS, Fact, Severity
 from bindings.upgrade.facts.table import FACTS
 from bindings.upgrade.releases import Release, Step, find_steps
+from bindings.upgrade.transform.transform import Applied, SectionChange, transform_topology
 from exchange.topology.topology import Topology
 
-__all__ = ["SEVERITIES", "Sighting", "Upgrade", "VhostUpgrade", "plan_upgrade", "upgrade_topology"]
+if TYPE_CHECKING:
+    from bindings.upgrade.traffic import Traffic
+
+__all__ = ["SEVERITIES", "Sighting", "Transformed", "Upgrade", "VhostUpgrade", "plan_upgrade", "upgrade_topology"]
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("note", "warning", "error")
 """From the least severe to the most severe."""
@@ -29,6 +38,24 @@ class Sighting(NamedTuple):
     """The broker's answer for what is refused, else ""."""
 
 
+class Transformed(NamedTuple):
+    """The topology of a virtual host as the new release wants it, and the proof of what it is."""
+
+    topology: Topology
+    applied: tuple[Applied, ...]
+    meaning: Meaning
+    """Which messages the new release routes differently because of the transformations, should there be any."""
+    settings: tuple[SettingsChange, ...]
+    """The settings in force that differ between the topology on the old release and this one on the new release."""
+    sightings: tuple[Sighting, ...]
+    """What the upgrade still brings, the most severe first; the new release refuses nothing else."""
+
+    @property
+    def left(self) -> tuple[Sighting, ...]:
+        """What is still refused, lost or means something else."""
+        return tuple(each for each in self.sightings if each.parts and each.fact.severity != "note")
+
+
 class VhostUpgrade(NamedTuple):
     """What an upgrade does to one virtual host."""
 
@@ -40,37 +67,64 @@ class VhostUpgrade(NamedTuple):
 
     Without defaults that differ: the facts HSU007 and HSU008 are about these.
     """
+    transformed: Transformed | None = None
+    """None unless transformations were asked for."""
+    traffic: Traffic | None = None
+    """The archived messages that are routed differently, also by the transformations; None without an archive."""
 
     @property
     def severity(self) -> Severity | None:
         """The highest severity of all; None if nothing is found in the virtual host.
 
-        For routes and settings it is ``error`` if messages may be lost, ``warning`` if they go elsewhere.
+        For routes and settings it is ``error`` if messages may be lost, ``warning`` if they go elsewhere. With
+        transformations, it is the severity of what is left after them.
         """
-        found = [sighting.fact.severity for sighting in self.sightings if sighting.parts]
-        if self.difference.differs:
-            found.append("error" if self.loses else "warning")
+        after = self.transformed
+        if after is None:
+            sightings, settings = self.sightings, self.difference.settings
+        else:
+            sightings, settings = after.sightings, after.settings
+        found = [sighting.fact.severity for sighting in sightings if sighting.parts]
+        meanings = (self.difference.meaning, *(() if after is None else (after.meaning,)))
+        found += [
+            "error" if _loses(meaning, settings) else "warning"
+            for meaning in meanings
+            if settings or meaning.verdict != "same"
+        ]
         return max(found, key=SEVERITIES.index, default=None)
 
     @property
     def loses(self) -> bool:
         """Whether a message may be lost: a choice by a hash that moves it to another queue does not lose it."""
-        meaning = self.difference.meaning
-        return (
-            any(not effect.gained for effect in meaning.effects)
-            or any(lost.now for lost in meaning.unroutable)
-            or bool(meaning.undecided)
-            or any(change.loses for change in self.difference.settings)
-        )
+        return _loses(self.difference.meaning, self.difference.settings)
+
+
+def _loses(meaning: Meaning, settings: Iterable[SettingsChange]) -> bool:
+    return (
+        any(not effect.gained for effect in meaning.effects)
+        or any(lost.now for lost in meaning.unroutable)
+        or bool(meaning.undecided)
+        or any(change.loses for change in settings)
+    )
 
 
 class Upgrade(NamedTuple):
-    """What an upgrade does to the virtual hosts of a source, and the way there."""
+    """What an upgrade does to the virtual hosts of a source, and the way there.
+
+    >>> result = upgrade(Topology(queues=[Queue("replies", durable=False)]), "4.3", old="3.13")
+    >>> [f"{step.start} to {step.end}" for step in result.steps], result.reaches("error")
+    (['3.13 to 4.2', '4.2 to 4.3'], True)
+    """
 
     old: Release
     new: Release
     steps: tuple[Step, ...]
     vhosts: tuple[VhostUpgrade, ...]
+    definitions: tuple[Definitions | Document, tuple[SectionChange, ...]] | None = None
+    """The whole source as the new release wants it, and what was changed beside the topologies.
+
+    None for a topology alone, and unless transformations were asked for.
+    """
 
     def reaches(self, severity: Severity) -> bool:
         """Return whether something has this severity or a higher one."""
@@ -83,14 +137,16 @@ def plan_upgrade(
     old: Release,
     new: Release,
     *,
+    names: frozenset[str] | None = None,
     seconds: float = SECONDS,
     progress: Callable[[int, int], None] | None = None,
 ) -> Upgrade:
     """Return what an upgrade from one release to another does to the topologies of virtual hosts.
 
-    The comparison of routes takes ``seconds`` at most, what is not decided then is undecided; ``progress`` is called
-    with the numbers of destinations compared and to compare. Raises InputError if the second release is not newer,
-    or one is unknown.
+    With the ``names`` of transformations (see `bindings.upgrade.transform.transform.choose`), also the topologies as
+    the new release wants them. The comparisons of routes take ``seconds`` at most, what is not decided then is
+    undecided; ``progress`` is called with the numbers of destinations compared and to compare. Raises InputError if
+    the second release is not newer, or one is unknown.
 
     >>> plan = plan_upgrade([Topology(queues=[Queue("q", durable=False)])], release_of("4.0"), release_of("4.3"))
     >>> [sighting.fact.id for sighting in plan.vhosts[0].sightings if sighting.parts]
@@ -98,22 +154,52 @@ def plan_upgrade(
     """
     steps = find_steps(old, new)
     share = seconds / max(1, len(topologies))
-    return Upgrade(old, new, steps, tuple(upgrade_topology(each, old, new, share, progress) for each in topologies))
+    vhosts = tuple(upgrade_topology(each, old, new, names, share, progress) for each in topologies)
+    return Upgrade(old, new, steps, vhosts)
 
 
 def upgrade_topology(
     topology: Topology,
     old: Release,
     new: Release,
+    names: frozenset[str] | None = None,
     seconds: float = SECONDS,
     progress: Callable[[int, int], None] | None = None,
 ) -> VhostUpgrade:
     """Return what an upgrade does to one topology, whatever its own profile is; see `plan_upgrade`."""
     crossing = Crossing(topology.with_profile(old.profile), new.profile)
-    sightings = sorted(_sightings(crossing, old, new), key=lambda s: -SEVERITIES.index(s.fact.severity))
-    difference = diff(crossing.before, crossing.after, seconds=seconds, progress=progress)
+    share = seconds if names is None else seconds / 2
+    difference = diff(crossing.before, crossing.after, seconds=share, progress=progress)
     settings = tuple(_without_defaults(difference.settings))
-    return VhostUpgrade(topology.vhost, tuple(sightings), difference._replace(settings=settings))
+    return VhostUpgrade(
+        topology.vhost,
+        _by_severity(_sightings(crossing, crossing, old, new)),
+        difference._replace(settings=settings),
+        None if names is None else _transform(crossing, old, new, names, share, progress),
+    )
+
+
+def _transform(
+    crossing: Crossing,
+    old: Release,
+    new: Release,
+    names: frozenset[str],
+    seconds: float,
+    progress: Callable[[int, int], None] | None,
+) -> Transformed:
+    topology, applied = transform_topology(crossing.before, old, new, names)
+    after = Crossing(topology.with_profile(old.profile), new.profile)
+    return Transformed(
+        topology,
+        applied,
+        compare(crossing.after, topology, deadline=Deadline(seconds), progress=progress),
+        tuple(_without_defaults(compare_settings(crossing.before, topology))),
+        _by_severity(_sightings(after, Crossing(topology, new.profile), old, new)),
+    )
+
+
+def _by_severity(sightings: Iterable[Sighting]) -> tuple[Sighting, ...]:
+    return tuple(sorted(sightings, key=lambda sighting: -SEVERITIES.index(sighting.fact.severity)))
 
 
 def _without_defaults(settings: Iterable[SettingsChange]) -> Iterator[SettingsChange]:
@@ -128,13 +214,19 @@ def _without_defaults(settings: Iterable[SettingsChange]) -> Iterator[SettingsCh
             yield change._replace(changes=kept)
 
 
-def _sightings(crossing: Crossing, old: Release, new: Release) -> Iterator[Sighting]:
-    """Yield what the facts between the two releases find, parts that are seen in the same way together."""
+def _sightings(crossing: Crossing, asked: Crossing, old: Release, new: Release) -> Iterator[Sighting]:
+    """Yield what the facts between the two releases find, parts that are seen in the same way together.
+
+    ``asked`` is for the facts that the rules of each release decide.
+    """
     for fact in FACTS:
+        by_rules = fact.since == ALWAYS
+        if old.profile == new.profile and by_rules and asked is crossing:
+            continue  # two releases with the same rules
         if not fact.comes_between(old.numbers, new.numbers):
             continue
         groups: dict[str, list[Part]] = {}
-        for part, detail in fact.find(crossing):
+        for part, detail in fact.find(asked if by_rules else crossing):
             parts = groups.setdefault(detail, [])
             if part is not None:
                 parts.append(part)

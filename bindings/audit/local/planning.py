@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from random import Random
 from typing import Final, NamedTuple, TypeAlias
 
 from bindings.archive.formats.detect import Archive
@@ -16,7 +17,9 @@ from bindings.archive.reading import SPLIT_BYTES, Format, Split
 from bindings.audit.local.tasks import Task
 from exchange.errors import InputError
 
-__all__ = ["LARGEST", "SMALLEST", "TASKS", "File", "Planner", "plan_tasks", "splits_of", "tasks_of"]
+__all__ = [
+    "LARGEST", "PARTS", "SMALLEST", "TASKS", "File", "Planner", "draw_tasks", "plan_tasks", "splits_of", "tasks_of",
+]  # fmt: skip
 
 TASKS: Final = 4
 """Number of tasks per core; with several, no core waits long for the last task."""
@@ -26,6 +29,9 @@ SMALLEST: Final = 4 << 20
 
 LARGEST: Final = 256 << 20
 """Maximum size of a task, in bytes; this much is read again after a failure."""
+
+PARTS: Final = 64
+"""Number of cores to plan for if a sample is drawn: `TASKS` times as many parts, if they are not too small."""
 
 FEW: Final = 64
 """Maximum number of files that are all opened to plan them; above it, small files become one split, unopened."""
@@ -64,6 +70,22 @@ def plan_tasks(archive: Archive, cores: int, planner: Planner = splits_of) -> li
     task_bytes = min(max(total // (TASKS * cores), SMALLEST), LARGEST)
     split_bytes = min(task_bytes, SPLIT_BYTES)
     return tasks_of(_plan(files, split_bytes, planner), task_bytes)
+
+
+def draw_tasks(tasks: Sequence[Task], most_bytes: int) -> tuple[list[Task], float]:
+    """Return some tasks that read about ``most_bytes`` altogether, at least one, and the share of all bytes.
+
+    They are drawn by chance, but always the same ones: a sample of all files and times, not of the first ones.
+    """
+    drawn: list[Task] = []
+    left = most_bytes
+    for task in Random(0).sample([*tasks], len(tasks)):
+        if drawn and left < task.weight:
+            break
+        drawn.append(task)
+        left -= task.weight
+    total = sum(task.weight for task in tasks)
+    return drawn, sum(task.weight for task in drawn) / total if total else 1.0
 
 
 def _plan(files: Sequence[File], split_bytes: int, planner: Planner) -> Planned:

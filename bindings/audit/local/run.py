@@ -8,13 +8,17 @@ from typing import Any, NamedTuple
 
 from bindings.archive.account import Account
 from bindings.archive.formats.detect import Archive
-from bindings.audit.local.planning import plan_tasks
+from bindings.audit.local.planning import PARTS, draw_tasks, plan_tasks
 from bindings.audit.local.selection import EVERYTHING, Selection
 from bindings.audit.local.study import Study
 from bindings.audit.local.tasks import Results, Task, TooManyBad, count_tasks, order_for
 from exchange.errors import InputError
 
-__all__ = ["Pass", "finish", "must_be_new", "must_have_records", "run_here"]
+__all__ = ["NoRecords", "Pass", "finish", "must_be_new", "must_have_records", "run_here"]
+
+
+class NoRecords(InputError):
+    """No record of an archive can be counted."""
 
 
 class Pass(NamedTuple):
@@ -23,6 +27,8 @@ class Pass(NamedTuple):
     values: tuple[Any, ...]
     """The value of each study, in order."""
     account: Account
+    share: float = 1.0
+    """Share of the archive that was read, by its bytes."""
 
 
 def run_here(
@@ -32,16 +38,20 @@ def run_here(
     *,
     keep_bad: str | None = None,
     max_bad: int | None = None,
+    most_bytes: int | None = None,
     step: Callable[[int, int], None] = lambda done, of: None,
 ) -> Pass:
     """Read an archive once, for all studies, in this process.
 
-    ``step`` is called with the number of bytes read so far, and the total number. ``keep_bad`` is a new folder for bad
-    records, as JSON lines. Raises InputError for files that cannot be opened and archives without records,
+    Of an archive larger than ``most_bytes``, only some tasks are read, see `draw_tasks`; None for all. ``step`` is
+    called with the number of bytes read so far, and the total number. ``keep_bad`` is a new folder for bad records, as
+    JSON lines. Raises InputError for files that cannot be opened, NoRecords for archives without records,
     `bindings.audit.local.tasks.TooManyBad` as soon as more than ``max_bad`` records are bad.
     """
     must_be_new(keep_bad)
-    tasks = plan_tasks(archive, cores=1)
+    tasks, share = plan_tasks(archive, cores=1), 1.0
+    if most_bytes is not None and sum(task.weight for task in tasks) > most_bytes:
+        tasks, share = draw_tasks(plan_tasks(archive, cores=PARTS), most_bytes)
     total = sum(task.weight for task in tasks)
     done = 0
 
@@ -55,7 +65,7 @@ def run_here(
 
     results = count_tasks(report_steps(), order_for(studies, selection, keep_bad, max_bad))
     must_have_records(archive, results.account, max_bad)
-    return finish(results, studies)
+    return finish(results, studies)._replace(share=share)
 
 
 def finish(results: Results, studies: Sequence[Study[Any]]) -> Pass:
@@ -74,7 +84,7 @@ def must_be_new(folder: str | None) -> None:
 
 
 def must_have_records(archive: Archive, account: Account, max_bad: int | None = None) -> None:
-    """Raise InputError if no record of an archive was counted, with the reasons why its records were not.
+    """Raise NoRecords if no record of an archive was counted, with the reasons why its records were not.
 
     Raises TooManyBad if the archive has no records at all, and no bad record is allowed.
     """
@@ -82,7 +92,7 @@ def must_have_records(archive: Archive, account: Account, max_bad: int | None = 
         return
     unread = account.unread.bad + account.unread.skipped
     if not unread:
-        kind = TooManyBad if max_bad == 0 else InputError
+        kind = TooManyBad if max_bad == 0 else NoRecords
         raise kind(f"{archive.path}: there are no records in it")
     reasons = "; ".join(f"{records:,}: {reason}" for reason, records in unread.most_common(3))
-    raise InputError(f"{archive.path}: no record of it can be audited, of {account.read:,} that were read: {reasons}")
+    raise NoRecords(f"{archive.path}: no record of it can be audited, of {account.read:,} that were read: {reasons}")

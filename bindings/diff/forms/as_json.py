@@ -15,7 +15,7 @@ from bindings.diff.forms.words import describe_term
 from bindings.diff.messages import MovedJson
 from bindings.diff.planning.fields import find_changes
 from bindings.diff.planning.plan import Plan
-from bindings.diff.planning.step import describe_part
+from bindings.diff.planning.step import Part, describe_part
 from bindings.diff.settings.changes import SettingsChange
 from exchange.entities.entities import Destination
 from exchange.entities.precedence import ValueJson, value_json
@@ -23,8 +23,8 @@ from exchange.field_json import message_to_json
 from exchange.json_types import MessageJson
 
 __all__ = [
-    "AgainstJson", "DiffJson", "MeaningJson", "PlanJson", "files_to_json", "meaning_to_json", "plan_to_json",
-    "settings_to_json", "to_json",
+    "AgainstJson", "DiffJson", "FieldChangeJson", "MeaningJson", "PlanJson", "SettingsChangeJson", "fields_to_json",
+    "files_to_json", "meaning_to_json", "plan_to_json", "settings_to_json", "to_json",
 ]  # fmt: skip
 
 
@@ -275,16 +275,18 @@ def plan_to_json(todo: Plan) -> PlanJson:
                 "verb": step.verb,
                 "part": describe_part(step.part),
                 "danger": step.danger,
-                "changes": [
-                    {"name": change.name, "before": change.before, "after": change.after}
-                    for change in (() if step.old is None else find_changes(step.old, step.part))
-                ],
+                "changes": [] if step.old is None else fields_to_json(step.old, step.part),
             }
             for step in todo.steps
         ],
         "refused": [{"step": str(step), "error": str(error)} for step, error in todo.refused],
         "left_alone": [describe_part(part) for part in todo.left_alone],
     }
+
+
+def fields_to_json(before: Part, after: Part) -> list[FieldChangeJson]:
+    """Return what differs between two parts of one kind as JSON values."""
+    return [{"name": each.name, "before": each.before, "after": each.after} for each in find_changes(before, after)]
 
 
 def meaning_to_json(difference: Meaning) -> MeaningJson:

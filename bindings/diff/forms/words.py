@@ -11,7 +11,7 @@ from bindings.diff.comparison.meaning import Access, Choice, Effect, Meaning, Un
 from bindings.diff.comparison.partitions import PartitionChange
 from bindings.diff.comparison.terms import Term
 from bindings.diff.planning.fields import find_changes
-from bindings.diff.planning.step import Step
+from bindings.diff.planning.step import Part, Step
 from bindings.diff.settings.changes import SettingsChange
 from exchange.display import count_noun, list_some
 from exchange.entities.precedence import Possible, write_setting
@@ -20,9 +20,9 @@ from exchange.notation import write_json, write_table
 from exchange.patterns.pattern import Pattern
 
 __all__ = [
-    "describe_access", "describe_changes", "describe_choice", "describe_default", "describe_partitions",
-    "describe_release", "describe_settings", "describe_term", "describe_undecided", "describe_unroutable",
-    "happens_at_times", "name_exchange", "name_parts", "quote_message", "sign_of",
+    "describe_access", "describe_changes", "describe_choice", "describe_default", "describe_fields",
+    "describe_partitions", "describe_release", "describe_settings", "describe_term", "describe_undecided",
+    "describe_unroutable", "happens_at_times", "name_exchange", "name_parts", "quote_message", "sign_of",
 ]  # fmt: skip
 
 NAMED: Final = 5
@@ -112,9 +112,14 @@ def sign_of(step: Step) -> str:
 def describe_changes(step: Step) -> Iterator[str]:
     """Yield what differs between the part of a step and what it takes the place of: ``max-length 5 -> none``."""
     if step.old is not None:
-        for change in find_changes(step.old, step.part):
-            name = change.name.removeprefix("definition.").removeprefix("arguments.").replace("_", "-")
-            yield f"{name} {_write(change.before)} -> {_write(change.after)}"
+        yield from describe_fields(step.old, step.part)
+
+
+def describe_fields(before: Part, after: Part) -> Iterator[str]:
+    """Yield what differs between two parts of one kind, as `describe_changes`; nothing of bindings."""
+    for change in find_changes(before, after):
+        name = change.name.removeprefix("definition.").removeprefix("arguments.").replace("_", "-")
+        yield f"{name} {_write(change.before)} -> {_write(change.after)}"
 
 
 def _write(value: object) -> str:

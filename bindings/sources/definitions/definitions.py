@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,6 +35,7 @@ from bindings.sources.definitions.import_warnings import (
 from bindings.sources.definitions.operator_policies import (
     COMPONENT,
     read_operator_policies,
+    remove_operator_policies,
     write_operator_policies,
 )
 from bindings.sources.files import decode_text, read_content, save_lines
@@ -135,6 +136,19 @@ class Definitions:
         """Return the objects of a section that is no part of a topology, such as "operator_policies"."""
         entries = self._document.get(section)
         return [item for item in entries if isinstance(item, dict)] if isinstance(entries, list) else []
+
+    def with_other_entries(self, section: str, entries: Iterable[Object]) -> Definitions:
+        """Return definitions with these objects in a section that is no part of a topology; one that is there."""
+        if section not in self._document:
+            return self
+        return Definitions(self.default_vhost, {**self._document, section: [*entries]})
+
+    def without_operator_policies(self, vhost: str, names: Collection[str]) -> Definitions:
+        """Return definitions without the operator policies of these names in a virtual host."""
+        if not names:
+            return self
+        changed = remove_operator_policies(self._document, names, self._names(vhost))
+        return Definitions(self.default_vhost, {**self._document, **changed})
 
     def only(self, vhost: str) -> Definitions:
         """Return the definitions without the entries of other virtual hosts. Raises InputError if there is none."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from bindings.sources.definitions.entries import SECTIONS, Entry, Object
 from exchange.entities.entities import Policy
 from exchange.errors import InputError
 
-__all__ = ["COMPONENT", "read_operator_policies", "write_operator_policies"]
+__all__ = ["COMPONENT", "read_operator_policies", "remove_operator_policies", "write_operator_policies"]
 
 COMPONENT: Final = "operator_policy"
 """The component of the runtime parameters that are operator policies."""
@@ -66,6 +66,15 @@ def write_operator_policies(
             for name, policy in left.items()
         ]
         sections["parameters"] = [*sections.get("parameters", ()), *new]
+    return sections
+
+
+def remove_operator_policies(document: Mapping[str, Any], gone: Collection[str], names: set[str | None]) -> Object:
+    """Return the sections of definitions without the operator policies of some names; ``names`` as for writing."""
+    sections = {key: list(document[key]) for key in ("parameters", SECTION) if isinstance(document.get(key), list)}
+    for key, index, item in reversed([*_items(document)]):
+        if item.get("vhost") in names and item.get("name") in gone:
+            del sections[key][index]
     return sections
 
 

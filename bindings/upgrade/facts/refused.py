@@ -1,8 +1,12 @@
-"""What a release refuses that an older one accepted, with the broker's texts: asked of the rules of each release."""
+"""What a release refuses that an older one accepted, with the broker's texts: asked of the rules of each release.
+
+For a topology that is under the rules of the new release itself, it is all that this release refuses.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final
 
 from bindings.upgrade.facts.fact import Fact
@@ -84,15 +88,17 @@ def refused_policies(topology: Topology, new: Profile) -> Iterator[tuple[Policy,
 
 
 def _answer(refuse: Refuse, old: Profile, new: Profile) -> str | None:
-    """Return the answer of the new release if it refuses a part, and the old one does not; else None."""
+    """Return the answer of the new release if it refuses a part, and the old one does not; else None.
+
+    If both are the same release, it is its answer.
+    """
     try:
         refuse(new)
     except BrokerError as error:
-        try:
-            refuse(old)
-        except BrokerError:
-            return None
-        return str(error)
+        with suppress(BrokerError):
+            if old != new:
+                refuse(old)
+            return str(error)
     return None
 
 

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from bindings.check.report import BindingPartJson, NamedPartJson, part_json
-from bindings.diff.forms.as_json import MeaningJson, SettingsChangeJson, meaning_to_json, settings_to_json
+from bindings.diff.forms.as_json import (
+    FieldChangeJson,
+    MeaningJson,
+    SettingsChangeJson,
+    fields_to_json,
+    meaning_to_json,
+    settings_to_json,
+)
 from bindings.upgrade.facts.fact import Severity, Source
-from bindings.upgrade.upgrade import Sighting, Upgrade
+from bindings.upgrade.transform.transformation import Change
+from bindings.upgrade.upgrade import Sighting, Transformed, Upgrade
+
+if TYPE_CHECKING:
+    from bindings.upgrade.traffic import Traffic
 
 __all__ = ["UpgradeJson", "to_json"]
 
@@ -42,6 +53,83 @@ class SightingJson(TypedDict):
     """The broker's answer for what is refused."""
 
 
+class ChangeJson(TypedDict):
+    """What a transformation did to a part."""
+
+    part: NamedPartJson | BindingPartJson
+    becomes: NamedPartJson | BindingPartJson | None
+    """Null if it is removed."""
+    changes: list[FieldChangeJson]
+    """What differs; empty for bindings, whose keys do."""
+
+
+class LeftJson(TypedDict):
+    """A part that a transformation is for and leaves as it is."""
+
+    part: NamedPartJson | BindingPartJson
+    why: str
+
+
+class AppliedJson(TypedDict):
+    """What a transformation did to a topology."""
+
+    name: str
+    what: str
+    applications: str | None
+    """What it means to applications that declare the parts."""
+    changes: list[ChangeJson]
+    left: list[LeftJson]
+
+
+class TransformedJson(TypedDict):
+    """The topology of a virtual host as the new release wants it."""
+
+    transformations: list[AppliedJson]
+    """Those that changed something, or left what they are for, in the order in which they were done."""
+    sightings: list[SightingJson]
+    """What the upgrade still brings."""
+    meaning: MeaningJson
+    """Which messages the new release routes differently because of the transformations."""
+    settings: list[SettingsChangeJson]
+    """The settings in force that differ between the topology before and this one after the upgrade."""
+
+
+class MoveJson(TypedDict):
+    """Archived messages that lose and gain the same queues."""
+
+    exchange: str
+    lost: list[str]
+    gained: list[str]
+    unsure: list[str]
+    """Queues that they may lose or gain."""
+    messages: int
+    example: str | None
+    """A routing key of theirs."""
+
+
+class TrafficJson(TypedDict):
+    """The archived messages that are routed differently."""
+
+    share: float
+    """Share of the archive that was read, by its bytes: from 0 to 1."""
+    messages: int
+    elsewhere: int
+    """Messages that are or may be routed differently."""
+    become_unroutable: int
+    no_longer_unroutable: int
+    moves: list[MoveJson]
+    """The most frequent first."""
+
+
+class SectionJson(TypedDict):
+    """What a transformation did to definitions beside their topologies."""
+
+    name: str
+    what: str
+    entries: int
+    """Number of entries that are otherwise, or left out."""
+
+
 class VhostUpgradeJson(TypedDict):
     """What an upgrade does to a virtual host."""
 
@@ -53,11 +141,22 @@ class VhostUpgradeJson(TypedDict):
     """Which messages the two releases route differently."""
     settings: list[SettingsChangeJson]
     """The settings in force that differ."""
+    transformed: TransformedJson | None
+    """Null unless transformations were asked for."""
+    traffic: TrafficJson | None
+    """Null without an archive."""
 
 
 # The key "from" is a keyword of Python.
 UpgradeJson = TypedDict(
-    "UpgradeJson", {"from": str, "to": str, "steps": list[StepJson], "vhosts": list[VhostUpgradeJson]}
+    "UpgradeJson",
+    {
+        "from": str,
+        "to": str,
+        "steps": list[StepJson],
+        "vhosts": list[VhostUpgradeJson],
+        "sections": list[SectionJson],
+    },
 )
 
 
@@ -74,8 +173,63 @@ def to_json(upgrade: Upgrade) -> UpgradeJson:
                 "sightings": [*map(_sighting_json, each.sightings)],
                 "meaning": meaning_to_json(each.difference.meaning),
                 "settings": settings_to_json(each.difference.settings),
+                "transformed": None if each.transformed is None else _transformed_json(each.transformed),
+                "traffic": None if each.traffic is None else _traffic_json(each.traffic),
             }
             for each in upgrade.vhosts
+        ],
+        "sections": [
+            {"name": each.name, "what": each.what, "entries": each.entries}
+            for each in (() if upgrade.definitions is None else upgrade.definitions[1])
+        ],
+    }
+
+
+def _transformed_json(transformed: Transformed) -> TransformedJson:
+    return {
+        "transformations": [
+            {
+                "name": each.transformation.name,
+                "what": each.transformation.what,
+                "applications": each.transformation.applications or None,
+                "changes": [*map(_change_json, each.changes)],
+                "left": [{"part": part_json(left.part), "why": left.why} for left in each.left],
+            }
+            for each in transformed.applied
+        ],
+        "sightings": [*map(_sighting_json, transformed.sightings)],
+        "meaning": meaning_to_json(transformed.meaning),
+        "settings": settings_to_json(transformed.settings),
+    }
+
+
+def _change_json(change: Change) -> ChangeJson:
+    before, after = change
+    return {
+        "part": part_json(before),
+        "becomes": None if after is None else part_json(after),
+        "changes": [] if after is None else fields_to_json(before, after),
+    }
+
+
+def _traffic_json(traffic: Traffic) -> TrafficJson:
+    totals = traffic.changes.totals
+    return {
+        "share": traffic.share,
+        "messages": totals.messages,
+        "elsewhere": totals.elsewhere,
+        "become_unroutable": totals.become_unroutable,
+        "no_longer_unroutable": totals.no_longer_unroutable,
+        "moves": [
+            {
+                "exchange": row.change.exchange,
+                "lost": [*row.change.lost],
+                "gained": [*row.change.gained],
+                "unsure": [*row.change.unsure],
+                "messages": row.messages,
+                "example": row.shapes.items[0].example if row.shapes.items else None,
+            }
+            for row in traffic.changes.rerouted
         ],
     }
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bindings.diff.forms.text import meaning_lines, settings_lines
-from bindings.upgrade.forms.text import TITLES, describe_parts, describe_source
-from bindings.upgrade.releases import FLAGS
+from bindings.upgrade.forms.words import TITLES, describe_parts, describe_source, traffic_lines, transformed_lines
+from bindings.upgrade.releases import FLAGS, Release
 from bindings.upgrade.upgrade import Sighting, Upgrade, VhostUpgrade
 from exchange.display import count_noun
 from exchange.markdown import escape_text, quote_block, quote_code
@@ -17,7 +17,7 @@ __all__ = ["to_markdown"]
 SENTENCE: Final = 480
 """Maximum number of characters of a sentence."""
 LINES: Final = 200
-"""Maximum number of lines about the routes of one virtual host; the JSON has all."""
+"""Maximum number of lines of a block; the JSON has all."""
 
 
 def to_markdown(upgrade: Upgrade) -> str:
@@ -32,7 +32,10 @@ def _lines(upgrade: Upgrade) -> Iterator[str]:
         if len(upgrade.vhosts) > 1:
             yield f"#### Virtual host {quote_code(vhost.vhost, SENTENCE, in_cell=False)}"
             yield ""
-        yield from _vhost_lines(vhost)
+        yield from _vhost_lines(vhost, upgrade.new)
+    if upgrade.definitions is not None and upgrade.definitions[1]:
+        entries = [(each, count_noun(each.entries, "entry", "entries")) for each in upgrade.definitions[1]]
+        yield from (*[f"- {each.name}: {_plain(each.what)} ({count})" for each, count in entries], "")
     general = [sighting for sighting in upgrade.vhosts[0].sightings if not sighting.parts] if upgrade.vhosts else []
     if general:
         yield from ("**What no topology shows**", "", *map(_row, general), "")
@@ -43,14 +46,28 @@ def _lines(upgrade: Upgrade) -> Iterator[str]:
         yield from (f"  - [ ] before: {_plain(first)}" for first in step.first)
 
 
-def _vhost_lines(vhost: VhostUpgrade) -> Iterator[str]:
-    for severity, title in TITLES.items():
-        rows = [_row(each) for each in vhost.sightings if each.parts and each.fact.severity == severity]
-        if rows:
-            yield from (f"**{title.capitalize()}**", "", *rows, "")
-    lines = [*meaning_lines(vhost.difference.meaning), *settings_lines(vhost.difference.settings)]
-    more = len(lines) - LINES
+def _vhost_lines(vhost: VhostUpgrade, release: Release) -> Iterator[str]:
+    yield from _severities(vhost.sightings)
     yield from ("**Routes**", "")
+    yield from _block([*meaning_lines(vhost.difference.meaning), *settings_lines(vhost.difference.settings)])
+    if vhost.transformed is not None:
+        yield from (f"**Transformed for {release}**", "")
+        yield from _block([*transformed_lines(vhost.transformed, release)])
+        yield from _severities(vhost.transformed.left, "What is left: ")
+    if vhost.traffic is not None:
+        yield from ("**Traffic**", "")
+        yield from _block([*traffic_lines(vhost.traffic)])
+
+
+def _severities(sightings: Sequence[Sighting], begin: str = "") -> Iterator[str]:
+    for severity, title in TITLES.items():
+        rows = [_row(each) for each in sightings if each.parts and each.fact.severity == severity]
+        if rows:
+            yield from (f"**{begin}{title if begin else title.capitalize()}**", "", *rows, "")
+
+
+def _block(lines: Sequence[str]) -> Iterator[str]:
+    more = len(lines) - LINES
     yield from quote_block([*lines[:LINES], *([f"and {count_noun(more, 'more line')}"] if more > 0 else [])])
     yield ""
 

@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from bindings.diff.forms.text import meaning_lines, settings_lines
-from bindings.diff.planning.step import describe_part
-from bindings.upgrade.facts.crossing import Part
-from bindings.upgrade.facts.fact import Fact, Numbers, Severity, Source
-from bindings.upgrade.releases import FLAGS
+from bindings.upgrade.forms.words import TITLES, describe_parts, describe_source, traffic_lines, transformed_lines
+from bindings.upgrade.releases import FLAGS, Release
 from bindings.upgrade.upgrade import Sighting, Upgrade, VhostUpgrade
-from exchange.display import count_noun, list_some
+from exchange.display import count_noun
 
-__all__ = ["TITLES", "describe_parts", "describe_source", "to_text"]
-
-NAMED: Final = 5
-"""Number of parts of a sighting that the text names; the others are counted, and in the JSON."""
-
-SOURCES: Final[dict[Source, str]] = {
-    "live brokers": "shown by live brokers",
-    "observed": "observed on live brokers, without a test",
-    "release notes": "from the release notes",
-}
-TITLES: Final[dict[Severity, str]] = {
-    "error": "refused or lost",
-    "warning": "means something else",
-    "note": "worth knowing",
-}
+__all__ = ["to_text"]
 
 
 def to_text(upgrade: Upgrade) -> Iterator[str]:
@@ -36,7 +19,10 @@ def to_text(upgrade: Upgrade) -> Iterator[str]:
     for vhost in upgrade.vhosts:
         if len(upgrade.vhosts) > 1:
             yield f"virtual host {vhost.vhost!r}:"
-        yield from _vhost_lines(vhost)
+        yield from _vhost_lines(vhost, upgrade.new)
+    if upgrade.definitions is not None:
+        for section in upgrade.definitions[1]:
+            yield f"{section.name}: {section.what} ({count_noun(section.entries, 'entry', 'entries')})"
     general = [sighting for sighting in upgrade.vhosts[0].sightings if not sighting.parts] if upgrade.vhosts else []
     if general:
         yield "what no topology shows:"
@@ -51,37 +37,27 @@ def to_text(upgrade: Upgrade) -> Iterator[str]:
         yield from (f"      before: {first}" for first in step.first)
 
 
-def describe_parts(parts: Sequence[Part]) -> str:
-    """Return the parts of a sighting: ``queue 'a'``, or the number of several and the names of some."""
-    if len(parts) == 1:
-        return describe_part(parts[0])
-    kind = type(parts[0]).__name__.lower()
-    names = [describe_part(part).removeprefix(f"{kind} ") for part in parts]
-    number = count_noun(len(parts), kind, "policies") if kind == "policy" else count_noun(len(parts), kind)
-    return f"{number}, {list_some(names, NAMED)}"
-
-
-def describe_source(fact: Fact) -> str:
-    """Return since when a fact holds, and how that is known."""
-    since = f"since {_name(fact.since)}, " if any(fact.since) else ""
-    until = f"before {_name(fact.until)}, " if fact.until is not None else ""
-    return f"{since}{until}{SOURCES[fact.source]}"
-
-
-def _name(numbers: Numbers) -> str:
-    return ".".join(map(str, numbers[: 3 if numbers[2] else 2]))
-
-
-def _vhost_lines(vhost: VhostUpgrade) -> Iterator[str]:
-    for severity, title in TITLES.items():
-        sightings = [each for each in vhost.sightings if each.parts and each.fact.severity == severity]
-        if sightings:
-            yield f"{title}:"
-        for sighting in sightings:
-            yield from _sighting_lines(sighting)
+def _vhost_lines(vhost: VhostUpgrade, release: Release) -> Iterator[str]:
+    yield from _sightings_lines(vhost.sightings)
     yield "routes:"
     yield from meaning_lines(vhost.difference.meaning)
     yield from settings_lines(vhost.difference.settings)
+    if vhost.transformed is not None:
+        yield f"transformed for {release}:"
+        yield from transformed_lines(vhost.transformed, release)
+        yield from _sightings_lines(vhost.transformed.left, "what is left: ")
+    if vhost.traffic is not None:
+        yield "traffic:"
+        yield from traffic_lines(vhost.traffic)
+
+
+def _sightings_lines(sightings: Sequence[Sighting], begin: str = "") -> Iterator[str]:
+    for severity, title in TITLES.items():
+        seen = [each for each in sightings if each.parts and each.fact.severity == severity]
+        if seen:
+            yield f"{begin}{title}:"
+        for sighting in seen:
+            yield from _sighting_lines(sighting)
 
 
 def _sighting_lines(sighting: Sighting) -> Iterator[str]:

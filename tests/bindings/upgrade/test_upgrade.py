@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from bindings.cli import COMMANDS
 from bindings.upgrade.facts.table import FACTS
-from bindings.upgrade.forms.text import describe_source
+from bindings.upgrade.forms.words import describe_source
 from bindings.upgrade.releases import find_steps, release_of
 from bindings.upgrade.upgrade import plan_upgrade, upgrade_topology
 from exchange import Binding, Exchange, Policy, Queue, Topology, Typed

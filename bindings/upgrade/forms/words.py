@@ -1,0 +1,112 @@
+"""What an upgrade does as sentences and lines, which all forms for people have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from bindings.diff.forms.text import meaning_lines, settings_lines
+from bindings.diff.forms.words import describe_fields
+from bindings.diff.planning.step import describe_part
+from bindings.upgrade.facts.crossing import Part
+from bindings.upgrade.facts.fact import ALWAYS, Fact, Numbers, Severity, Source
+from bindings.upgrade.releases import Release
+from bindings.upgrade.transform.transformation import Change
+from bindings.upgrade.upgrade import Transformed
+from exchange.display import count_noun, list_some
+from exchange.entities.entities import Binding
+
+if TYPE_CHECKING:
+    from bindings.upgrade.traffic import Traffic
+
+__all__ = ["TITLES", "describe_change", "describe_parts", "describe_source", "traffic_lines", "transformed_lines"]
+
+NAMED: Final = 5
+"""Number of parts of a sighting that a sentence names; the others are counted, and in the JSON."""
+
+LISTED: Final = 20
+"""Number of changes, and of kinds of moves, that are listed; the others are counted, and in the JSON."""
+
+SOURCES: Final[dict[Source, str]] = {
+    "live brokers": "shown by live brokers",
+    "observed": "observed on live brokers, without a test",
+    "release notes": "from the release notes",
+}
+TITLES: Final[dict[Severity, str]] = {
+    "error": "refused or lost",
+    "warning": "means something else",
+    "note": "worth knowing",
+}
+
+
+def describe_parts(parts: Sequence[Part]) -> str:
+    """Return the parts of a sighting: ``queue 'a'``, or the number of several and the names of some."""
+    if len(parts) == 1:
+        return describe_part(parts[0])
+    kind = type(parts[0]).__name__.lower()
+    names = [describe_part(part).removeprefix(f"{kind} ") for part in parts]
+    number = count_noun(len(parts), kind, "policies") if kind == "policy" else count_noun(len(parts), kind)
+    return f"{number}, {list_some(names, NAMED)}"
+
+
+def describe_source(fact: Fact) -> str:
+    """Return since when a fact holds, and how that is known."""
+    since = f"since {_name(fact.since)}, " if any(fact.since) else ""
+    until = f"before {_name(fact.until)}, " if fact.until is not None else ""
+    return f"{since}{until}{SOURCES[fact.source]}"
+
+
+def _name(numbers: Numbers) -> str:
+    return ".".join(map(str, numbers[: 3 if numbers[2] else 2]))
+
+
+def describe_change(change: Change) -> str:
+    """Return what a transformation did to a part: ``queue 'a': durable false -> true``."""
+    before, after = change
+    if after is None:
+        return f"{describe_part(before)} is removed"
+    if isinstance(before, Binding) and isinstance(after, Binding):
+        return f"{describe_part(before)}: key {before.routing_key!r} -> {after.routing_key!r}"
+    return f"{describe_part(before)}: {', '.join(describe_fields(before, after))}"
+
+
+def transformed_lines(transformed: Transformed, release: Release) -> Iterator[str]:
+    """Yield what transformations did to a topology, what they left, and the proof; without what is still refused."""
+    for each in transformed.applied:
+        yield f"  {each.transformation.name}: {each.transformation.what}"
+        yield from (f"      {describe_change(change)}" for change in each.changes[:LISTED])
+        yield from _more(len(each.changes))
+        yield from (f"      left as it is: {describe_part(left.part)}: {left.why}" for left in each.left[:LISTED])
+        yield from _more(len(each.left))
+        if each.changes and each.transformation.applications:
+            yield f"      in applications: {each.transformation.applications}"
+    if not transformed.applied:
+        yield "  nothing had to be transformed"
+    refused = [sighting for sighting in transformed.sightings if sighting.fact.since == ALWAYS]
+    parts = [part for sighting in refused for part in sighting.parts]
+    yield f"  refused by {release}: {count_noun(len(parts), 'part') if parts else 'nothing'}"
+    if transformed.meaning.verdict == "same":
+        yield "  the transformations move no message: proved for all keys and headers"
+    else:
+        yield "  the transformations move messages, or may:"
+        yield from (f"  {line}" for line in meaning_lines(transformed.meaning))
+    yield from (f"  {line}" for line in settings_lines(transformed.settings))
+
+
+def traffic_lines(traffic: Traffic) -> Iterator[str]:
+    """Yield how many archived messages go elsewhere, and which."""
+    from bindings.counts.changes import summary  # an archive's packages are there if there is traffic
+    from bindings.report.words import describe_change as describe_move
+
+    yield f"  {summary(traffic.changes.totals)}"
+    if traffic.share < 1:
+        yield f"  that is a sample: {traffic.share:.1%} of the archive, by bytes; --sample 0 reads all"
+    for row in traffic.changes.rerouted[:LISTED]:
+        example = f", as '{row.shapes.items[0].example}'" if row.shapes.items else ""
+        yield f"  {row.messages:,} {describe_move(row.change)}{example}"
+    yield from _more(len(traffic.changes.rerouted))
+
+
+def _more(number: int) -> Iterator[str]:
+    if number > LISTED:
+        yield f"      and {number - LISTED:,} more; the JSON has all"

@@ -1,0 +1,128 @@
+"""Look at the upgrade of a source from beginning to end: what it does, the transformed definitions, the traffic."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from bindings.diff.diff import SECONDS
+from bindings.sources.definitions import Definitions
+from bindings.sources.open import Source, open_source
+from bindings.upgrade.releases import release_of
+from bindings.upgrade.transform.transform import choose, transform_definitions
+from bindings.upgrade.upgrade import Upgrade, VhostUpgrade, plan_upgrade
+from exchange.entities.profile import LATEST
+from exchange.errors import InputError
+from exchange.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["NEWEST", "SAMPLE", "upgrade"]
+
+NEWEST: Final = LATEST.name.removeprefix("rabbitmq-")
+SAMPLE: Final = 256 << 20
+"""Number of bytes of an archive that are read by default."""
+
+Path = str | os.PathLike[str]
+
+
+def upgrade(
+    topology: Topology | Source | Path,
+    new: str = NEWEST,
+    *,
+    old: str | None = None,
+    vhost: str | None = None,
+    transform: Iterable[str] | None = None,
+    archives: Path | Sequence[Path] = (),
+    sample_bytes: int | None = SAMPLE,
+    spark: SparkSession | None = None,
+    seconds: float = SECONDS,
+    progress: Callable[[int, int], None] | None = None,
+) -> Upgrade:
+    """Return what an upgrade of RabbitMQ to a new release does to a topology.
+
+    The topology is a value, or a path, ``-`` or a broker's address, which `open_source` opens. ``old`` is its release
+    now; without it that which an export or a broker names, or the topology's profile. All virtual hosts are looked at,
+    or only ``vhost``.
+
+    ``transform`` names transformations, ``["default"]`` those that the new release needs: then each virtual host also
+    has its topology as the new release wants it, and a source its definitions. ``archives`` are files and folders as
+    `audit` reads them: then each virtual host also has the messages that are routed differently, out of parts of
+    ``sample_bytes`` altogether (None: all); with a Spark session, all are counted on its workers. The comparisons of
+    routes take ``seconds`` at most; ``progress`` is called with the numbers of destinations compared and to compare,
+    then of bytes read and to read.
+
+    >>> topology = Topology(queues=[Queue("replies", durable=False)])
+    >>> result = upgrade(topology, "4.3", old="4.2", transform=["default"])
+    >>> [vhost] = result.vhosts
+    >>> [sighting.fact.id for sighting in vhost.sightings if sighting.parts]
+    ['HSU005']
+    >>> vhost.transformed.topology.queues["replies"].durable, vhost.severity
+    (True, None)
+
+    Raises InputError for a source that cannot be read or names no release, for releases that are unknown or not newer,
+    and for unknown transformations.
+    """
+    source = topology if isinstance(topology, Topology | Source) else open_source(os.fspath(topology), vhost)
+    before, after = release_of(old or _release_in(source)), release_of(new)
+    names = None if transform is None else choose(transform, before, after)
+    if isinstance(source, Topology):
+        topologies = [source]
+    else:
+        topologies = [source.routable(name, before.profile) for name in (source.vhosts if vhost is None else (vhost,))]
+    result = plan_upgrade(topologies, before, after, names=names, seconds=seconds, progress=progress)
+    if names is not None and isinstance(source, Source):
+        content = source.content if vhost is None else source.content.only(vhost)
+        transformed = [each.transformed.topology for each in result.vhosts if each.transformed is not None]
+        result = result._replace(definitions=transform_definitions(content, transformed, names))
+    if archives:
+        paths = [archives] if isinstance(archives, str | os.PathLike) else archives
+        step = progress or (lambda done, of: None)
+        result = _with_traffic(result, topologies, [os.fspath(path) for path in paths], sample_bytes, spark, step)
+    return result
+
+
+def _release_in(source: Topology | Source) -> str:
+    """Return the release that a source names. Raises InputError if it names none."""
+    if isinstance(source, Topology):
+        return source.profile.name
+    named = source.content.rabbitmq_version if isinstance(source.content, Definitions) else None
+    if named is None and source.profile is not None:
+        named = source.profile.name
+    if named is None:
+        raise InputError(f"{source.name} names no release of RabbitMQ; say --from RELEASE")
+    return named
+
+
+def _with_traffic(
+    result: Upgrade,
+    topologies: Sequence[Topology],
+    archives: Sequence[str],
+    sample_bytes: int | None,
+    spark: SparkSession | None,
+    step: Callable[[int, int], None],
+) -> Upgrade:
+    """Return an upgrade with the messages of archives that move; Arrow is needed for these only.
+
+    Raises NoRecords if the archives have no messages of any virtual host.
+    """
+    from bindings.audit.local.run import NoRecords
+    from bindings.upgrade.traffic import count_traffic
+
+    old, new = result.old.profile, result.new.profile
+    vhosts: list[VhostUpgrade] = []
+    for each, topology in zip(result.vhosts, topologies, strict=True):
+        after = topology.with_profile(new) if each.transformed is None else each.transformed.topology
+        try:
+            traffic = count_traffic(
+                topology.with_profile(old), after, archives, most_bytes=sample_bytes, spark=spark, step=step
+            )
+        except NoRecords:
+            if len(vhosts) == len(topologies) - 1 and not any(vhost.traffic for vhost in vhosts):
+                raise
+            vhosts.append(each)
+        else:
+            vhosts.append(each._replace(traffic=traffic))
+    return result._replace(vhosts=tuple(vhosts))

@@ -1,0 +1,159 @@
+"""Policies and operator policies as a new release wants them: one function for each transformation.
+
+What a policy gives queues and exchanges stays: a policy is in force in the same parts as before, as far as one policy
+can be, and one that has nothing left still keeps those of lower priority out of force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
+
+from bindings.upgrade.transform.queues import LEADERS
+from bindings.upgrade.transform.transformation import Change, Draft, Left
+from exchange.display import count_noun, list_some
+from exchange.entities.entities import Exchange, Policy, Queue
+from exchange.entities.in_force import Policies, possible_policies
+from exchange.entities.policy_definitions import APPLY_TO
+from exchange.topology.topology import Topology
+
+__all__ = [
+    "drop_all", "drop_empty", "keep_in_force", "remove_lazy_mode", "strip_mirroring", "translate_locators",
+    "translate_overflow",
+]  # fmt: skip
+
+INERT: Final = {"queue-leader-locator": "client-local"}
+"""A definition without effect, for a policy that must stay: the default, which all types of queues support."""
+
+
+NARROW: Final = ("classic_queues", "quorum_queues", "streams", "queues", "exchanges", "all")
+"""What a policy can apply to, each before what includes it."""
+
+NAMED: Final = 3
+Names: TypeAlias = set[str | None]
+
+
+def _all(draft: Draft) -> Iterator[Policy]:
+    yield from draft.now.policies.values()
+    yield from draft.now.operator_policies.values()
+
+
+def strip_mirroring(draft: Draft) -> Iterator[Change | Left]:
+    """Remove the keys of mirroring."""
+    for policy in _all(draft):
+        rest = {name: value for name, value in policy.definition.items() if not name.startswith("ha-")}
+        if len(rest) < len(policy.definition):
+            yield Change(policy, replace(policy, definition=rest))
+
+
+def remove_lazy_mode(draft: Draft) -> Iterator[Change | Left]:
+    """Remove the key of lazy mode."""
+    for policy in _all(draft):
+        if "queue-mode" in policy.definition:
+            yield Change(policy, _with_definition(policy, {}, "queue-mode"))
+
+
+def translate_locators(draft: Draft) -> Iterator[Change | Left]:
+    """Write queue-master-locator as queue-leader-locator."""
+    for policy in _all(draft):
+        locator = policy.definition.get("queue-master-locator")
+        if locator is not None:
+            leader = LEADERS.get(locator) if isinstance(locator, str) and not policy.operator else None
+            has_one = leader is None or "queue-leader-locator" in policy.definition
+            given = {} if has_one else {"queue-leader-locator": leader}
+            yield Change(policy, _with_definition(policy, given, "queue-master-locator"))
+
+
+def translate_overflow(draft: Draft) -> Iterator[Change | Left]:
+    """Let queues that are quorum queues now refuse what is above their limit: they cannot dead-letter it as well."""
+    policies = draft.policies
+    for policy in _all(draft):
+        if policy.definition.get("overflow") != "reject-publish-dlx":
+            continue
+        queues = [queue for queue in draft.now.queues.values() if policy.is_found_in(queue.name) is not False]
+        queues = [queue for queue in queues if policy.name in _names(queue, policies, operator=policy.operator)]
+        new = [queue for queue in queues if queue.type == "quorum" and _old(queue, draft).type == "classic"]
+        if new and len(new) == len(queues):
+            yield Change(policy, _with_definition(policy, {"overflow": "reject-publish"}))
+        elif new:
+            yield Left(
+                policy,
+                f"{count_noun(len(new), 'queue')} in which it is in force cannot dead-letter what is above the limit "
+                "as quorum queues, and drop the oldest messages: give them a policy of their own with reject-publish",
+            )
+
+
+def keep_in_force(draft: Draft) -> Iterator[Change | Left]:
+    """Let policies apply to the types of queues with which they are in force where they were, and nowhere else.
+
+    Only policies that were changed, or that are about queues whose type was changed.
+    """
+    old = draft.before
+    unchanged = {*old.policies.values(), *old.operator_policies.values()}
+    for policy in _all(draft):
+        found = [part for part in _parts(draft.now) if policy.is_found_in(part.name) is not False]
+        if policy in unchanged and all(_old(part, draft).type == part.type for part in found):
+            continue
+        before = [_names(_old(part, draft), draft.old_policies, operator=policy.operator) for part in found]
+
+        def differing(
+            apply_to: str, policy: Policy = policy, found: list[Queue | Exchange] = found, before: list[Names] = before
+        ) -> int:
+            changed = draft.with_changes([Change(policy, replace(policy, apply_to=apply_to))]).policies
+            now = [_names(part, changed, operator=policy.operator) for part in found]
+            return sum((policy.name in one) != (policy.name in other) for one, other in zip(before, now, strict=True))
+
+        if differing(policy.apply_to):
+            known = APPLY_TO[draft.now.profile.settings]
+            choices = (policy.apply_to, *[choice for choice in NARROW if choice in known])
+            best = min(choices, key=differing)  # the first of several: as it is, if nothing is better
+            if best != policy.apply_to:
+                yield Change(policy, replace(policy, apply_to=best))
+
+
+def drop_empty(draft: Draft) -> Iterator[Change | Left]:
+    """Remove the policies that set nothing; one that keeps another out of force gets a setting without effect."""
+    for policy in _all(draft):
+        if policy.definition:
+            continue
+        without = draft.with_changes([Change(policy, None)]).policies
+        others = {
+            name
+            for part in _parts(draft.now)
+            if policy.is_found_in(part.name) is not False
+            and policy.name in _names(part, draft.policies, operator=policy.operator)
+            for name in _names(part, without, operator=policy.operator)
+        } - {None}
+        if not others:
+            yield Change(policy, None)
+        elif not policy.operator:
+            yield Change(policy, replace(policy, definition=INERT))
+        else:
+            yield Left(policy, f"without it, {list_some(sorted(map(repr, others)), NAMED)} would come into force")
+
+
+def drop_all(draft: Draft) -> Iterator[Change | Left]:
+    """Remove all policies, but for operator policies."""
+    yield from (Change(policy, None) for policy in draft.now.policies.values())
+
+
+def _parts(topology: Topology) -> Iterator[Queue | Exchange]:
+    yield from topology.queues.values()
+    yield from topology.exchanges.values()
+
+
+def _old(part: Queue | Exchange, draft: Draft) -> Queue | Exchange:
+    return draft.before.queues[part.name] if isinstance(part, Queue) else part
+
+
+def _names(part: Queue | Exchange, policies: Policies, *, operator: bool) -> Names:
+    """Return the names of the policies that may be in force in a part, None for none."""
+    given = policies.operator_policies if operator else policies.policies
+    possible = possible_policies(part, given, policies.profile)
+    return {None if policy is None else policy.name for policy in possible}
+
+
+def _with_definition(policy: Policy, more: Mapping[str, Any], without: str = "") -> Policy:
+    rest = {name: value for name, value in policy.definition.items() if name != without}
+    return replace(policy, definition={**rest, **more})

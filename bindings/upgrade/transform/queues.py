@@ -1,0 +1,158 @@
+"""Queues and bindings as a new release wants them: one function for each transformation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import groupby
+from typing import Any, Final
+
+from bindings.upgrade.transform.transformation import Change, Draft, Left
+from exchange.entities.entities import Binding, Queue
+from exchange.entities.profile import Profile
+from exchange.entities.queue_arguments import ACCEPTED, RULES, refuse_queue
+from exchange.errors import BrokerError
+from exchange.field_values import type_and_value
+from exchange.kinds import KeyUse, kind_of
+from exchange.topology import rules
+
+__all__ = [
+    "LEADERS", "as_quorum_queue", "keep_delivery_limit", "make_durable", "make_quorum", "remove_lazy_mode",
+    "remove_old_versions", "shorten_topic_keys", "translate_locators",
+]  # fmt: skip
+
+LEADERS: Final[Mapping[str, str]] = {"min-masters": "balanced", "random": "balanced", "client-local": "client-local"}
+"""Value of queue-master-locator -> that of queue-leader-locator, which took its place."""
+
+NO_LIMIT: Final = -1
+WILDCARDS: Final = ("*", "#")
+
+
+def make_quorum(draft: Draft) -> Iterator[Change | Left]:
+    """Make quorum queues of the classic queues that were mirrored."""
+    for name, queue in draft.now.queues.items():
+        before = draft.before.queues[name]
+        modes = {settings.text("ha-mode") for settings in draft.old_policies.possible_settings(before)}
+        if queue.type != "classic" or modes == {None}:
+            continue
+        fault = _why_not_quorum(before, modes)
+        changed = as_quorum_queue(queue, draft.now.profile)
+        fault = fault or _refusal(changed, draft)
+        yield Left(queue, fault) if fault else Change(queue, changed)
+
+
+def _why_not_quorum(queue: Queue, modes: set[str | None]) -> str:
+    if None in modes:
+        return "it is not known here which policy was in force, so neither whether it was mirrored"
+    if not queue.durable:
+        return "it was mirrored, but is transient, which a quorum queue cannot be: it is on one node only"
+    if queue.auto_delete:
+        return "it was mirrored, but is auto-delete, which a quorum queue cannot be: it is on one node only"
+    return ""
+
+
+def as_quorum_queue(queue: Queue, profile: Profile) -> Queue:
+    """Return a classic queue as a quorum queue: without arguments that it would be refused for, or with others."""
+    accepted = ACCEPTED[profile.settings]
+    known = frozenset().union(*accepted.values())
+    arguments: dict[str, Any] = {
+        name: value
+        for name, value in queue.arguments.items()
+        if (name in accepted["quorum"] or name not in known) and not name.startswith("x-ha-")
+    }
+    leader = LEADERS.get(str(queue.arguments.get("x-queue-master-locator")))
+    if leader is not None:
+        arguments.setdefault("x-queue-leader-locator", leader)
+    if arguments.get("x-overflow") == "reject-publish-dlx":
+        arguments["x-overflow"] = "reject-publish"
+    return replace(queue, arguments={**arguments, "x-queue-type": "quorum"})
+
+
+def _refusal(queue: Queue, draft: Draft) -> str:
+    """Return why the new release refuses a queue, "" if it does not."""
+    profile = draft.now.profile
+    try:
+        refuse_queue(queue, rules.VirtualHost(draft.now.vhost, profile).describe("queue", queue.name), profile)
+    except BrokerError as error:
+        return f"as a quorum queue it would be refused: {error}"
+    return ""
+
+
+def make_durable(draft: Draft) -> Iterator[Change | Left]:
+    """Make the transient queues durable; exclusive ones are not part of a topology."""
+    for queue in draft.now.queues.values():
+        if not queue.durable:
+            yield Change(queue, replace(queue, durable=True))
+
+
+def remove_lazy_mode(draft: Draft) -> Iterator[Change | Left]:
+    """Remove the argument of lazy mode where the new release does not compare it when the queue is declared again."""
+    if "x-queue-mode" not in RULES[draft.now.profile.settings]:
+        yield from _without(draft, "x-queue-mode")
+
+
+def remove_old_versions(draft: Draft) -> Iterator[Change | Left]:
+    """Remove the version of classic queues that the new release refuses."""
+    rule = RULES[draft.now.profile.settings]["x-queue-version"]
+    for queue in draft.now.queues.values():
+        version = queue.arguments.get("x-queue-version")
+        if version is not None and rule(*type_and_value(version), {}) is not None:
+            yield Change(queue, _with_arguments(queue, {}, "x-queue-version"))
+
+
+def translate_locators(draft: Draft) -> Iterator[Change | Left]:
+    """Write queue-master-locator as queue-leader-locator."""
+    for queue in draft.now.queues.values():
+        locator = queue.arguments.get("x-queue-master-locator")
+        if locator is not None:
+            leader = LEADERS.get(locator) if isinstance(locator, str) else None
+            has_one = leader is None or "x-queue-leader-locator" in queue.arguments
+            given = {} if has_one else {"x-queue-leader-locator": leader}
+            yield Change(queue, _with_arguments(queue, given, "x-queue-master-locator"))
+
+
+def keep_delivery_limit(draft: Draft) -> Iterator[Change | Left]:
+    """Let messages come back to consumers of quorum queues as often as before."""
+    for queue in draft.now.queues.values():
+        possible = draft.policies.possible_settings(queue)
+        if queue.type == "quorum" and all(settings.integer("delivery-limit") is None for settings in possible):
+            yield Change(queue, _with_arguments(queue, {"x-delivery-limit": NO_LIMIT}))
+
+
+def shorten_topic_keys(draft: Draft) -> Iterator[Change | Left]:
+    """Write the binding keys of topic exchanges that have more ``#`` than the new release accepts with fewer."""
+    most = draft.now.profile.max_many
+    for name, exchange in draft.now.exchanges.items():
+        if most is None or kind_of(exchange).key_use is not KeyUse.PATTERN:
+            continue
+        for binding in draft.now.bindings_from(name):
+            if binding.routing_key.split(".").count("#") > most:
+                shorter = Binding(name, binding.destination, shorten_pattern(binding.routing_key), binding.arguments)
+                if shorter.routing_key.split(".").count("#") > most:
+                    yield Left(binding, f"no key with {most} '#' or fewer matches the same keys")
+                else:
+                    yield Change(binding, shorter)
+
+
+def shorten_pattern(pattern: str) -> str:
+    """Return the shortest pattern of the same meaning: a run of ``*`` and ``#`` is as many ``*``, then one ``#``.
+
+    >>> shorten_pattern("#.a.#.*.#.#"), shorten_pattern("*.#.*")
+    ('#.a.*.#', '*.*.#')
+    """
+    words: list[str] = []
+    for wild, group in groupby(pattern.split("."), WILDCARDS.__contains__):
+        run = [*group]
+        words += ["*"] * run.count("*") + ["#"] * ("#" in run) if wild else run
+    return ".".join(words)
+
+
+def _without(draft: Draft, argument: str) -> Iterator[Change]:
+    for queue in draft.now.queues.values():
+        if argument in queue.arguments:
+            yield Change(queue, _with_arguments(queue, {}, argument))
+
+
+def _with_arguments(queue: Queue, more: Mapping[str, Any], without: str = "") -> Queue:
+    arguments = {name: value for name, value in queue.arguments.items() if name != without}
+    return replace(queue, arguments={**arguments, **more})

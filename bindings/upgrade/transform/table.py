@@ -1,0 +1,94 @@
+"""The transformations of a topology, in the order in which they are done: one row for each, in `TRANSFORMATIONS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Final
+
+from bindings.upgrade.transform import policies, queues
+from bindings.upgrade.transform.transformation import Change, Draft, Left, Transformation
+
+__all__ = ["ALIASES", "DEFAULT", "TRANSFORMATIONS"]
+
+Find = Callable[[Draft], Iterator[Change | Left]]
+
+REDECLARE: Final = (
+    "an application that declares it otherwise gets 406 (PRECONDITION_FAILED): declare it as it is now, in all of them"
+)
+
+
+def _both(one: Find, other: Find) -> Find:
+    return lambda draft: chain(one(draft), other(draft))
+
+
+TRANSFORMATIONS: Final[tuple[Transformation, ...]] = (
+    Transformation(
+        "mirrored-to-quorum", (4, 0, 0),
+        "a classic queue that was mirrored becomes a quorum queue, which is replicated; without the arguments that "
+        "quorum queues refuse, such as x-max-priority, and with reject-publish in place of reject-publish-dlx",
+        f"declare it durable, with x-queue-type = quorum; {REDECLARE}", queues.make_quorum,
+    ),
+    Transformation(
+        "transient-to-durable", (4, 3, 0),
+        "a transient queue becomes durable: it stays when its node restarts, unless it is auto-delete or has x-expires",
+        f"declare it durable; {REDECLARE}", queues.make_durable,
+    ),
+    Transformation(
+        "remove-lazy-mode", (3, 12, 0),
+        "x-queue-mode and queue-mode are removed where they have no effect and nobody compares them", "",
+        _both(queues.remove_lazy_mode, policies.remove_lazy_mode),
+    ),
+    Transformation(
+        "remove-queue-version", (4, 3, 0), "the version of a classic queue that is no longer there is removed",
+        f"declare it without x-queue-version, or with 2; {REDECLARE}", queues.remove_old_versions,
+    ),
+    Transformation(
+        "translate-locator", (4, 3, 0), "queue-master-locator is written as queue-leader-locator",
+        f"declare it with x-queue-leader-locator; {REDECLARE}",
+        _both(queues.translate_locators, policies.translate_locators),
+    ),
+    Transformation(
+        "shorten-topic-keys", (4, 3, 0),
+        "a binding key with more '#' than the release accepts is written with fewer: '#.*.#' as '*.#'",
+        "bind with this key: the release refuses the old one", queues.shorten_topic_keys,
+    ),
+    Transformation(
+        "strip-cmq-keys-from-policies", (4, 0, 0), "the keys of mirroring, ha-*, are removed from policies", "",
+        policies.strip_mirroring,
+    ),
+    Transformation(
+        "translate-overflow", (4, 0, 0),
+        "a policy for queues that are quorum queues now has reject-publish in place of reject-publish-dlx, which they "
+        "lack: what they refuse is no longer dead-lettered", "", policies.translate_overflow,
+    ),
+    Transformation(
+        "keep-policies-in-force", (3, 12, 0),
+        "a policy applies to the types of queues with which it is in force where it was, and nowhere else", "",
+        policies.keep_in_force,
+    ),
+    Transformation(
+        "drop-empty-policies", (3, 12, 0),
+        "a policy that sets nothing is removed, as a broker refuses it; one that keeps another policy out of force "
+        "gets a setting without effect", "", policies.drop_empty,
+    ),
+    Transformation(
+        "keep-delivery-limit", (4, 0, 0),
+        "a quorum queue without a delivery limit gets none (-1), as before 4.0, in place of the default of 20", "",
+        queues.keep_delivery_limit, default=False,
+    ),
+    Transformation(
+        "exclude-policies", (0, 0, 0), "policies are left out", "", policies.drop_all, default=False,
+    ),
+)  # fmt: skip
+
+DEFAULT: Final = "default"
+"""Name that stands for the transformations that are done unless the user chooses."""
+
+ALIASES: Final = {
+    "prepare-for-quorum-queue-migration": (
+        "mirrored-to-quorum", "strip-cmq-keys-from-policies", "translate-overflow", "keep-policies-in-force",
+    ),
+    "no-op": (),
+}  # fmt: skip
+"""Other names of rabbitmqadmin -> the transformations that do the same."""

@@ -1,0 +1,191 @@
+"""``bindings.upgrade`` and the command: the transformed definitions, the traffic that moves, and the files of both."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import bindings
+from bindings.cli import COMMANDS
+from bindings.sources.definitions import Definitions
+from bindings.sources.document import Document
+from exchange import Binding, Exchange, Message, Queue, Topology
+from exchange.entities.profile import profile_for
+from exchange.errors import InputError
+
+OLD = """\
+profile rabbitmq-3.12
+exchange h: headers
+queue jobs: classic, x-max-priority = 5
+queue replies: classic, transient
+policy ha: "^jobs", queues, ha-mode = "all"
+h -> jobs: all { n = 1 }
+"""
+
+
+def run(tmp_path: Path, *options: str, text: str = OLD) -> Result:
+    path = tmp_path / "shop.bindings"
+    path.write_text(text)
+    [command] = [each for each in COMMANDS if each.name == "upgrade"]
+    return CliRunner().invoke(command, [str(path), *options])
+
+
+def test_the_transformed_definitions_are_written_in_the_form_of_the_name(tmp_path: Path) -> None:
+    for name in ("new.json", "new.json.gz", "new.bindings"):
+        path = tmp_path / name
+        run(tmp_path, "-o", str(path))
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if name.endswith(".gz") else data).decode()
+        content = Document.loads(text) if name.endswith("bindings") else Definitions.loads(text)
+        topology = content.topology()
+        assert topology.queues["jobs"] == Queue("jobs", arguments={"x-queue-type": "quorum"})
+        assert topology.queues["replies"].durable
+        assert not topology.policies
+        assert topology.profile.name == "rabbitmq-4.3"
+
+
+def test_the_definitions_go_to_standard_output_and_the_report_to_standard_error(tmp_path: Path) -> None:
+    result = run(tmp_path, "--output", "-")
+    assert Definitions.loads(result.stdout).topology().queues["jobs"].type == "quorum"
+    assert "mirrored-to-quorum" in result.stderr
+    assert run(tmp_path, "-o", "-", "--format", "json").stdout == result.stdout
+
+
+def test_what_is_written_is_a_fixed_point(tmp_path: Path) -> None:
+    new, again = tmp_path / "new.bindings", tmp_path / "again.bindings"
+    run(tmp_path, "-o", str(new))
+    result = run(tmp_path, "--from", "3.12", "-o", str(again), text=new.read_text())
+    assert again.read_text() == new.read_text()
+    assert "nothing had to be transformed" in result.output
+
+
+@pytest.mark.parametrize(
+    ("names", "code"),
+    [
+        (None, 1),  # as it is: refused and lost
+        ("no_op", 1),
+        ("default", 1),  # the delivery limit of 20, and numbers in headers
+        ("default,keep-delivery-limit", 1),
+    ],
+)
+def test_the_exit_code_is_about_what_is_left(tmp_path: Path, names: str | None, code: int) -> None:
+    options = [] if names is None else ["--transform", names]
+    assert run(tmp_path, *options).exit_code == code
+    if names == "default,keep-delivery-limit":
+        text = OLD.replace("n = 1", 'n = "a"')
+        result = run(tmp_path, *options, text=text)
+        assert result.exit_code == 0, result.output
+
+
+def test_the_report_names_the_changes_the_proof_and_what_applications_must_do(tmp_path: Path) -> None:
+    text = run(tmp_path, "--transform", "default").output
+    assert '      queue \'jobs\': x-max-priority 5 -> none, x-queue-type "classic" -> "quorum"' in text
+    assert "  refused by 4.3: nothing" in text
+    assert "  the transformations move no message: proved for all keys and headers" in text
+    assert "in applications: declare it durable" in text
+    markdown = run(tmp_path, "--transform", "default", "--format", "markdown").output
+    assert "**Transformed for 4.3**" in markdown
+    values = json.loads(run(tmp_path, "--transform", "default", "--format", "json").output)
+    [vhost] = values["vhosts"]
+    done = {each["name"]: each for each in vhost["transformed"]["transformations"]}
+    [change] = done["mirrored-to-quorum"]["changes"]
+    assert change["changes"] == [
+        {"name": "arguments.x-max-priority", "before": 5, "after": None},
+        {"name": "arguments.x-queue-type", "before": "classic", "after": "quorum"},
+    ]
+    assert vhost["transformed"]["meaning"]["verdict"] == "same"
+    assert done["drop-empty-policies"]["changes"][0]["becomes"] is None
+
+
+@pytest.mark.parametrize("options", [("--transform", "nothing"), ("-o", "/nowhere/at/all.json"), ("--archive", "none")])
+def test_bad_usage_ends_with_2(tmp_path: Path, options: tuple[str, ...]) -> None:
+    result = run(tmp_path, *options)
+    assert result.exit_code == 2, result.output
+
+
+def test_the_function_takes_topologies_paths_and_names_of_releases(tmp_path: Path) -> None:
+    path = tmp_path / "shop.bindings"
+    path.write_text(OLD)
+    topology = bindings.load(path)
+    of_path, of_value = (bindings.upgrade(each, transform=["default"]) for each in (path, topology))
+    assert [str(of_path.old), str(of_path.new)] == ["3.12", "4.3"]
+    assert of_path.vhosts == of_value.vhosts
+    assert of_path.definitions is not None
+    assert of_value.definitions is None
+    assert bindings.upgrade(path, "4.0", old="3.13").vhosts[0].transformed is None
+    path.write_text("queue q")
+    with pytest.raises(InputError, match="names no release"):
+        bindings.upgrade(path)
+
+
+def write_traffic(path: Path, messages: list[Message], vhost: str = "/") -> str:
+    from exchange.field_json import message_to_json
+
+    with path.open("w") as file:
+        for message in messages:
+            file.write(json.dumps({**message_to_json(message), "vhost": vhost}) + "\n")
+    return str(path)
+
+
+def ring() -> Topology:
+    """Return an exchange whose buckets are chosen by a header's value, which 3.13 hashes without its type."""
+    exchange = Exchange("c", "x-consistent-hash", arguments={"hash-header": "h"})
+    queues = [Queue(f"q{n}") for n in range(4)]
+    return Topology([exchange], queues, [Binding.to_queue("c", queue.name, "1") for queue in queues])
+
+
+def test_archived_messages_that_move_are_counted_also_between_the_buckets_of_a_hash(tmp_path: Path) -> None:
+    messages = [Message("c", f"k{n}", {"h": f"v{n}"}) for n in range(400)]
+    archive = write_traffic(tmp_path / "traffic.jsonl", messages)
+    result = bindings.upgrade(ring(), "3.13", old="3.12", archives=archive)
+    traffic = result.vhosts[0].traffic
+    assert traffic is not None
+    from exchange import Router
+
+    routers = [Router(ring().with_profile(profile_for(name))) for name in ("3.12", "3.13")]
+    moved = sum(routers[0].route(each).queues != routers[1].route(each).queues for each in messages)
+    assert (traffic.changes.totals.messages, traffic.changes.totals.elsewhere, traffic.share) == (400, moved, 1.0)
+    assert moved > 100
+    assert traffic.moved == moved / 400
+
+
+def test_the_command_shows_the_traffic_in_every_form(tmp_path: Path) -> None:
+    archive = write_traffic(tmp_path / "traffic.jsonl", [Message("h", "k", {"n": value}) for value in (1, 1.0, 1.0)])
+    text = run(tmp_path, "--archive", archive).output
+    assert "  Over 3 messages: 2 go elsewhere (2 lose a queue, 0 gain one), 2 become unroutable." in text
+    values: Any = json.loads(run(tmp_path, "--archive", archive, "--format", "json").output)
+    traffic = values["vhosts"][0]["traffic"]
+    assert (traffic["messages"], traffic["elsewhere"], traffic["moves"][0]["lost"]) == (3, 2, ["jobs"])
+    assert "**Traffic**" in run(tmp_path, "--archive", archive, "--format", "markdown").output
+
+
+def test_a_large_archive_is_sampled_and_the_report_names_the_share(tmp_path: Path) -> None:
+    folder = tmp_path / "archive"
+    folder.mkdir()
+    body = [Message("h", "k" * 200, {"n": 1}) for _ in range(40_000)]
+    for number in range(3):
+        write_traffic(folder / f"{number}.jsonl", body)
+    values: Any = json.loads(run(tmp_path, "--archive", str(folder), "--sample", "9", "--format", "json").output)
+    traffic = values["vhosts"][0]["traffic"]
+    assert 0.2 < traffic["share"] < 0.6
+    assert traffic["messages"] == pytest.approx(120_000 * traffic["share"], rel=0.1)
+    assert "that is a sample" in run(tmp_path, "--archive", str(folder), "--sample", "9").output
+    whole: Any = json.loads(run(tmp_path, "--archive", str(folder), "--sample", "0", "--format", "json").output)
+    assert whole["vhosts"][0]["traffic"]["messages"] == 120_000
+
+
+def test_a_virtual_host_without_messages_has_no_traffic(tmp_path: Path) -> None:
+    archive = write_traffic(tmp_path / "traffic.jsonl", [Message("h", "k", {"n": 1})], "a")
+    text = 'profile rabbitmq-3.12\nvhost "a"\nqueue q\nvhost "b"\nqueue q\n'
+    path = tmp_path / "two.bindings"
+    path.write_text(text)
+    one, other = bindings.upgrade(path, archives=archive).vhosts
+    assert one.traffic is not None
+    assert other.traffic is None
+    with pytest.raises(InputError, match="another virtual host"):
+        bindings.upgrade(path, vhost="b", archives=archive)

@@ -1,0 +1,390 @@
+"""Transformations: what each changes, that nothing else changes, and that messages are routed the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bindings.sources.definitions import Definitions
+from bindings.sources.document import Document
+from bindings.upgrade.releases import release_of
+from bindings.upgrade.transform.queues import shorten_pattern
+from bindings.upgrade.transform.sections import SECTIONS
+from bindings.upgrade.transform.table import TRANSFORMATIONS
+from bindings.upgrade.transform.transform import NAMES, choose, transform_definitions, transform_topology
+from bindings.upgrade.upgrade import upgrade_topology
+from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
+from exchange.errors import BrokerError, InputError
+from exchange.patterns.pattern import Pattern
+from tests.support import topologies
+
+OLD = ("3.10", "3.12", "3.13", "4.0")
+HA = {"ha-mode": "all"}
+
+
+def transform(topology: Topology, names: str = "default", old: str = "3.12", new: str = "4.3") -> Topology:
+    releases = release_of(old), release_of(new)
+    return transform_topology(topology, *releases, choose(names.split(","), *releases))[0]
+
+
+def left(topology: Topology, names: str = "default", old: str = "3.12", new: str = "4.3") -> list[str]:
+    """Return why parts were left as they are."""
+    releases = release_of(old), release_of(new)
+    applied = transform_topology(topology, *releases, choose(names.split(","), *releases))[1]
+    return [each.why for one in applied for each in one.left]
+
+
+def of(queue: Queue, *policies: Policy) -> Topology:
+    return Topology([], [queue], [], policies)
+
+
+def queue_after(queue: Queue, *policies: Policy, names: str = "default", old: str = "3.12", new: str = "4.3") -> Queue:
+    return transform(of(queue, *policies), names, old, new).queues[queue.name]
+
+
+def test_a_mirrored_queue_becomes_a_quorum_queue_without_the_arguments_that_are_refused() -> None:
+    arguments = {
+        "x-max-priority": 5, "x-queue-mode": "lazy", "x-queue-version": 1, "x-overflow": "reject-publish-dlx",
+        "x-queue-master-locator": "min-masters", "x-max-length": 9, "x-ha-policy": "all", "note": "ours",
+    }  # fmt: skip
+    after = queue_after(Queue("q", arguments=arguments), Policy("p", "^q", HA, "queues"))
+    assert dict(after.arguments) == {
+        "x-overflow": "reject-publish", "x-max-length": 9, "note": "ours", "x-queue-type": "quorum",
+        "x-queue-leader-locator": "balanced",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("queue", "policies", "why"),
+    [
+        (Queue("q", durable=False), [Policy("p", "^q", HA)], "transient"),
+        (Queue("q", auto_delete=True), [Policy("p", "^q", HA)], "auto-delete"),
+        (Queue("q"), [Policy("p", "q", HA), Policy("o", "q", {"max-length": 1})], "not known here"),
+        (Queue("q", arguments={"x-quorum-initial-group-size": 0}), [Policy("p", "^q", HA)], "it would be refused"),
+    ],
+)
+def test_a_mirrored_queue_that_cannot_be_a_quorum_queue_is_left_and_named(
+    queue: Queue, policies: list[Policy], why: str
+) -> None:
+    assert queue_after(queue, *policies).type == "classic"
+    [reason] = left(of(queue, *policies))
+    assert why in reason
+
+
+@pytest.mark.parametrize(
+    "queue",
+    [Queue("q"), Queue("q", arguments={"x-queue-type": "stream"}), Queue("q", arguments={"x-queue-type": "quorum"})],
+)
+def test_a_queue_that_is_not_mirrored_stays(queue: Queue) -> None:
+    """Also one of a type to which a policy with ha-mode does not apply, or that another policy takes precedence for."""
+    policies = [Policy("p", "^q", HA, "queues"), Policy("first", "^q", {"max-length": 9}, "queues", 5)]
+    assert queue_after(queue, *(policies if queue.type == "classic" else policies[:1])) == queue
+
+
+def test_up_to_3_13_mirrored_queues_stay_unless_they_are_named() -> None:
+    mirrored, policy = Queue("q"), Policy("p", "^q", HA, "queues")
+    assert queue_after(mirrored, policy, old="3.10", new="3.13") == mirrored
+    assert queue_after(mirrored, policy, names="mirrored_to_quorum", old="3.10", new="3.13").type == "quorum"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "new", "after"),
+    [
+        ({"x-queue-version": 1}, "4.3", {}),
+        ({"x-queue-version": 2}, "4.3", {"x-queue-version": 2}),
+        ({"x-queue-version": 1}, "4.2", {"x-queue-version": 1}),
+        ({"x-queue-mode": "lazy"}, "4.3", {}),
+        ({"x-queue-mode": "lazy"}, "4.2", {"x-queue-mode": "lazy"}),  # an application that declares it is compared
+        ({"x-queue-master-locator": "client-local"}, "4.3", {"x-queue-leader-locator": "client-local"}),
+        ({"x-queue-master-locator": "random"}, "4.2", {"x-queue-master-locator": "random"}),
+        ({"x-max-priority": 5}, "4.3", {"x-max-priority": 5}),
+    ],
+)
+def test_arguments_are_changed_from_the_release_on_that_wants_it(
+    arguments: dict[str, Any], new: str, after: dict[str, Any]
+) -> None:
+    assert dict(queue_after(Queue("q", arguments=arguments), new=new).arguments) == after
+
+
+def test_transient_queues_become_durable_from_4_3_on() -> None:
+    for auto_delete in (True, False):
+        queue = Queue("q", durable=False, auto_delete=auto_delete)
+        assert queue_after(queue, new="4.2") == queue
+        assert queue_after(queue) == Queue("q", auto_delete=auto_delete)
+
+
+def test_the_delivery_limit_stays_as_it_was_if_that_is_wanted() -> None:
+    quorum = Queue("q", arguments={"x-queue-type": "quorum"})
+    assert queue_after(quorum) == quorum
+    assert queue_after(quorum, names="keep-delivery-limit").arguments["x-delivery-limit"] == -1
+    limited = Policy("p", "^q", {"delivery-limit": 5}, "queues")
+    assert queue_after(quorum, limited, names="keep-delivery-limit") == quorum
+    mirrored = queue_after(Queue("q"), Policy("p", "^q", HA), names="default,keep-delivery-limit")
+    assert mirrored.arguments["x-delivery-limit"] == -1
+
+
+def test_policies_lose_the_keys_that_were_removed_and_keep_the_others() -> None:
+    policy = Policy("p", "^x", {**HA, "ha-sync-mode": "automatic", "queue-mode": "lazy", "max-length": 9}, "queues")
+    operator = Policy("o", "^x", {"ha-mode": "all", "expires": 9}, "queues", operator=True)
+    after = transform(Topology(policies=[policy, operator]))
+    assert dict(after.policies["p"].definition) == {"max-length": 9}
+    assert dict(after.operator_policies["o"].definition) == {"expires": 9}
+    locator = Policy("p", "^x", {"queue-master-locator": "min-masters"}, "queues")
+    assert dict(transform(Topology(policies=[locator])).policies["p"].definition) == {
+        "queue-leader-locator": "balanced"
+    }
+
+
+def test_an_empty_policy_is_dropped_unless_it_keeps_another_one_out_of_force() -> None:
+    """What rabbitmqadmin's drop_empty_policies does not look at: without it, jobs would get the limit of 9."""
+    top = Policy("top", "^jobs", {"ha-mode": "all"}, "queues", 5)
+    low = Policy("low", "", {"max-length": 9}, "queues", 1)
+    queue = Queue("jobs")
+    assert "top" not in transform(of(queue, top)).policies
+    assert "top" not in transform(of(Queue("other"), top, low)).policies
+    after = transform(of(queue, top, low))
+    assert dict(after.policies["top"].definition) == {"queue-leader-locator": "client-local"}
+    [in_force] = after.policies_in_force().possible_settings(after.queues["jobs"])
+    assert in_force.get("max-length") is None
+
+
+def test_an_empty_operator_policy_that_keeps_another_one_out_of_force_is_left() -> None:
+    top = Policy("top", "^jobs", {"ha-mode": "all"}, "queues", 5, operator=True)
+    low = Policy("low", "", {"max-length": 9}, "queues", 1, operator=True)
+    assert left(of(Queue("jobs"), top, low)) == ["without it, 'low' would come into force"]
+
+
+def test_a_policy_for_classic_queues_follows_them_when_they_become_quorum_queues() -> None:
+    policy = Policy("p", "^q", {**HA, "max-length": 9}, "classic_queues")
+    assert transform(of(Queue("q"), policy)).policies["p"].apply_to == "quorum_queues"
+    stays = transform(Topology([], [Queue("q1"), Queue("q2", auto_delete=True)], [], [policy]))
+    assert stays.policies["p"].apply_to == "queues"  # one becomes a quorum queue, one stays
+
+
+def test_a_policy_that_was_not_in_force_because_of_its_keys_does_not_come_into_force() -> None:
+    """It does not apply to a quorum queue because of ha-mode, which is removed."""
+    quorum = Queue("q", arguments={"x-queue-type": "quorum"})
+    policy = Policy("p", "^q", {**HA, "max-length": 9}, "queues")
+    after = transform(of(quorum, policy))
+    [in_force] = after.policies_in_force().possible_settings(after.queues["q"])
+    assert in_force.get("max-length") is None
+
+
+def test_quorum_queues_refuse_what_they_cannot_dead_letter_if_the_policy_is_theirs_alone() -> None:
+    policy = Policy("p", "^q", {**HA, "overflow": "reject-publish-dlx"}, "queues")
+    assert transform(of(Queue("q"), policy)).policies["p"].definition["overflow"] == "reject-publish"
+    mixed = Topology([], [Queue("q1"), Queue("q2", auto_delete=True)], [], [policy])
+    assert transform(mixed).policies["p"].definition["overflow"] == "reject-publish-dlx"
+    assert any("policy of their own" in why for why in left(mixed))
+
+
+@given(
+    st.lists(st.sampled_from(["*", "#", "a", "b", "", "#", "*"]), min_size=1, max_size=7).map(".".join),
+    st.lists(st.sampled_from(["a", "b", "", "*"]), max_size=7).map(".".join),
+)
+def test_a_shortened_pattern_matches_the_same_keys(pattern: str, key: str) -> None:
+    shorter = shorten_pattern(pattern)
+    assert shorter.split(".").count("#") <= pattern.split(".").count("#")
+    assert shorten_pattern(shorter) == shorter
+    one, other = (Pattern(text) for text in (pattern, shorter))
+    assert one.matches(key) == other.matches(key)
+
+
+def test_a_binding_key_is_shortened_if_the_release_refuses_it_and_left_if_it_cannot_be() -> None:
+    bindings = [Binding.to_queue("amq.topic", "q", key) for key in ("#.*.#.a.#", "#.a.#.b.#", "#.#", "#.a.#")]
+    after = transform(Topology([], [Queue("q")], bindings))
+    assert {binding.routing_key for binding in after.bindings} == {"*.#.a.#", "#.a.#.b.#", "#.#", "#.a.#"}
+    assert left(Topology([], [Queue("q")], bindings)) == ["no key with 2 '#' or fewer matches the same keys"]
+
+
+@pytest.mark.parametrize("name", ["nothing", "mirrored", "-"])
+def test_an_unknown_transformation_is_an_error_that_lists_the_known_ones(name: str) -> None:
+    with pytest.raises(InputError, match="mirrored-to-quorum"):
+        choose([name], release_of("3.12"), release_of("4.3"))
+
+
+def test_the_names_of_rabbitmqadmin_are_understood() -> None:
+    names = (
+        "prepare_for_quorum_queue_migration", "strip_cmq_keys_from_policies", "drop_empty_policies",
+        "obfuscate_usernames", "exclude_users", "exclude_permissions", "exclude_runtime_parameters",
+        "exclude_policies", "no_op",
+    )  # fmt: skip
+    chosen = choose(names, release_of("3.12"), release_of("4.3"))
+    assert {"mirrored-to-quorum", "drop-empty-policies", "exclude-users"} < chosen < {*NAMES}
+
+
+Drawn = tuple[dict[str, list[Any]], list[dict[str, Any]]]
+"""Argument of a queue -> its values, and the definitions of policies, of random topologies."""
+
+ARGUMENTS: dict[str, list[Any]] = {
+    "x-queue-type": ["classic", "quorum", "stream"], "x-queue-mode": ["lazy"], "x-queue-version": [1, 2],
+    "x-queue-master-locator": ["min-masters"], "x-max-priority": [5], "x-overflow": ["reject-publish-dlx"],
+    "x-max-length": [9], "x-delivery-limit": [3], "note": ["ours"],
+}  # fmt: skip
+DEFINITIONS: list[dict[str, Any]] = [
+    HA, {**HA, "max-length": 9}, {**HA, "queue-mode": "lazy"}, {"queue-mode": "lazy"}, {"max-length": 5},
+    {"overflow": "reject-publish-dlx", **HA}, {"queue-master-locator": "random"}, {"delivery-limit": 2}, {"expires": 9},
+]  # fmt: skip
+
+
+def drawn(rng: Random, old: str, given: Drawn = (ARGUMENTS, DEFINITIONS), prefix: str = "") -> Topology:
+    """Return a topology that the old release accepts, with much that the new one does not."""
+    profile = release_of(old).profile
+    kinds = topologies.Kinds(types=("direct", "topic", "headers", "x-consistent-hash"), policies=False)
+    topology = topologies.topology(rng, profile, kinds, prefix)
+    arguments, definitions = given
+    for name in topology.queues:
+        for _ in range(3):
+            chosen = {key: rng.choice(values) for key, values in arguments.items() if rng.random() < 0.25}
+            queue = Queue(name, rng.random() < 0.8, rng.random() < 0.2, chosen)
+            try:
+                Topology(profile=profile).declare_queue(queue)
+            except BrokerError:
+                continue
+            tables = [q if q.name != name else queue for q in topology.queues.values()]
+            topology = Topology(
+                topology.exchanges.values(), tables, topology.bindings, topology.policies.values(), profile=profile
+            )
+            break
+    for number in range(rng.randint(0, 4)):
+        apply_to = rng.choice(["all", "queues", "exchanges"] + ["classic_queues"] * (old != "3.10"))
+        pattern = rng.choice(["", f"^{prefix}q", "q1$", "q[12]", "a.b"])
+        policy = Policy(f"p{number}", pattern, rng.choice(definitions), apply_to, number)
+        try:
+            topology = topology.set_policy(policy)
+        except BrokerError:
+            continue
+    return topology
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 10**9), st.sampled_from(OLD), st.sampled_from(["4.0", "4.2.6", "4.3"]))
+def test_what_is_transformed_routes_the_same_is_accepted_and_stays_when_it_is_transformed_again(
+    seed: int, old: str, new: str
+) -> None:
+    rng = Random(seed)
+    topology = drawn(rng, old)
+    if release_of(old).numbers >= release_of(new).numbers:
+        return
+    releases = release_of(old), release_of(new)
+    names = choose(["default"], *releases)
+    upgrade = upgrade_topology(topology, *releases, names)
+    assert upgrade.transformed is not None
+    after, applied = upgrade.transformed.topology, upgrade.transformed.applied
+    assert transform_topology(after, *releases, names) == (after, ())
+    # Nothing is refused but what was left, and what no transformation is for: weights.
+    reasons = {repr(each.part) for one in applied for each in one.left}
+    refused = [part for each in upgrade.transformed.sightings if not any(each.fact.since) for part in each.parts]
+    assert all(
+        repr(part) in reasons or (isinstance(part, Binding) and after.exchanges[part.source].type != "topic")
+        for part in refused
+    ), refused
+    # The slow, obvious oracle of the proof.
+    assert upgrade.transformed.meaning.verdict == "same"
+    routers = Router(topology.with_profile(releases[1].profile)), Router(after)
+    for _ in range(30):
+        message = topologies.message(rng, topology.with_profile(releases[1].profile))
+        assert routed(routers[0], message) == routed(routers[1], message), message
+
+
+def routed(router: Router, message: Message) -> tuple[str, ...] | str:
+    try:
+        return router.route(message).queues
+    except BrokerError as error:
+        return str(error)
+
+
+DOCUMENT = {
+    "rabbitmq_version": "3.12.1", "product": "RabbitMQ", "x": {"y": [1, 2.50, None]},
+    "users": [
+        {"name": "ann", "password_hash": "c2VjcmV0", "tags": [], "limits": {}},
+        {"name": "bob", "password_hash": "eA=="},
+    ],
+    "permissions": [{"user": "ann", "vhost": "/", "configure": "^a", "write": "", "read": ".*"}],
+    "topic_permissions": [{"user": "bob", "vhost": "/", "exchange": "e", "write": "", "read": ".*"}],
+    "parameters": [
+        {"vhost": "/", "component": "operator_policy", "name": "o",
+         "value": {"pattern": "^q", "apply-to": "queues", "priority": 1, "definition": {"ha-mode": "all"}}},
+        {"vhost": "/", "component": "shovel", "name": "s", "value": {"src-uri": "amqp://"}},
+    ],
+    "vhosts": [{"name": "/", "metadata": {"tags": ["a"]}}, {"name": "other"}],
+    "policies": [],
+    "queues": [
+        {"vhost": "/", "name": "q", "durable": True, "auto_delete": False, "arguments": {}, "extra": 1},
+        {"vhost": "other", "name": "t", "durable": False, "auto_delete": False, "arguments": {}},
+    ],
+    "exchanges": [], "bindings": [],
+}  # fmt: skip
+
+
+def transformed(names: str, vhosts: tuple[str, ...] = ("/", "other")) -> dict[str, Any]:
+    releases = release_of("3.12"), release_of("4.3")
+    definitions = Definitions.loads(json.dumps(DOCUMENT))
+    chosen = choose(names.split(","), *releases)
+    after = [transform_topology(definitions.topology(name), *releases, chosen)[0] for name in vhosts]
+    content, _ = transform_definitions(definitions, after, chosen)
+    result: dict[str, Any] = json.loads(content.dump())
+    return result
+
+
+def test_all_that_no_transformation_is_about_stays_as_it_is_written() -> None:
+    result = transformed("default")
+    changed = {key for key in result if result[key] != DOCUMENT.get(key)}
+    assert changed == {"queues", "parameters", "hashstar"}
+    assert result["queues"][0] == {
+        "vhost": "/", "name": "q", "durable": True, "auto_delete": False, "arguments": {"x-queue-type": "quorum"},
+        "extra": 1,
+    }  # fmt: skip
+    assert result["queues"][1]["durable"] is True
+    assert [each["name"] for each in result["parameters"]] == ["s"]  # the operator policy was empty
+    assert result["hashstar"] == {"profile": "rabbitmq-4.3"}
+
+
+def test_virtual_hosts_that_were_not_chosen_stay() -> None:
+    assert transformed("default", ("/",))["queues"][1]["durable"] is False
+
+
+def test_users_and_parameters_are_left_out_or_made_anonymous() -> None:
+    result = transformed("exclude-users,exclude-permissions,exclude-runtime-parameters,exclude-policies")
+    assert (result["users"], result["permissions"], result["topic_permissions"]) == ([], [], [])
+    assert [each["component"] for each in result["parameters"]] == ["operator_policy"]
+    result = transformed("obfuscate-usernames")
+    assert [(user["name"], user["password_hash"]) for user in result["users"]] == [
+        ("obfuscated-username-1", ""), ("obfuscated-username-2", ""),
+    ]  # fmt: skip
+    assert [each["user"] for each in result["permissions"]] == ["obfuscated-username-1"]
+    assert [each["user"] for each in result["topic_permissions"]] == ["obfuscated-username-2"]
+    assert "c2VjcmV0" not in str(result)
+
+
+def test_a_bindings_file_is_transformed_as_definitions_are() -> None:
+    document = Document.loads('queue q: classic, transient\nexpect amq.topic "a" excludes q\n')
+    releases = release_of("3.12"), release_of("4.3")
+    names = choose(["default"], *releases)
+    after, _ = transform_topology(document.topology(), *releases, names)
+    content, sections = transform_definitions(document, [after], names)
+    assert isinstance(content, Document)
+    assert (content.topology().queues["q"].durable, content.expectations(), sections) == (
+        True, document.expectations(), (),
+    )  # fmt: skip
+    assert content.profile == releases[1].profile
+
+
+def test_an_exchange_or_a_queue_that_no_policy_is_about_is_never_touched() -> None:
+    topology = Topology([Exchange("e", "x-unknown")], [Queue("q", arguments={"x-queue-version": 2})])
+    assert transform(topology) == topology.with_profile(release_of("4.3").profile)
+
+
+def test_the_documentation_has_every_transformation_with_what_it_does() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "upgrade.md").read_text()
+    for each in TRANSFORMATIONS:
+        since = f"since {each.since[0]}.{each.since[1]}" if each.default else "no"
+        assert f"| {each.name} | {since} | {each.what} |" in page
+    for section in SECTIONS:
+        assert f"| {section.name} | no | {section.what} |" in page

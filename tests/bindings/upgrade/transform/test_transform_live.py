@@ -1,0 +1,142 @@
+"""Definitions of a live 3.10, transformed: newer brokers import them without an error, and route as foretold.
+
+Each topology is imported into a virtual host of the oldest broker and exported from it; the transformed export is
+imported into one of each newer broker. ``HASHSTAR_UPGRADE_TOPOLOGIES=100`` makes it long.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote, urlsplit
+
+import pika
+import pytest
+
+from bindings.sources.definitions import Definitions
+from bindings.upgrade.releases import release_of
+from bindings.upgrade.run import upgrade
+from exchange import Message, Router, Topology
+from exchange.entities.profile import profile_for
+from exchange.errors import BrokerError
+from tests.bindings.upgrade.transform.test_transform import HA, Drawn, drawn
+from tests.support import topologies
+from tests.support.amqp_wire import all_types_in_pika
+from tests.support.differential import manage, publish
+
+if TYPE_CHECKING:
+    from tests.support.servers import Server
+
+TOPOLOGIES = int(os.environ.get("HASHSTAR_UPGRADE_TOPOLOGIES", "4"))
+MESSAGES = 100
+"""Number of messages published to each broker in each topology."""
+GIVEN: Drawn = (
+    {
+        "x-queue-type": ["classic", "quorum"], "x-queue-mode": ["lazy"], "x-queue-version": [1, 2],
+        "x-queue-master-locator": ["min-masters"], "x-max-priority": [5], "x-overflow": ["reject-publish-dlx"],
+        "note": ["ours"],
+    },
+    [HA, {**HA, "dead-letter-exchange": "d"}, {**HA, "queue-mode": "lazy"}, {"queue-mode": "lazy"},
+     {"overflow": "reject-publish-dlx", **HA}, {"queue-master-locator": "random"}],
+)  # fmt: skip
+"""Without limits, which drop messages, and without streams, which are not consumed in the same way."""
+
+
+@contextmanager
+def new_vhost(server: Server, name: str) -> Iterator[pika.URLParameters]:
+    """Make a virtual host for the tests' user; yield how to connect to it."""
+    path, user = quote(name, safe=""), unquote(urlsplit(server.url).username or "")
+    manage(server, "PUT", f"vhosts/{path}")
+    try:
+        everything = {"configure": ".*", "write": ".*", "read": ".*"}
+        manage(server, "PUT", f"permissions/{path}/{quote(user, safe='')}", everything)
+        parameters = pika.URLParameters(server.url)
+        parameters.virtual_host = name
+        yield parameters
+    finally:
+        manage(server, "DELETE", f"vhosts/{path}")
+
+
+def arrived(parameters: pika.URLParameters, topology: Topology, sent: list[Message]) -> list[frozenset[str]]:
+    with all_types_in_pika():
+        connection = pika.BlockingConnection(parameters)
+        got, _ = publish(connection.channel(), topology.queues, sent)
+        connection.close()
+    return [frozenset(got.get(number, Counter())) for number in range(len(sent))]
+
+
+def foretold(topology: Topology, sent: list[Message]) -> list[frozenset[str]]:
+    router = Router(topology)
+    return [frozenset(router.route(message).queues) for message in sent]
+
+
+def is_accepted(topology: Topology, message: Message) -> bool:
+    try:
+        Router(topology).route(message)
+    except BrokerError:
+        return False
+    return True
+
+
+@pytest.mark.live
+def test_transformed_definitions_are_imported_without_an_error_and_route_as_foretold(
+    rabbitmq_servers: list[Server], capsys: pytest.CaptureFixture[str]
+) -> None:
+    servers = sorted(rabbitmq_servers, key=lambda server: release_of(server.version).numbers)
+    if len(servers) < 2 or any(server.management_url is None for server in servers):
+        pytest.skip("needs two releases with the management API")
+    first, *others = servers
+    changes: Counter[str] = Counter()
+    messages = same = 0
+    for number in range(TOPOLOGIES):
+        rng = Random(f"transform/{number}")
+        # Auto-delete queues go with their consumers, before the export of the next broker is compared.
+        topology = drawn(rng, ".".join(first.version.split(".")[:2]), GIVEN)
+        name = f"hashstar-transform-{number}"
+        definitions = Definitions().with_topology(topology).only("/").dump()
+        with new_vhost(first, name) as old:
+            manage(first, "POST", f"definitions/{name}", _of_one_vhost(json.loads(definitions)))
+            export = manage(first, "GET", f"definitions/{name}")
+            source = Definitions.loads(json.dumps(export), vhost="/")
+            before = source.topology("/", profile_for(first.version))
+            drawn_messages = [topologies.message(rng, before) for _ in range(MESSAGES)]
+            sides = [before, *[before.with_profile(profile_for(server.version)) for server in others]]
+            sent = [each for each in drawn_messages if all(is_accepted(side, each) for side in sides)]
+            was = arrived(old, before, sent)
+            assert was == foretold(before, sent), (first.version, number)
+        for server in others:
+            result = upgrade(before, server.version, old=first.version, transform=["default"])
+            [vhost] = result.vhosts
+            assert vhost.transformed is not None
+            after = vhost.transformed.topology
+            changes.update(each.transformation.name for each in vhost.transformed.applied for _ in each.changes)
+            assert vhost.transformed.meaning.verdict == "same"
+            with new_vhost(server, name) as new:
+                written = json.loads(source.with_topology(after).dump())
+                refused = [each for each in vhost.transformed.sightings if not any(each.fact.since) and each.parts]
+                assert refused == []
+                manage(server, "POST", f"definitions/{name}", written)
+                imported = Definitions.loads(json.dumps(manage(server, "GET", f"definitions/{name}")), vhost="/")
+                assert {*imported.topology("/").queues} == {*after.queues}, (server.version, number)
+                now = arrived(new, after, sent)
+            assert now == foretold(after, sent), (server.version, number)
+            messages += len(sent)
+            same += sum(one == other for one, other in zip(was, now, strict=True))
+    with capsys.disabled():
+        done = ", ".join(f"{name} {count}" for name, count in sorted(changes.items()))
+        print(f"\n{TOPOLOGIES} topologies, {messages:,} messages, {same:,} routed as before, 0 otherwise than foretold")
+        print(f"changes: {done}")
+
+
+def _of_one_vhost(document: dict[str, Any]) -> dict[str, Any]:
+    """Return definitions without virtual hosts, for the import into one."""
+    return {
+        key: [{name: value for name, value in entry.items() if name != "vhost"} for entry in section]
+        for key, section in document.items()
+        if key in ("exchanges", "queues", "bindings", "policies")
+    }
