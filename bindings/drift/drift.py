@@ -19,6 +19,7 @@ from bindings.diff.comparison.meaning import Meaning
 from bindings.diff.planning.fields import find_changes
 from bindings.diff.planning.plan import find_difference, is_reserved
 from bindings.diff.planning.step import Part
+from bindings.diff.settings.changes import SettingsChange, compare_settings
 from bindings.report.gates import matches_glob
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.topology.topology import Topology
@@ -134,6 +135,11 @@ class Drift:
         """Number of objects that differ, of each kind and change; 0 included."""
         found = Counter((item.kind, item.change) for item in self.objects)
         return {(kind, change): found[kind, change] for kind in KINDS for change in CHANGES}
+
+    @property
+    def settings(self) -> tuple[SettingsChange, ...]:
+        """The settings in force that differ by the drift, from the file to the broker; see `bindings.diff`."""
+        return compare_settings(self.intended, _with_partitions(self.live, self.wanted)) if self.objects else ()
 
     def meaning(self, seconds: float) -> Meaning:
         """Return what the drift means to messages, from the file to the broker; see `bindings.diff`.

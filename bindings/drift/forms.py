@@ -8,8 +8,8 @@ from typing import Any, Final, Literal, NotRequired, TypedDict
 
 from bindings.check.report import BindingPartJson, NamedPartJson, part_json
 from bindings.diff.comparison.meaning import Meaning
-from bindings.diff.forms.as_json import MeaningJson, meaning_to_json
-from bindings.diff.forms.text import meaning_lines
+from bindings.diff.forms.as_json import MeaningJson, SettingsChangeJson, meaning_to_json, settings_to_json
+from bindings.diff.forms.text import meaning_lines, settings_lines
 from bindings.diff.planning.step import describe_part
 from bindings.drift.drift import REASONS, Change, Drift, Object, Reason
 from exchange.display import count_noun, list_some
@@ -69,6 +69,8 @@ class DriftJson(TypedDict):
     """Reason -> number of objects that differ and are ignored."""
     meaning: MeaningJson | None
     """Which messages go elsewhere by the drift, from the file to the broker; null if there is none."""
+    settings: list[SettingsChangeJson]
+    """The settings in force that differ by the drift, from the file to the broker."""
 
 
 class UnknownJson(TypedDict):
@@ -100,10 +102,14 @@ def drift_lines(drift: Drift, meaning: Meaning | None) -> Iterator[str]:
         yield f"ignored: {'; '.join(counts)}"
     if meaning is not None:
         yield "meaning, from the file to the broker:"
-        lines = list(meaning_lines(meaning))
-        yield from lines[:LISTED]
-        if len(lines) > LISTED:
-            yield f"  and {len(lines) - LISTED:,} more lines; --format json has all"
+        yield from _first(list(meaning_lines(meaning)))
+    yield from _first(list(settings_lines(drift.settings)))
+
+
+def _first(lines: list[str]) -> Iterator[str]:
+    yield from lines[:LISTED]
+    if len(lines) > LISTED:
+        yield f"  and {len(lines) - LISTED:,} more lines; --format json has all"
 
 
 def _details(item: Object) -> str:
@@ -145,6 +151,7 @@ def drift_to_json(drift: Drift, meaning: Meaning | None, *, file: str, broker: s
         ],
         "ignored": {reason: drift.ignored[reason] for reason in REASONS if reason in drift.ignored},
         "meaning": None if meaning is None else meaning_to_json(meaning),
+        "settings": settings_to_json(drift.settings),
     }
 
 

@@ -72,6 +72,7 @@ def test_a_broker_that_is_as_the_file_has_it(broker: RecordedBroker, file: Path)
     assert (result.exit_code, result.stdout) == (0, f"same: virtual host '{VHOST}' is as the file has it\n")
     value = json.loads(run(file, broker.address, "--format", "json").stdout)
     assert (value["state"], value["objects"], value["ignored"], value["meaning"]) == ("same", [], {}, None)
+    assert value["settings"] == []
     check(value)
 
 
@@ -112,12 +113,18 @@ def test_what_differs_is_listed_with_its_meaning(broker: RecordedBroker, file: P
     assert "2 auto-delete" in lines[8]
     assert "  - queue 'billing' loses from exchange 'orders':" in lines
     assert "      'order.*.paid'" in lines
+    assert lines[-3:] == [
+        "settings in force:",
+        "  ! queue 'audit':",
+        "      max-length 1000 (policy 'limit') -> 10 (argument): above 10 messages, the oldest messages are dropped",
+    ]
     value = json.loads(run(file, broker.address, "--format", "json").stdout)
     assert [(item["change"], item["part"]["kind"]) for item in value["objects"]] == [
         ("changed", "queue"), ("extra", "queue"), ("missing", "queue"), ("missing", "binding"), ("extra", "binding"),
         ("missing", "binding"), ("changed", "policy"),
     ]  # fmt: skip
     assert value["objects"][0]["fields"] == [{"name": "arguments.x-max-length", "file": None, "broker": 10}]
+    assert [(each["names"], each["changes"][0]["name"]) for each in value["settings"]] == [(["audit"], "max-length")]
     assert value["broker"] == broker.address.replace("guest:s3cret@", "")
     check(value)
 
