@@ -56,7 +56,8 @@ class Definitions:
     """The definitions of a broker or of one virtual host; immutable. ``Definitions()`` is empty.
 
     Exports of one virtual host leave the field "vhost" out. An entry without it is in ``default_vhost``: the one given
-    when loading, else the export's own "original_vhost_name", else "/"; this choice is not written back. Two
+    when loading, else the export's own "original_vhost_name", else the one that its policies name (RabbitMQ 3.10 has no
+    other trace of it), else "/"; this choice is not written back. Two
     definitions are equal if they are the same JSON, with lists in the same order, and have the same ``default_vhost``.
 
     >>> definitions = Definitions.load("examples/demo/definitions.json")
@@ -91,8 +92,9 @@ class Definitions:
             raise InputError(f"{name}: {error}") from None
         except RecursionError:
             raise InputError(f"{name}: nested too deeply") from None
-        original = document.get("original_vhost_name")
-        return cls(vhost if vhost is not None else original if isinstance(original, str) else "/", document)
+        if vhost is None:
+            vhost = document.get("original_vhost_name", _named_vhost(document))
+        return cls(vhost if isinstance(vhost, str) else "/", document)
 
     @property
     def rabbitmq_version(self) -> str | None:
@@ -431,6 +433,14 @@ def _parse(text: str, name: str) -> Object:
     if not isinstance(document, dict):
         raise InputError(f'{name}: not definitions, which are an object: {{"exchanges": [...], "queues": [...], ...}}')
     return document
+
+
+def _named_vhost(document: Object) -> str | None:
+    """Return the virtual host that some entries name and others do not, of an export that lists no virtual hosts."""
+    names = {entry.vhost for key in SECTIONS for entry in document.get(key, ())}
+    if "vhosts" in document or None not in names or len(names) != 2:
+        return None
+    return next(name for name in names if name is not None)
 
 
 def _finite(text: str) -> float:

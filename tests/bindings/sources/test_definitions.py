@@ -378,6 +378,22 @@ def test_an_export_of_one_virtual_host_need_not_name_it() -> None:
     assert exactly(dumped(loads(ONE_VHOST, "prod"))) == exactly(ONE_VHOST)
 
 
+def test_an_export_of_3_10_names_its_virtual_host_in_policies_only() -> None:
+    """As a live 3.10.8 writes it: the policies are those of the queues beside them."""
+    policy = {
+        "vhost": "prod",
+        "name": "p",
+        "pattern": "",
+        "apply-to": "all",
+        "priority": 0,
+        "definition": {"expires": 9},
+    }
+    definitions = loads({**ONE_VHOST, "policies": [policy]})
+    assert definitions.vhosts == ("prod",)
+    assert {*definitions.topology().queues} == {"q"}
+    assert {*definitions.topology().policies} == {"p"}
+
+
 def test_an_export_of_one_virtual_host_stays_one() -> None:
     """New entries name their virtual host no more than old ones, unless it is another one."""
     definitions = loads(ONE_VHOST, "prod")

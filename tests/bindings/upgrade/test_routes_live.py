@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from random import Random
 from typing import TYPE_CHECKING
@@ -37,30 +38,39 @@ KINDS = topologies.Kinds(
 def test_messages_move_between_two_releases_exactly_as_claimed(
     rabbitmq_servers: list[Server], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    moved = 0
-    for number in range(-(-MESSAGES // ROUND)):
-        rng = Random(f"upgrade/{number}")
-        prefix = f"hashstar-upgrade-{number}-"
-        topology = topologies.topology(rng, LATEST, KINDS, prefix)
-        sides = [topology.with_profile(profile_for(server.version)) for server in rabbitmq_servers]
-        routers = [Router(side) for side in sides]
-        drawn = [topologies.message(rng, topology, prefix) for _ in range(ROUND)]
-        sent = [message for message in drawn if all(accepts(router, message) for router in routers)]
-        arrived = [queues_of(server, topology, sent) for server in rabbitmq_servers]
-        for one, other in combinations(range(len(sides)), 2):
-            meaning = compare(sides[one], sides[other])
-            claimed = {(effect.exchange, effect.queue, effect.gained) for effect in meaning.effects}
-            hashed = {choice.exchange for choice in meaning.choices}
-            for message, was, is_ in zip(sent, arrived[one], arrived[other], strict=True):
-                where = rabbitmq_servers[one].version, rabbitmq_servers[other].version, message
-                old, new = (frozenset(routers[side].route(message).queues) for side in (one, other))
-                assert (was, is_) == (old, new), where
-                moved += was != is_
-                if not {"CC", "BCC"} & message.headers.keys() and message.exchange not in hashed:
-                    for queue in was ^ is_:
-                        assert (message.exchange, queue, queue in is_) in claimed, where
+    with all_types_in_pika(), ThreadPoolExecutor(len(rabbitmq_servers)) as pool:
+        sent = moved = number = 0
+        while sent < MESSAGES:
+            messages, moves = compare_round(rabbitmq_servers, number, pool)
+            sent, moved, number = sent + messages, moved + moves, number + 1
     with capsys.disabled():
-        print(f"\n{MESSAGES:,} messages to each of {len(rabbitmq_servers)} brokers, {moved:,} moves, 0 differences")
+        print(f"\n{sent:,} messages to each of {len(rabbitmq_servers)} brokers, {moved:,} moves, 0 differences")
+
+
+def compare_round(servers: list[Server], number: int, pool: ThreadPoolExecutor) -> tuple[int, int]:
+    """Publish the messages of a round to all brokers, and compare each pair; return the numbers of them and of moves."""
+    moved = 0
+    rng = Random(f"upgrade/{number}")
+    prefix = f"hashstar-upgrade-{number}-"
+    topology = topologies.topology(rng, LATEST, KINDS, prefix)
+    sides = [topology.with_profile(profile_for(server.version)) for server in servers]
+    routers = [Router(side) for side in sides]
+    drawn = [topologies.message(rng, topology, prefix) for _ in range(ROUND)]
+    sent = [message for message in drawn if all(accepts(router, message) for router in routers)]
+    arrived = [*pool.map(lambda server: queues_of(server, topology, sent), servers)]
+    for one, other in combinations(range(len(sides)), 2):
+        meaning = compare(sides[one], sides[other])
+        claimed = {(effect.exchange, effect.queue, effect.gained) for effect in meaning.effects}
+        hashed = {choice.exchange for choice in meaning.choices}
+        for message, was, is_ in zip(sent, arrived[one], arrived[other], strict=True):
+            where = servers[one].version, servers[other].version, message
+            old, new = (frozenset(routers[side].route(message).queues) for side in (one, other))
+            assert (was, is_) == (old, new), where
+            moved += was != is_
+            if not {"CC", "BCC"} & message.headers.keys() and message.exchange not in hashed:
+                for queue in was ^ is_:
+                    assert (message.exchange, queue, queue in is_) in claimed, where
+    return len(sent), moved
 
 
 def accepts(router: Router, message: Message) -> bool:
@@ -73,16 +83,15 @@ def accepts(router: Router, message: Message) -> bool:
 
 
 def queues_of(server: Server, topology: Topology, sent: list[Message]) -> list[frozenset[str]]:
-    """Return the queues to which a broker routes each message."""
-    with all_types_in_pika():
-        connection = pika.BlockingConnection(pika.URLParameters(server.url))
-        channel = connection.channel()
-        try:
-            declare(channel, topology)
-            arrived, _ = publish(channel, topology.queues, sent)
-        finally:
-            for name in topology.exchanges:
-                if name.startswith("hashstar-"):
-                    channel.exchange_delete(name)
-            connection.close()  # its exclusive queues go with it
+    """Return the queues to which a broker routes each message; on a thread for each broker."""
+    connection = pika.BlockingConnection(pika.URLParameters(server.url))
+    channel = connection.channel()
+    try:
+        declare(channel, topology)
+        arrived, _ = publish(channel, topology.queues, sent)
+    finally:
+        for name in topology.exchanges:
+            if name.startswith("hashstar-"):
+                channel.exchange_delete(name)
+        connection.close()  # its exclusive queues go with it
     return [frozenset(arrived.get(number, ())) for number in range(len(sent))]

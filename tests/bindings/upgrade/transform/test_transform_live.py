@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
 from urllib.parse import quote, unquote, urlsplit
 
 import pika
@@ -70,9 +71,12 @@ def arrived(parameters: pika.URLParameters, topology: Topology, sent: list[Messa
     return [frozenset(got.get(number, Counter())) for number in range(len(sent))]
 
 
-def foretold(topology: Topology, sent: list[Message]) -> list[frozenset[str]]:
+def check(server: Server, topology: Topology, sent: list[Message], got: list[frozenset[str]]) -> None:
+    """Compare where a broker has put messages with the routes of a topology."""
     router = Router(topology)
-    return [frozenset(router.route(message).queues) for message in sent]
+    for message, queues in zip(sent, got, strict=True):
+        bindings = "\n".join(map(repr, topology.bindings))
+        assert queues == frozenset(router.route(message).queues), f"{server.version}: {message}\n{bindings}"
 
 
 def is_accepted(topology: Topology, message: Message) -> bool:
@@ -95,20 +99,19 @@ def test_transformed_definitions_are_imported_without_an_error_and_route_as_fore
     messages = same = 0
     for number in range(TOPOLOGIES):
         rng = Random(f"transform/{number}")
-        # Auto-delete queues go with their consumers, before the export of the next broker is compared.
-        topology = drawn(rng, ".".join(first.version.split(".")[:2]), GIVEN)
+        topology = as_json_has_it(drawn(rng, ".".join(first.version.split(".")[:2]), GIVEN))
         name = f"hashstar-transform-{number}"
         definitions = Definitions().with_topology(topology).only("/").dump()
         with new_vhost(first, name) as old:
             manage(first, "POST", f"definitions/{name}", _of_one_vhost(json.loads(definitions)))
             export = manage(first, "GET", f"definitions/{name}")
-            source = Definitions.loads(json.dumps(export), vhost="/")
-            before = source.topology("/", profile_for(first.version))
+            source = Definitions.loads(json.dumps(export), vhost=name)
+            before = source.topology(name, profile_for(first.version))
             drawn_messages = [topologies.message(rng, before) for _ in range(MESSAGES)]
             sides = [before, *[before.with_profile(profile_for(server.version)) for server in others]]
             sent = [each for each in drawn_messages if all(is_accepted(side, each) for side in sides)]
             was = arrived(old, before, sent)
-            assert was == foretold(before, sent), (first.version, number)
+            check(first, before, sent, was)
         for server in others:
             result = upgrade(before, server.version, old=first.version, transform=["default"])
             [vhost] = result.vhosts
@@ -120,17 +123,39 @@ def test_transformed_definitions_are_imported_without_an_error_and_route_as_fore
                 written = json.loads(source.with_topology(after).dump())
                 refused = [each for each in vhost.transformed.sightings if not any(each.fact.since) and each.parts]
                 assert refused == []
-                manage(server, "POST", f"definitions/{name}", written)
-                imported = Definitions.loads(json.dumps(manage(server, "GET", f"definitions/{name}")), vhost="/")
-                assert {*imported.topology("/").queues} == {*after.queues}, (server.version, number)
+                import_into(server, name, written)
+                imported = Definitions.loads(json.dumps(manage(server, "GET", f"definitions/{name}")), vhost=name)
+                assert {*imported.topology(name).queues} == {*after.queues}, (server.version, number)
                 now = arrived(new, after, sent)
-            assert now == foretold(after, sent), (server.version, number)
+            check(server, after, sent, now)
             messages += len(sent)
             same += sum(one == other for one, other in zip(was, now, strict=True))
     with capsys.disabled():
         done = ", ".join(f"{name} {count}" for name, count in sorted(changes.items()))
         print(f"\n{TOPOLOGIES} topologies, {messages:,} messages, {same:,} routed as before, 0 otherwise than foretold")
         print(f"changes: {done}")
+
+
+def import_into(server: Server, vhost: str, definitions: dict[str, Any]) -> None:
+    """Import definitions of one virtual host; the broker's answer is the error if it refuses them."""
+    try:
+        manage(server, "POST", f"definitions/{vhost}", definitions)
+    except HTTPError as error:
+        pytest.fail(f"{server.version}: {error.read().decode()}\n{json.dumps(definitions)}")
+
+
+def as_json_has_it(topology: Topology) -> Topology:
+    """Return a topology without what an import does not keep: types of arguments, and the order of hash rings."""
+    hashes = {name for name, exchange in topology.exchanges.items() if exchange.type == "x-consistent-hash"}
+    bindings = [
+        binding
+        for binding in topology.bindings
+        if binding.source not in hashes and all(type(v) in (str, int, bool) for v in binding.arguments.values())
+    ]
+    return Topology(
+        topology.exchanges.values(), topology.queues.values(), bindings, topology.policies.values(),
+        profile=topology.profile,
+    )  # fmt: skip
 
 
 def _of_one_vhost(document: dict[str, Any]) -> dict[str, Any]:
