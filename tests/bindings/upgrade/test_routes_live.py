@@ -48,7 +48,7 @@ def test_messages_move_between_two_releases_exactly_as_claimed(
 
 
 def compare_round(servers: list[Server], number: int, pool: ThreadPoolExecutor) -> tuple[int, int]:
-    """Publish the messages of a round to all brokers, and compare each pair; return the numbers of them and of moves."""
+    """Publish the messages of a round to all brokers, and compare each pair; return how many, and how many moves."""
     moved = 0
     rng = Random(f"upgrade/{number}")
     prefix = f"hashstar-upgrade-{number}-"
