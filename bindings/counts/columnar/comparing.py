@@ -53,7 +53,8 @@ class Comparer:
 
     def __init__(self, before: Topology, after: Topology, *, states: int = STATES) -> None:
         self._fingerprints: Final = (fingerprint(before), fingerprint(after))
-        self._classifiers: Final = (Classifier(before, states=states), Classifier(after, states=states))
+        one = Classifier(before, states=states)
+        self._classifiers: Final = (one, Classifier(after, states=states, like=one))
         self._repartitioned: Final[dict[str, tuple[Partitioning | None, Partitioning | None]]] = {
             name: (queue.partitioning, after.queues[name].partitioning)
             for name, queue in before.queues.items()

@@ -437,7 +437,7 @@ def _parse(text: str, name: str) -> Object:
 
 def _named_vhost(document: Object) -> str | None:
     """Return the virtual host that some entries name and others do not, of an export that lists no virtual hosts."""
-    names = {entry.vhost for key in SECTIONS for entry in document.get(key, ())}
+    names: set[str | None] = {entry.vhost for key in SECTIONS for entry in document.get(key, ())}
     if "vhosts" in document or None not in names or len(names) != 2:
         return None
     return next(name for name in names if name is not None)

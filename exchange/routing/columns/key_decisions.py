@@ -38,6 +38,10 @@ class KeyDecisions:
         ``entries`` are as for `KeyClasses.of`.
         """
         key_classes, shapes = self._key_classes.of(column, entries)
+        return self.number_classes(key_classes, column), shapes
+
+    def number_classes(self, key_classes: KeyArray, column: Column) -> IntArray:
+        """Return the number of the class of each key of a column."""
         numbers = self._numbers.find(key_classes)
         missing = np.flatnonzero((numbers == 0) & (key_classes != NO_CLASS))
         if len(missing):
@@ -49,4 +53,4 @@ class KeyDecisions:
             self.answers = np.append(self.answers, np.array(answers, np.int32))
             self._numbers.put(new, np.arange(begin, begin + len(new), dtype=np.int32))
             numbers[missing] = begin + which
-        return numbers, shapes
+        return numbers

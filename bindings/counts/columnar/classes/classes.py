@@ -66,13 +66,19 @@ class Classifier:
     """Computes the classes of messages.
 
     ``states`` is the maximum number of sets of patterns, and of states of an automaton; it bounds memory, and results
-    do not depend on it. Keys and their classes are kept from batch to batch. Not safe for several threads.
+    do not depend on it. Keys and their classes are kept from batch to batch. Two topologies of the same parts under the
+    rules of two releases have the same key classes: the classifier of the one, ``like``, finds them for both. Not safe
+    for several threads.
     """
 
-    def __init__(self, topology: Topology, *, states: int = STATES) -> None:
+    def __init__(self, topology: Topology, *, states: int = STATES, like: Classifier | None = None) -> None:
+        self._topology: Final = topology
         self._explorer: Final = Explorer(topology)
         self._special: Final = special_exchanges(topology)
-        self._key_classes: Final = KeyClasses(topology, _encode, states)
+        found = _FoundClasses(KeyClasses(topology, _encode, states))
+        shared = like is not None and like._has_key_classes_of(topology, found.key_classes)
+        self._found: Final[_FoundClasses] = like._found if like is not None and shared else found
+        self._key_classes: Final = self._found.key_classes
         self._entries: Final = self._key_classes.entries
         # Exchange name of a message -> code. For an exchange that accepts messages: its index among the entries. For
         # any other name: ~class of the refusal, which is less than 0; ~code is the class again.
@@ -86,6 +92,11 @@ class Classifier:
         self._class_of_header_class = np.full(1, UNKNOWN, np.int32)
         """Header class -> class, or the mark ``BY_MESSAGE`` or ``UNKNOWN``."""
         self._class_of_message: Final[dict[Hashable, int]] = {}
+
+    def _has_key_classes_of(self, topology: Topology, key_classes: KeyClasses) -> bool:
+        """Return whether the key classes of another topology are the same."""
+        same_parts = self._topology.with_profile(topology.profile) == topology
+        return same_parts and self._key_classes.entries == key_classes.entries
 
     def _asking(self, topology: Topology) -> Iterator[Binding]:
         for name, need in self._special.items():
@@ -129,9 +140,9 @@ class Classifier:
         shapes = np.empty(len(entries), np.uint64)
         numbers = np.zeros(len(entries), np.int32)
         start = 0
-        for column in chunks(addresses.keys):
+        for column, key_classes, some in self._found.of(addresses, entries):
             chunk = slice(start, start + column.size)
-            numbers[chunk], shapes[chunk] = self._decisions.number(column, entries[chunk])
+            numbers[chunk], shapes[chunk] = self._decisions.number_classes(key_classes, column), some
             start += column.size
         by_address = self._decisions.answers.take(numbers)
         refused = entries < 0
@@ -231,6 +242,25 @@ class Classifier:
                 self._class_of_message.clear()
             known = self._class_of_message[identity] = self._class_of(self._explorer.outcome(message))
         return known
+
+
+class _FoundClasses:
+    """The key classes of a topology; those of a batch are found once, also if several classifiers ask."""
+
+    def __init__(self, key_classes: KeyClasses) -> None:
+        self.key_classes: Final = key_classes
+        self._last: tuple[Addresses, list[tuple[Column, KeyArray, KeyArray]]] | None = None
+
+    def of(self, addresses: Addresses, entries: npt.NDArray[np.int64]) -> list[tuple[Column, KeyArray, KeyArray]]:
+        """Return the keys of addresses, column by column, each with their key classes and the hashes of shapes."""
+        if self._last is None or self._last[0] is not addresses:
+            found: list[tuple[Column, KeyArray, KeyArray]] = []
+            start = 0
+            for column in chunks(addresses.keys):
+                found.append((column, *self.key_classes.of(column, entries[start : start + column.size])))
+                start += column.size
+            self._last = addresses, found
+        return self._last[1]
 
 
 _ABSENT: Final = object()
