@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+from bindings.upgrade.facts.ways import DeadLetterWays
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
-from exchange.entities.in_force import DeadLetters, Policies, Settings
+from exchange.entities.in_force import Policies, Settings
 from exchange.entities.profile import Profile
-from exchange.errors import HashstarError
-from exchange.kinds import Decider, kind_of
-from exchange.message import Message
-from exchange.routing.router import Router
-from exchange.topology.graph import TopologyGraph, find_cycles
 from exchange.topology.topology import Topology
 
 __all__ = ["Crossing", "Part", "Seen", "everywhere", "may_dead_letter", "queues_where"]
@@ -43,28 +39,9 @@ class Crossing:
         return [(q, old.possible_settings(q), new.possible_settings(q)) for q in self.before.queues.values()]
 
     @cached_property
-    def dead_letter_targets(self) -> dict[str, set[str]]:
-        """Queue -> the queues that its dead letters may get to; without the queues that have none.
-
-        Without what keeps its key on the default exchange, where the key of a message decides. Exact for a queue that
-        gives its dead letters a key, if nothing but keys decides where they go.
-        """
-        graph, router = TopologyGraph(self.after), Router(self.after)
-        return {
-            name: {target for letters in possible for target in _targets(letters, graph, router)}
-            for name, possible in graph.dead_letters.items()
-        }
-
-    @cached_property
-    def circles(self) -> set[str]:
-        """The queues that a message may come back to as a dead letter."""
-        return self.circles_among(self.dead_letter_targets.keys())
-
-    def circles_among(self, queues: Collection[str]) -> set[str]:
-        """Return which of these queues a message may come back to as a dead letter without leaving them."""
-        targets = {name: self.dead_letter_targets.get(name, set()).intersection(queues) for name in queues}
-        found = {name for circle in find_cycles(targets) for name in circle}
-        return found | {name for name in targets if name in targets[name]}
+    def dead_letters(self) -> DeadLetterWays:
+        """Where the dead letters of queues may go."""
+        return DeadLetterWays(self.after)
 
 
 def everywhere(crossing: Crossing) -> Iterator[Seen]:
@@ -91,25 +68,3 @@ def queues_where(
 def may_dead_letter(queue: Queue, possible: tuple[Settings, ...]) -> bool:
     """Return whether a queue with one of these settings has a dead letter exchange."""
     return any(Policies.dead_letters_by(settings, queue.type).exchange is not None for settings in possible)
-
-
-def _targets(letters: DeadLetters, graph: TopologyGraph, router: Router) -> set[str]:
-    """Return the queues that dead letters of a queue may get to."""
-    topology = graph.topology
-    exchange = letters.exchange
-    if exchange is None or exchange not in topology.exchanges:
-        return set()
-    behind = graph.graph.downstream([exchange]) if exchange else {""}
-    by_key = all(kind_of(topology.exchanges[name]).decider in (Decider.NOTHING, Decider.KEY) for name in behind)
-    if letters.routing_key is not None and by_key:
-        try:
-            return {*router.route_dead_letter(Message(exchange, letters.routing_key)).queues}
-        except HashstarError:
-            return set()
-    return {
-        binding.destination.name
-        for name in behind
-        if name
-        for binding in topology.bindings_from(name)
-        if binding.destination.kind == "queue"
-    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from bindings.upgrade.facts.crossing import Crossing, Seen, may_dead_letter, queues_where
@@ -20,21 +20,25 @@ quorum_queues: Final = queues_where(lambda queue, old, new: may_dead_letter(queu
 
 def queues_in_circles(crossing: Crossing) -> Iterator[Seen]:
     """Yield the queues that a message may come back to as a dead letter."""
-    yield from ((queue, "") for name, queue in crossing.before.queues.items() if name in crossing.circles)
+    yield from _named(crossing, crossing.dead_letters.circles)
 
 
 def queues_in_circles_without_consumers(crossing: Crossing) -> Iterator[Seen]:
     """Yield the queues of circles that a message goes round by times and limits alone."""
     ways = {q.name for q, _, new in crossing.in_force if any(s.get(name) is not None for s in new for name in LIMITS)}
-    yield from ((crossing.before.queues[name], "") for name in sorted(crossing.circles_among(ways)))
+    yield from _named(crossing, crossing.dead_letters.circles_among(ways))
 
 
 def queues_with_dead_letters_to_streams(crossing: Crossing) -> Iterator[Seen]:
     """Yield the queues whose dead letters get to a stream."""
     streams = {name for name, queue in crossing.before.queues.items() if queue.type == "stream"}
-    for name, targets in crossing.dead_letter_targets.items() if streams else ():
-        if targets & streams:
-            yield crossing.before.queues[name], ""
+    if streams:
+        yield from _named(crossing, crossing.dead_letters.leading_to(streams))
+
+
+def _named(crossing: Crossing, names: Collection[str]) -> Iterator[Seen]:
+    """Yield the queues of these names in the order of the topology."""
+    yield from ((queue, "") for name, queue in crossing.before.queues.items() if name in names)
 
 
 FACTS: Final[tuple[Fact, ...]] = (

@@ -128,7 +128,7 @@ FACTS: Final[tuple[Fact, ...]] = (
          rings_in_another_order, notes("4.3.0")),
     Fact("HSU021", (4, 3, 0), "note",
          "an exchange that is not durable outlives a restart of the broker: Khepri keeps all exchanges",
-         "delete it, or declare it with auto-delete, if it should go", "release notes",
+         "delete it, or declare it with auto-delete, if it should go", "observed",
          transient_exchanges, notes("4.0.1")),
     Fact("HSU022", (4, 3, 0), "warning",
          "the plugin of the exchange's type does not come with RabbitMQ: one that keeps data in Mnesia does not work "

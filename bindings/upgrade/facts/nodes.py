@@ -40,7 +40,7 @@ FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU211", (4, 2, 6), "note", "GET /api/auth, which nothing used, is answered with 404",
          "do not ask for it", "live brokers", everywhere, notes("4.2.6")),
     Fact("HSU212", (4, 0, 6), "note", "GET /api/aliveness-test declares and publishes nothing: it says nothing",
-         "ask the health checks under /api/health/checks", "release notes", everywhere, notes("4.0.6")),
+         "ask the health checks under /api/health/checks", "live brokers", everywhere, notes("4.0.6")),
     Fact("HSU213", (3, 12, 7), "note",
          "the management API refuses bodies of more than 10 MiB, such as definitions, with 400",
          "set management.http.max_body_size for larger definitions", "release notes", everywhere, notes("3.12.7")),

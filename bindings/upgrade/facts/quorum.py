@@ -27,7 +27,7 @@ def limited_queues_in_circles(crossing: Crossing) -> Iterator[Seen]:
     """Yield the quorum queues with a delivery limit that a message may come back to as a dead letter."""
     for queue, _, new in crossing.in_force:
         is_limited = not any(_is_negative(settings) for settings in new)
-        if queue.type == "quorum" and is_limited and queue.name in crossing.circles:
+        if queue.type == "quorum" and is_limited and queue.name in crossing.dead_letters.circles:
             yield queue, ""
 
 
@@ -76,11 +76,12 @@ with_a_consumer_timeout: Final = queues_where(lambda queue, old, new: _gives(new
 FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU007", (4, 0, 0), "error",
          "a quorum queue without a delivery limit has one of 20: a message that comes back more often is dropped, "
-         "as the queue has no dead letter exchange",
+         "as the queue has no dead letter exchange; 4.3 counts rejects and lost consumers only",
          "set a dead letter exchange; or, before the upgrade, a high delivery-limit by policy", "live brokers",
          that_drop, notes("4.0.1")),
     Fact("HSU008", (4, 0, 0), "warning",
-         "a quorum queue without a delivery limit has one of 20: a message that comes back more often is dead-lettered",
+         "a quorum queue without a delivery limit has one of 20: a message that comes back more often is "
+         "dead-lettered; 4.3 counts rejects and lost consumers only",
          "set a higher delivery-limit by policy, before the upgrade, if consumers return messages more often",
          "live brokers", that_dead_letter, notes("4.0.1")),
     Fact("HSU016", (4, 3, 0), "warning",
@@ -95,10 +96,11 @@ FACTS: Final[tuple[Fact, ...]] = (
          "live brokers", without_a_limit, notes("3.10.0")),
     Fact("HSU031", (4, 0, 0), "note",
          "the priority of a message counts: above 4 it is high, and overtakes others; before 4.0 it has no effect",
-         "publish without priority what must stay in order", "live brokers", quorum_queues, notes("4.0.1")),
+         "publish without priority what must stay in order", "live brokers", quorum_queues, notes("4.0.1"),
+         until=(4, 3, 0)),
     Fact("HSU032", (4, 3, 0), "note",
-         "each priority of a message counts, up to 31, and the highest comes first; before 4.3 there are two, which "
-         "take turns, so that low ones do not starve",
+         "each priority of a message counts, up to 31, and the highest comes first; from 4.0 to 4.2 there are two, "
+         "which take turns, and before 4.0 there is one",
          "publish without priority what must stay in order", "live brokers", quorum_queues, notes("4.3.0")),
     Fact("HSU033", (4, 0, 0), "note",
          "the single active consumer yields to one of a higher priority, once its messages are acknowledged",
@@ -127,9 +129,9 @@ FACTS: Final[tuple[Fact, ...]] = (
          "a purge also removes the dead letters that wait for their targets to confirm them",
          "do not purge while dead letters wait", "release notes", that_dead_letter_at_least_once, notes("4.3.0")),
     Fact("HSU041", (4, 3, 0), "warning",
-         "a consumer that exceeds consumer-timeout is cancelled, and the queue takes the messages back; before 4.3 its "
-         "channel is closed with 406",
-         "handle basic.cancel in consumers", "release notes", with_a_consumer_timeout, notes("4.3.0")),
+         "a consumer that exceeds consumer-timeout is cancelled at once, and the queue takes the messages back; before "
+         "4.3 its channel is closed with 406, up to a minute later",
+         "handle basic.cancel in consumers", "live brokers", with_a_consumer_timeout, notes("4.3.0")),
     Fact("HSU042", (4, 3, 0), "note",
          "a consumer on a channel with a global prefetch is accepted, with a prefetch of its own; before 4.3 it is "
          "refused with 540",

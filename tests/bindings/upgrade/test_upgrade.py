@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.cli import COMMANDS
+from bindings.upgrade.facts.fact import Fact
 from bindings.upgrade.facts.table import FACTS
 from bindings.upgrade.forms.words import describe_source
 from bindings.upgrade.releases import find_steps, release_of
@@ -175,6 +177,16 @@ def test_a_fact_is_tried_on_live_brokers_exactly_if_these_are_its_source() -> No
     shown = {fact.id for fact in FACTS if fact.source == "live brokers"}
     assert shown == TRIALS.keys() | ELSEWHERE
     assert len(FACTS) >= 60
+
+
+@given(st.sampled_from(FACTS), st.lists(st.sampled_from(RELEASES), min_size=2, unique=True))
+def test_a_fact_that_comes_with_an_upgrade_comes_with_one_of_its_steps(fact: Fact, names: list[str]) -> None:
+    """And what comes with a step comes with the whole, unless it has ended on the way."""
+    way = [release_of(name).numbers for name in sorted(names, key=RELEASES.index)]
+    steps = [fact.comes_between(old, new) for old, new in pairwise(way)]
+    whole = fact.comes_between(way[0], way[-1])
+    assert whole <= any(steps)
+    assert any(steps) <= (whole or fact.until is not None)
 
 
 def test_facts_from_the_release_notes_name_them() -> None:

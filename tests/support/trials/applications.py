@@ -115,3 +115,9 @@ def serves_no_rabbitmqadmin(lab: Lab) -> bool:
 def has_no_auth_address(lab: Lab) -> bool:
     """HSU218."""
     return lab.status("auth") == 404
+
+
+def tests_no_aliveness(lab: Lab) -> bool:
+    """HSU212."""
+    lab.status("aliveness-test/{vhost}")
+    return "aliveness-test" not in {queue["name"] for queue in lab.manage("GET", "queues/{vhost}")}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from tests.support.trials.lab import Lab, code_of, drain, give_back, headers, publish, take
 
 RETURNS = 31
@@ -45,22 +47,23 @@ def goes_back_to_its_place(lab: Lab) -> bool:
     return drain(channel, queue, 2) == ["first", "second"]
 
 
-def knows_priorities(lab: Lab) -> bool:
+def has_two_priorities(lab: Lab) -> bool:
     """HSU031."""
-    channel = lab.channel()
-    queue = lab.queue(channel, queue_type="quorum")
-    publish(channel, queue, "low", priority=0)
-    publish(channel, queue, "high", priority=9)
-    return drain(channel, queue, 2) == ["high", "low"]
+    return order_of_priorities(lab) == ["5", "9", "0"]
 
 
 def has_strict_priorities(lab: Lab) -> bool:
     """HSU032."""
+    return order_of_priorities(lab) == ["9", "5", "0"]
+
+
+def order_of_priorities(lab: Lab) -> list[str]:
+    """Return the priorities of messages in the order in which they are delivered."""
     channel = lab.channel()
     queue = lab.queue(channel, queue_type="quorum")
-    publish(channel, queue, "5", priority=5)
-    publish(channel, queue, "9", priority=9)
-    return drain(channel, queue, 2) == ["9", "5"]
+    for priority in (0, 5, 9):
+        publish(channel, queue, str(priority), priority=priority)
+    return drain(channel, queue, 3)
 
 
 def active_consumer_yields(lab: Lab) -> bool:
@@ -122,6 +125,20 @@ def negative_limit_is_none(lab: Lab) -> bool:
     queue = lab.queue(channel, queue_type="quorum", delivery_limit=-1)
     publish(channel, queue, "again")
     return give_back(channel, queue, 25, channel.basic_reject) == 25
+
+
+def cancels_consumers_that_take_long(lab: Lab) -> bool:
+    """HSU041."""
+    channel = lab.channel()
+    queue = lab.queue(channel, queue_type="quorum", consumer_timeout=500)
+    cancelled: list[object] = []
+    channel.add_on_cancel_callback(cancelled.append)
+    channel.basic_consume(queue, lambda *_: None)
+    publish(channel, queue, "m")
+    end = time.monotonic() + 2
+    while time.monotonic() < end and not cancelled:
+        channel.connection.process_data_events(0.2)
+    return bool(cancelled)
 
 
 def accepts_global_prefetch(lab: Lab) -> bool:

@@ -28,7 +28,7 @@ TRIALS: Final[Mapping[str, Trial]] = {
     "HSU028": quorum.dead_letter_of_classic_has_its_count,
     "HSU029": quorum.dead_letter_has_its_count,
     "HSU030": quorum.goes_back_to_its_place,
-    "HSU031": quorum.knows_priorities,
+    "HSU031": quorum.has_two_priorities,
     "HSU032": quorum.has_strict_priorities,
     "HSU033": quorum.active_consumer_yields,
     "HSU034": quorum.counts_properties,
@@ -36,6 +36,7 @@ TRIALS: Final[Mapping[str, Trial]] = {
     "HSU036": quorum.first_delivery_has_no_count,
     "HSU037": quorum.counts_are_two,
     "HSU038": quorum.negative_limit_is_none,
+    "HSU041": quorum.cancels_consumers_that_take_long,
     "HSU042": quorum.accepts_global_prefetch,
     "HSU043": quorum.retries_count_for_the_limit,
     "HSU044": queues.dead_letters_reach_streams,
@@ -52,6 +53,7 @@ TRIALS: Final[Mapping[str, Trial]] = {
     "HSU117": applications.queues_show_their_type,
     "HSU210": applications.serves_no_rabbitmqadmin,
     "HSU211": applications.has_no_auth_address,
+    "HSU212": applications.tests_no_aliveness,
 }
 
 ELSEWHERE: Final = {"HSU001", "HSU002", "HSU003", "HSU004", "HSU005"}
