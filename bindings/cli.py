@@ -17,6 +17,7 @@ from bindings.commands.drift import drift_command
 from bindings.commands.fmt import fmt_command
 from bindings.commands.graph import graph_command
 from bindings.commands.mcp import mcp_command
+from bindings.commands.record import record_command
 from bindings.commands.serve import serve_command
 from bindings.commands.upgrade import upgrade_command
 from bindings.sources.open import open_source
@@ -51,6 +52,7 @@ COMMANDS: Final[list[click.Command]] = [
     check_command,
     diff_command,
     upgrade_command,
+    record_command,
     graph_command,
     serve_command,
     apply_command,

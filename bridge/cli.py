@@ -26,6 +26,7 @@ GROUPS: Final = {
         "check",
         "diff",
         "upgrade",
+        "record",
         "apply",
         "drift",
         "graph",

@@ -45,11 +45,22 @@ def need_pika() -> None:
 class Connection:
     """One connection to a broker, with one channel at a time.
 
-    ``address`` is an AMQP URL; user, password and virtual host in it are ignored. Raises Lost or Refused if the
-    connection cannot be opened.
+    ``address`` is an AMQP URL; user, password and virtual host in it are ignored. ``name`` is the connection's name at
+    the broker, ``frame_max`` the maximum size in bytes of a frame, None for the usual one. Raises Lost or Refused if
+    the connection cannot be opened.
     """
 
-    def __init__(self, address: str, user: str, password: str, vhost: str, *, seconds: float = SECONDS) -> None:
+    def __init__(
+        self,
+        address: str,
+        user: str,
+        password: str,
+        vhost: str,
+        *,
+        seconds: float = SECONDS,
+        name: str = "hashstar apply",
+        frame_max: int | None = None,
+    ) -> None:
         import pika  # only needed to talk to a broker
 
         logger = logging.getLogger("pika")
@@ -64,7 +75,9 @@ class Connection:
         parameters.virtual_host = vhost
         parameters.connection_attempts = 1
         parameters.socket_timeout = parameters.stack_timeout = parameters.blocked_connection_timeout = seconds
-        parameters.client_properties = {"connection_name": "hashstar apply"}
+        parameters.client_properties = {"connection_name": name}
+        if frame_max is not None:
+            parameters.frame_max = frame_max
         self._seconds: Final = seconds
         self._answer: Any = None
         self._trouble: HashstarError | None = None
@@ -88,6 +101,15 @@ class Connection:
         """The name that the broker gives its cluster."""
         name = (self._connection.server_properties or {}).get("cluster_name", "")
         return name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection can be used: not if a refusal has closed it."""
+        return self._gone is None and bool(self._connection.is_open)
+
+    def leave_channel(self) -> None:
+        """Let the next operation open a channel of its own; the present one stays open."""
+        self._channel = None
 
     def call(self, what: str, operation: Callable[[Any, Callable[[Any], None]], object]) -> Any:
         """Carry out an operation, and return the broker's answer.

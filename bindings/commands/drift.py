@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import sys
 import threading
@@ -13,6 +12,7 @@ from typing import Any, Final
 import click
 
 from bindings.apply.live import Live
+from bindings.commands.option_types import Address, Duration
 from bindings.diff.comparison.meaning import Meaning
 from bindings.drift.drift import Drift, Ignoring, find_drift
 from bindings.drift.forms import drift_lines, drift_to_json, format_time, headline, unknown_to_json
@@ -34,37 +34,8 @@ from exchange.topology.topology import Topology
 
 __all__ = ["drift_command"]
 
-UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 BUDGET: Final = 10.0
 """Default number of seconds for what a drift means to messages."""
-LOCALHOST: Final = "127.0.0.1"
-
-
-class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """The type of an option with a time: ``30`` or ``30s``, ``5m``, ``1h``; at least a second."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the seconds; end the command for what is no time."""
-        found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([smhd]?)", str(value))
-        seconds = float(found[1]) * UNITS[found[2] or "s"] if found is not None else 0.0
-        if not 1 <= seconds <= UNITS["d"] * 365:
-            self.fail(f"{value!r} is no time of at least a second: write 30s, 5m or 1h", param, ctx)
-        return seconds
-
-
-class Address(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """The type of an option with an address to serve: ``PORT`` on 127.0.0.1, or ``HOST:PORT``."""
-
-    name = "address"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
-        """Return host and port; end the command for what is no address."""
-        host, _, port = str(value).rpartition(":")
-        if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65_535:
-            self.fail(f"{value!r} is no address to serve: write 9419 or 0.0.0.0:9419", param, ctx)
-        return host.strip("[]") or LOCALHOST, int(port)
 
 
 @click.command("drift")
@@ -85,8 +56,8 @@ class Address(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 )
 @click.option("--every", type=Duration(), metavar="TIME", help="Compare again after this time, such as 30s, 5m or 1h, "
               "until a signal ends it, and print changes only.")  # fmt: skip
-@click.option("--metrics", type=Address(), metavar="ADDRESS", help="With --every: serve metrics for Prometheus at PORT "
-              "of 127.0.0.1, or at HOST:PORT.")  # fmt: skip
+@click.option("--metrics", type=Address(9_419), metavar="ADDRESS", help="With --every: serve metrics for Prometheus at "
+              "PORT of 127.0.0.1, or at HOST:PORT.")  # fmt: skip
 @click.option(
     "--metrics-host",
     "hosts",

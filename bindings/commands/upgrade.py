@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
+from click.core import ParameterSource
 
+from bindings.apply.address import Addresses
+from bindings.apply.amqp import need_pika
 from bindings.diff.diff import SECONDS
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
@@ -20,6 +24,9 @@ from bindings.upgrade.forms.as_json import to_json
 from bindings.upgrade.forms.html import to_html
 from bindings.upgrade.forms.markdown import to_markdown
 from bindings.upgrade.forms.text import to_text
+from bindings.upgrade.live.comparing import LIVE_SECONDS
+from bindings.upgrade.live.fresh_host import DENIABLE
+from bindings.upgrade.releases import release_of
 from bindings.upgrade.run import NEWEST, SAMPLE, upgrade
 from bindings.upgrade.transform.table import DEFAULT
 from bindings.upgrade.upgrade import SEVERITIES, Upgrade
@@ -35,6 +42,7 @@ from exchange.commands.console import (
 )
 from exchange.commands.route import ProfileType
 from exchange.display import dump_json
+from exchange.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,6 +121,41 @@ MEGABYTE: Final = 1 << 20
     show_default=True,
     help="Maximum duration of the comparison of routes; the rest is reported as undecided.",
 )
+@click.option(
+    "--declares",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Compare what applications ask with the new release: a recording of hashstar record, or a tracing log of "
+    "RabbitMQ, which has messages only; repeatable.",
+)
+@click.option(
+    "--permit",
+    "permitted",
+    multiple=True,
+    type=click.Choice(DENIABLE),
+    help="Deprecated feature that the new broker is configured to permit; repeatable.  "
+    "[default: with --live, those that it permits]",
+)
+@click.option(
+    "--live",
+    metavar="URL",
+    help="Ask a test broker of the new release: its management API, http://HOST:15672, or amqp://HOST. Virtual hosts "
+    "are created there, and deleted at the end.",
+)
+@click.option(
+    "--other-address",
+    metavar="URL",
+    help="The other address of --live (AMQP or management API), if not at its usual port of the same host.",
+)
+@click.option(
+    "--live-budget",
+    type=click.FloatRange(min=1),
+    default=LIVE_SECONDS,
+    metavar="SECONDS",
+    show_default=True,
+    help="Maximum duration of asking the test broker; the rest is reported as not asked.",
+)
 @timeout_option
 @click.argument("topology")
 def upgrade_command(
@@ -128,6 +171,11 @@ def upgrade_command(
     page: Path | None,
     fail_on: str,
     budget: float,
+    declares: tuple[str, ...],
+    permitted: tuple[str, ...],
+    live: str | None,
+    other_address: str | None,
+    live_budget: float,
     topology: str,
 ) -> None:
     """Show what an upgrade of RabbitMQ does to a topology.
@@ -138,18 +186,26 @@ def upgrade_command(
     the way of a cluster that is upgraded node by node.
 
     TOPOLOGY is a .bindings file, definitions.json (or .gz), another format that hashstar convert reads, or a live
-    broker, http://HOST:15672[/VHOST]. Nothing is changed.
+    broker, http://HOST:15672[/VHOST]; or a recording of hashstar record: what its clients have declared. Nothing of it
+    is changed.
 
     With --output or --transform, also the topology as the new release wants it: mirrored queues as quorum queues,
     transient ones durable, policies without what was removed; each change with its name and reason, what is left, and
     the proof that messages are routed the same. docs/upgrade.md lists the transformations.
 
-    Exit codes: 0 nothing at or above --fail-on; 1 something is, after the transformations; 2 bad usage or input.
+    With --declares, what applications ask is compared, too: each request that the new release refuses, with the
+    broker's code and text, the clients that make it, and how often. With --live, all of it is tried on a test broker,
+    and its answers are compared with what is foretold.
+
+    Exit codes: 0 nothing at or above --fail-on; 1 something is, after the transformations, or an answer of --live was
+    not foretold; 2 bad usage or input.
     """
     transform = [*filter(None, (names if names is not None else DEFAULT).split(","))]
     with exit_on_error("spark" if archives else ""):
         with status("reading ..."):
             source = open_source(topology, vhost, seconds=seconds_to_answer())
+            addresses = _read_addresses(live, other_address)
+            new_name = new_name if addresses is None else _release_of_broker(addresses, new_name)
         show_warnings(source.name, source.warnings)
         with (
             progress("comparing") as step,
@@ -159,7 +215,7 @@ def upgrade_command(
                 source, new_name, old=old_name, vhost=vhost,
                 transform=None if names is None and output is None else transform,
                 archives=archives, sample_bytes=round(sample * MEGABYTE) or None, spark=spark, seconds=budget,
-                progress=step,
+                declares=declares, permitted=permitted, live=addresses, live_seconds=live_budget, progress=step,
             )  # fmt: skip
         if page is not None:
             save_lines(str(page), [to_html(result, source.name)])
@@ -167,7 +223,28 @@ def upgrade_command(
             _write(result, output)
     _show(result, form, err=output == STDOUT)
     lowest: Severity | None = next((each for each in SEVERITIES if each == fail_on), None)
-    sys.exit(int(lowest is not None and result.reaches(lowest)))
+    unforeseen = result.live is not None and bool(result.live.not_foretold)
+    sys.exit(int(unforeseen or (lowest is not None and result.reaches(lowest))))
+
+
+def _read_addresses(live: str | None, other: str | None) -> Addresses | None:
+    """Return the addresses of the test broker, if there is one. Raises InputError."""
+    if live is None:
+        if other is not None:
+            raise InputError("--other-address is for --live")
+        return None
+    need_pika()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the virtual hosts are deleted
+    return Addresses.of(live, other, seconds=seconds_to_answer())
+
+
+def _release_of_broker(addresses: Addresses, name: str) -> str:
+    """Return the release of the test broker. Raises InputError if --to names another one."""
+    version = addresses.management.version()
+    is_given = click.get_current_context().get_parameter_source("new_name") is not ParameterSource.DEFAULT
+    if is_given and release_of(name).series != release_of(version).series:
+        raise InputError(f"{addresses.management.address}: a broker of {version}, not of {name}, which --to names")
+    return version
 
 
 @contextmanager

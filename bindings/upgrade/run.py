@@ -6,10 +6,18 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from bindings.apply.address import Addresses
 from bindings.diff.diff import SECONDS
 from bindings.sources.definitions import Definitions
+from bindings.sources.formats import RECORDING
 from bindings.sources.open import Source, open_source
+from bindings.sources.recording.model import Recording
+from bindings.upgrade.live.comparing import LIVE_SECONDS, ask_broker
+from bindings.upgrade.live.fresh_host import DENIABLE, permitted_features
+from bindings.upgrade.live.witnesses import witnesses_of
 from bindings.upgrade.releases import release_of
+from bindings.upgrade.requests.applications import find_refused
+from bindings.upgrade.requests.reading import read_asked
 from bindings.upgrade.transform.transform import choose, transform_definitions
 from bindings.upgrade.upgrade import Upgrade, VhostUpgrade, plan_upgrade
 from exchange.entities.profile import LATEST
@@ -38,6 +46,10 @@ def upgrade(
     archives: Path | Sequence[Path] = (),
     sample_bytes: int | None = SAMPLE,
     spark: SparkSession | None = None,
+    declares: Path | Sequence[Path] = (),
+    permitted: Iterable[str] = (),
+    live: Addresses | None = None,
+    live_seconds: float = LIVE_SECONDS,
     seconds: float = SECONDS,
     progress: Callable[[int, int], None] | None = None,
 ) -> Upgrade:
@@ -54,6 +66,10 @@ def upgrade(
     routes take ``seconds`` at most; ``progress`` is called with the numbers of destinations compared and to compare,
     then of bytes read and to read.
 
+    ``declares`` are recordings of `hashstar record`, or archives: then there is what the new release refuses the
+    applications, unless it is configured to permit the deprecated features in ``permitted``. ``live`` is a test broker
+    of the new release, which is asked all of it for ``live_seconds`` at most, in virtual hosts of its own.
+
     >>> topology = Topology(queues=[Queue("replies", durable=False)])
     >>> result = upgrade(topology, "4.3", old="4.2", transform=["default"])
     >>> [vhost] = result.vhosts
@@ -63,7 +79,7 @@ def upgrade(
     (True, None)
 
     Raises InputError for a source that cannot be read or names no release, for releases that are unknown or not newer,
-    and for unknown transformations.
+    for unknown transformations and features, and if the test broker cannot be asked.
     """
     source = topology if isinstance(topology, Topology | Source) else open_source(os.fspath(topology), vhost)
     before, after = release_of(old or _release_in(source)), release_of(new)
@@ -81,7 +97,39 @@ def upgrade(
         paths = [archives] if isinstance(archives, str | os.PathLike) else archives
         step = progress or (lambda done, of: None)
         result = _with_traffic(result, topologies, [os.fspath(path) for path in paths], sample_bytes, spark, step)
+    recordings = _read_recordings(source, declares)
+    features = _permitted(permitted, live)
+    after_upgrade = [
+        topology.with_profile(after.profile) if vhost.transformed is None else vhost.transformed.topology
+        for topology, vhost in zip(topologies, result.vhosts, strict=True)
+    ]
+    if recordings:
+        result = result._replace(applications=find_refused(after_upgrade, recordings, after, features, vhost))
+    if live is not None:
+        witnesses = [
+            witnesses_of(topology.with_profile(before.profile), each.difference.meaning)
+            for topology, each in zip(topologies, result.vhosts, strict=True)
+        ]
+        shown = ask_broker(live, after_upgrade, recordings, witnesses, after, seconds=live_seconds)
+        result = result._replace(live=shown)
     return result
+
+
+def _read_recordings(source: Topology | Source, paths: Path | Sequence[Path]) -> list[Recording]:
+    """Read what was recorded; a source that is a recording is one of them."""
+    names = [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    if isinstance(source, Source) and source.format is RECORDING and source.path is not None:
+        names = [source.path, *(name for name in names if name != source.path)]
+    return [read_asked(name) for name in names]
+
+
+def _permitted(names: Iterable[str], live: Addresses | None) -> frozenset[str]:
+    """Return the deprecated features that the new broker permits. Raises InputError for a name that is none."""
+    given = frozenset(names)
+    unknown = sorted(given - set(DENIABLE))
+    if unknown:
+        raise InputError(f"{unknown[0]}: no feature that a release denies; there are {', '.join(DENIABLE)}")
+    return given | (frozenset() if live is None else permitted_features(live.management))
 
 
 def _release_in(source: Topology | Source) -> str:

@@ -15,7 +15,9 @@ from bindings.sources.document import Document
 from bindings.upgrade.facts.crossing import Crossing, Part
 from bindings.upgrade.facts.fact import ALWAYS, Fact, Severity
 from bindings.upgrade.facts.table import FACTS
+from bindings.upgrade.live.comparing import Shown
 from bindings.upgrade.releases import Release, Step, find_steps
+from bindings.upgrade.requests.applications import Applications
 from bindings.upgrade.transform.transform import Applied, SectionChange, transform_topology
 from exchange.topology.topology import Topology
 
@@ -125,10 +127,16 @@ class Upgrade(NamedTuple):
 
     None for a topology alone, and unless transformations were asked for.
     """
+    applications: Applications | None = None
+    """What recorded applications are refused; None without a recording."""
+    live: Shown | None = None
+    """What a test broker of the new release has answered; None without one."""
 
     def reaches(self, severity: Severity) -> bool:
         """Return whether something has this severity or a higher one."""
         found = [vhost.severity for vhost in self.vhosts]
+        if self.applications is not None:
+            found += ["error" for _ in self.applications.refused] + ["warning" for _ in self.applications.changed]
         return any(SEVERITIES.index(each) >= SEVERITIES.index(severity) for each in found if each is not None)
 
 

@@ -81,6 +81,10 @@ SCHEMAS: Final[Mapping[str, Schema]] = MappingProxyType({
         "bindings.diff.forms.as_json:AgainstJson",
     ),
     "upgrade": _of_types("hashstar upgrade --format json", "bindings.upgrade.forms.as_json:UpgradeJson"),
+    "recording": _of_types(
+        "A line of a recording of hashstar record",
+        *(f"bindings.sources.recording.file:{kind}Json" for kind in ("Recording", "Client", "Request", "Publishing")),
+    ),
     "drift": _of_types(
         "hashstar drift --format json", "bindings.drift.forms:DriftJson", "bindings.drift.forms:UnknownJson"
     ),

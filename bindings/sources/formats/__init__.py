@@ -18,7 +18,8 @@ from exchange.json_text import parse
 from exchange.limits import DOCUMENT_BYTES
 
 __all__ = [
-    "FORMATS", "MODULE_NAMES", "NAMED_YAML", "OPERATOR", "File", "Format", "Imported", "format_of", "read_folder",
+    "FORMATS", "MODULE_NAMES", "NAMED_YAML", "OPERATOR", "RECORDING", "File", "Format", "Imported", "format_of",
+    "read_folder",
 ]  # fmt: skip
 
 NAMED_YAML: Final = (".yaml", ".yml")
@@ -67,6 +68,10 @@ def _is_terraform(file: File) -> bool:
     return HCL.search(file.text) is not None
 
 
+def _is_recording(file: File) -> bool:
+    return file.is_json and '"recording"' in file.text[:100] and '"format"' in file.text[:200]
+
+
 def _later(module: str, function: str) -> Callable[..., Any]:
     """Return a function of a module that is imported when it is called."""
 
@@ -97,14 +102,21 @@ ASYNC_API: Final = Format(
     _later("asyncapi_reader", "read_asyncapi"),
     _later("asyncapi_writer", "write_asyncapi"),
 )
+RECORDING: Final = Format(
+    "recording",
+    "recordings of hashstar record",
+    _is_recording,
+    _later("recording_reader", "read_declared"),
+    _later("recording_reader", "refuse_to_write"),
+)
 
 FORMATS: Final = {each.name: each for each in (OPERATOR, TERRAFORM, ASYNC_API)}
-"""Name -> format. Each file is of the first that recognises it."""
+"""Name -> format that is read and written."""
 
 
 def format_of(file: File) -> Format | None:
-    """Return the format of a file; None for definitions and .bindings files."""
-    return next((each for each in FORMATS.values() if each.recognises(file)), None)
+    """Return the format of a file, the first that recognises it; None for definitions and .bindings files."""
+    return next((each for each in (RECORDING, *FORMATS.values()) if each.recognises(file)), None)
 
 
 def read_folder(folder: str, paths: Sequence[str]) -> tuple[Format, Imported]:

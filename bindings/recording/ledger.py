@@ -1,0 +1,151 @@
+"""What is recorded of all connections: equal requests are counted, and memory and file have a maximum size.
+
+Counts go on where nothing new is taken any more, so a recording that has become full still shows how often what it has
+was asked. All calls come from one thread.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from copy import copy
+from json import dumps
+from typing import Any, Final
+
+from bindings.sources.recording.model import Answer, Client, Publishing, Recording, Request, Unread
+from exchange.field_json import encode_table
+
+__all__ = ["ANSWERS", "CLIENTS", "MOST", "NAME", "Ledger"]
+
+MOST: Final = 32 << 20
+"""Default maximum size of a recording's file in bytes; its first line is not counted."""
+ROW: Final = 512
+"""Bytes of a line that are counted beside names and arguments: at least those of its other fields."""
+CLIENTS: Final = 2_000
+"""Maximum number of different clients; those beyond it are recorded without the names of their connections, and if
+there are as many libraries, as one client without a name."""
+NAME: Final = 255
+"""Maximum number of characters of what a client says of itself."""
+ANSWERS: Final = 20
+"""Maximum number of different answers to one request; the others have the text `OTHERS`."""
+OTHERS: Final = "another text of this code"
+REASONS: Final = 100
+"""Maximum number of different reasons why connections were not read."""
+
+
+class Ledger:
+    """Collects what connections show; `recording` is a copy of what there is."""
+
+    def __init__(self, upstream: str, now: Callable[[], str], most: int = MOST) -> None:
+        self._recording: Final = Recording(upstream, now(), now())
+        self._now: Final = now
+        self._room = most
+        self._requests: Final[dict[tuple[Client, str, str, str], Request]] = {}
+        self._publishing: Final[dict[tuple[Client, str, str, bool, bool], Publishing]] = {}
+        self.changes = 0
+        """Grows with everything that is recorded."""
+
+    def open_connection(self) -> None:
+        """Count a connection."""
+        self._recording.opened += 1
+        self.changes += 1
+
+    def add_client(self, client: Client) -> Client:
+        """Count a connection of a client that has named itself; return the client as it is recorded."""
+        known = self._recording.connections
+        for candidate in (client, client._replace(name=""), Client()):
+            if candidate in known or len(known) < CLIENTS or candidate == Client():
+                known[candidate] += 1
+                self.changes += 1
+                return candidate
+        raise AssertionError("the last candidate is always taken")
+
+    def add_broker(self, broker: str) -> None:
+        """Add the name of a broker behind the address."""
+        brokers = self._recording.brokers
+        if broker not in brokers and len(brokers) < REASONS:
+            brokers.append(broker)
+
+    def add_unread(self, unread: Unread) -> None:
+        """Count a connection that is not read any more."""
+        known = self._recording.unread
+        known[unread if unread in known or len(known) < REASONS else unread._replace(reason="other reasons")] += 1
+        self.changes += 1
+
+    def request(self, client: Client, vhost: str, method: str, arguments: Mapping[str, Any]) -> Request | None:
+        """Count a request; None if there is no room for a new one."""
+        text = dumps(encode_table(arguments), sort_keys=True)
+        key = (client, vhost, method, text)
+        row = self._requests.get(key)
+        now = self._now()
+        if row is None:
+            if not self._takes(ROW + len(text)):
+                self.leave_out()
+                return None
+            row = self._requests[key] = Request(client, vhost, method, arguments, now, now)
+            self._recording.requests.append(row)
+        row.count += 1
+        row.last = now
+        self.changes += 1
+        return row
+
+    def publishing(
+        self, client: Client, vhost: str, exchange: str, *, mandatory: bool, immediate: bool
+    ) -> Publishing | None:
+        """Return what counts the messages of a client to an exchange; None if there is no room for it."""
+        key = (client, vhost, exchange, mandatory, immediate)
+        row = self._publishing.get(key)
+        if row is None:
+            if not self._takes(ROW + 6 * len(exchange)):
+                return None
+            now = self._now()
+            row = self._publishing[key] = Publishing(client, vhost, exchange, mandatory, immediate, now, now)
+            self._recording.publishing.append(row)
+        return row
+
+    def publish(self, row: Publishing, size: int) -> None:
+        """Count a message with a body of so many bytes."""
+        row.messages += 1
+        row.max_bytes = max(row.max_bytes, size)
+        row.last = self._now()
+        self.changes += 1
+
+    def give_back(self, row: Publishing) -> None:
+        """Count a message that no queue got."""
+        row.returned += 1
+        self.changes += 1
+
+    def answer(self, row: Request | Publishing, answer: Answer) -> None:
+        """Count an answer of the broker."""
+        if answer not in row.answers and (len(row.answers) >= ANSWERS or not self._takes(ROW // 4 + len(answer.text))):
+            answer = answer._replace(text=OTHERS if answer.text else "")
+        row.answers[answer] += 1
+        self.changes += 1
+
+    def leave_out(self) -> None:
+        """Count a call that is not recorded."""
+        self._recording.left_out += 1
+        self.changes += 1
+
+    def recording(self) -> Recording:
+        """Return a copy of what there is, which does not change any more."""
+        copied = copy(self._recording)
+        copied.ended = self._now()
+        copied.brokers = [*copied.brokers]
+        copied.connections, copied.unread = Counter(copied.connections), Counter(copied.unread)
+        copied.requests = [_copy(row) for row in copied.requests]
+        copied.publishing = [_copy(row) for row in copied.publishing]
+        return copied
+
+    def _takes(self, size: int) -> bool:
+        """Return whether there is room for more bytes, and take it."""
+        if size > self._room:
+            return False
+        self._room -= size
+        return True
+
+
+def _copy(row: Any) -> Any:
+    copied = copy(row)
+    copied.answers = Counter(row.answers)
+    return copied

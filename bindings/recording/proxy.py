@@ -1,0 +1,157 @@
+"""The proxy: bytes pass both ways unchanged, and a `Conversation` reads them before they are passed on.
+
+Invariant: what is read has no influence on what passes. Of each direction at most one piece of `CHUNK` bytes and the
+buffers of the two sockets are in memory: the proxy reads on only when the other side has taken the last piece.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from bindings.recording.conversation import Conversation
+from bindings.recording.ledger import Ledger
+
+__all__ = ["CONNECTIONS", "Proxy", "Upstream", "read_clock"]
+
+LOG: Final = logging.getLogger(__name__)
+
+CHUNK: Final = 1 << 16
+"""Maximum number of bytes that are read at a time."""
+CONNECTIONS: Final = 4_096
+"""Maximum number of connections at a time; more are closed at once."""
+CONNECT_SECONDS: Final = 10.0
+"""Maximum number of seconds until the broker takes a connection."""
+LINGER_SECONDS: Final = 10.0
+"""Maximum number of seconds that one side may still send after the other has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """The broker."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None
+    server_name: str | None = None
+    """Name in the broker's certificate; None for the host."""
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Proxy:
+    """Passes connections on to a broker, and records what they show in a ledger."""
+
+    def __init__(self, upstream: Upstream, ledger: Ledger) -> None:
+        self._upstream: Final = upstream
+        self._ledger: Final = ledger
+        self._connections: Final[set[asyncio.Task[None]]] = set()
+        self._server: asyncio.Server | None = None
+        self.unreached = 0
+        """Number of connections that the broker did not take."""
+        self.trouble = ""
+        """Why it did not take the last one."""
+        self.refused = 0
+        """Number of connections that were closed because there were too many."""
+
+    @property
+    def open_connections(self) -> int:
+        """The number of connections that are open now."""
+        return len(self._connections)
+
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Listen at an address, with ``tls`` for clients that use TLS; return the port. Raises OSError."""
+        self._server = await asyncio.start_server(self._accept, host, port, ssl=tls, limit=CHUNK)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Stop to listen, and close all connections."""
+        if self._server is not None:
+            self._server.close()
+        for task in [*self._connections]:
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= CONNECTIONS:
+            self.refused += 1
+            writer.transport.abort()
+            return
+        task = asyncio.get_running_loop().create_task(self._carry(reader, writer))
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def _carry(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        """Carry one connection until one of its sides has ended."""
+        try:
+            broker, to_broker = await self._connect()
+        except (OSError, TimeoutError) as error:  # errors of TLS are OSErrors
+            self.unreached += 1
+            self.trouble = str(error) or "it did not take the connection in time"
+            to_client.transport.abort()
+            return
+        except asyncio.CancelledError:
+            to_client.transport.abort()
+            raise
+        conversation = Conversation(self._ledger)
+        ways = (
+            asyncio.create_task(_pass_on(client, to_broker, conversation.from_client)),
+            asyncio.create_task(_pass_on(broker, to_client, conversation.from_broker)),
+        )
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            if not any(way.done() and way.exception() is not None for way in ways):
+                await asyncio.wait(ways, timeout=LINGER_SECONDS)
+        finally:
+            for way in ways:
+                way.cancel()
+            for ended in await asyncio.gather(*ways, return_exceptions=True):
+                if not isinstance(ended, OSError | asyncio.CancelledError | None):
+                    LOG.error("passing a connection on", exc_info=ended)
+            conversation.end()
+            for writer in (to_broker, to_client):
+                writer.close()
+                with suppress(OSError, TimeoutError):
+                    await asyncio.wait_for(writer.wait_closed(), 1.0)
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        upstream = self._upstream
+        name = None if upstream.tls is None else upstream.server_name or upstream.host
+        async with asyncio.timeout(CONNECT_SECONDS):
+            return await asyncio.open_connection(
+                upstream.host, upstream.port, ssl=upstream.tls, server_hostname=name, limit=CHUNK
+            )
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, look: Callable[[bytes], None]) -> None:
+    """Pass bytes on until there are no more. Raises OSError if one of the two connections is lost."""
+    while data := await reader.read(CHUNK):
+        look(data)  # before it is passed on, as its answer must be read after it
+        writer.write(data)
+        await writer.drain()
+    if writer.can_write_eof():
+        writer.write_eof()
+    else:
+        writer.close()
+
+
+def read_clock() -> Callable[[], str]:
+    """Return a function that returns the time in seconds, ``2026-05-01T12:00:00Z``; cheap to call for each message."""
+    second, text = 0, ""
+
+    def now() -> str:
+        nonlocal second, text
+        current = int(time.time())
+        if current != second:
+            second, text = current, datetime.fromtimestamp(current, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return text
+
+    return now

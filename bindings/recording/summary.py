@@ -1,0 +1,72 @@
+"""A recording in a few lines: who asked how much, what was refused, what could not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from bindings.sources.recording.model import ACCEPTED, Publishing, Recording, Request
+from exchange.display import count_noun
+
+__all__ = ["describe_request", "summary_lines"]
+
+LISTED: Final = 10
+"""Maximum number of clients, and of refusals, that are listed."""
+
+
+def summary_lines(recording: Recording) -> Iterator[str]:
+    """Yield the lines of a summary."""
+    calls = sum(request.count for request in recording.requests)
+    messages = sum(each.messages for each in recording.publishing)
+    yield (
+        f"{count_noun(recording.opened, 'connection')} of {count_noun(len(recording.connections), 'client')}: "
+        f"{count_noun(len(recording.requests), 'different request')} in {count_noun(calls, 'call')}, "
+        f"{count_noun(messages, 'message')} published"
+    )
+    most = sorted(recording.connections.items(), key=lambda each: -each[1])
+    yield from (f"  {client}: {count_noun(count, 'connection')}" for client, count in most[:LISTED])
+    yield from _more(len(most), "client")
+    rows: list[Request | Publishing] = [*recording.requests, *recording.publishing]
+    refusals = [(row, answer, count) for row in rows for answer, count in row.answers.items() if answer != ACCEPTED]
+    if refusals:
+        yield "refused by the broker:"
+    for row, answer, count in refusals[:LISTED]:
+        yield f"  {describe_request(row)}, {count_noun(count, 'time')}: {answer.code} {answer.text}"
+    yield from _more(len(refusals), "refusal")
+    for unread, count in recording.unread.items():
+        number = count_noun(count, "connection")
+        yield f"passed on without being read to the end: {number}, {unread.side}: {unread.reason}"
+    if recording.left_out:
+        yield f"left out, as the recording is full: {count_noun(recording.left_out, 'call')}; --max-size makes room"
+
+
+def _more(number: int, noun: str) -> Iterator[str]:
+    if number > LISTED:
+        yield f"  and {count_noun(number - LISTED, f'more {noun}')}"
+
+
+NAMED_BY: Final = {
+    "exchange.declare": "exchange",
+    "exchange.delete": "exchange",
+    "exchange.bind": "destination",
+    "exchange.unbind": "destination",
+}
+"""Method -> the argument that has the name of what it is about; ``queue`` for the others."""
+
+
+def describe_request(row: Request | Publishing) -> str:
+    """Return the method with the name of what it is about: ``queue.declare 'jobs'``."""
+    if isinstance(row, Publishing):
+        return f"basic.publish to exchange {row.exchange!r}"
+    name = row.arguments.get(NAMED_BY.get(row.method, "queue"))
+    if name == "":
+        return f"{row.method} of a queue that the broker names"
+    if isinstance(name, str):
+        passive = ", passive" if row.arguments.get("passive") else ""
+        return f"{row.method} {name!r}{passive}"
+    if row.method == "basic.qos":
+        shared = ", global" if row.arguments.get("global") else ""
+        return f"basic.qos with prefetch_count = {row.arguments.get('prefetch_count')}{shared}"
+    if row.method == "connection.tune-ok":
+        return f"connection.tune-ok with frame_max = {row.arguments.get('frame_max')}"
+    return row.method

@@ -1,0 +1,107 @@
+"""Read what clients have declared, of a recording of `hashstar record`, as a topology.
+
+It has the exchanges, queues and bindings that a broker has accepted, but for what was deleted after its last
+declaration, exclusive queues, and queues that the broker has named. Of several declarations of a name the last counts.
+What was there before the recording, and no client has declared since, is not in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NoReturn
+
+from bindings.sources.definitions import Definitions
+from bindings.sources.formats.format import File, Target
+from bindings.sources.formats.imported import Imported
+from bindings.sources.recording.file import read_recording
+from bindings.sources.recording.model import Recording, Request
+from exchange.entities.entities import PREDECLARED, Binding, Exchange, Queue
+from exchange.errors import InputError
+from exchange.topology.topology import Topology
+
+__all__ = ["read_declared", "refuse_to_write"]
+
+RESERVED: Final = frozenset(exchange.name for exchange in PREDECLARED)
+VERSION: Final = re.compile(r"RabbitMQ ([0-9]+\.[0-9]+\.[0-9]+)")
+
+Part = Exchange | Queue | Binding
+
+
+def read_declared(files: Sequence[File], name: str) -> Imported:
+    """Read one recording. Raises InputError, which names file and line."""
+    [file] = files
+    recording = read_recording(file.text, name)
+    definitions = Definitions("/", _read_version(recording))
+    for vhost in sorted({request.vhost for request in recording.requests if request.vhost}):
+        definitions = definitions.with_topology(_declared(recording, vhost))
+    others = sum(request.method not in READERS for request in recording.requests)
+    return Imported(definitions, {}, [], {"other requests": others} if others else {})
+
+
+def refuse_to_write(definitions: Definitions, target: Target) -> NoReturn:
+    """Raise InputError: only a proxy makes recordings."""
+    raise InputError("recordings are not written by converting, but by hashstar record")
+
+
+def _read_version(recording: Recording) -> dict[str, Any]:
+    found = VERSION.match(recording.brokers[0]) if recording.brokers else None
+    return {} if found is None else {"rabbitmq_version": found[1]}
+
+
+def _declared(recording: Recording, vhost: str) -> Topology:
+    exchanges: dict[str, Exchange] = {}
+    queues: dict[str, Queue] = {}
+    bindings: dict[Binding, None] = {}
+    accepted = [each for each in recording.requests if each.vhost == vhost and each.was_accepted]
+    gone = {part: each.last for each in accepted for part in _removed(each)}
+    for request in sorted(accepted, key=lambda each: each.last):
+        part = _added(request)
+        if part is None or gone.get(_name(part), "") > request.last:
+            continue
+        if isinstance(part, Exchange):
+            exchanges[part.name] = part
+        elif isinstance(part, Queue):
+            queues[part.name] = part
+        else:
+            bindings[part] = None
+    ends = {("exchange", name) for name in (*exchanges, *RESERVED)} | {("queue", name) for name in queues}
+    kept = [each for each in bindings if {("exchange", each.source), tuple(each.destination)} <= ends]
+    return Topology(exchanges.values(), queues.values(), kept, vhost=vhost)
+
+
+def _name(part: Part) -> Any:
+    if isinstance(part, Binding):
+        return part
+    return ("queue" if isinstance(part, Queue) else "exchange", part.name)
+
+
+def _added(request: Request) -> Part | None:
+    """Return what a request declares or binds that outlives its connection; None for nothing."""
+    read, given = READERS.get(request.method), request.arguments
+    if read is None or given.get("passive") or given.get("exclusive") or given.get("queue") == "":
+        return None
+    return None if request.method == "exchange.declare" and given["exchange"] in RESERVED else read(given)
+
+
+def _removed(request: Request) -> Iterator[Any]:
+    kind, _, verb = request.method.partition(".")
+    if verb == "delete":
+        yield kind, request.arguments[kind]
+    elif verb == "unbind":
+        yield READERS[f"{kind}.bind"](request.arguments)
+
+
+READERS: Final[dict[str, Callable[[Any], Part]]] = {
+    "exchange.declare": lambda given: Exchange(
+        given["exchange"], given["type"], given["durable"], given["auto_delete"], given["internal"], given["arguments"]
+    ),
+    "queue.declare": lambda given: Queue(given["queue"], given["durable"], given["auto_delete"], given["arguments"]),
+    "queue.bind": lambda given: Binding.to_queue(
+        given["exchange"], given["queue"], given["routing_key"], given["arguments"]
+    ),
+    "exchange.bind": lambda given: Binding.to_exchange(
+        given["source"], given["destination"], given["routing_key"], given["arguments"]
+    ),
+}
+"""Method -> function that returns the part that it declares."""

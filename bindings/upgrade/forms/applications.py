@@ -1,0 +1,186 @@
+"""What recorded applications are refused, and what a live broker has shown: as text, Markdown and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, TypedDict
+
+from bindings.recording.summary import describe_request
+from bindings.sources.recording.model import ACCEPTED, Answer, Request
+from bindings.upgrade.facts.table import FACTS
+from bindings.upgrade.requests.applications import FOUND, Applications, Refused
+from exchange.display import count_noun, list_some
+from exchange.field_json import encode_table
+from exchange.json_types import FieldJson
+from exchange.markdown import escape_text, quote_code
+
+__all__ = ["ApplicationsJson", "applications_to_json", "applications_to_markdown", "applications_to_text"]
+
+NAMED: Final = 3
+"""Number of clients of a request that the text names; the others are counted, and in the JSON."""
+LISTED: Final = 50
+"""Number of refusals that text and Markdown list; the JSON has all."""
+SENTENCE: Final = 480
+"""Maximum number of characters of a sentence in Markdown."""
+
+
+class RequestingJson(TypedDict):
+    """A client that makes a request."""
+
+    product: str
+    version: str
+    platform: str
+    name: str
+    """The connection's name, which applications choose."""
+    count: int
+    """How often it has made the request, or the number of messages that it has published."""
+
+
+class RefusedJson(TypedDict):
+    """A request that the new release refuses, or takes for something else."""
+
+    vhost: str
+    """The virtual host; "" for what is asked before one is opened."""
+    method: str
+    """Such as `queue.declare`; `basic.publish` stands for all messages to an exchange."""
+    arguments: dict[str, FieldJson]
+    code: int | None
+    """Reply code; from 500 on the connection is closed, else the channel; 0 if it is closed without one."""
+    text: str
+    """The broker's text."""
+    fact: str
+    """Id of the fact, or kind of refusal."""
+    what: str
+    way_out: str
+    clients: list[RequestingJson]
+
+
+class ApplicationsJson(TypedDict):
+    """What recorded applications are refused."""
+
+    requests: int
+    """Number of different requests that were compared."""
+    refused: list[RefusedJson]
+    """What is refused by the new release and was accepted, or not answered, when it was recorded."""
+    changed: list[RefusedJson]
+    """What is accepted, and means something else; `code` is null."""
+    refused_already: list[RefusedJson]
+    """What was refused each time when it was recorded, too."""
+    unknown_vhosts: list[str]
+    """Virtual hosts of the recordings that the topology lacks."""
+    unread: int
+    """Number of connections that were recorded in part only."""
+    left_out: int
+    """Number of calls for which a recording had no room."""
+
+
+def applications_to_json(applications: Applications) -> ApplicationsJson:
+    """Return what applications are refused as JSON values."""
+    return {
+        "requests": applications.requests,
+        "refused": [*map(_refused_json, applications.refused)],
+        "changed": [*map(_refused_json, applications.changed)],
+        "refused_already": [*map(_refused_json, applications.already)],
+        "unknown_vhosts": [*applications.unknown_vhosts],
+        "unread": applications.unread,
+        "left_out": applications.left_out,
+    }
+
+
+def _refused_json(refused: Refused) -> RefusedJson:
+    row = refused.row
+    what, way_out = explain_fact(refused.fact)
+    return {
+        "vhost": row.vhost,
+        "method": row.method if isinstance(row, Request) else "basic.publish",
+        "arguments": encode_table(row.arguments) if isinstance(row, Request) else {"exchange": row.exchange},
+        "code": refused.answer.code,
+        "text": refused.answer.text,
+        "fact": refused.fact,
+        "what": what,
+        "way_out": way_out,
+        "clients": [
+            {
+                "product": client.product, "version": client.version, "platform": client.platform,
+                "name": client.name, "count": count,
+            }
+            for client, count in refused.clients
+        ],
+    }  # fmt: skip
+
+
+def applications_to_text(applications: Applications) -> Iterator[str]:
+    """Yield what applications are refused, with their clients."""
+    yield f"recorded applications: {count_noun(applications.requests, 'different request')}"
+    if not applications.refused:
+        yield "  the new release refuses none of those that were accepted"
+    for refused in (*applications.refused[:LISTED], *applications.changed[:LISTED]):
+        what, way_out = explain_fact(refused.fact)
+        yield f"  {refused.fact} {_describe(refused)}: {what}"
+        if refused.answer != ACCEPTED:
+            yield f"      the broker: {_quote(refused.answer)}"
+        yield f"      asked by: {_describe_clients(refused)}"
+        yield f"      way out: {way_out}"
+    yield from map("  {}".format, _remarks(applications))
+
+
+def applications_to_markdown(applications: Applications) -> Iterator[str]:
+    """Yield the lines of the same in Markdown."""
+    yield from (f"**Recorded applications: {count_noun(applications.requests, 'different request')}**", "")
+    if not applications.refused:
+        yield "- The new release refuses none of those that were accepted."
+    for refused in (*applications.refused[:LISTED], *applications.changed[:LISTED]):
+        what, way_out = explain_fact(refused.fact)
+        answer = ""
+        if refused.answer != ACCEPTED:
+            answer = f" The broker: {quote_code(_quote(refused.answer), SENTENCE, in_cell=False)}."
+        yield (
+            f"- [ ] {refused.fact} {_plain(_describe(refused))}: {_plain(what)}.{answer} "
+            f"Asked by {_plain(_describe_clients(refused))}. Way out: {_plain(way_out)}."
+        )
+    yield from (f"- {_plain(remark)}" for remark in _remarks(applications))
+    yield ""
+
+
+def explain_fact(fact: str) -> tuple[str, str]:
+    """Return what a fact or kind of refusal means, and the way out."""
+    kind = FOUND.get(fact)
+    if kind is not None:
+        return kind.what, kind.way_out
+    [found] = [each for each in FACTS if each.id == fact]
+    return found.what, found.way_out
+
+
+def _quote(answer: Answer) -> str:
+    return f"{answer.code} {answer.text}" if answer.code else answer.text
+
+
+def _remarks(applications: Applications) -> Iterator[str]:
+    more = max(0, len(applications.refused) - LISTED) + max(0, len(applications.changed) - LISTED)
+    if more:
+        yield f"and {count_noun(more, 'more request')}, which --format json lists"
+    if applications.already:
+        number = count_noun(len(applications.already), "request")
+        yield f"refused when it was recorded, and by the new release: {number}"
+    if applications.unknown_vhosts:
+        names = list_some([*map(repr, applications.unknown_vhosts)], NAMED)
+        yield f"virtual hosts that the topology lacks: {names}; what is asked of them is compared with an empty one"
+    if applications.unread:
+        yield f"recorded in part only: {count_noun(applications.unread, 'connection')}"
+    if applications.left_out:
+        yield f"not recorded, as there was no room: {count_noun(applications.left_out, 'call')}"
+
+
+def _describe(refused: Refused) -> str:
+    place = "" if refused.row.vhost in ("", "/") else f" in virtual host {refused.row.vhost!r}"
+    return f"{describe_request(refused.row)}{place}"
+
+
+def _describe_clients(refused: Refused) -> str:
+    noun = "time" if isinstance(refused.row, Request) else "message"
+    most = sorted(refused.clients, key=lambda each: -each[1])
+    return list_some([f"{client}, {count_noun(count, noun)}" for client, count in most], NAMED)
+
+
+def _plain(text: str) -> str:
+    return escape_text(text, SENTENCE)

@@ -1,0 +1,190 @@
+"""Make calls of AMQP on a live virtual host, as recorded or foretold, and return the broker's answers.
+
+Calls that are foretold to close the connection are made on one of their own, so that exclusive queues stay on the
+other. Each call of a consumer or publisher has a channel of its own. Arguments keep their AMQP types: `exchange.amqp`
+encodes them in place of pika.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Self
+
+from bindings.apply.address import Addresses
+from bindings.apply.amqp import Connection, Lost, Refused
+from bindings.sources.recording.model import ACCEPTED, CLOSED, NO_CODE, Answer
+from bindings.upgrade.requests.answering import normalise
+from exchange.amqp import content_of
+from exchange.amqp.methods import METHODS, encode_method
+from exchange.message import Message
+
+__all__ = ["SECONDS", "LiveHost"]
+
+SECONDS: Final = 15.0
+"""Maximum duration in seconds of one call."""
+NAME: Final = "hashstar upgrade"
+CLOSES_CONNECTION: Final = 500
+"""The smallest reply code that closes a connection; 405, 406 and others below close a channel."""
+OWN_CHANNEL: Final = frozenset({"basic.qos", "basic.consume", "basic.publish", "basic.get"})
+EXTRA: Final = ("prefetch_count", "prefetch_global")
+"""Arguments of a recorded consumer that basic.qos has set."""
+
+
+class LiveHost:
+    """A virtual host of a live broker. A context manager, which closes its connections."""
+
+    def __init__(self, addresses: Addresses, vhost: str) -> None:
+        self._addresses: Final = addresses
+        self.vhost: Final = vhost
+        self._connections: Final[dict[bool, Connection]] = {}
+        """Whether its calls may close it -> connection."""
+        self._generated = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+    def answer(self, method: str, arguments: Mapping[str, Any], foretold: Answer) -> Answer:
+        """Make a call, and return the broker's answer. Raises Lost if there is none."""
+        connection = self._connection(closes=(foretold.code or 0) >= CLOSES_CONNECTION)
+        if method in OWN_CHANNEL:
+            connection.leave_channel()
+        try:
+            self._make(connection, method, self._named(method, arguments))
+        except Refused as refused:
+            return _to_answer(refused)
+        finally:
+            if method in OWN_CHANNEL:
+                connection.leave_channel()
+        return ACCEPTED
+
+    def tune(self, frame_max: int) -> Answer:
+        """Open and close a connection with a maximum size of frames."""
+        try:
+            self._connect(frame_max).close()
+        except (Refused, Lost):  # pika takes the end of the connection for a refusal of the virtual host
+            return Answer(NO_CODE, CLOSED)
+        return ACCEPTED
+
+    def publish(self, message: Message) -> None:
+        """Publish a message, and return when the broker has it. Raises Refused or Lost."""
+        connection = self._connection(closes=False)
+        connection.leave_channel()
+        _publish(connection, message)
+        connection.leave_channel()
+
+    def count(self, queue: str) -> int:
+        """Return the number of messages of a queue that are ready. Raises Refused or Lost."""
+        connection = self._connection(closes=False)
+        answer = connection.call(
+            f"queue.declare {queue!r}", lambda channel, done: channel.queue_declare(queue, passive=True, callback=done)
+        )
+        return int(answer.method.message_count)
+
+    def purge(self, queue: str) -> None:
+        """Delete the messages of a queue. Raises Refused or Lost."""
+        connection = self._connection(closes=False)
+        connection.call(f"queue.purge {queue!r}", lambda channel, done: channel.queue_purge(queue, callback=done))
+
+    def _connection(self, *, closes: bool) -> Connection:
+        connection = self._connections.get(closes)
+        if connection is None or not connection.is_open:
+            if connection is not None:
+                connection.close()
+            connection = self._connections[closes] = self._connect()
+        return connection
+
+    def _connect(self, frame_max: int | None = None) -> Connection:
+        management = self._addresses.management
+        return Connection(
+            self._addresses.amqp, management.user, management.password, self.vhost,
+            seconds=SECONDS, name=NAME, frame_max=frame_max,
+        )  # fmt: skip
+
+    def _named(self, method: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments with the name that the broker has given a queue in place of ""."""
+        given = dict(arguments)
+        if given.get("queue") == "" and method != "queue.declare":
+            given["queue"] = self._generated
+            if given.get("routing_key") == "":
+                given["routing_key"] = self._generated
+        return given
+
+    def _make(self, connection: Connection, method: str, given: dict[str, Any]) -> None:
+        if method == "basic.publish":
+            _publish(connection, Message(given["exchange"]), immediate=given["immediate"])
+        elif method == "basic.get":
+            _get(connection, given["queue"])
+        else:
+            if method == "basic.consume":
+                self._set_prefetch(connection, given)
+                given = {name: value for name, value in given.items() if name not in EXTRA} | {"exclusive": False}
+            answer = connection.send(method, _raw(method, given), _reply(method))
+            if method == "queue.declare" and given["queue"] == "":
+                self._generated = answer.method.queue
+
+    def _set_prefetch(self, connection: Connection, given: Mapping[str, Any]) -> None:
+        count, is_global = (given[name] for name in EXTRA)
+        if count or is_global:
+            qos = {"prefetch_size": 0, "prefetch_count": count, "global": is_global}
+            connection.send("basic.qos", _raw("basic.qos", qos), _reply("basic.qos"))
+
+
+def _to_answer(refused: Refused) -> Answer:
+    return Answer(refused.code, normalise(str(refused).removeprefix(f"{refused.code} ")))
+
+
+def _raw(name: str, given: Mapping[str, Any]) -> Any:
+    """Return a method for pika that is encoded here."""
+    from pika import amqp_object
+
+    class Raw(amqp_object.Method):  # type: ignore[misc]  # pika has no types
+        INDEX = METHODS[name].class_id << 16 | METHODS[name].method_id
+        NAME = name
+        synchronous = True
+
+        def encode(self) -> list[bytes]:
+            return [encode_method(name, **given)[4:]]
+
+    return Raw()
+
+
+def _reply(method: str) -> Any:
+    """Return pika's class of the answer to a method."""
+    from pika import spec
+
+    reply = METHODS[f"{method}-ok"]
+    return spec.methods[reply.class_id << 16 | reply.method_id]
+
+
+def _publish(connection: Connection, message: Message, *, immediate: bool = False) -> None:
+    """Publish a message with a confirm, and wait for it."""
+    from pika import amqp_object, spec
+
+    payload = content_of(message).payload(len(message.body))
+
+    class Raw(amqp_object.Properties):  # type: ignore[misc]
+        INDEX = spec.BasicProperties.INDEX
+
+        def encode(self) -> list[bytes]:
+            return [payload[12:]]  # behind class, weight and the size of the body, which pika writes
+
+    def publish(channel: Any, done: Any) -> None:
+        channel.confirm_delivery(done)
+        method = spec.Basic.Publish(exchange=message.exchange, routing_key=message.routing_key, immediate=immediate)
+        channel._send_method(method, (Raw(), message.body))
+
+    connection.call(f"basic.publish to {message.exchange!r}", publish)
+
+
+def _get(connection: Connection, queue: str) -> None:
+    from pika import spec
+
+    def get(channel: Any, done: Any) -> None:
+        channel.add_callback(done, [spec.Basic.GetEmpty])
+        channel.basic_get(queue, lambda *answer: done(answer))
+
+    connection.call(f"basic.get {queue!r}", get)

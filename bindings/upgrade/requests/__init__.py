@@ -1,0 +1,1 @@
+"""What clients ask of a broker, asked of the model of another release: what it would answer."""

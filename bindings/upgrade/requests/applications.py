@@ -1,0 +1,141 @@
+"""What a new release refuses recorded applications: each request once, with all clients that make it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from bindings.sources.recording.model import ACCEPTED, Answer, Client, Publishing, Recording, Request
+from bindings.upgrade.releases import Release
+from bindings.upgrade.requests.replay import Ask, replay, tunings
+from exchange.field_values import FieldTable
+from exchange.topology.topology import Topology
+
+__all__ = ["FOUND", "Applications", "Refused", "find_refused"]
+
+
+class Kind(NamedTuple):
+    """A kind of refusal that follows from no fact about releases, but from what clients ask and what is there."""
+
+    what: str
+    way_out: str
+
+
+FOUND: Final[dict[str, Kind]] = {
+    "HSU301": Kind(
+        "an application declares with other arguments what the topology has",
+        "declare it as the topology has it, or delete it before, once its messages are consumed",
+    ),
+    "HSU302": Kind(
+        "an application uses what will not be there",
+        "add it to the topology, or let the application declare it; if the new release refuses it, see there",
+    ),
+    "HSU303": Kind(
+        "an application asks what this type of queue does not support",
+        "change the application, or keep the type of the queue",
+    ),
+    "HSU304": Kind("an application asks what the new release refuses", "change the application"),
+}
+"""Id -> kind; an id is never used for another one."""
+
+
+class Refused(NamedTuple):
+    """A request that the new release refuses, or takes for something else."""
+
+    row: Request | Publishing
+    """The request as the first client has made it."""
+    answer: Answer
+    fact: str
+    """Id of a fact about releases, or of `FOUND`."""
+    clients: tuple[tuple[Client, int], ...]
+    """Each client that makes it, and how often it did."""
+    now: bool
+    """Whether the broker that was recorded has refused it each time, too."""
+
+
+class Applications(NamedTuple):
+    """What recorded applications are refused."""
+
+    requests: int
+    """Number of different requests that were compared."""
+    refused: tuple[Refused, ...]
+    """What is refused by the new release and was accepted by the recorded broker, or not answered."""
+    changed: tuple[Refused, ...]
+    """What is accepted, and means something else."""
+    already: tuple[Refused, ...]
+    """What both refuse."""
+    unknown_vhosts: tuple[str, ...]
+    """Virtual hosts of recordings that the topologies lack; what is asked of them is compared with an empty one."""
+    unread: int
+    """Number of connections that were recorded in part only."""
+    left_out: int
+    """Number of calls for which a recording had no room."""
+
+
+def find_refused(
+    topologies: Sequence[Topology],
+    recordings: Sequence[Recording],
+    release: Release,
+    permitted: frozenset[str] = frozenset(),
+    vhost: str | None = None,
+) -> Applications:
+    """Compare what was recorded with what a release accepts and what its virtual hosts will have.
+
+    ``permitted`` has the deprecated features that the new broker permits; with ``vhost``, only what is asked of this
+    virtual host is compared.
+    """
+    known = {topology.vhost: topology for topology in topologies}
+    names = [vhost] if vhost is not None else _vhosts(recordings)
+    asks = [*tunings(recordings, release)]
+    for name in names:
+        topology = known.get(name, Topology(vhost=name))
+        asks += [ask for ask in replay(topology, recordings, release, permitted) if _is_recorded(ask)]
+    found = _group(ask for ask in asks if ask.foretold.fact)
+    refused = [each for each in found if each.answer != ACCEPTED]
+    return Applications(
+        len(asks),
+        tuple(each for each in refused if not each.now),
+        tuple(each for each in found if each.answer == ACCEPTED),
+        tuple(each for each in refused if each.now),
+        tuple(name for name in names if name not in known),
+        sum(sum(recording.unread.values()) for recording in recordings),
+        sum(recording.left_out for recording in recordings),
+    )
+
+
+def _is_recorded(ask: Ask) -> bool:
+    return isinstance(ask.cause, Request | Publishing)
+
+
+def _vhosts(recordings: Iterable[Recording]) -> list[str]:
+    names = {request.vhost for recording in recordings for request in recording.requests}
+    names |= {each.vhost for recording in recordings for each in recording.publishing}
+    return sorted(names - {""})
+
+
+def _group(asks: Iterable[Ask]) -> list[Refused]:
+    """Return the refusals, equal requests of several clients together, in the order of the asks."""
+    groups: dict[Any, list[Ask]] = {}
+    for ask in asks:
+        row = ask.cause
+        if isinstance(row, Request | Publishing):
+            arguments = row.arguments if isinstance(row, Request) else {"exchange": row.exchange}
+            key = (row.vhost, ask.method, FieldTable(dict(arguments)), ask.foretold.answer, _refuses(row))
+            groups.setdefault(key, []).append(ask)
+    return [_refused(group) for group in groups.values()]
+
+
+def _refused(asks: list[Ask]) -> Refused:
+    rows = [ask.cause for ask in asks if isinstance(ask.cause, Request | Publishing)]
+    counts: dict[Client, int] = {}
+    for row in rows:
+        counts[row.client] = counts.get(row.client, 0) + (row.count if isinstance(row, Request) else row.messages)
+    answer, fact = asks[0].foretold
+    return Refused(rows[0], answer, fact, tuple(counts.items()), _refuses(rows[0]))
+
+
+def _refuses(row: Request | Publishing) -> bool:
+    """Return whether the recorded broker has refused it each time."""
+    if isinstance(row, Publishing):
+        return sum(row.answers.values()) >= row.messages > 0
+    return bool(row.answers) and not row.was_accepted

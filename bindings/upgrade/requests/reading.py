@@ -1,0 +1,68 @@
+"""Read what applications ask: a recording of `hashstar record`, or an archive of published messages.
+
+A tracing log of RabbitMQ, or any other archive that `hashstar audit` reads, has messages and no declarations: it shows
+to which exchanges is published, and how large bodies are.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bindings.sources.files import decode_text, read_content
+from bindings.sources.recording.file import is_recording, read_recording
+from bindings.sources.recording.model import Client, Publishing, Recording, Unread
+from exchange.errors import InputError
+
+__all__ = ["read_asked"]
+
+HEAD: Final = 200
+"""Number of bytes at the beginning of a file that show whether it is a recording."""
+UNKNOWN: Final = ""
+"""Time of what an archive does not tell."""
+
+
+def read_asked(path: str) -> Recording:
+    """Return what a file has recorded. Raises InputError, which names the file."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123  a text with a NUL is no path
+            head = file.read(HEAD)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if b'"recording"' in head or head.startswith(b"\x1f\x8b"):
+        text = decode_text(read_content(path), path)
+        if is_recording(text):
+            return read_recording(text, path)
+    try:
+        return _read_archive(path)
+    except ImportError:
+        raise InputError(
+            f"{path}: no recording of hashstar record; archives need pip install 'hashstar[audit]'"
+        ) from None
+
+
+def _read_archive(path: str) -> Recording:
+    from bindings.archive.formats.detect import detect  # needs pyarrow, which a recording does not
+    from bindings.archive.reading import Bad, Skipped
+
+    archive = detect(path)
+    recording = Recording(path, UNKNOWN, UNKNOWN)
+    client = Client(name=f"publishers in {', '.join(archive.names)}")
+    rows: dict[tuple[str, str], Publishing] = {}
+    for form, split in archive.plan():
+        for item in form.read(split, ("vhost", "exchange", "body_size")):
+            if isinstance(item, Skipped):
+                continue
+            if isinstance(item, Bad):
+                recording.unread[Unread("archive", item.reason)] += 1
+                continue
+            columns = (item.column(name).to_pylist() for name in ("vhost", "exchange", "body_size"))
+            for vhost, exchange, size in zip(*columns, strict=True):
+                key = (vhost or "/", exchange)
+                row = rows.get(key)
+                if row is None:
+                    row = rows[key] = Publishing(client, *key, False, False, UNKNOWN, UNKNOWN)
+                row.messages += 1
+                row.max_bytes = max(row.max_bytes, size or 0)
+    recording.connections[client] += 1
+    recording.publishing = [*rows.values()]
+    return recording
