@@ -72,5 +72,11 @@ CHECK_SECONDS: Final = 3.0
 """Maximum duration in seconds of one answer of the management API to `bridge check`."""
 GIT_SECONDS: Final = 60.0
 """Maximum duration in seconds of one answer of git to `diff --against`; its size is bounded as a topology file is."""
+RECORDED_BYTES: Final = 32 << 20
+"""Default maximum size in bytes of a recording of what clients ask, but for its first line."""
+RECORDED_METHOD_BYTES: Final = 1 << 20
+"""Maximum size in bytes of a method that is recorded: eight times the default maximum of a frame."""
+LIVE_CALLS: Final = 20_000
+"""Maximum number of calls and messages that a test broker is asked."""
 QUESTION_BYTES: Final = 8 << 20
 """Maximum size in bytes of a question to `hashstar serve`: the text of a draft with its edits."""

@@ -12,13 +12,14 @@ from typing import Final
 import click
 
 from bindings.commands.option_types import Address, Duration
-from bindings.recording.ledger import MOST, Ledger
+from bindings.recording.ledger import Ledger
 from bindings.recording.proxy import Proxy, Upstream, read_clock
 from bindings.recording.run import run_proxy
 from bindings.recording.summary import summary_lines
 from bindings.sources.address import parse_address
 from exchange.commands.console import echo_line, exit_on_error
 from exchange.errors import InputError
+from exchange.limits import RECORDED_BYTES
 
 __all__ = ["record_command"]
 
@@ -40,7 +41,7 @@ FILE: Final = click.Path(exists=True, dir_okay=False)
 @click.option("--listen-cert-file", type=FILE, metavar="FILE", help="Serve TLS with this certificate and its key, PEM.")
 @click.option("--for", "seconds", type=Duration(), metavar="TIME", help="Stop after this time, such as 30s or 8h.  "
               "[default: at Ctrl-C or SIGTERM]")  # fmt: skip
-@click.option("--max-size", type=click.IntRange(1, 1024), default=MOST >> 20, show_default=True, metavar="MIB",
+@click.option("--max-size", type=click.IntRange(1, 1024), default=RECORDED_BYTES >> 20, show_default=True, metavar="MIB",
               help="Maximum size of FILE; what comes then is counted only.")  # fmt: skip
 @click.argument("file", type=click.Path(dir_okay=False))
 def record_command(

@@ -1,7 +1,7 @@
 """Frames of AMQP 0-9-1 from a stream of bytes, however it is cut.
 
 Invariant: what `FrameReader.feed` yields does not depend on the pieces in which the bytes come. It keeps the rest of
-one method at most, of `METHOD_BYTES`: bodies of messages are counted, and never kept.
+one method at most, of `RECORDED_METHOD_BYTES`: bodies of messages are counted, and never kept.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from exchange.errors import HashstarError
+from exchange.limits import RECORDED_METHOD_BYTES
 
 __all__ = ["BODY", "HEADER", "HEARTBEAT", "METHOD", "Frame", "FrameFault", "FrameReader"]
 
 METHOD, HEADER, BODY, HEARTBEAT, END = 1, 2, 3, 8, 0xCE
 HEAD: Final = struct.Struct(">BHI")
 PROTOCOL: Final = b"AMQP\x00\x00\x09\x01"
-METHOD_BYTES: Final = 1 << 20
-"""Maximum size in bytes of a method: eight times the default maximum of a frame."""
 SIZES: Final = 12
 """Bytes of a content header that are kept: class, weight, and the size of the body."""
 
@@ -83,8 +82,8 @@ class FrameReader:
             kind, channel, length = HEAD.unpack_from(data, at)
             start = at + HEAD.size
             if kind == METHOD:
-                if length > METHOD_BYTES:
-                    raise FrameFault(f"a method of more than {METHOD_BYTES >> 20} MiB")
+                if length > RECORDED_METHOD_BYTES:
+                    raise FrameFault(f"a method of more than {RECORDED_METHOD_BYTES >> 20} MiB")
                 if size - start <= length:
                     break
                 _check_end(data[start + length])

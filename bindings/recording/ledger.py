@@ -14,11 +14,10 @@ from typing import Any, Final
 
 from bindings.sources.recording.model import Answer, Client, Publishing, Recording, Request, Unread
 from exchange.field_json import encode_table
+from exchange.limits import RECORDED_BYTES
 
-__all__ = ["ANSWERS", "CLIENTS", "MOST", "NAME", "Ledger"]
+__all__ = ["ANSWERS", "CLIENTS", "NAME", "Ledger"]
 
-MOST: Final = 32 << 20
-"""Default maximum size of a recording's file in bytes; its first line is not counted."""
 ROW: Final = 512
 """Bytes of a line that are counted beside names and arguments: at least those of its other fields."""
 CLIENTS: Final = 2_000
@@ -36,7 +35,7 @@ REASONS: Final = 100
 class Ledger:
     """Collects what connections show; `recording` is a copy of what there is."""
 
-    def __init__(self, upstream: str, now: Callable[[], str], most: int = MOST) -> None:
+    def __init__(self, upstream: str, now: Callable[[], str], most: int = RECORDED_BYTES) -> None:
         self._recording: Final = Recording(upstream, now(), now())
         self._now: Final = now
         self._room = most

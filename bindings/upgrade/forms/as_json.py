@@ -14,6 +14,8 @@ from bindings.diff.forms.as_json import (
     settings_to_json,
 )
 from bindings.upgrade.facts.fact import Severity, Source
+from bindings.upgrade.forms.applications import ApplicationsJson, applications_to_json
+from bindings.upgrade.forms.live import ShownJson, shown_to_json
 from bindings.upgrade.transform.transformation import Change
 from bindings.upgrade.upgrade import Sighting, Transformed, Upgrade
 
@@ -156,6 +158,8 @@ UpgradeJson = TypedDict(
         "steps": list[StepJson],
         "vhosts": list[VhostUpgradeJson],
         "sections": list[SectionJson],
+        "applications": ApplicationsJson | None,
+        "live": ShownJson | None,
     },
 )
 
@@ -182,6 +186,8 @@ def to_json(upgrade: Upgrade) -> UpgradeJson:
             {"name": each.name, "what": each.what, "entries": each.entries}
             for each in (() if upgrade.definitions is None else upgrade.definitions[1])
         ],
+        "applications": None if upgrade.applications is None else applications_to_json(upgrade.applications),
+        "live": None if upgrade.live is None else shown_to_json(upgrade.live),
     }
 
 

@@ -13,6 +13,8 @@ from typing import Final
 
 from bindings.diff.forms.text import meaning_lines, settings_lines
 from bindings.upgrade.facts.fact import Severity
+from bindings.upgrade.forms.applications import applications_to_text
+from bindings.upgrade.forms.live import shown_to_text
 from bindings.upgrade.forms.words import TITLES, describe_parts, describe_source, traffic_lines, transformed_lines
 from bindings.upgrade.releases import FLAGS, Step
 from bindings.upgrade.upgrade import Sighting, Upgrade, VhostUpgrade
@@ -61,6 +63,14 @@ def _body(upgrade: Upgrade, source: str) -> Iterator[str]:
         yield "<h2>The rest of the definitions</h2>"
         counts = [(each, count_noun(each.entries, "entry", "entries")) for each in upgrade.definitions[1]]
         yield from _list(f"{each.name}: {each.what} ({count})" for each, count in counts)
+    if upgrade.applications is not None:
+        title, *lines = applications_to_text(upgrade.applications)
+        yield f"<h2>{_text(title.capitalize())}</h2>"
+        yield from _block(lines)
+    if upgrade.live is not None:
+        title, *lines = shown_to_text(upgrade.live)
+        yield f"<h2>{_text(title.capitalize())}</h2>"
+        yield from _block(lines)
     general = [sighting for sighting in upgrade.vhosts[0].sightings if not sighting.parts] if upgrade.vhosts else []
     if general:
         yield "<h2>What no topology shows</h2>"

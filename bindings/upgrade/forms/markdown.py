@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bindings.diff.forms.text import meaning_lines, settings_lines
+from bindings.upgrade.forms.applications import applications_to_markdown
+from bindings.upgrade.forms.live import shown_to_markdown
 from bindings.upgrade.forms.words import TITLES, describe_parts, describe_source, traffic_lines, transformed_lines
 from bindings.upgrade.releases import FLAGS, Release
 from bindings.upgrade.upgrade import Sighting, Upgrade, VhostUpgrade
@@ -36,6 +38,10 @@ def _lines(upgrade: Upgrade) -> Iterator[str]:
     if upgrade.definitions is not None and upgrade.definitions[1]:
         entries = [(each, count_noun(each.entries, "entry", "entries")) for each in upgrade.definitions[1]]
         yield from (*[f"- {each.name}: {_plain(each.what)} ({count})" for each, count in entries], "")
+    if upgrade.applications is not None:
+        yield from applications_to_markdown(upgrade.applications)
+    if upgrade.live is not None:
+        yield from shown_to_markdown(upgrade.live)
     general = [sighting for sighting in upgrade.vhosts[0].sightings if not sighting.parts] if upgrade.vhosts else []
     if general:
         yield from ("**What no topology shows**", "", *map(_row, general), "")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bindings.diff.forms.text import meaning_lines, settings_lines
+from bindings.upgrade.forms.applications import applications_to_text
+from bindings.upgrade.forms.live import shown_to_text
 from bindings.upgrade.forms.words import TITLES, describe_parts, describe_source, traffic_lines, transformed_lines
 from bindings.upgrade.releases import FLAGS, Release
 from bindings.upgrade.upgrade import Sighting, Upgrade, VhostUpgrade
@@ -23,6 +25,10 @@ def to_text(upgrade: Upgrade) -> Iterator[str]:
     if upgrade.definitions is not None:
         for section in upgrade.definitions[1]:
             yield f"{section.name}: {section.what} ({count_noun(section.entries, 'entry', 'entries')})"
+    if upgrade.applications is not None:
+        yield from applications_to_text(upgrade.applications)
+    if upgrade.live is not None:
+        yield from shown_to_text(upgrade.live)
     general = [sighting for sighting in upgrade.vhosts[0].sightings if not sighting.parts] if upgrade.vhosts else []
     if general:
         yield "what no topology shows:"

@@ -26,15 +26,14 @@ from bindings.upgrade.requests.replay import Ask, declaration_of, replay, tuning
 from exchange.entities.entities import PREDECLARED, Binding, Exchange, Policy, Queue
 from exchange.entities.indexes import Change
 from exchange.errors import BrokerError, InputError
+from exchange.limits import LIVE_CALLS
 from exchange.message import Message
 from exchange.routing.router import Router
 from exchange.topology import rules
 from exchange.topology.topology import Topology
 
-__all__ = ["CALLS", "LIVE_SECONDS", "Difference", "Shown", "Witness", "ask_broker"]
+__all__ = ["LIVE_SECONDS", "Difference", "Shown", "Witness", "ask_broker"]
 
-CALLS: Final = 20_000
-"""Maximum number of calls and messages of one comparison."""
 LIVE_SECONDS: Final = 120.0
 """Default maximum duration in seconds of asking a test broker."""
 SMALLEST_TUNED: Final = 4_096
@@ -87,7 +86,7 @@ class _Budget:
 
     def __init__(self, seconds: float) -> None:
         self._end: Final = time.monotonic() + seconds
-        self._calls = CALLS
+        self._calls = LIVE_CALLS
 
     def takes(self) -> bool:
         """Take one call; return False if there is no time or room left."""

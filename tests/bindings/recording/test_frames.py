@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.recording.frames import METHOD_BYTES, Frame, FrameFault, FrameReader
+from bindings.recording.frames import Frame, FrameFault, FrameReader
+from exchange.limits import RECORDED_METHOD_BYTES
 from tests.support.amqp_talk import PROTOCOL, frame
 
 frames = st.builds(frame, st.sampled_from([1, 2, 3, 8]), st.integers(0, 0xFFFF), st.binary(min_size=12, max_size=400))
@@ -59,7 +60,7 @@ def test_frames_come_back_as_they_were_made(made: list[tuple[int, int, bytes]]) 
         (frame(3, 1, b"body")[:-1] + b"x", False, "a frame without its end"),
         (frame(1, 1, b"method")[:-1] + b"x", False, "a frame without its end"),
         (frame(2, 1, b"short"), False, "a content header without the size of its body"),
-        (struct.pack(">BHI", 1, 1, METHOD_BYTES + 1), False, "a method of more than 1 MiB"),
+        (struct.pack(">BHI", 1, 1, RECORDED_METHOD_BYTES + 1), False, "a method of more than 1 MiB"),
     ],
 )
 def test_what_is_no_frame_is_a_fault(sent: bytes, of_client: bool, reason: str) -> None:
