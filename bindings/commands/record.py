@@ -41,8 +41,8 @@ FILE: Final = click.Path(exists=True, dir_okay=False)
 @click.option("--listen-cert-file", type=FILE, metavar="FILE", help="Serve TLS with this certificate and its key, PEM.")
 @click.option("--for", "seconds", type=Duration(), metavar="TIME", help="Stop after this time, such as 30s or 8h.  "
               "[default: at Ctrl-C or SIGTERM]")  # fmt: skip
-@click.option("--max-size", type=click.IntRange(1, 1024), default=RECORDED_BYTES >> 20, show_default=True, metavar="MIB",
-              help="Maximum size of FILE; what comes then is counted only.")  # fmt: skip
+@click.option("--max-size", type=click.IntRange(1, 1024), default=RECORDED_BYTES >> 20, show_default=True,
+              metavar="MIB", help="Maximum size of FILE; what comes then is counted only.")  # fmt: skip
 @click.argument("file", type=click.Path(dir_okay=False))
 def record_command(
     address: tuple[str, int],

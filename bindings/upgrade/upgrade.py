@@ -136,7 +136,7 @@ class Upgrade(NamedTuple):
         """Return whether something has this severity or a higher one."""
         found = [vhost.severity for vhost in self.vhosts]
         if self.applications is not None:
-            found += ["error" for _ in self.applications.refused] + ["warning" for _ in self.applications.changed]
+            found += [self.applications.severity]
         return any(SEVERITIES.index(each) >= SEVERITIES.index(severity) for each in found if each is not None)
 
 

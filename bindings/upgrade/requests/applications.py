@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from bindings.sources.recording.model import ACCEPTED, Answer, Client, Publishing, Recording, Request
 from bindings.upgrade.releases import Release
@@ -70,6 +70,13 @@ class Applications(NamedTuple):
     """Number of connections that were recorded in part only."""
     left_out: int
     """Number of calls for which a recording had no room."""
+
+    @property
+    def severity(self) -> Literal["warning", "error"] | None:
+        """``error`` if something is refused, ``warning`` if something only means something else; None for neither."""
+        if self.refused:
+            return "error"
+        return "warning" if self.changed else None
 
 
 def find_refused(
