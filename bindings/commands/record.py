@@ -31,9 +31,7 @@ FILE: Final = click.Path(exists=True, dir_okay=False)
 @click.command("record")
 @click.option("--listen", "address", type=Address(5_673), required=True, metavar="ADDRESS",
               help="Address for clients: PORT of 127.0.0.1, or HOST:PORT.")  # fmt: skip
-@click.option(
-    "--upstream", "broker", required=True, metavar="URL", help="The broker, amqp://HOST[:PORT] or amqps://...."
-)
+@click.option("--upstream", "broker", required=True, metavar="URL", help="The broker: amqp://HOST[:PORT], or amqps.")
 @click.option("--ca-file", type=FILE, metavar="FILE", help="Certificates that the broker's is verified by, PEM.  "
               "[default: the system's]")  # fmt: skip
 @click.option("--cert-file", type=FILE, metavar="FILE", help="Our certificate for the broker, with its key, PEM.")

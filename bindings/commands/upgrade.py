@@ -186,15 +186,15 @@ def upgrade_command(
     the way of a cluster that is upgraded node by node.
 
     TOPOLOGY is a .bindings file, definitions.json (or .gz), another format that hashstar convert reads, or a live
-    broker, http://HOST:15672[/VHOST]; or a recording of hashstar record: what its clients have declared. Nothing of it
-    is changed.
+    broker, http://HOST:15672[/VHOST]; or a recording of hashstar record: what its clients have declared. It is only
+    read.
 
     With --output or --transform, also the topology as the new release wants it: mirrored queues as quorum queues,
     transient ones durable, policies without what was removed; each change with its name and reason, what is left, and
     the proof that messages are routed the same. docs/upgrade.md lists the transformations.
 
     With --declares, what applications ask is compared, too: each request that the new release refuses, with the
-    broker's code and text, the clients that make it, and how often. With --live, all of it is tried on a test broker,
+    broker's code and text, the clients that make it, and how often. With --live, all this is tried on a test broker,
     and its answers are compared with what is foretold.
 
     Exit codes: 0 nothing at or above --fail-on; 1 something is, after the transformations, or an answer of --live was

@@ -68,7 +68,7 @@ def upgrade(
 
     ``declares`` are recordings of `hashstar record`, or archives: then there is what the new release refuses the
     applications, unless it is configured to permit the deprecated features in ``permitted``. ``live`` is a test broker
-    of the new release, which is asked all of it for ``live_seconds`` at most, in virtual hosts of its own.
+    of the new release, which is asked all this for ``live_seconds`` at most, in virtual hosts of its own.
 
     >>> topology = Topology(queues=[Queue("replies", durable=False)])
     >>> result = upgrade(topology, "4.3", old="4.2", transform=["default"])
