@@ -58,7 +58,8 @@ class SightingJson(TypedDict):
 class ChangeJson(TypedDict):
     """What a transformation did to a part."""
 
-    part: NamedPartJson | BindingPartJson
+    part: NamedPartJson | BindingPartJson | None
+    """Null for a new one."""
     becomes: NamedPartJson | BindingPartJson | None
     """Null if it is removed."""
     changes: list[FieldChangeJson]
@@ -212,9 +213,9 @@ def _transformed_json(transformed: Transformed) -> TransformedJson:
 def _change_json(change: Change) -> ChangeJson:
     before, after = change
     return {
-        "part": part_json(before),
+        "part": None if before is None else part_json(before),
         "becomes": None if after is None else part_json(after),
-        "changes": [] if after is None else fields_to_json(before, after),
+        "changes": [] if before is None or after is None else fields_to_json(before, after),
     }
 
 

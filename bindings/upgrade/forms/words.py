@@ -63,8 +63,8 @@ def _name(numbers: Numbers) -> str:
 def describe_change(change: Change) -> str:
     """Return what a transformation did to a part: ``queue 'a': durable false -> true``."""
     before, after = change
-    if after is None:
-        return f"{describe_part(before)} is removed"
+    if before is None or after is None:
+        return f"{describe_part(change.part)} is {'new' if before is None else 'removed'}"
     if isinstance(before, Binding) and isinstance(after, Binding):
         return f"{describe_part(before)}: key {before.routing_key!r} -> {after.routing_key!r}"
     return f"{describe_part(before)}: {', '.join(describe_fields(before, after))}"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import count
 from typing import Any, Final, TypeAlias
 
-from bindings.upgrade.transform.queues import LEADERS
 from bindings.upgrade.transform.transformation import Change, Draft, Left
 from exchange.display import count_noun, list_some
 from exchange.entities.entities import Exchange, Policy, Queue
@@ -19,9 +19,16 @@ from exchange.entities.policy_definitions import APPLY_TO
 from exchange.topology.topology import Topology
 
 __all__ = [
-    "drop_all", "drop_empty", "keep_in_force", "remove_lazy_mode", "strip_mirroring", "translate_locators",
-    "translate_overflow",
+    "drop_all", "drop_empty", "keep_delivery_limit", "keep_in_force", "remove_lazy_mode", "strip_mirroring",
+    "translate_locators", "translate_overflow",
 ]  # fmt: skip
+
+LEADERS: Final[Mapping[str, str]] = {"min-masters": "balanced", "random": "balanced", "client-local": "client-local"}
+"""Value of queue-master-locator -> that of queue-leader-locator, which took its place."""
+
+NO_LIMIT: Final = {"delivery-limit": -1}
+KEEPING: Final = "keep-delivery-limit"
+"""Name of the policy for quorum queues that no other policy is about."""
 
 INERT: Final = {"queue-leader-locator": "client-local"}
 """A definition without effect, for a policy that must stay: the default, which all types of queues support."""
@@ -131,6 +138,45 @@ def drop_empty(draft: Draft) -> Iterator[Change | Left]:
             yield Change(policy, replace(policy, definition=INERT))
         else:
             yield Left(policy, f"without it, {list_some(sorted(map(repr, others)), NAMED)} would come into force")
+
+
+def keep_delivery_limit(draft: Draft) -> Iterator[Change | Left]:
+    """Let messages come back to consumers of quorum queues as often as before.
+
+    By policy: an application that declares the queue without an argument that it has is refused.
+    """
+    others: list[Queue] = []
+    changed: set[str] = set()
+    for queue in draft.now.queues.values():
+        possible = draft.policies.possible_settings(queue)
+        if queue.type != "quorum" or any(settings.integer("delivery-limit") is not None for settings in possible):
+            continue
+        names = _names(queue, draft.policies, operator=False)
+        if names == {None}:
+            others.append(queue)
+        elif None in names or not all(_is_for_quorum_queues_only(name, draft) for name in names if name is not None):
+            yield Left(queue, "its policy is, or may be, one for other queues or exchanges, too: set the limit by hand")
+        else:
+            changed.update(name for name in names if name is not None)
+    for name in sorted(changed):
+        policy = draft.now.policies[name]
+        yield Change(policy, _with_definition(policy, NO_LIMIT))
+    if others:
+        lowest = min((policy.priority for policy in draft.now.policies.values()), default=0)
+        yield Change(None, Policy(_new_name(draft), "", NO_LIMIT, "quorum_queues", min(0, lowest - 1)))
+
+
+def _is_for_quorum_queues_only(name: str, draft: Draft) -> bool:
+    return all(
+        isinstance(part, Queue) and part.type == "quorum"
+        for part in _parts(draft.now)
+        if name in _names(part, draft.policies, operator=False)
+    )
+
+
+def _new_name(draft: Draft) -> str:
+    """Return a name that no policy has."""
+    return next(name for n in count() if (name := f"{KEEPING}{n or ''}") not in draft.now.policies)
 
 
 def drop_all(draft: Draft) -> Iterator[Change | Left]:

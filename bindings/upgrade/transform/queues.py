@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final
@@ -17,14 +17,10 @@ from exchange.kinds import KeyUse, kind_of
 from exchange.topology import rules
 
 __all__ = [
-    "LEADERS", "as_quorum_queue", "keep_delivery_limit", "make_durable", "make_quorum", "remove_lazy_mode",
-    "remove_old_versions", "shorten_topic_keys", "translate_locators",
+    "as_quorum_queue", "make_durable", "make_quorum", "remove_lazy_mode", "remove_locators", "remove_old_versions",
+    "shorten_pattern", "shorten_topic_keys",
 ]  # fmt: skip
 
-LEADERS: Final[Mapping[str, str]] = {"min-masters": "balanced", "random": "balanced", "client-local": "client-local"}
-"""Value of queue-master-locator -> that of queue-leader-locator, which took its place."""
-
-NO_LIMIT: Final = -1
 WILDCARDS: Final = ("*", "#")
 
 
@@ -60,9 +56,6 @@ def as_quorum_queue(queue: Queue, profile: Profile) -> Queue:
         for name, value in queue.arguments.items()
         if (name in accepted["quorum"] or name not in known) and not name.startswith("x-ha-")
     }
-    leader = LEADERS.get(str(queue.arguments.get("x-queue-master-locator")))
-    if leader is not None:
-        arguments.setdefault("x-queue-leader-locator", leader)
     if arguments.get("x-overflow") == "reject-publish-dlx":
         arguments["x-overflow"] = "reject-publish"
     return replace(queue, arguments={**arguments, "x-queue-type": "quorum"})
@@ -86,9 +79,8 @@ def make_durable(draft: Draft) -> Iterator[Change | Left]:
 
 
 def remove_lazy_mode(draft: Draft) -> Iterator[Change | Left]:
-    """Remove the argument of lazy mode where the new release does not compare it when the queue is declared again."""
-    if "x-queue-mode" not in RULES[draft.now.profile.settings]:
-        yield from _without(draft, "x-queue-mode")
+    """Remove the argument of lazy mode."""
+    yield from _without(draft, "x-queue-mode")
 
 
 def remove_old_versions(draft: Draft) -> Iterator[Change | Left]:
@@ -97,26 +89,12 @@ def remove_old_versions(draft: Draft) -> Iterator[Change | Left]:
     for queue in draft.now.queues.values():
         version = queue.arguments.get("x-queue-version")
         if version is not None and rule(*type_and_value(version), {}) is not None:
-            yield Change(queue, _with_arguments(queue, {}, "x-queue-version"))
+            yield Change(queue, _drop_argument(queue, "x-queue-version"))
 
 
-def translate_locators(draft: Draft) -> Iterator[Change | Left]:
-    """Write queue-master-locator as queue-leader-locator."""
-    for queue in draft.now.queues.values():
-        locator = queue.arguments.get("x-queue-master-locator")
-        if locator is not None:
-            leader = LEADERS.get(locator) if isinstance(locator, str) else None
-            has_one = leader is None or "x-queue-leader-locator" in queue.arguments
-            given = {} if has_one else {"x-queue-leader-locator": leader}
-            yield Change(queue, _with_arguments(queue, given, "x-queue-master-locator"))
-
-
-def keep_delivery_limit(draft: Draft) -> Iterator[Change | Left]:
-    """Let messages come back to consumers of quorum queues as often as before."""
-    for queue in draft.now.queues.values():
-        possible = draft.policies.possible_settings(queue)
-        if queue.type == "quorum" and all(settings.integer("delivery-limit") is None for settings in possible):
-            yield Change(queue, _with_arguments(queue, {"x-delivery-limit": NO_LIMIT}))
+def remove_locators(draft: Draft) -> Iterator[Change | Left]:
+    """Remove queue-master-locator: with another argument in its place, declarations without any would be refused."""
+    yield from _without(draft, "x-queue-master-locator")
 
 
 def shorten_topic_keys(draft: Draft) -> Iterator[Change | Left]:
@@ -150,9 +128,8 @@ def shorten_pattern(pattern: str) -> str:
 def _without(draft: Draft, argument: str) -> Iterator[Change]:
     for queue in draft.now.queues.values():
         if argument in queue.arguments:
-            yield Change(queue, _with_arguments(queue, {}, argument))
+            yield Change(queue, _drop_argument(queue, argument))
 
 
-def _with_arguments(queue: Queue, more: Mapping[str, Any], without: str = "") -> Queue:
-    arguments = {name: value for name, value in queue.arguments.items() if name != without}
-    return replace(queue, arguments={**arguments, **more})
+def _drop_argument(queue: Queue, argument: str) -> Queue:
+    return replace(queue, arguments={name: value for name, value in queue.arguments.items() if name != argument})

@@ -13,9 +13,7 @@ __all__ = ["ALIASES", "DEFAULT", "TRANSFORMATIONS"]
 
 Find = Callable[[Draft], Iterator[Change | Left]]
 
-REDECLARE: Final = (
-    "an application that declares it otherwise gets 406 (PRECONDITION_FAILED): declare it as it is now, in all of them"
-)
+REDECLARE: Final = "who declares it otherwise gets 406 (PRECONDITION_FAILED)"
 
 
 def _both(one: Find, other: Find) -> Find:
@@ -35,18 +33,18 @@ TRANSFORMATIONS: Final[tuple[Transformation, ...]] = (
         f"declare it durable; {REDECLARE}", queues.make_durable,
     ),
     Transformation(
-        "remove-lazy-mode", (3, 12, 0),
-        "x-queue-mode and queue-mode are removed where they have no effect and nobody compares them", "",
-        _both(queues.remove_lazy_mode, policies.remove_lazy_mode),
+        "remove-lazy-mode", (3, 12, 0), "queue-mode is removed from policies: it has no effect", "",
+        policies.remove_lazy_mode,
     ),
     Transformation(
         "remove-queue-version", (4, 3, 0), "the version of a classic queue that is no longer there is removed",
         f"declare it without x-queue-version, or with 2; {REDECLARE}", queues.remove_old_versions,
     ),
     Transformation(
-        "translate-locator", (4, 3, 0), "queue-master-locator is written as queue-leader-locator",
-        f"declare it with x-queue-leader-locator; {REDECLARE}",
-        _both(queues.translate_locators, policies.translate_locators),
+        "translate-locator", (4, 3, 0),
+        "queue-master-locator is written as queue-leader-locator in policies, and removed from queues",
+        f"declare it without x-queue-master-locator, which is refused; {REDECLARE}",
+        _both(queues.remove_locators, policies.translate_locators),
     ),
     Transformation(
         "shorten-topic-keys", (4, 3, 0),
@@ -74,8 +72,12 @@ TRANSFORMATIONS: Final[tuple[Transformation, ...]] = (
     ),
     Transformation(
         "keep-delivery-limit", (4, 0, 0),
-        "a quorum queue without a delivery limit gets none (-1), as before 4.0, in place of the default of 20", "",
-        queues.keep_delivery_limit, default=False,
+        "quorum queues without a delivery limit get none (-1) by policy, as before 4.0, in place of the default of 20",
+        "", policies.keep_delivery_limit, default=False,
+    ),
+    Transformation(
+        "remove-queue-mode", (3, 12, 0), "x-queue-mode is removed from queues, where it is accepted and has no effect",
+        f"declare it without x-queue-mode; {REDECLARE}", queues.remove_lazy_mode, default=False,
     ),
     Transformation(
         "exclude-policies", (0, 0, 0), "policies are left out", "", policies.drop_all, default=False,

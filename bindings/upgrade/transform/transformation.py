@@ -19,10 +19,17 @@ Part: TypeAlias = Queue | Binding | Policy
 
 
 class Change(NamedTuple):
-    """A part as it was, and as the new release wants it; None for a part that is removed."""
+    """A part as it was, None for a new one, and as the new release wants it, None for one that is removed."""
 
-    before: Part
+    before: Part | None
     after: Part | None
+
+    @property
+    def part(self) -> Part:
+        """The part as it was, or the new one."""
+        part = self.after if self.before is None else self.before
+        assert part is not None  # one of both is there  # noqa: S101
+        return part
 
 
 class Left(NamedTuple):
@@ -52,11 +59,11 @@ class Draft:
     def with_changes(self, changes: Iterable[Change]) -> Draft:
         """Return the draft with each changed part in the place of the old one, and without the removed ones."""
         tables = self.now.tables()
-        for change in changes:
-            if change.after is None or isinstance(change.before, Binding):
-                tables.apply(Edit(False, change.before))
-            if change.after is not None:
-                tables.apply(Edit(True, change.after))
+        for before, after in changes:
+            if before is not None and (after is None or isinstance(before, Binding)):
+                tables.apply(Edit(False, before))
+            if after is not None:
+                tables.apply(Edit(True, after))
         return replace(self, now=Topology.of_tables(tables, self.now.vhost, self.now.profile))
 
 

@@ -56,7 +56,6 @@ def test_a_mirrored_queue_becomes_a_quorum_queue_without_the_arguments_that_are_
     after = queue_after(Queue("q", arguments=arguments), Policy("p", "^q", HA, "queues"))
     assert dict(after.arguments) == {
         "x-overflow": "reject-publish", "x-max-length": 9, "note": "ours", "x-queue-type": "quorum",
-        "x-queue-leader-locator": "balanced",
     }  # fmt: skip
 
 
@@ -99,9 +98,8 @@ def test_up_to_3_13_mirrored_queues_stay_unless_they_are_named() -> None:
         ({"x-queue-version": 1}, "4.3", {}),
         ({"x-queue-version": 2}, "4.3", {"x-queue-version": 2}),
         ({"x-queue-version": 1}, "4.2", {"x-queue-version": 1}),
-        ({"x-queue-mode": "lazy"}, "4.3", {}),
-        ({"x-queue-mode": "lazy"}, "4.2", {"x-queue-mode": "lazy"}),  # an application that declares it is compared
-        ({"x-queue-master-locator": "client-local"}, "4.3", {"x-queue-leader-locator": "client-local"}),
+        ({"x-queue-mode": "lazy"}, "4.3", {"x-queue-mode": "lazy"}),  # an application that declares it would be refused
+        ({"x-queue-master-locator": "client-local"}, "4.3", {}),
         ({"x-queue-master-locator": "random"}, "4.2", {"x-queue-master-locator": "random"}),
         ({"x-max-priority": 5}, "4.3", {"x-max-priority": 5}),
     ],
@@ -119,14 +117,46 @@ def test_transient_queues_become_durable_from_4_3_on() -> None:
         assert queue_after(queue) == Queue("q", auto_delete=auto_delete)
 
 
+def limits(topology: Topology, names: str = "default,keep-delivery-limit") -> dict[str, int | None]:
+    """Return the delivery limits that are set, of the queues after the transformation."""
+    after = transform(topology, names)
+    policies = after.policies_in_force()
+    return {
+        name: policies.possible_settings(queue)[0].integer("delivery-limit") for name, queue in after.queues.items()
+    }
+
+
 def test_the_delivery_limit_stays_as_it_was_if_that_is_wanted() -> None:
-    quorum = Queue("q", arguments={"x-queue-type": "quorum"})
-    assert queue_after(quorum) == quorum
-    assert queue_after(quorum, names="keep-delivery-limit").arguments["x-delivery-limit"] == -1
-    limited = Policy("p", "^q", {"delivery-limit": 5}, "queues")
-    assert queue_after(quorum, limited, names="keep-delivery-limit") == quorum
-    mirrored = queue_after(Queue("q"), Policy("p", "^q", HA), names="default,keep-delivery-limit")
-    assert mirrored.arguments["x-delivery-limit"] == -1
+    """By policy: a broker refuses declarations that lack an argument of a queue. No classic queue loses its policy."""
+    quorum = {"x-queue-type": "quorum"}
+    queues = [
+        Queue("free", arguments=quorum), Queue("limited", arguments={**quorum, "x-delivery-limit": 5}),
+        Queue("by-policy", arguments=quorum), Queue("of-policy", arguments=quorum), Queue("was-mirrored"),
+        Queue("classic"),
+    ]  # fmt: skip
+    policies = [
+        Policy("five", "^by-policy", {"delivery-limit": 5}, "queues"),
+        Policy("length", "^of-policy", {"max-length": 9}, "queues"),
+        Policy("ha", "^was-mirrored", HA, "queues", -3),
+        Policy("other", "^classic", {"max-length": 9}, "queues"),
+    ]
+    topology = Topology([], queues, [], policies)
+    assert limits(topology, "default")["free"] is None
+    assert limits(topology) == {
+        "free": -1, "limited": 5, "by-policy": 5, "of-policy": -1, "was-mirrored": -1, "classic": None,
+    }  # fmt: skip
+    after = transform(topology, "default,keep-delivery-limit")
+    assert dict(after.policies["length"].definition) == {"max-length": 9, "delivery-limit": -1}
+    assert after.policies["other"] == policies[-1]
+    assert transform(after, "default,keep-delivery-limit") == after
+
+
+def test_a_delivery_limit_that_cannot_be_kept_without_a_change_elsewhere_is_left() -> None:
+    """With a limit, the policy would no longer be in force in the classic queue."""
+    queues = [Queue("q1", arguments={"x-queue-type": "quorum"}), Queue("q2")]
+    topology = Topology([], queues, [], [Policy("p", "^q", {"max-length": 9}, "queues")])
+    [why] = left(topology, "keep-delivery-limit")
+    assert "by hand" in why
 
 
 def test_policies_lose_the_keys_that_were_removed_and_keep_the_others() -> None:

@@ -18,11 +18,12 @@ from urllib.parse import quote, unquote, urlsplit
 
 import pika
 import pytest
+from pika.exceptions import ChannelClosedByBroker
 
 from bindings.sources.definitions import Definitions
 from bindings.upgrade.releases import release_of
 from bindings.upgrade.run import upgrade
-from exchange import Message, Router, Topology
+from exchange import Message, Policy, Queue, Router, Topology
 from exchange.entities.profile import profile_for
 from exchange.errors import BrokerError
 from tests.bindings.upgrade.transform.test_transform import HA, Drawn, drawn
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from tests.support.servers import Server
 
 TOPOLOGIES = int(os.environ.get("HASHSTAR_UPGRADE_TOPOLOGIES", "4"))
+PRECONDITION_FAILED = 406
 MESSAGES = 100
 """Number of messages published to each broker in each topology."""
 GIVEN: Drawn = (
@@ -134,6 +136,49 @@ def test_transformed_definitions_are_imported_without_an_error_and_route_as_fore
         done = ", ".join(f"{name} {count}" for name, count in sorted(changes.items()))
         print(f"\n{TOPOLOGIES} topologies, {messages:,} messages, {same:,} routed as before, 0 otherwise than foretold")
         print(f"changes: {done}")
+
+
+@pytest.mark.live
+@pytest.mark.parametrize(
+    ("was", "policy"),
+    [
+        (Queue("q", arguments={"x-max-priority": 5}), HA),
+        (Queue("q", arguments={"x-queue-mode": "lazy"}), {"queue-mode": "lazy"}),
+        (Queue("q", arguments={"x-queue-type": "quorum"}), {"max-length": 9}),
+        (Queue("q"), HA),
+        (Queue("q", durable=False), {"max-length": 9}),
+    ],
+)
+def test_an_application_may_declare_a_queue_as_before_exactly_if_no_transformation_changed_it(
+    rabbitmq_servers: list[Server], was: Queue, policy: dict[str, Any]
+) -> None:
+    for server in rabbitmq_servers:
+        if server.management_url is None or release_of(server.version).numbers < (4, 0, 0):
+            continue
+        topology = Topology([], [was], [], [Policy("p", "", policy, "queues")])
+        [vhost] = upgrade(topology, server.version, old="3.10", transform=["default", "keep-delivery-limit"]).vhosts
+        assert vhost.transformed is not None
+        after = vhost.transformed.topology.queues["q"]
+        if not after.durable and server.version_info >= (4, 3):
+            continue
+        with new_vhost(server, "hashstar-transform-declare") as parameters:
+            assert declares(parameters, after)
+            assert declares(parameters, was) is (after == was), (server.version, after)
+
+
+def declares(parameters: pika.URLParameters, queue: Queue) -> bool:
+    """Return whether a broker accepts a declaration; 406 is the only answer otherwise."""
+    connection = pika.BlockingConnection(parameters)
+    try:
+        connection.channel().queue_declare(queue.name, durable=queue.durable, arguments=dict(queue.arguments))
+    except ChannelClosedByBroker as error:
+        if error.reply_code != PRECONDITION_FAILED:
+            raise
+        return False
+    else:
+        return True
+    finally:
+        connection.close()
 
 
 def import_into(server: Server, vhost: str, definitions: dict[str, Any]) -> None:
