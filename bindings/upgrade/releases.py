@@ -97,7 +97,7 @@ FLAGS: Final = "enable all feature flags: rabbitmqctl enable_feature_flag all"
 """What has to be done before each step."""
 FIRST: Final[Mapping[str, tuple[str, ...]]] = {
     "3.11": ("be on Erlang 25",),
-    "3.12": ("be on 3.11.18 or later",),
+    "3.12": ("be on 3.11.18 or later, which has all feature flags that 3.12 requires",),
     "3.13": ("be on Erlang 26",),
     "4.0": (
         "be on Erlang 26.2",
@@ -108,6 +108,7 @@ FIRST: Final[Mapping[str, tuple[str, ...]]] = {
     "4.3": (
         "be on Erlang 27",
         "enable the feature flag khepri_db, which enable_feature_flag all may leave out: 4.3 has no Mnesia",
+        "see that quorum_queue_non_voters and message_containers_deaths_v2 are enabled, too",
         "set deprecated_features.permit.* on all nodes for what is still needed of the features that 4.3 denies",
         "restart all nodes once with the feature flag rabbitmq_4.0.0 if 3.13 had the plugin rabbitmq_amqp1_0",
     ),

@@ -18,4 +18,4 @@ __all__ = ["FACTS"]
 THEMES: Final = (refused, queues, quorum, dead_letters, exchanges, applications, nodes)
 
 FACTS: Final[tuple[Fact, ...]] = tuple(sorted((fact for theme in THEMES for fact in theme.FACTS), key=lambda f: f.id))
-"""From HSU001 on about parts of a topology, from HSU101 on about applications, from HSU201 on about nodes."""
+"""From HSU001 on about parts of a topology, from HSU101 on about what no topology shows."""

@@ -15,7 +15,14 @@ from bindings.diff.forms.text import meaning_lines, settings_lines
 from bindings.upgrade.facts.fact import Severity
 from bindings.upgrade.forms.applications import applications_to_text
 from bindings.upgrade.forms.live import shown_to_text
-from bindings.upgrade.forms.words import TITLES, describe_parts, describe_source, traffic_lines, transformed_lines
+from bindings.upgrade.forms.words import (
+    TITLES,
+    describe_parts,
+    describe_source,
+    traffic_lines,
+    transformed_lines,
+    unseen_facts,
+)
 from bindings.upgrade.releases import FLAGS, Step
 from bindings.upgrade.upgrade import Sighting, Upgrade, VhostUpgrade
 from exchange.display import count_noun, escape_line
@@ -71,12 +78,11 @@ def _body(upgrade: Upgrade, source: str) -> Iterator[str]:
         title, *lines = shown_to_text(upgrade.live)
         yield f"<h2>{_text(title.capitalize())}</h2>"
         yield from _block(lines)
-    general = [sighting for sighting in upgrade.vhosts[0].sightings if not sighting.parts] if upgrade.vhosts else []
-    if general:
-        yield "<h2>What no topology shows</h2>"
-        yield from (line for sighting in general for line in _fact(sighting))
     if upgrade.steps:
         yield from _steps(upgrade.steps)
+    for audience, facts in unseen_facts(upgrade):
+        yield f"<h2>For {audience}</h2>"
+        yield from (line for fact in facts for line in _fact(Sighting(fact, (), "")))
 
 
 def _verdict(vhost: VhostUpgrade) -> str:

@@ -8,7 +8,14 @@ from typing import Final
 from bindings.diff.forms.text import meaning_lines, settings_lines
 from bindings.upgrade.forms.applications import applications_to_markdown
 from bindings.upgrade.forms.live import shown_to_markdown
-from bindings.upgrade.forms.words import TITLES, describe_parts, describe_source, traffic_lines, transformed_lines
+from bindings.upgrade.forms.words import (
+    TITLES,
+    describe_parts,
+    describe_source,
+    traffic_lines,
+    transformed_lines,
+    unseen_facts,
+)
 from bindings.upgrade.releases import FLAGS, Release
 from bindings.upgrade.upgrade import Sighting, Upgrade, VhostUpgrade
 from exchange.display import count_noun
@@ -42,14 +49,13 @@ def _lines(upgrade: Upgrade) -> Iterator[str]:
         yield from applications_to_markdown(upgrade.applications)
     if upgrade.live is not None:
         yield from shown_to_markdown(upgrade.live)
-    general = [sighting for sighting in upgrade.vhosts[0].sightings if not sighting.parts] if upgrade.vhosts else []
-    if general:
-        yield from ("**What no topology shows**", "", *map(_row, general), "")
     if upgrade.steps:
         yield from ("**Steps of a running cluster, node by node**", "", f"Before each, {FLAGS}", "")
     for step in upgrade.steps:
         yield f"- [ ] {step.start} to {step.end}"
         yield from (f"  - [ ] before: {_plain(first)}" for first in step.first)
+    for audience, facts in unseen_facts(upgrade):
+        yield from ("", f"**For {audience}**", "", *[_row(Sighting(fact, (), "")) for fact in facts])
 
 
 def _vhost_lines(vhost: VhostUpgrade, release: Release) -> Iterator[str]:

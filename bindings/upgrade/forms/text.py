@@ -7,7 +7,14 @@ from collections.abc import Iterator, Sequence
 from bindings.diff.forms.text import meaning_lines, settings_lines
 from bindings.upgrade.forms.applications import applications_to_text
 from bindings.upgrade.forms.live import shown_to_text
-from bindings.upgrade.forms.words import TITLES, describe_parts, describe_source, traffic_lines, transformed_lines
+from bindings.upgrade.forms.words import (
+    TITLES,
+    describe_parts,
+    describe_source,
+    traffic_lines,
+    transformed_lines,
+    unseen_facts,
+)
 from bindings.upgrade.releases import FLAGS, Release
 from bindings.upgrade.upgrade import Sighting, Upgrade, VhostUpgrade
 from exchange.display import count_noun
@@ -29,18 +36,15 @@ def to_text(upgrade: Upgrade) -> Iterator[str]:
         yield from applications_to_text(upgrade.applications)
     if upgrade.live is not None:
         yield from shown_to_text(upgrade.live)
-    general = [sighting for sighting in upgrade.vhosts[0].sightings if not sighting.parts] if upgrade.vhosts else []
-    if general:
-        yield "what no topology shows:"
-    for sighting in general:
-        fact = sighting.fact
-        yield f"  {fact.id} {fact.what} ({describe_source(fact)}); way out: {fact.way_out}"
     if upgrade.steps:
         yield "steps of a running cluster, node by node:"
         yield f"  before each, {FLAGS}"
     for number, step in enumerate(upgrade.steps, 1):
         yield f"  {number}. {step.start} to {step.end}"
         yield from (f"      before: {first}" for first in step.first)
+    for audience, facts in unseen_facts(upgrade):
+        yield f"for {audience}:"
+        yield from (f"  {fact.id} {fact.what} ({describe_source(fact)}); way out: {fact.way_out}" for fact in facts)
 
 
 def _vhost_lines(vhost: VhostUpgrade, release: Release) -> Iterator[str]:

@@ -8,18 +8,27 @@ from typing import TYPE_CHECKING, Final
 from bindings.diff.forms.text import meaning_lines, settings_lines
 from bindings.diff.forms.words import describe_fields
 from bindings.diff.planning.step import describe_part
+from bindings.upgrade.facts import nodes
 from bindings.upgrade.facts.crossing import Part
 from bindings.upgrade.facts.fact import ALWAYS, Fact, Numbers, Severity, Source
 from bindings.upgrade.releases import Release
 from bindings.upgrade.transform.transformation import Change
-from bindings.upgrade.upgrade import Transformed
+from bindings.upgrade.upgrade import Transformed, Upgrade
 from exchange.display import count_noun, list_some
 from exchange.entities.entities import Binding
 
 if TYPE_CHECKING:
     from bindings.upgrade.traffic import Traffic
 
-__all__ = ["TITLES", "describe_change", "describe_parts", "describe_source", "traffic_lines", "transformed_lines"]
+__all__ = [
+    "TITLES",
+    "describe_change",
+    "describe_parts",
+    "describe_source",
+    "traffic_lines",
+    "transformed_lines",
+    "unseen_facts",
+]
 
 NAMED: Final = 5
 """Number of parts of a sighting that a sentence names; the others are counted, and in the JSON."""
@@ -47,6 +56,17 @@ def describe_parts(parts: Sequence[Part]) -> str:
     names = [describe_part(part).removeprefix(f"{kind} ") for part in parts]
     number = count_noun(len(parts), kind, "policies") if kind == "policy" else count_noun(len(parts), kind)
     return f"{number}, {list_some(names, NAMED)}"
+
+
+def unseen_facts(upgrade: Upgrade) -> Iterator[tuple[str, list[Fact]]]:
+    """Yield the facts that no topology shows, with those whom they concern: applications, then nodes."""
+    found = [sighting.fact for vhost in upgrade.vhosts[:1] for sighting in vhost.sightings if not sighting.parts]
+    for audience, facts in (
+        ("applications, whatever the topology", [fact for fact in found if fact not in nodes.FACTS]),
+        ("nodes, tools and monitoring", [fact for fact in found if fact in nodes.FACTS]),
+    ):
+        if facts:
+            yield audience, facts
 
 
 def describe_source(fact: Fact) -> str:

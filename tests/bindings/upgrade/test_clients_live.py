@@ -155,13 +155,12 @@ def declare_all(lab: Lab, **settings: Any) -> list[Declared]:
 
 SETTINGS: list[dict[str, Any]] = [
     {"task_default_queue_type": "classic", "control_queue_exclusive": False, "event_queue_exclusive": False},
-    {"task_default_queue_type": "quorum", "control_queue_exclusive": True, "event_queue_exclusive": True},
-    {"task_default_queue_type": "quorum", "control_queue_exclusive": False, "control_queue_durable": True,
+    {"task_default_queue_type": "quorum", "control_queue_exclusive": True,
      "event_queue_exclusive": False, "event_queue_durable": True},
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("settings", SETTINGS, ids=["transient", "exclusive", "durable"])
+@pytest.mark.parametrize("settings", SETTINGS, ids=["transient", "quorum"])
 def test_a_broker_refuses_what_is_foretold_of_the_queues_of_celery(
     rabbitmq_servers: list[Server], strict_rabbitmq: Server, settings: dict[str, Any]
 ) -> None:
