@@ -7,9 +7,10 @@ cannot be decided is not stated.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from bindings.check.lives import ends, rounds
 from bindings.check.rules import (
     alternates,
     dangling,
@@ -40,13 +41,18 @@ FAMILIES: Final[Sequence[Callable[[TopologyView], Iterator[Finding]]]] = (
     reach.find,
     alternates.find,
     dead_letters.find,
+    rounds.find,
     patterns.find,
     headers.find,
     kinds.find,
     kinds.find_refused_queues,
     policies.find,
 )
-OPTIONAL: Final = {"HS205": reach.find_unroutable}
+OPTIONAL: Final[Mapping[str, Callable[[TopologyView], Iterator[Finding]]]] = {
+    "HS205": reach.find_unroutable,
+    "HS323": ends.find_vanishing,
+    "HS324": ends.find_many_tries,
+}
 """Code of an optional rule -> the function that applies it."""
 UNLIMITED: Final = frozenset({"HS801", "HS901"})
 """Codes of which all findings are listed: expectations and warnings about a file, each of which someone wrote."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from bindings.check.rules.finding import RULES, SEVERITIES, Finding, Part, Severity
+from bindings.check.rules.life import LifeJson, life_json
 from bindings.sources.tree import SkippedFile
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.errors import HashstarError
@@ -152,6 +153,8 @@ class FindingJson(TypedDict):
     """What the owner can do."""
     witness: str | None
     """A routing key, the shortest where possible, that shows it."""
+    life: LifeJson | None
+    """What may happen to a message with this key in queues, event by event; null for all but HS321 to HS324."""
     line: int | None
     """The line of the file; null where the source has no lines."""
     part: NamedPartJson | BindingPartJson | None
@@ -169,6 +172,7 @@ def finding_json(finding: Finding) -> FindingJson:
         "says": rule.meaning,
         "way_out": rule.way_out,
         "witness": finding.witness,
+        "life": None if finding.life is None else life_json(finding.life),
         "line": finding.line,
         "part": None if finding.part is None else part_json(finding.part),
     }

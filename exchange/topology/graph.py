@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeVar
 
 from exchange.entities.alternates import alternates_in_effect, possible_alternates
 from exchange.entities.entities import Binding, Destination
@@ -20,6 +20,10 @@ from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Policies
 from exchange.topology.topology import Topology
 
 __all__ = ["Graph", "TopologyGraph", "find_cycles", "reach"]
+
+
+Node = TypeVar("Node", bound="str | tuple[str, ...]")
+"""What graphs are of: names, or tuples of names."""
 
 
 class Graph:
@@ -191,16 +195,16 @@ def reach(edges: Mapping[str, Iterable[str]], starts: Iterable[str]) -> set[str]
     return reached
 
 
-def find_cycles(edges: Mapping[str, Iterable[str]]) -> list[list[str]]:
+def find_cycles(edges: Mapping[Node, Iterable[Node]]) -> list[list[Node]]:
     """Return the sets of two or more nodes that can all reach each other, each sorted.
 
     Tarjan's algorithm for strongly connected components, in a loop: a node's set is complete when the lowest number
     that the node can reach is its own; the set is then the part of the stack from that node on.
     """
-    cycles: list[list[str]] = []
-    number: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    stack: dict[str, None] = {}
+    cycles: list[list[Node]] = []
+    number: dict[Node, int] = {}
+    lowest: dict[Node, int] = {}
+    stack: dict[Node, None] = {}
     for root in edges:
         if root in number:
             continue
@@ -222,7 +226,7 @@ def find_cycles(edges: Mapping[str, Iterable[str]]) -> list[list[str]]:
                 if path:
                     lowest[path[-1][0]] = min(lowest[path[-1][0]], lowest[node])
                 if lowest[node] == number[node]:
-                    cycle: list[str] = []
+                    cycle: list[Node] = []
                     while not cycle or cycle[-1] != node:
                         cycle.append(stack.popitem()[0])
                     if len(cycle) > 1:

@@ -63,6 +63,8 @@ def locate(failed: SourceError, root: Path) -> FaultPlace:
 
 
 def message_lines(finding: Finding) -> list[str]:
-    """Return the message of a finding as lines: several where the message has the trail of a route."""
+    """Return the message of a finding as lines: several where there is the trail of a route, or a life that shows it."""
+    if finding.life is not None:
+        return [finding.message, str(finding.life)]
     # Any other line break belongs to a name.
     return finding.message.split("\n") if finding.code in TRAILED else [finding.message]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
+from bindings.check.rules.life import Life
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.site import page_address
 
@@ -65,6 +66,8 @@ class Finding:
     """Line in the file that the topology was read from, from 1, where that is known."""
     detail: str = ""
     """What distinguishes this finding from others with the same code about the same part, without any line number."""
+    life: Life | None = None
+    """A message, and what may happen to it in queues, which shows what is wrong."""
 
     @property
     def rule(self) -> Rule:
@@ -187,6 +190,30 @@ TABLE: Final = (
          "dropped without a word.",
          "take the time to live off the queue that consumers read, or send its dead letters to a queue that keeps "
          "them"),
+    # 32x: lives of messages
+    Rule("HS321", "endless-round", "warning",
+         "A message can go round through dead letters for ever, and nothing makes it wait: each queue on the round hands "
+         "it on at once when it is rejected. RabbitMQ drops a message that comes back only if it was not rejected. A "
+         "message that no consumer can process so keeps the broker busy until somebody removes it.",
+         "send the dead letters of one of the queues to a queue that keeps them, or let messages wait on the way, in a "
+         "queue with a time to live, and count them in x-death"),
+    Rule("HS322", "comes-back-when-rejected", "note",
+         "A message that is rejected comes back to the queue that rejected it after it has waited in another one. That "
+         "is how retries with a pause are built. RabbitMQ does not end them: a message that is always rejected comes "
+         "back for ever.",
+         "nothing, if consumers read the number of tries in x-death and give up after some; else send dead letters to a "
+         "queue that keeps them"),
+    Rule("HS323", "vanishing-messages", "note",
+         "Messages can end in the queue without a trace: no other queue gets them. Most queues without a dead letter "
+         "exchange are so on purpose.",
+         "set a dead letter exchange, with a queue that keeps what it gets",
+         optional=True),
+    Rule("HS324", "many-tries", "note",
+         "A message can be given back to the queue, and delivered again, more than 20 times. A message that makes "
+         "consumers fail can so keep them from all others.",
+         "use a quorum queue with an x-delivery-limit of 20 or less and a dead letter exchange; consumers that give "
+         "messages back with basic.nack, which RabbitMQ does not count since 4.3, should use basic.reject",
+         optional=True),
     # 4xx: patterns
     Rule("HS401", "zero-words", "note",
          "'#' stands for zero words, too: 'x.#' also matches 'x'. Another binding of the exchange asks for that key, "

@@ -1,0 +1,196 @@
+"""32x: messages that vanish from queues, and messages that are tried very often. Optional, as most topologies have both.
+
+What other rules find is left to them: missing exchanges, keys that no queue gets, circles of expiry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice, permutations
+from typing import Final
+
+from bindings.check.lives.places import Place, PlaceGraph, find_leads, holds_messages, walk_back
+from bindings.check.lives.trial import TRIED, comes_true
+from bindings.check.rules import dead_letters
+from bindings.check.rules.finding import Finding
+from bindings.check.rules.life import Event, Life, What
+from bindings.check.rules.view import TopologyView
+from bindings.check.rules.words import list_names
+from exchange.display import count_noun, list_some, write_milliseconds
+from exchange.entities.entities import Queue
+from exchange.lifecycle.limits import Limits
+from exchange.lifecycle.release import RELEASES
+from exchange.topology.graph import find_cycles
+
+__all__ = ["TRIES", "find_many_tries", "find_vanishing"]
+
+TRIES: Final = 20
+"""Number of times that a message may come back to its queue: more is a finding. RabbitMQ's own limit since 4.0."""
+OTHER_RULES: Final = frozenset({"HS311", "HS312", "HS314"})
+"""Codes of findings about lost dead letters."""
+ATTEMPTS: Final = 20
+"""Maximum number of queues on one circle of which it is tried whether messages are dropped there."""
+PHRASES: Final[Mapping[What, str]] = {
+    "expired": "expire",
+    "maxlen": "are over the limit",
+    "delivery_limit": "are given back too often",
+    "rejected": "are rejected",
+}
+
+
+def find_vanishing(view: TopologyView) -> Iterator[Finding]:
+    """Yield how messages may end in a queue without a dead letter in another one: HS323."""
+    graph = PlaceGraph(view)
+    came = find_leads(graph.edges, graph.starts)
+    places: dict[str, list[Place]] = {}
+    for place in graph.edges:
+        if place.kind == "queue":
+            places.setdefault(place.name, []).append(place)
+    found = [each for each in dead_letters.find(view) if each.code in OTHER_RULES]
+    elsewhere = {part.name for each in found for part in (each.part, *each.related) if isinstance(part, Queue)}
+    for name, queue in view.topology.queues.items():
+        limits = graph.limits_of(name)
+        if limits is None or limits.type == "stream":
+            continue
+        yield from _with_the_queue(queue, limits)
+        if limits.dead_letter_address is None:
+            yield from _without_exchange(queue, limits)
+            continue
+        for place in places.get(name, ()):
+            targets = graph.targets(place)
+            cause, text = "", ""
+            if not targets and name not in elsewhere:
+                cause, text = "unroutable", "no queue gets its dead letters"
+            elif targets and not limits.dead_letters.at_least_once and all(_refuses(graph, each) for each in targets):
+                cause, text = "full queue", f"{list_names(targets)} refuses its dead letters when it is full"
+            if cause:
+                lead = walk_back(came, place)
+                filled = [Event(target, "filled") for target in targets]
+                events = (*_rejections(lead), *filled, Event(name, "rejected"))
+                life = Life(*graph.starts[lead[0]], events)
+                message = f"messages that {_list_deaths(limits)} vanish from queue '{name}': {text}"
+                yield Finding("HS323", queue, message, life.routing_key, detail=cause, life=life)
+                break
+    yield from _dropped(graph, came, elsewhere)
+
+
+def _with_the_queue(queue: Queue, limits: Limits) -> Iterator[Finding]:
+    """Yield how a queue may be deleted with its messages."""
+    ways = [("unused", limits.expires)] if limits.expires is not None else []
+    if queue.auto_delete and limits.type == "classic":
+        ways.append(("abandoned", None))
+    for what, after in ways:
+        when = "its last consumer is gone" if after is None else f"nobody uses it for {write_milliseconds(after)}"
+        message = f"messages vanish with queue '{queue.name}', which is deleted when {when}"
+        event = Event(queue.name, "abandoned" if after is None else "unused", after=after)
+        yield Finding("HS323", queue, message, queue.name, detail=what, life=Life("", queue.name, (event,)))
+
+
+def _without_exchange(queue: Queue, limits: Limits) -> Iterator[Finding]:
+    first = next(iter(_deaths(limits)))
+    event = Event(queue.name, first, after=limits.ttl if first == "expired" else None)
+    message = f"messages that {_list_deaths(limits)} vanish from queue '{queue.name}': it has no dead letter exchange"
+    yield Finding("HS323", queue, message, queue.name, detail="no exchange", life=Life("", queue.name, (event,)))
+
+
+def _deaths(limits: Limits) -> Iterator[What]:
+    """Yield what messages may die of in a queue, what needs no consumer first."""
+    if limits.ttl is not None and (limits.expires is None or limits.ttl < limits.expires):
+        yield "expired"
+    if limits.has_length and limits.overflow == "drop-head":
+        yield "maxlen"
+    if limits.delivery_limit is not None:
+        yield "delivery_limit"
+    yield "rejected"
+
+
+def _list_deaths(limits: Limits) -> str:
+    return list_some([PHRASES[what] for what in _deaths(limits)], len(PHRASES), "or")
+
+
+def _refuses(graph: PlaceGraph, queue: str) -> bool:
+    """Return whether a full queue loses dead letters."""
+    limits = graph.limits_of(queue)
+    return limits is not None and (
+        limits.loses_dead_letters
+        or (limits.overflow == "reject-publish-dlx" and limits.has_length and limits.dead_letter_address is None)
+    )
+
+
+def _rejections(way: Sequence[Place]) -> list[Event]:
+    """Return the events that lead over places to the last one, where nothing happens yet."""
+    names = [place.name for place in way if place.kind == "queue"]
+    return [Event(name, "rejected", target) for name, target in zip(names, names[1:], strict=False)]
+
+
+def _dropped(
+    graph: PlaceGraph, came: Mapping[Place, Place | None], elsewhere: Collection[str]
+) -> Iterator[Finding]:
+    """Yield one finding for each circle on which RabbitMQ drops messages that come back without a rejection."""
+    dying: dict[Place, Event] = {}
+    for place in graph.edges:
+        limits = graph.limits_of(place.name) if place.kind == "queue" else None
+        if limits is not None:
+            what = next(iter(_deaths(limits)))
+            if what != "rejected":
+                dying[place] = Event(place.name, what, after=limits.ttl if what == "expired" else None)
+    edges = {place: then for place, then in graph.edges.items() if place.kind == "exchange" or place in dying}
+    known = set(elsewhere)
+    for circle in find_cycles(edges):
+        members = set(circle)
+        ends = [place for place in circle if place.kind == "queue" and place.name not in known]
+        for life in islice((life for end in ends for life in _lives_to(graph, came, dying, members, end)), ATTEMPTS):
+            if len(life.events) > TRIED or comes_true(graph, life):
+                queue = graph.view.topology.queues[life.events[-1].queue]
+                known.update(event.queue for event in life.events)
+                around = list_names(dict.fromkeys(place.name for place in circle if place.kind == "queue"))
+                message = f"messages that go round through {around} without being rejected are dropped in '{queue.name}'"
+                yield Finding("HS323", queue, message, life.routing_key, detail="cycle", life=life)
+                break
+
+
+def _lives_to(
+    graph: PlaceGraph,
+    came: Mapping[Place, Place | None],
+    dying: Mapping[Place, Event],
+    members: Collection[Place],
+    end: Place,
+) -> Iterator[Life]:
+    """Yield lives that lead through all targets of a place to it, without a rejection on the way: it ends there."""
+    targets = [each for each in graph.edges[graph.edges[end][0]] if each in members]
+    if len(targets) < len(graph.targets(end)) or len(targets) > 3:
+        return
+    edges = {place: [each for each in graph.edges[place] if each in members] for place in members}
+    for order in permutations(targets):
+        way = [order[0]]
+        for place in (*order[1:], end):
+            found = find_leads(edges, [way[-1]])
+            way += walk_back(found, place)[1:]
+        queues = [place for place in way if place.kind == "queue"]
+        names = [place.name for place in queues]
+        if len(set(names)) == len(names):
+            lead = walk_back(came, order[0])
+            deaths = [dying[place]._replace(target=then) for place, then in zip(queues, [*names[1:], None], strict=True)]
+            yield Life(*graph.starts[lead[0]], (*_rejections(lead), *deaths))
+
+
+def find_many_tries(view: TopologyView) -> Iterator[Finding]:
+    """Yield the queues to which a message may come back more than `TRIES` times: HS324."""
+    graph = PlaceGraph(view)
+    release = RELEASES[view.topology.profile.lives]
+    for name, queue in view.topology.queues.items():
+        limits = graph.limits_of(name)
+        if limits is None or limits.type == "stream" or limits.ttl == 0 or not holds_messages(limits):
+            continue
+        limit, how = limits.delivery_limit, Event(name, "requeued", times=TRIES + 1)
+        if limit is None:
+            kind = "classic queues have none" if limits.type != "quorum" else "it sets none"
+            often = f"any number of times, as there is no delivery limit: {kind}"
+        elif limit > TRIES:
+            often = f"{count_noun(limit, 'time')}, which is its delivery limit"
+        elif release.nack_is_no_failure:
+            often, how = "any number of times by basic.nack, which the delivery limit does not count", how._replace(what="nacked")
+        else:
+            continue
+        message = f"a message may come back to queue '{name}' {often}"
+        yield Finding("HS324", queue, message, name, life=Life("", name, (how,)))

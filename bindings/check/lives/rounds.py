@@ -1,0 +1,177 @@
+"""32x: messages that go round through dead letters, and messages that come back to the consumer that rejected them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+from bindings.check.lives.places import Place, PlaceGraph, find_leads, walk_back
+from bindings.check.lives.trial import TRIED, comes_true
+from bindings.check.rules import dead_letters
+from bindings.check.rules.finding import Finding
+from bindings.check.rules.life import Event, Life
+from bindings.check.rules.view import TopologyView
+from bindings.check.rules.words import list_names
+from exchange.entities.entities import Queue
+from exchange.lifecycle.possible import Way, find_lives, goes_alone
+from exchange.lifecycle.release import RELEASES
+from exchange.message import Message
+from exchange.topology.graph import find_cycles
+
+__all__ = ["find"]
+
+def find(view: TopologyView) -> Iterator[Finding]:
+    """Yield findings about messages that go round: HS321, HS322."""
+    if not view.graph.dead_letters:
+        return
+    graph = PlaceGraph(view)
+    if not graph.is_whole:
+        text = "not all rounds of dead letters were looked for: there are too many ways to follow all of them"
+        yield Finding("HS321", None, text, detail="limit")
+    rounds = _Rounds(graph)
+    for circle in find_cycles(graph.edges):
+        yield from rounds.judge(circle)
+    yield from rounds.find_returns()
+
+
+class _Rounds:
+    """The rounds of one topology."""
+
+    def __init__(self, graph: PlaceGraph) -> None:
+        self._graph: Final = graph
+        self._view: Final = graph.view
+        self._release: Final = RELEASES[graph.view.topology.profile.lives]
+        self._came: Final = find_leads(graph.edges, graph.starts)
+        self._told: set[str] = set()
+        """Queues that findings are about, HS314 included."""
+        self._expiring: frozenset[str] | None = None
+
+    def judge(self, circle: Sequence[Place]) -> Iterator[Finding]:
+        """Yield the findings about places that can all reach each other."""
+        members = {place for place in circle if place in self._came}
+        queues = [place for place in circle if place.kind == "queue" and place in members]
+        pausing = {place for place in queues if self._graph.expiry(place) is not None}
+        if len(pausing) == len(queues):
+            if self._release.deaths_are_headers and len(queues) > 1 and queues[0].name not in self._told:
+                yield from self._judge_alone(queues)
+            names = {place.name for place in queues}
+            if not names <= self._expiring_circles | self._told:
+                yield from self._report(queues[0], members, queues)
+            self._told |= names
+            return
+        hot = find_cycles({place: self._graph.edges[place] for place in members - pausing})
+        for inner in hot:
+            rejecting = [place for place in inner if place.kind == "queue" and place.name not in self._told]
+            if rejecting:
+                yield from self._report(rejecting[0], set(inner), rejecting)
+        others = [place for place in queues if place not in pausing and place.name not in self._told]
+        if others:
+            yield from self._report(others[0], members, others)
+
+    def find_returns(self) -> Iterator[Finding]:
+        """Yield a finding for each queue that rejected messages come back to, with another key, and not for ever."""
+        places: dict[str, list[Place]] = {}
+        for place in self._came:
+            if place.kind == "queue":
+                places.setdefault(place.name, []).append(place)
+        edges = self._graph.edges
+        given = {edges[place][0].key for place in self._came if place in edges and place.kind == "queue" and not place.key}
+        for name, several in places.items():
+            if len(several) < 2 or name in self._told or given.isdisjoint(place.key for place in several):
+                continue
+            for place in several:
+                came = find_leads(edges, edges.get(place, ()))
+                back = next((other for other in several if other in came), None)
+                life = None if back is None else self._find_life(place, walk_back(came, back), is_round=False)
+                if life is not None:
+                    message = f"a message that is rejected in queue '{name}' comes back to it, with another routing key"
+                    yield self._finding("HS322", message, life, [name])
+                    break
+
+    def _report(self, start: Place, members: Collection[Place], about: Sequence[Place]) -> Iterator[Finding]:
+        """Yield a finding about the shortest round from a place, within members; ``about`` are queues where it begins.
+
+        None if headers of dead letters, which this graph does not know, keep messages from going round.
+        """
+        came = find_leads(
+            {place: [target for target in self._graph.edges[place] if target in members] for place in members},
+            [target for target in self._graph.edges[start] if target in members],
+        )
+        life = self._find_life(start, walk_back(came, start), is_round=True)
+        if life is None:
+            return
+        names = list(dict.fromkeys(place.name for place in about))
+        waits = [event for event in life.round if event.what == "expired"]
+        what = f"a message that is rejected in {list_names(names)}"
+        if waits:
+            through = list_names(dict.fromkeys(event.queue for event in waits))
+            text = f"{what} comes back there as often as it is rejected: through {through}, where it expires"
+            yield self._finding("HS322", text, life, names)
+        else:
+            text = f"{what} goes round without a pause, for ever if it is always rejected"
+            yield self._finding("HS321", text, life, names)
+
+    def _judge_alone(self, queues: Sequence[Place]) -> Iterator[Finding]:
+        """Yield a finding if messages go round here that only expire: up to 3.12, RabbitMQ may not notice."""
+        first = walk_back(self._came, queues[0])[0]
+        message = Message(*self._graph.starts[first])
+        lives = find_lives(self._view.topology, self._graph.router, message)
+        names = {place.name for place in queues}
+        for lead, round_ in zip(lives.leads, lives.rounds, strict=True):
+            if goes_alone(round_) and {way.queue for way in round_} <= names:
+                events, turn = ([_event_of(way) for way in ways] for ways in (lead, round_))
+                life = Life(message.exchange, message.routing_key, tuple(events), tuple(turn))
+                around = list_names(dict.fromkeys(event.queue for event in turn))
+                text = f"a message goes round for ever, without a consumer, through {around}, where it expires"
+                yield self._finding("HS321", text, life, sorted(names))
+                return
+
+    def _find_life(self, start: Place, way: Sequence[Place], *, is_round: bool) -> Life | None:
+        """Return a life that leads to a queue, where the message is rejected, and on this way back to the queue.
+
+        Elsewhere it expires, if it can, or is rejected. None if what is found does not come true.
+        """
+        lead = walk_back(self._came, start)
+        publish = self._graph.starts[lead[0]]
+        for always_rejected in (False, True):
+            before = self._events(lead, start, always_rejected=always_rejected)
+            turn = self._events([start, *way], start, always_rejected=always_rejected)
+            life = Life(*publish, before, turn) if is_round else Life(*publish, (*before, *turn))
+            if len(before) + len(turn) > TRIED:
+                if always_rejected:  # RabbitMQ never breaks this
+                    return life
+            elif comes_true(self._graph, life):
+                return life
+        return None
+
+    def _events(self, way: Sequence[Place], rejecting: Place, *, always_rejected: bool) -> tuple[Event, ...]:
+        """Return what happens in the queues on a way; in the last one nothing yet."""
+        queues = [place for place in way if place.kind == "queue"]
+        events = []
+        for place, target in zip(queues, queues[1:], strict=False):
+            after = None if place == rejecting or always_rejected else self._graph.expiry(place)
+            events.append(Event(place.name, "rejected" if after is None else "expired", target.name, after))
+        return tuple(events)
+
+    def _finding(self, code: str, message: str, life: Life, names: Sequence[str]) -> Finding:
+        self._told.update(names)
+        queues: Mapping[str, Queue] = self._view.topology.queues
+        related = tuple(
+            queues[name]
+            for name in dict.fromkeys([*names[1:], *(event.queue for event in life.round)])
+            if name != names[0]
+        )
+        return Finding(code, queues[names[0]], message, life.routing_key, related, life=life)
+
+    @property
+    def _expiring_circles(self) -> frozenset[str]:
+        """The queues that HS314 is about: what goes round there is dropped."""
+        if self._expiring is None:
+            found = [finding for finding in dead_letters.find(self._view) if finding.code == "HS314"]
+            parts = [part for finding in found for part in (finding.part, *finding.related)]
+            self._expiring = frozenset(part.name for part in parts if isinstance(part, Queue))
+        return self._expiring
+
+
+def _event_of(way: Way) -> Event:
+    return Event(way.queue, way.reason, way.target, way.after)

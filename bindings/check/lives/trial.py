@@ -1,0 +1,56 @@
+"""Try a life: whether dead letters, with the headers that the deaths give them, go where it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from bindings.check.lives.places import PlaceGraph
+from bindings.check.rules.life import Event, Life
+from exchange.lifecycle.content import Content, death_key, publish_content, record_death
+from exchange.lifecycle.release import RELEASES, Release
+from exchange.lifecycle.targets import find_targets
+from exchange.message import Message
+
+__all__ = ["TRIED", "comes_true"]
+
+LAPS: Final = 8
+"""Maximum number of turns of a round, until the message is as it was after an earlier turn."""
+TRIED: Final = 200
+"""Maximum number of events of a life that is tried; the time grows with the square of their number."""
+
+
+def comes_true(graph: PlaceGraph, life: Life) -> bool:
+    """Return whether the dead letters of a life, all of whose events are deaths, go where it says.
+
+    A round comes true if it leaves the message as it was, but for the numbers of its deaths: then it has no end.
+    """
+    release = RELEASES[graph.view.topology.profile.lives]
+    content: Content | None = publish_content(Message(life.exchange, life.routing_key), release)
+    content = _die(graph, release, content, life.events)
+    if content is None or not life.round:
+        return content is not None
+    seen = []
+    for _ in range(LAPS):
+        content = _die(graph, release, content, life.round)
+        if content is None:
+            return False
+        state = [*map(death_key, content.deaths)], content.keys, content.ttl, content.first, content.has_cc
+        if state in seen:
+            return True
+        seen.append(state)
+    return False
+
+
+def _die(graph: PlaceGraph, release: Release, content: Content | None, events: Iterable[Event]) -> Content | None:
+    """Return the content of a message after these deaths; None if a dead letter does not go where it should."""
+    for event in events:
+        limits = graph.limits_of(event.queue)
+        address = None if limits is None else limits.dead_letter_address
+        if address is None or content is None:
+            return None
+        content = record_death(content, event.queue, event.what, address, 0, release)
+        queues = find_targets(graph.router, content, event.what).queues
+        if event.target not in queues if event.target is not None else queues:
+            return None
+    return content

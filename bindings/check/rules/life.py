@@ -1,0 +1,113 @@
+"""The witness of a finding about the life of messages: a message, and what happens to it, event by event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal, NamedTuple, NotRequired, TypedDict
+
+from exchange.display import list_some, write_milliseconds
+
+__all__ = ["Event", "Life", "LifeJson", "What", "life_json"]
+
+What = Literal["rejected", "expired", "maxlen", "delivery_limit", "requeued", "nacked", "filled", "unused", "abandoned"]
+"""The reasons of ``x-death``; ``requeued`` and ``nacked``: given back by basic.reject or basic.nack with requeue;
+``filled``: other messages fill the queue; ``unused`` and ``abandoned``: the queue is deleted by its ``x-expires``, or
+with its last consumer."""
+WORDS: Final[Mapping[What, str]] = {
+    "rejected": "rejected in {}",
+    "expired": "expired in {}",
+    "maxlen": "over the limit in {}",
+    "delivery_limit": "given back too often in {}",
+    "requeued": "given back to {} by basic.reject",
+    "nacked": "given back to {} by basic.nack",
+    "filled": "{} filled by other messages",
+    "unused": "{} deleted, as it is unused",
+    "abandoned": "{} deleted with its last consumer",
+}
+LISTED: Final = 10
+"""Maximum number of events that a line has; the others are counted."""
+
+
+class Event(NamedTuple):
+    """What happens to a message in a queue."""
+
+    queue: str
+    what: What
+    target: str | None = None
+    """The queue that gets the dead letter and that the next event is about; None if the message stays, or is lost."""
+    after: int | None = None
+    """Milliseconds after which a message expires, or an unused queue is deleted."""
+    times: int = 1
+    """How often it happens, one after the other."""
+
+    def __str__(self) -> str:
+        text = WORDS[self.what].format(f"'{self.queue}'")
+        if self.after is not None:
+            text = f"{text} after {write_milliseconds(self.after)}"
+        return text if self.times == 1 else f"{text} {self.times:,} times"
+
+
+class Life(NamedTuple):
+    """A message with an empty body and without headers, and what may happen to it."""
+
+    exchange: str
+    routing_key: str
+    events: tuple[Event, ...]
+    round: tuple[Event, ...] = ()
+    """What may happen after the events, over and over: the last of it leads back to where the first is."""
+
+    def __str__(self) -> str:
+        exchange = f"'{self.exchange}'" if self.exchange else "the default exchange"
+        text = f"for one: published to {exchange} with the key '{self.routing_key}'"
+        if self.events:
+            text = f"{text}, {_list(self.events)}"
+        if self.round:
+            text = f"{text}, then over and over: {_list(self.round)}"
+        last = (*self.events, *self.round)[-1]
+        return f"{text}, back in '{last.target}'" if last.target is not None else text
+
+
+def _list(events: Iterable[Event]) -> str:
+    return list_some([str(event) for event in events], LISTED)
+
+
+class EventJson(TypedDict):
+    """What happens to a message in a queue."""
+
+    queue: str
+    event: What
+    target: str | None
+    """The queue that gets the dead letter; null if the message stays, or is lost."""
+    after_ms: NotRequired[int]
+    """Milliseconds after which a message expires, or an unused queue is deleted; absent for other events."""
+    times: NotRequired[int]
+    """How often it happens, one after the other; absent for once."""
+
+
+class LifeJson(TypedDict):
+    """A message with an empty body and without headers, and what may happen to it."""
+
+    exchange: str
+    routing_key: str
+    events: list[EventJson]
+    round: list[EventJson]
+    """What may happen after the events, over and over."""
+
+
+def life_json(life: Life) -> LifeJson:
+    """Return a life as JSON values."""
+    return {
+        "exchange": life.exchange,
+        "routing_key": life.routing_key,
+        "events": [_event_json(event) for event in life.events],
+        "round": [_event_json(event) for event in life.round],
+    }
+
+
+def _event_json(event: Event) -> EventJson:
+    value: EventJson = {"queue": event.queue, "event": event.what, "target": event.target}
+    if event.after is not None:
+        value["after_ms"] = event.after
+    if event.times != 1:
+        value["times"] = event.times
+    return value
