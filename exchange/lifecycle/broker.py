@@ -10,24 +10,23 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from heapq import heappop, heappush
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final
 
-from exchange.display import list_some
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.in_force import Policies
 from exchange.errors import InputError, NotFound, PreconditionFailed
 from exchange.kinds import Choose
 from exchange.lifecycle.classic import ClassicQueue
 from exchange.lifecycle.consumers import Consumer, Delivery
-from exchange.lifecycle.content import Content, publish_content, record_death
+from exchange.lifecycle.content import Content, publish_content
+from exchange.lifecycle.dead_letters import DeadLetterOffice
 from exchange.lifecycle.limits import Limits, limits_of
 from exchange.lifecycle.outcomes import DeletionCause, Loss, Publication
-from exchange.lifecycle.queues import LiveQueue
+from exchange.lifecycle.queues import Death, LiveQueue
 from exchange.lifecycle.quorum import QuorumQueue
 from exchange.lifecycle.release import RELEASES, Release
 from exchange.lifecycle.streams import Offset, StreamQueue
-from exchange.lifecycle.targets import NO_EXCHANGE, Cause, find_targets
-from exchange.limits import DEAD_LETTERS
+from exchange.lifecycle.targets import Cause
 from exchange.message import Message
 from exchange.routing.route import Explanation
 from exchange.routing.router import Router
@@ -37,25 +36,6 @@ __all__ = ["Broker"]
 
 MAX_PREFETCH: Final = 65_535
 """The prefetch count of basic.qos has 16 bits."""
-RETRY_MILLISECONDS: Final = 180_000
-"""Time after which a dead letter that must arrive at least once, and had no target, is routed again."""
-
-
-class _Retry(NamedTuple):
-    """A dead letter that must arrive, and that is routed again."""
-
-    time: float
-    """Milliseconds since the epoch."""
-    number: int
-    """The order of retries at one time."""
-    queue: QuorumQueue
-    content: Content
-    """The message in that queue."""
-    dead: Content
-    """Its dead letter."""
-    reason: str
-    arrived: frozenset[str]
-    """Targets that took it before."""
 
 
 class Broker:
@@ -91,11 +71,10 @@ class Broker:
         self._router: Final = Router(topology, choose=choose)
         self._on_loss: Final = on_loss
         self._queues: Final[dict[str, LiveQueue]] = {}
-        self._dead: Final[deque[tuple[LiveQueue, Content, int | None, str]]] = deque()
+        self.dead: Final[deque[Death]] = deque()
+        self.dead_letters: Final = DeadLetterOffice(self, self._router)
         self._alarms: Final[list[tuple[float, int, LiveQueue]]] = []
         self._alarm_count = 0
-        self._retries: Final[list[_Retry]] = []
-        self._is_dead_lettering = False
         policies = topology.policies_in_force()
         for queue in topology.queues.values():
             self._add_queue(queue, policies)
@@ -119,9 +98,12 @@ class Broker:
         """
         content = publish_content(message, self.release)
         route = self._router.route(message)
-        refused = tuple([name for name in route.queues if not self._offer(name, content, self)])
-        if self._dead:
-            self._dead_letter_all()
+        refused: tuple[str, ...] = ()
+        for name in route.queues:
+            if not self.offer(name, content, self):
+                refused = (*refused, name)
+        if self.dead:
+            self.dead_letters.send_all()
         return Publication(route, content.message, refused)
 
     def explain(self, message: Message, queue: str | None = None) -> Explanation:
@@ -191,17 +173,17 @@ class Broker:
 
     def ack(self, delivery: Delivery) -> None:
         """Acknowledge a delivery. Raises PreconditionFailed if it was settled before, TypeError if it is none."""
-        self._settle(delivery, "complete", failed=False)
+        self._settle(delivery, "complete", False)
 
     def nack(self, delivery: Delivery, *, requeue: bool = True) -> None:
         """Give a delivery back to its queue or discard it, as basic.nack. Raises as `ack`."""
         failed = not self.release.nack_is_no_failure and not requeue
-        self._settle(delivery, "requeue" if requeue else "discard", failed=failed)
+        self._settle(delivery, "requeue" if requeue else "discard", failed)
 
     def reject(self, delivery: Delivery, *, requeue: bool = True) -> None:
         """Give a delivery back to its queue or discard it, as basic.reject. Raises as `ack`."""
         failed = self.release.nack_is_no_failure or not requeue
-        self._settle(delivery, "requeue" if requeue else "discard", failed=failed)
+        self._settle(delivery, "requeue" if requeue else "discard", failed)
 
     def purge(self, queue: str) -> int:
         """Delete the messages of a queue that are ready, as queue.purge, and return their number.
@@ -223,13 +205,14 @@ class Broker:
         end = self.now + seconds * 1000
         while True:
             alarm = self._alarms[0][0] if self._alarms else inf
-            retry = self._retries[0][0] if self._retries else inf
+            retry = self.dead_letters.next_retry
             if min(alarm, retry) > end:
                 break
             if alarm <= retry:
                 self._ring()
             else:
-                self._retry()
+                self.now = max(self.now, retry)
+                self._finish(self.dead_letters.retry())
         self.now = end
 
     # Topology
@@ -279,10 +262,9 @@ class Broker:
         for consumer in live.turns.consumers:
             consumer.is_active = False
         for message in live.unacknowledged():
-            self._lose(live, message.content, "queue_deleted", cause)
-        for retry in self._retries:
-            if retry.queue is live and not retry.arrived:
-                self._lose(live, retry.dead, retry.reason, cause)
+            self.lose(live, message.content, "queue_deleted", cause)
+        for dead, reason in self.dead_letters.forget(live):
+            self.lose(live, dead, reason, cause)
 
     def bind(self, binding: Binding) -> None:
         """Add a binding, as queue.bind or exchange.bind."""
@@ -318,84 +300,22 @@ class Broker:
         live.auto_delete = queue.auto_delete and isinstance(live, ClassicQueue)  # brokers refuse others
         self._set_alarm(live)
 
-    # What dies
+    # What follows
 
-    def dead_letter(self, queue: LiveQueue, content: Content, failures: int | None, reason: str) -> None:
-        """Note a message that died in a queue, as `exchange.lifecycle.queues.Host`."""
-        self._dead.append((queue, content, failures, reason))
-
-    def _dead_letter_all(self) -> None:
-        """Dead-letter what died, and what dies then, until all is done. Raises InputError if that has no end."""
-        if self._is_dead_lettering:
-            return  # the loop that is running takes it
-        self._is_dead_lettering = True
-        try:
-            count = 0
-            while self._dead:
-                if count == DEAD_LETTERS:
-                    names = list_some(sorted({queue.name for queue, *_ in self._dead}), 4)
-                    raise InputError(f"dead letters go round without end: {DEAD_LETTERS:,} at once, from {names}")
-                count += 1
-                self._dead_letter_one(*self._dead.popleft())
-        finally:
-            self._is_dead_lettering = False
-            self._dead.clear()
-
-    def _dead_letter_one(self, queue: LiveQueue, content: Content, failures: int | None, reason: str) -> None:
-        limits = queue.limits
-        address = limits.dead_letter_address
-        if address is None:
-            self._lose(queue, content, reason, NO_EXCHANGE)
-            return
-        dead = record_death(content, queue.name, reason, address, int(self.now // 1000), self.release)
-        dead.failures = failures
-        if limits.dead_letters.at_least_once and isinstance(queue, QuorumQueue):
-            self._forward_surely(queue, content, dead, reason)
-        elif (cause := self._forward(dead, reason)) is not None:
-            self._lose(queue, dead, reason, cause)
-
-    def _forward_surely(
-        self, queue: QuorumQueue, content: Content, dead: Content, reason: str, arrived: frozenset[str] = frozenset()
-    ) -> None:
-        """Route a dead letter, now or later, until all of its targets took it; its queue keeps the message until then.
-
-        ``arrived`` are the targets that took it before.
-        """
-        targets, _ = find_targets(self._router, dead, reason)
-        arrived |= {name for name in targets if name not in arrived and self._offer(name, dead, queue)}
-        if targets and arrived.issuperset(targets):
-            queue.forget_dead(content)
-        else:
-            self._alarm_count += 1
-            time = self.now + RETRY_MILLISECONDS
-            heappush(self._retries, _Retry(time, self._alarm_count, queue, content, dead, reason, arrived))
-
-    def _forward(self, dead: Content, reason: str) -> Cause | None:
-        """Route a dead letter; return None if a queue takes it or dead-letters it in turn, else why none does."""
-        targets, cause = find_targets(self._router, dead, reason)
-        # What a full queue refuses with reject-publish-dlx dies there, and is its dead letter.
-        passed = [
-            name
-            for name in targets
-            if self._offer(name, dead, None) or self._queues[name].limits.overflow == "reject-publish-dlx"
-        ]
-        return cause if passed or not targets else "full queue"
-
-    def _offer(self, name: str, content: Content, publisher: object | None) -> bool:
-        """Publish to one queue; return whether it took the message."""
+    def offer(self, name: str, content: Content, publisher: object | None) -> bool:
+        """Publish to one queue, as `exchange.lifecycle.dead_letters.Sender`; return whether it took the message."""
         queue = self._queues[name]
         taken = queue.publish(content, publisher)
         if queue.ages:
             self._set_alarm(queue)
         return taken
 
-    def _lose(self, queue: LiveQueue, content: Content, reason: str, cause: Cause | DeletionCause) -> None:
+    def lose(self, queue: LiveQueue, content: Content, reason: str, cause: Cause | DeletionCause) -> None:
+        """Note a message that ended, as `exchange.lifecycle.dead_letters.Sender`."""
         if self._on_loss is not None:
             self._on_loss(Loss(queue.name, content.as_message(), reason, cause))
 
-    # Time
-
-    def _settle(self, delivery: Delivery, outcome: str, *, failed: bool) -> None:
+    def _settle(self, delivery: Delivery, outcome: str, failed: bool) -> None:
         if not isinstance(delivery, Delivery):
             raise TypeError(f"a Delivery is wanted, not {delivery!r:.60}: of an empty queue there is none to settle")
         if delivery.is_settled:
@@ -404,13 +324,16 @@ class Broker:
         if live is None or live is not delivery.source:  # it was deleted, with all of its messages
             delivery.is_settled = True
             return
-        live.settle(delivery, outcome, failed=failed)
-        self._finish(live)
+        live.settle(delivery, outcome, failed)
+        if self.dead:
+            self.dead_letters.send_all()
+        if live.ages:
+            self._set_alarm(live)
 
     def _finish(self, queue: LiveQueue) -> None:
         """Do what follows from a change of a queue: its dead letters, and its next alarm."""
-        if self._dead:
-            self._dead_letter_all()
+        if self.dead:
+            self.dead_letters.send_all()
         if queue.ages:
             self._set_alarm(queue)
 
@@ -432,14 +355,6 @@ class Broker:
             return
         queue.wake()
         self._finish(queue)
-
-    def _retry(self) -> None:
-        retry = heappop(self._retries)
-        self.now = max(self.now, retry.time)
-        queue = retry.queue
-        if self._queues.get(queue.name) is queue:
-            self._forward_surely(queue, retry.content, retry.dead, retry.reason, retry.arrived)
-            self._finish(queue)
 
 
 QUEUE_TYPES: Final[Mapping[str, Callable[[str, Limits, Broker], LiveQueue]]] = {

@@ -41,19 +41,20 @@ class ClassicQueue(LiveQueue):
                 size is not None and self._bytes + self.size_of(content) > size
             ):
                 if limits.overflow == "reject-publish-dlx":
-                    self._host.dead_letter(self, content, content.failures, "maxlen")
+                    self._host.dead.append((self, content, content.failures, "maxlen"))
                 return False
         message = self._store(content)
         if self.turns.consumers and (consumer := self.turns.next()) is not None:
             self._deliver(message, consumer, consumer.auto_ack)
             self.turns.delivered(consumer)
             return True
-        message.redelivered = self._host.release.classic_counts_failures and content.failures is not None
+        message.redelivered = self._rules.classic_counts_failures and content.failures is not None
         self.order.put(message)
-        dropped = self.drop_over_limit()
-        is_only = len(self.order) == 1
-        if (dropped or is_only) and not (dropped and is_only and message.expires is None):
-            self._look_for_expired()
+        dropped = self.drops and self.drop_over_limit()
+        if self.ages:
+            is_only = len(self.order) == 1
+            if (dropped or is_only) and not (dropped and is_only and message.expires is None):
+                self._look_for_expired()
         return True
 
     def get(self, *, auto_ack: bool) -> Delivery | None:
@@ -62,7 +63,8 @@ class ClassicQueue(LiveQueue):
         if not len(self.order):
             return None
         delivery = self._deliver(self.order.take(), None, auto_ack)
-        self._look_for_expired()
+        if self.ages:
+            self._look_for_expired()
         return delivery
 
     def run(self) -> None:
@@ -76,28 +78,31 @@ class ClassicQueue(LiveQueue):
 
     def _fetch(self, consumer: Consumer) -> None:
         self._deliver(self.order.take(), consumer, consumer.auto_ack)
-        self._look_for_expired()
+        if self.ages:
+            self._look_for_expired()
 
     def _count_return(self, message: Stored, failed: bool) -> None:
-        if failed and self._host.release.classic_counts_failures:
+        if failed and self._rules.classic_counts_failures:
             message.failures = (message.failures or 0) + 1
 
-    def _take_back(self, deliveries: Iterable[Delivery], *, failed: bool, closed: bool = False) -> None:
+    def _take_back(self, deliveries: Iterable[Delivery], failed: bool, closed: bool = False) -> None:
         """Put messages in their old places, then drop what is over the limits and what expired, then deliver."""
         for delivery in deliveries:
             message = delivery.stored
             message.redelivered = True
             self.order.give_back(message)
             self._bytes += message.size
-        self.drop_over_limit()
-        self._look_for_expired()
+        if self.drops:
+            self.drop_over_limit()
+        if self.ages:
+            self._look_for_expired()
         self.run()
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Remove a consumer. The next active one gets what is ready, in releases that deliver then."""
         self._forget(consumer)
-        if self._host.release.cancel_delivers:
-            self._take_back((), failed=False)
+        if self._rules.cancel_delivers:
+            self._take_back((), False)
 
     def set_limits(self, limits: Limits) -> None:
         """Apply other limits: drop what is over them and what expired."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any, Final
 
 from exchange.lifecycle.orders import Stored
@@ -50,7 +51,7 @@ class Delivery:
 class Consumer:
     """A consumer of one queue. ``deliveries`` are those that it did not take with `receive` yet, oldest first."""
 
-    __slots__ = ("auto_ack", "credit", "deliveries", "held", "is_active", "prefetch", "priority", "queue")
+    __slots__ = ("auto_ack", "deliveries", "held", "is_active", "most", "prefetch", "priority", "queue")
 
     def __init__(self, queue: str, prefetch: int, priority: int, auto_ack: bool) -> None:
         self.queue = queue
@@ -59,16 +60,11 @@ class Consumer:
         self.auto_ack = auto_ack
         self.held = 0
         """Number of its deliveries that are not settled."""
-        self.credit = prefetch
-        """Maximum number of them, 0 for no maximum."""
+        self.most: float = prefetch if prefetch and not auto_ack else inf
+        """Maximum number of them, by the prefetch count."""
         self.deliveries: deque[Delivery] = deque()
         self.is_active = True
         """False after it was cancelled, or after its queue was deleted."""
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it holds as many messages as its prefetch count allows; 0 is no limit."""
-        return bool(self.credit) and not self.auto_ack and self.held >= self.credit
 
     def receive(self) -> Delivery | None:
         """Return the oldest delivery that was not taken yet; None if there is none."""
@@ -107,24 +103,26 @@ class Turns:
         """Return the consumer of the next message, None if no consumer can take one."""
         turns = self._turns
         while turns:
-            consumer = turns[0] if len(turns) == 1 else max(turns, key=_priority)  # the first of those with the highest
-            turns.remove(consumer)
-            if consumer.is_full:
-                self._parked.add(consumer)
-                continue
-            return consumer
+            if len(turns) == 1:
+                consumer = turns.pop()
+            else:
+                consumer = max(turns, key=_priority)  # the first of those with the highest
+                turns.remove(consumer)
+            if consumer.held < consumer.most:
+                return consumer
+            self._parked.add(consumer)
         return None
 
     def delivered(self, consumer: Consumer) -> None:
         """Put the consumer that `next` returned behind the others, after it got its message."""
-        if self._eager and consumer.is_full:
+        if self._eager and consumer.held >= consumer.most:
             self._parked.add(consumer)
         else:
             self._turns.append(consumer)
 
     def settled(self, consumer: Consumer) -> None:
         """Give a consumer that settled a delivery its turn again."""
-        if consumer in self._parked and not consumer.is_full:
+        if self._parked and consumer in self._parked and consumer.held < consumer.most:
             self._parked.remove(consumer)
             self._turns.append(consumer)
 
@@ -165,7 +163,7 @@ class SingleActive(Turns):
     def next(self) -> Consumer | None:
         """Return the active consumer, None if it is full or must leave its turn to one of higher priority."""
         active = self.active
-        if active is None or active.is_full:
+        if active is None or active.held >= active.most:
             return None
         if self._yields and any(each.priority > active.priority for each in self.consumers):
             return None

@@ -113,6 +113,7 @@ class DeadLetter(Message):
         return self.content.keys
 
 
+_new_content: Final = object.__new__
 _set_exchange, _set_routing_key, _set_body = (
     getattr(Message, name).__set__ for name in ("exchange", "routing_key", "body")
 )
@@ -181,15 +182,16 @@ def record_death(
     ``seconds`` is the time since the epoch.
     """
     exchange, key = address
-    keys = content.keys if key is None else (key,)
-    dead = Content(content.message, exchange, keys, None)
+    dead = _new_content(Content)  # what its constructor sets is set here, once
+    dead.message = content.message
+    dead.exchange = exchange
+    dead.keys = content.keys if key is None else (key,)
+    dead.ttl = dead.first = dead.failures = dead._headers = None
     dead.hidden_keys = content.hidden_keys
+    dead.has_cc = not release.deaths_are_headers or (content.has_cc and key is None)
     dead.died = True
     last = (reason, queue, content.exchange)
-    if release.deaths_are_headers:
-        dead.has_cc = content.has_cc and key is None
-    if release.names_last_death:
-        dead.last = last
+    dead.last = last if release.names_last_death else None
     deaths = content.deaths
     if deaths:
         dead.first = content.first

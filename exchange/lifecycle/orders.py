@@ -63,40 +63,30 @@ class Order(Protocol):
         """Iterate over all messages in the order in which they would be delivered."""
 
 
-class ClassicOrder:
+class ClassicOrder(deque[Stored]):
     """A classic queue without priorities: first in, first out; what is given back gets its old place."""
 
-    def __init__(self) -> None:
-        self._messages: Final[deque[Stored]] = deque()
-        self.put = self._messages.append
-        self.take = self._messages.popleft
-        self.remove = self._messages.remove
+    put = deque.append
+    take = deque.popleft
 
     def give_back(self, message: Stored) -> None:
         """Put a message in its old place."""
-        messages = self._messages
-        if not messages or message.place < messages[0].place:
-            messages.appendleft(message)
+        if not self or message.place < self[0].place:
+            self.appendleft(message)
         else:
-            insort(messages, message, key=_place)
+            insort(self, message, key=_place)
 
     def head(self) -> Stored | None:
         """Return the oldest message."""
-        return self._messages[0] if self._messages else None
+        return self[0] if self else None
 
     def take_expired(self, now: float) -> list[Stored]:
         """Take expired messages from the head, up to the first one that is not expired."""
-        return _take_expired(self._messages, now)
+        return _take_expired(self, now)
 
     def next_expiry(self) -> float | None:
         """Return the expiry of the head."""
-        return self._messages[0].expires if self._messages else None
-
-    def __len__(self) -> int:
-        return len(self._messages)
-
-    def __iter__(self) -> Iterator[Stored]:
-        return iter(self._messages)
+        return self[0].expires if self else None
 
 
 class ClassicPriorities:
@@ -176,7 +166,8 @@ class QuorumOrder:
         self._lanes: dict[int, deque[Stored]] = {}
         """Priority -> its messages, the highest first; those of priorities that messages had so far."""
         self._turns = 0
-        self._count = 0
+        self.count = 0
+        """Number of messages: `len` takes longer."""
 
     def _lane(self, priority: int) -> deque[Stored]:
         """Return the messages among which one of this priority belongs."""
@@ -194,18 +185,18 @@ class QuorumOrder:
     def put(self, message: Stored) -> None:
         """Add a message behind those of its priority."""
         self._lane(message.priority).append(message)
-        self._count += 1
+        self.count += 1
 
     def give_back(self, message: Stored) -> None:
         """Add a message behind those that came back before it."""
         self._returned.append(message)
-        self._count += 1
+        self.count += 1
 
     def put_last(self, message: Stored, place: int) -> None:
         """Add a message that came back behind those of normal priority, in a new place: there is no delivery limit."""
         message.place = place
         self._lane(self.HIGH).append(message)
-        self._count += 1
+        self.count += 1
 
     def _first(self) -> deque[Stored] | None:
         """Return the lane whose first message is delivered next."""
@@ -222,19 +213,21 @@ class QuorumOrder:
 
     def head(self) -> Stored | None:
         """Return the first returned message, else the first of the lane whose turn it is."""
-        if not self._count:
+        if not self.count:
             return None
         lane = self._first()
         return None if lane is None else lane[0]
 
     def take(self) -> Stored:
         """Remove and return the head."""
+        self.count -= 1
+        if self._returned:
+            return self._returned.popleft()
         lane = self._first()
         if lane is None:
             raise IndexError("take from an empty queue")
-        if lane is not self._returned:
+        if self._priorities == 2:
             self._turns = 0 if self._turns == self.WEIGHT else self._turns + 1
-        self._count -= 1
         return lane.popleft()
 
     def take_expired(self, now: float) -> list[Stored]:
@@ -243,7 +236,7 @@ class QuorumOrder:
         if self._priorities > 2:
             for lane in (self._returned, *self._lanes.values()):
                 taken += _take_expired(lane, now)
-            self._count -= len(taken)
+            self.count -= len(taken)
             return taken
         while (head := self.head()) is not None and head.expires is not None and head.expires <= now:
             taken.append(self.take())
@@ -251,7 +244,7 @@ class QuorumOrder:
 
     def next_expiry(self) -> float | None:
         """Return the expiry of the head; with 32 priorities, the earliest of the first messages of all lanes."""
-        if not self._count:
+        if not self.count:
             return None
         if self._priorities <= 2:
             head = self.head()
@@ -263,10 +256,10 @@ class QuorumOrder:
         """Remove a message."""
         lane = next(lane for lane in (self._returned, *self._lanes.values()) if message in lane)
         lane.remove(message)
-        self._count -= 1
+        self.count -= 1
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     def __iter__(self) -> Iterator[Stored]:
         if self._priorities != 2:
@@ -276,8 +269,8 @@ class QuorumOrder:
         copy = QuorumOrder(2)
         copy._returned.extend(self._returned)
         copy._lanes = {number: deque(lane) for number, lane in self._lanes.items()}
-        copy._turns, copy._count = self._turns, self._count
-        while copy._count:
+        copy._turns, copy.count = self._turns, self.count
+        while copy.count:
             yield copy.take()
 
 

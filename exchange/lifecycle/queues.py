@@ -5,8 +5,9 @@ A queue knows nothing of other queues: its dead letters go to its host, which ro
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from exchange.lifecycle.consumers import Consumer, Delivery, Turns
 from exchange.lifecycle.content import Content
@@ -14,7 +15,7 @@ from exchange.lifecycle.limits import Limits
 from exchange.lifecycle.orders import Order, Stored
 from exchange.lifecycle.release import Release
 
-__all__ = ["Host", "LiveQueue"]
+__all__ = ["Death", "Host", "LiveQueue"]
 
 
 class Host(Protocol):
@@ -27,8 +28,13 @@ class Host(Protocol):
     def release(self) -> Release:
         """The behaviour of the broker's release."""
 
-    def dead_letter(self, queue: LiveQueue, content: Content, failures: int | None, reason: str) -> None:
-        """Take a message that died in a queue; it is dead-lettered or lost once the queue is done."""
+    @property
+    def dead(self) -> deque[Death]:
+        """What died, the oldest first; it is dead-lettered or lost once the queue is done."""
+
+
+Death: TypeAlias = tuple["LiveQueue", Content, "int | None", str]
+"""The queue that a message died in, the message, the number of its failed deliveries, and why it died."""
 
 
 class LiveQueue:
@@ -37,6 +43,7 @@ class LiveQueue:
     def __init__(self, name: str, limits: Limits, host: Host, order: Order, turns: Turns) -> None:
         self.name: Final = name
         self.limits = limits
+        self.address = limits.dead_letter_address
         self.order: Final = order
         self.turns: Final = turns
         self.unused_since: float = host.now
@@ -45,10 +52,13 @@ class LiveQueue:
         """Time for which the host has an alarm for this queue; None for no alarm."""
         self.ages = limits.expires is not None
         """Whether the queue or a message that it got can expire."""
+        self.drops = limits.has_length and limits.overflow == "drop-head"
+        """Whether the queue drops messages that are over its limits."""
         self.auto_delete = False
         """Whether the queue is deleted with its last consumer."""
         self.unacked: Final[dict[Stored, Delivery]] = {}
         self._host: Final = host
+        self._rules: Final = host.release
         self._bytes = 0
         self._places = 0
 
@@ -60,14 +70,14 @@ class LiveQueue:
         """
         raise NotImplementedError
 
-    def settle(self, delivery: Delivery, outcome: str, *, failed: bool) -> None:
+    def settle(self, delivery: Delivery, outcome: str, failed: bool) -> None:
         """End a delivery: ``complete``, ``requeue`` or ``discard`` it; ``failed`` counts it as a failed delivery."""
         self._release(delivery)
-        message = delivery.stored
         if outcome != "complete":
+            message = delivery.stored
             self._count_return(message, failed)
             if outcome == "requeue":
-                self._take_back([delivery], failed=failed)
+                self._take_back((delivery,), failed)
                 return
             self._give_up(message, "rejected")
         self.run()
@@ -85,7 +95,7 @@ class LiveQueue:
         """Count a message that was delivered and not acknowledged."""
         raise NotImplementedError
 
-    def _take_back(self, deliveries: Iterable[Delivery], *, failed: bool, closed: bool = False) -> None:
+    def _take_back(self, deliveries: Iterable[Delivery], failed: bool, closed: bool = False) -> None:
         """Make messages ready again, and do what follows; ``closed`` is whether their channel was closed."""
         raise NotImplementedError
 
@@ -103,8 +113,8 @@ class LiveQueue:
 
     def _deliver(self, message: Stored, consumer: Consumer | None, auto_ack: bool) -> Delivery:
         self._bytes -= message.size
-        added = self.counts_of(message)
-        delivery = Delivery(self.name, self, message, consumer, self.was_delivered(message), added)
+        added = self.counts_of(message) if message.returns or message.failures is not None else None
+        delivery = Delivery(self.name, self, message, consumer, message.redelivered, added)
         if auto_ack:
             delivery.is_settled = True
         else:
@@ -129,7 +139,7 @@ class LiveQueue:
 
     def _give_up(self, message: Stored, reason: str) -> None:
         """Hand a dead message to the host."""
-        self._host.dead_letter(self, message.content, message.failures, reason)
+        self._host.dead.append((self, message.content, message.failures, reason))
 
     def _store(self, content: Content) -> Stored:
         """Make a message of the queue, with its size and expiry."""
@@ -159,10 +169,6 @@ class LiveQueue:
         """Return the headers that the queue adds to a message."""
         return None
 
-    def was_delivered(self, message: Stored) -> bool:
-        """Return the redelivered flag of a message."""
-        return message.redelivered
-
     @property
     def is_over_limit(self) -> bool:
         """Whether more messages are ready than the limits allow."""
@@ -172,11 +178,10 @@ class LiveQueue:
 
     def drop_over_limit(self) -> bool:
         """Drop messages from the head until the limits hold; return whether one was dropped."""
-        limits, dropped = self.limits, False
-        if limits.overflow == "drop-head" and (limits.max_length is not None or limits.max_bytes is not None):
-            while len(self.order) and self.is_over_limit:
-                self.discard(self.order.take(), "maxlen")
-                dropped = True
+        dropped = False
+        while self.drops and len(self.order) and self.is_over_limit:
+            self.discard(self.order.take(), "maxlen")
+            dropped = True
         return dropped
 
     def add_consumer(self, consumer: Consumer) -> None:
@@ -197,7 +202,7 @@ class LiveQueue:
         for delivery in held:
             self._release(delivery)
             self._count_return(delivery.stored, True)
-        self._take_back(held, failed=True, closed=True)
+        self._take_back(held, True, True)
 
     def ends_with(self, consumer: Consumer) -> bool:
         """Return whether the queue is deleted when this consumer leaves: an auto-delete queue, and its last one."""
@@ -228,6 +233,8 @@ class LiveQueue:
     def set_limits(self, limits: Limits) -> None:
         """Apply other limits, after a change of policies. The time to live counts for later messages only."""
         self.limits = limits
+        self.address = limits.dead_letter_address
+        self.drops = limits.has_length and limits.overflow == "drop-head"
         self.ages = self.ages or limits.expires is not None
         self._bytes = 0
         for message in self.order:

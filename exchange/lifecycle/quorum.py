@@ -44,7 +44,9 @@ class QuorumQueue(LiveQueue):
                 self._accepts[publisher] = not self.is_over_limit
             if not self._accepts[publisher]:
                 return False
-        self.order.put(self._store(content))
+        message = self._store(content)
+        message.redelivered = bool(content.failures)
+        self.quorum_order.put(message)
         self.run()
         return True
 
@@ -55,32 +57,32 @@ class QuorumQueue(LiveQueue):
         if not len(self.order):
             return None
         delivery = self._deliver(self.order.take(), None, auto_ack)
-        if self._host.release.get_shows_no_returns and delivery.added is None:
+        if self._rules.get_shows_no_returns and delivery.added is None:
             delivery.added = {"x-delivery-count": 0}
         self.run()
         return delivery
 
     def run(self) -> None:
         """Drop what expired before each delivery, deliver, then apply the limits: what ends each command."""
-        order, turns = self.order, self.turns
-        self.expire()
-        while len(order):
-            consumer = turns.next()
-            if consumer is None:
-                break
+        order, turns = self.quorum_order, self.turns
+        if self.ages:
+            self.expire()
+        while order.count and (consumer := turns.next()) is not None:
             self._deliver(order.take(), consumer, consumer.auto_ack)
             turns.delivered(consumer)
-            self.expire()
-        self._end_command()
+            if self.ages:
+                self.expire()
+        if self.drops or self._died or self._accepts:
+            self._end_command()
 
     def _end_command(self) -> None:
         """Apply the limits, hand over what died, and let publishers go on or stop."""
         died = self._died
         ended = len(died)
-        if self.drop_over_limit() and not self._host.release.drops_in_order:
+        if self.drops and self.drop_over_limit() and not self._rules.drops_in_order:
             died[:] = died[ended:][::-1] + died[:ended]
         for message, reason in died:
-            self._host.dead_letter(self, message.content, message.failures, reason)
+            self._host.dead.append((self, message.content, message.failures, reason))
         died.clear()
         for publisher, accepts in self._accepts.items():
             self._accepts[publisher] = not self.is_over_limit if accepts else self.is_below_soft_limit
@@ -91,15 +93,16 @@ class QuorumQueue(LiveQueue):
 
     def _count_return(self, message: Stored, failed: bool) -> None:
         message.returns += 1
-        if failed and self._host.release.counts_failures:
+        message.redelivered = True
+        if failed and self._rules.counts_failures:
             message.failures = (message.failures or 0) + 1
 
-    def _take_back(self, deliveries: Iterable[Delivery], *, failed: bool, closed: bool = False) -> None:
+    def _take_back(self, deliveries: Iterable[Delivery], failed: bool, closed: bool = False) -> None:
         """Make messages ready again, behind earlier ones that came back, or dead-letter those over the delivery limit.
 
         Without a limit, a message that was given back goes to the end of the queue: since 4.3 by basic.nack only.
         """
-        release, limit = self._host.release, self.limits.delivery_limit
+        release, limit = self._rules, self.limits.delivery_limit
         goes_last = limit is None and not closed and not (release.nack_is_no_failure and failed)
         for delivery in deliveries:
             message, consumer = delivery.stored, delivery.consumer
@@ -111,7 +114,7 @@ class QuorumQueue(LiveQueue):
             elif limit is not None and count > limit:
                 self.discard(message, "delivery_limit")
                 if release.limit_gives_credit and consumer is not None and consumer.prefetch:
-                    consumer.credit += 1
+                    consumer.most += 1
                     self.turns.settled(consumer)
             else:
                 self.order.give_back(message)
@@ -137,7 +140,7 @@ class QuorumQueue(LiveQueue):
         """Return the size of the body and, since 4.3, of the encoded properties."""
         message = content.message
         size = len(message.body)
-        if self._host.release.properties_have_size and self.limits.max_bytes is not None:
+        if self._rules.properties_have_size and self.limits.max_bytes is not None:
             properties = message.properties
             if content.died:
                 properties = {name: value for name, value in properties.items() if name != "expiration"}
@@ -152,16 +155,11 @@ class QuorumQueue(LiveQueue):
         returns, failures = message.returns, message.failures
         if not returns and failures is None:
             return None
-        if not self._host.release.failures_are_limited:
+        if not self._rules.failures_are_limited:
             return {"x-delivery-count": returns or failures}
-        counts = {"x-acquired-count": returns or failures}
-        if failures is not None:
-            counts["x-delivery-count"] = failures
-        return counts
-
-    def was_delivered(self, message: Stored) -> bool:
-        """Return whether the message has come back to a queue, this one or, since 4.0, an earlier one."""
-        return bool(message.returns or message.failures)
+        if failures is None:
+            return {"x-acquired-count": returns}
+        return {"x-acquired-count": returns or failures, "x-delivery-count": failures}
 
     @property
     def is_over_limit(self) -> bool:

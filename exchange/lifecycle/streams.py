@@ -75,13 +75,13 @@ class StreamQueue(LiveQueue):
     def run(self) -> None:
         """Give each consumer what it has not read, as far as its prefetch count allows."""
         for consumer in self.turns.consumers:
-            while (at := self._next[consumer]) < len(self._messages) and not consumer.is_full:
+            while (at := self._next[consumer]) < len(self._messages) and consumer.held < consumer.most:
                 self._next[consumer] = at + 1
                 consumer.held += 1
                 delivery = Delivery(self.name, self, self._messages[at], consumer, False, {"x-stream-offset": at})
                 consumer.deliveries.append(delivery)
 
-    def settle(self, delivery: Delivery, outcome: str, *, failed: bool) -> None:
+    def settle(self, delivery: Delivery, outcome: str, failed: bool) -> None:
         """Let the consumer read on, whatever the outcome: a stream takes nothing back."""
         delivery.is_settled = True
         if delivery.consumer is not None:

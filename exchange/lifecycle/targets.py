@@ -25,15 +25,18 @@ class Targets(NamedTuple):
 
 def find_targets(router: Router, dead: Content, reason: str) -> Targets:
     """Return where the dead letter of a message that died for a reason goes."""
-    try:
-        route = router.route_dead_letter(DeadLetter(dead))
-    except NotFound:
-        return Targets((), "missing exchange")
-    except BrokerError:
-        return Targets((), "unroutable")  # the broker's dead-lettering fails, and logs it
-    if not route.queues:
+    keys = dead.keys
+    route = router.recall(dead.exchange, keys[0]) if len(keys) == 1 else None
+    if route is None:
+        try:
+            route = router.route_dead_letter(DeadLetter(dead))
+        except NotFound:
+            return Targets((), "missing exchange")
+        except BrokerError:
+            return Targets((), "unroutable")  # the broker's dead-lettering fails, and logs it
+    queues: Sequence[str] = route.queues
+    if not queues:
         return Targets((), "unroutable")
-    if reason == "rejected":
-        return Targets(route.queues)
-    queues = [name for name in route.queues if not is_cycle(dead.deaths, name)]
+    if reason != "rejected":
+        queues = [name for name in queues if not is_cycle(dead.deaths, name)]
     return Targets(queues, None if queues else "cycle")

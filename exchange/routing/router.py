@@ -117,8 +117,12 @@ class Router:
 
     def knows(self, exchange: str, routing_key: str) -> bool:
         """Return whether `route` only looks up the route of such a message, if it has no CC and BCC."""
+        return self.recall(exchange, routing_key) is not None
+
+    def recall(self, exchange: str, routing_key: str) -> Route | None:
+        """Return the route of messages with this key, without CC and BCC, if `route` only looks it up; else None."""
         routes = self._routes_from(exchange)
-        return routes is not None and routing_key in routes
+        return None if routes is None else routes.get(routing_key)
 
     def learn(self, exchange: str, routing_keys: Sequence[str]) -> None:
         """Route keys as one column, and keep their routes for `route`: for many keys at once that it does not know.

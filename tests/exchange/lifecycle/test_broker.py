@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-import exchange.lifecycle.broker as model
+import exchange.lifecycle.dead_letters as model
 from exchange import Binding, Exchange, Message, NotFound, Policy, PreconditionFailed, Queue, Topology
 from exchange.errors import BrokerError, InputError
-from exchange.lifecycle.broker import RETRY_MILLISECONDS, Broker
+from exchange.lifecycle.broker import Broker
+from exchange.lifecycle.dead_letters import RETRY_MILLISECONDS
 from exchange.lifecycle.outcomes import Loss
 
 

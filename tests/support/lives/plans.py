@@ -20,8 +20,11 @@ from exchange.errors import BrokerError
 from exchange.lifecycle.broker import Broker
 from exchange.lifecycle.consumers import Consumer, Delivery
 from exchange.lifecycle.content import Content
+from exchange.lifecycle.dead_letters import DeadLetterOffice
+from exchange.lifecycle.queues import LiveQueue
 from exchange.lifecycle.release import RELEASES
 from exchange.message import Message as RoutedMessage
+from exchange.routing.router import Router
 
 SETTLE_SECONDS: Final = 0.2
 """Virtual time after each step: more than the longest chain of times to live."""
@@ -85,11 +88,25 @@ class TooManyDeaths(Exception):
     """A step is left out: dead letters go round in it, perhaps without end, and many times as fast as on a server."""
 
 
+class WatchedOffice(DeadLetterOffice):
+    """The model's dead letters, of which the broker is told before each."""
+
+    def __init__(self, broker: WatchedBroker, router: Router) -> None:
+        super().__init__(broker, router)
+        self.watch: Final = broker.note_death
+
+    def send(self, queue: LiveQueue, content: Content, failures: int | None, reason: str) -> None:
+        """Dead-letter one message."""
+        self.watch(queue.name)
+        super().send(queue, content, failures, reason)
+
+
 class WatchedBroker(Broker):
     """The model, and who sent to whom within a step."""
 
     def __init__(self, topology: Topology) -> None:
         super().__init__(topology)
+        self.dead_letters = WatchedOffice(self, self._router)  # type: ignore[misc]
         self.sources: defaultdict[str, set[str]] = defaultdict(set)
         self.deaths = 0
         self.deaths_before = 0
@@ -100,20 +117,21 @@ class WatchedBroker(Broker):
         self.source = "publisher"
         return super().publish(message)
 
-    def _dead_letter_one(self, queue: Any, content: Content, failures: int | None, reason: str) -> None:
+    def note_death(self, queue: str) -> None:
+        """Note that a message died in a queue, which sends its dead letter now."""
         self.deaths += 1
         if self.deaths - self.deaths_before > MOST_DEATHS:
             raise TooManyDeaths
-        self.source = queue.name
-        super()._dead_letter_one(queue, content, failures, reason)
+        self.source = queue
 
-    def _offer(self, name: str, content: Content, publisher: object | None) -> bool:
+    def offer(self, name: str, content: Content, publisher: object | None) -> bool:
+        """Publish to one queue, and note who sent."""
         is_second = self.source in self.sources[name]
         self.sources[name].add(self.source)
         if publisher is self._queues[name] and self.release.deaths_are_headers:
             # 3.10 never notes that a dead letter arrived which must arrive in the queue that it died in: it keeps both.
             self.sources[name].add("itself")
-        taken = super()._offer(name, content, publisher)
+        taken = super().offer(name, content, publisher)
         if is_second and not taken and publisher is not None:
             # A queue asks its publishers to stop, and they may have sent the next message before they hear it.
             self.sources[name].add("late notice")
