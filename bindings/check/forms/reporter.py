@@ -63,7 +63,7 @@ def locate(failed: SourceError, root: Path) -> FaultPlace:
 
 
 def message_lines(finding: Finding) -> list[str]:
-    """Return the message of a finding as lines: several where there is the trail of a route, or a life that shows it."""
+    """Return the message of a finding as lines: several with the trail of a route, or with a life that shows it."""
     if finding.life is not None:
         return [finding.message, str(finding.life)]
     # Any other line break belongs to a name.

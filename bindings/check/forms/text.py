@@ -123,8 +123,9 @@ def _group_lines(placed: list[_Placed]) -> Iterator[str]:
 
 def _witness(finding: Finding) -> str:
     key = finding.witness
-    # Not where the message, or the life of the next line, names the key already.
-    return "" if key is None or finding.life is not None or f"'{key}'" in finding.message else f" (the key '{key}', for one)"
+    # Not where the message names the key already, or the life in the next line.
+    is_named = finding.life is not None or f"'{key}'" in finding.message
+    return "" if key is None or is_named else f" (the key '{key}', for one)"
 
 
 REPORTER: Final[Reporter] = to_text

@@ -1,15 +1,16 @@
-"""32x: messages that vanish from queues, and messages that are tried very often. Optional, as most topologies have both.
+"""32x: messages that vanish from queues, and messages that are tried very often.
 
-What other rules find is left to them: missing exchanges, keys that no queue gets, circles of expiry.
+Both rules are optional, as most topologies have such queues. What other rules find is left to them: missing exchanges,
+keys that no queue gets, circles of expiry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import islice, permutations
+from itertools import islice, pairwise, permutations
 from typing import Final
 
-from bindings.check.lives.places import Place, PlaceGraph, find_leads, holds_messages, walk_back
+from bindings.check.lives.places import Place, PlaceGraph, expiry_by, find_leads, holds_messages, walk_back
 from bindings.check.lives.trial import TRIED, comes_true
 from bindings.check.rules import dead_letters
 from bindings.check.rules.finding import Finding
@@ -49,12 +50,16 @@ def find_vanishing(view: TopologyView) -> Iterator[Finding]:
     found = [each for each in dead_letters.find(view) if each.code in OTHER_RULES]
     elsewhere = {part.name for each in found for part in (each.part, *each.related) if isinstance(part, Queue)}
     for name, queue in view.topology.queues.items():
-        limits = graph.limits_of(name)
+        limits = view.limits_of(name)
         if limits is None or limits.type == "stream":
             continue
         yield from _with_the_queue(queue, limits)
         if limits.dead_letter_address is None:
-            yield from _without_exchange(queue, limits)
+            for what in islice(_deaths(limits), 1):
+                event = Event(name, what, after=expiry_by(limits) if what == "expired" else None)
+                why = f"vanish from queue '{name}': it has no dead letter exchange"
+                message = f"messages that {_list_deaths(limits)} {why}"
+                yield Finding("HS323", queue, message, name, detail="no exchange", life=Life("", name, (event,)))
             continue
         for place in places.get(name, ()):
             targets = graph.targets(place)
@@ -76,26 +81,27 @@ def find_vanishing(view: TopologyView) -> Iterator[Finding]:
 
 def _with_the_queue(queue: Queue, limits: Limits) -> Iterator[Finding]:
     """Yield how a queue may be deleted with its messages."""
-    ways = [("unused", limits.expires)] if limits.expires is not None else []
+    if not holds_messages(limits) or limits.ttl == 0:
+        return
+    unused, abandoned = Event(queue.name, "unused", after=limits.expires), Event(queue.name, "abandoned")
+    if limits.expires is not None:
+        yield _end_of(queue, f"nobody uses it for {write_milliseconds(limits.expires)}", unused)
     if queue.auto_delete and limits.type == "classic":
-        ways.append(("abandoned", None))
-    for what, after in ways:
-        when = "its last consumer is gone" if after is None else f"nobody uses it for {write_milliseconds(after)}"
-        message = f"messages vanish with queue '{queue.name}', which is deleted when {when}"
-        event = Event(queue.name, "abandoned" if after is None else "unused", after=after)
-        yield Finding("HS323", queue, message, queue.name, detail=what, life=Life("", queue.name, (event,)))
+        yield _end_of(queue, "its last consumer is gone", abandoned)
 
 
-def _without_exchange(queue: Queue, limits: Limits) -> Iterator[Finding]:
-    first = next(iter(_deaths(limits)))
-    event = Event(queue.name, first, after=limits.ttl if first == "expired" else None)
-    message = f"messages that {_list_deaths(limits)} vanish from queue '{queue.name}': it has no dead letter exchange"
-    yield Finding("HS323", queue, message, queue.name, detail="no exchange", life=Life("", queue.name, (event,)))
+def _end_of(queue: Queue, when: str, event: Event) -> Finding:
+    message = f"messages vanish with queue '{queue.name}', which is deleted when {when}"
+    return Finding("HS323", queue, message, queue.name, detail=event.what, life=Life("", queue.name, (event,)))
 
 
 def _deaths(limits: Limits) -> Iterator[What]:
-    """Yield what messages may die of in a queue, what needs no consumer first."""
-    if limits.ttl is not None and (limits.expires is None or limits.ttl < limits.expires):
+    """Yield what messages may die of in a queue, what needs no consumer first; nothing where none gets in."""
+    if not holds_messages(limits):
+        if limits.max_length == 0 and limits.overflow == "drop-head":
+            yield "maxlen"
+        return
+    if expiry_by(limits) is not None:
         yield "expired"
     if limits.has_length and limits.overflow == "drop-head":
         yield "maxlen"
@@ -110,42 +116,48 @@ def _list_deaths(limits: Limits) -> str:
 
 def _refuses(graph: PlaceGraph, queue: str) -> bool:
     """Return whether a full queue loses dead letters."""
-    limits = graph.limits_of(queue)
-    return limits is not None and (
-        limits.loses_dead_letters
-        or (limits.overflow == "reject-publish-dlx" and limits.has_length and limits.dead_letter_address is None)
+    limits = graph.view.limits_of(queue)
+    return (
+        limits is not None
+        and limits.ttl != 0
+        and (
+            limits.loses_dead_letters
+            or (limits.overflow == "reject-publish-dlx" and limits.has_length and limits.dead_letter_address is None)
+        )
     )
 
 
 def _rejections(way: Sequence[Place]) -> list[Event]:
     """Return the events that lead over places to the last one, where nothing happens yet."""
     names = [place.name for place in way if place.kind == "queue"]
-    return [Event(name, "rejected", target) for name, target in zip(names, names[1:], strict=False)]
+    return [Event(name, "rejected", target) for name, target in pairwise(names)]
 
 
-def _dropped(
-    graph: PlaceGraph, came: Mapping[Place, Place | None], elsewhere: Collection[str]
-) -> Iterator[Finding]:
+def _dropped(graph: PlaceGraph, came: Mapping[Place, Place | None], elsewhere: Collection[str]) -> Iterator[Finding]:
     """Yield one finding for each circle on which RabbitMQ drops messages that come back without a rejection."""
     dying: dict[Place, Event] = {}
     for place in graph.edges:
-        limits = graph.limits_of(place.name) if place.kind == "queue" else None
+        limits = graph.view.limits_of(place.name) if place.kind == "queue" else None
         if limits is not None:
-            what = next(iter(_deaths(limits)))
-            if what != "rejected":
-                dying[place] = Event(place.name, what, after=limits.ttl if what == "expired" else None)
+            what: What | None = next(_deaths(limits), None)
+            if what is not None and what != "rejected":
+                dying[place] = Event(place.name, what, after=expiry_by(limits) if what == "expired" else None)
     edges = {place: then for place, then in graph.edges.items() if place.kind == "exchange" or place in dying}
-    known = set(elsewhere)
+    known, queues = set(elsewhere), graph.view.topology.queues
     for circle in find_cycles(edges):
         members = set(circle)
         ends = [place for place in circle if place.kind == "queue" and place.name not in known]
         for life in islice((life for end in ends for life in _lives_to(graph, came, dying, members, end)), ATTEMPTS):
             if len(life.events) > TRIED or comes_true(graph, life):
-                queue = graph.view.topology.queues[life.events[-1].queue]
+                queue = queues[life.events[-1].queue]
                 known.update(event.queue for event in life.events)
-                around = list_names(dict.fromkeys(place.name for place in circle if place.kind == "queue"))
-                message = f"messages that go round through {around} without being rejected are dropped in '{queue.name}'"
-                yield Finding("HS323", queue, message, life.routing_key, detail="cycle", life=life)
+                names = list(dict.fromkeys(place.name for place in circle if place.kind == "queue"))
+                message = (
+                    f"messages that go round through {list_names(names)} without being rejected are dropped, in "
+                    f"'{queue.name}'"
+                )
+                others = tuple(queues[name] for name in names if name != queue.name)
+                yield Finding("HS323", queue, message, life.routing_key, others, detail="cycle", life=life)
                 break
 
 
@@ -170,16 +182,16 @@ def _lives_to(
         names = [place.name for place in queues]
         if len(set(names)) == len(names):
             lead = walk_back(came, order[0])
-            deaths = [dying[place]._replace(target=then) for place, then in zip(queues, [*names[1:], None], strict=True)]
+            thens = [*names[1:], None]
+            deaths = [dying[place]._replace(target=then) for place, then in zip(queues, thens, strict=True)]
             yield Life(*graph.starts[lead[0]], (*_rejections(lead), *deaths))
 
 
 def find_many_tries(view: TopologyView) -> Iterator[Finding]:
     """Yield the queues to which a message may come back more than `TRIES` times: HS324."""
-    graph = PlaceGraph(view)
     release = RELEASES[view.topology.profile.lives]
     for name, queue in view.topology.queues.items():
-        limits = graph.limits_of(name)
+        limits = view.limits_of(name)
         if limits is None or limits.type == "stream" or limits.ttl == 0 or not holds_messages(limits):
             continue
         limit, how = limits.delivery_limit, Event(name, "requeued", times=TRIES + 1)
@@ -189,7 +201,8 @@ def find_many_tries(view: TopologyView) -> Iterator[Finding]:
         elif limit > TRIES:
             often = f"{count_noun(limit, 'time')}, which is its delivery limit"
         elif release.nack_is_no_failure:
-            often, how = "any number of times by basic.nack, which the delivery limit does not count", how._replace(what="nacked")
+            often = "any number of times by basic.nack, which the delivery limit does not count"
+            how = how._replace(what="nacked")
         else:
             continue
         message = f"a message may come back to queue '{name}' {often}"

@@ -20,12 +20,12 @@ from bindings.check.rules.view import TopologyView
 from exchange.entities.entities import Destination
 from exchange.errors import BrokerError, InputError
 from exchange.kinds.condition import EVERYTHING
-from exchange.lifecycle.limits import Limits, limits_by
+from exchange.lifecycle.limits import Limits
 from exchange.message import Message
 from exchange.patterns.pattern import Pattern
 from exchange.routing.router import Router
 
-__all__ = ["Place", "PlaceGraph", "Publish", "find_leads", "holds_messages", "walk_back"]
+__all__ = ["Place", "PlaceGraph", "Publish", "expiry_by", "find_leads", "holds_messages", "walk_back"]
 
 STEPS: Final = 1_000_000
 """Maximum number of dead letters that are followed from one place to another, and of messages that are tried."""
@@ -67,13 +67,15 @@ class PlaceGraph:
 
     def __init__(self, view: TopologyView) -> None:
         self.view: Final = view
-        self.router: Final = Router(view.topology, choose=lambda _: 0)
+        topology = view.topology
+        for binding in view.long_keys:  # no message has such a key
+            topology = topology.unbind(binding)
+        self.router: Final = Router(topology, choose=lambda _: 0)
         self.edges: Final[dict[Place, tuple[Place, ...]]] = {}
         self.starts: Final[dict[Place, Publish]] = {}
         self.routes: Final[dict[Publish, tuple[str, ...]]] = {}
         self.is_whole = True
         """Whether all places were found, and not only so many as `STEPS` allows."""
-        self._limits: Final[dict[str, Limits | None]] = {}
         self._examples: Final[dict[str, Collection[str]]] = {}
         self._budget: Final = Budget(STEPS)
         try:
@@ -82,14 +84,6 @@ class PlaceGraph:
             self._follow()
         except OutOfBudget:
             self.is_whole = False
-
-    def limits_of(self, queue: str) -> Limits | None:
-        """Return the limits of a queue; None if they depend on which policy is in force, and that is not known."""
-        if queue not in self._limits:
-            part, policies = self.view.topology.queues[queue], self.view.graph.policies
-            possible = {limits_by(settings, part, policies.profile) for settings in policies.possible_settings(part)}
-            self._limits[queue] = possible.pop() if len(possible) == 1 else None
-        return self._limits[queue]
 
     def route(self, exchange: str, key: str) -> tuple[str, ...]:
         """Return the queues that get a dead letter without headers; none where the broker would refuse it."""
@@ -111,16 +105,14 @@ class PlaceGraph:
 
     def place_in(self, queue: str, key: str) -> Place | None:
         """Return the place of a message with this key in a queue; None if the queue has no dead letters or no room."""
-        limits = self.limits_of(queue) if queue in self.view.graph.dead_letters else None
+        limits = self.view.limits_of(queue) if queue in self.view.graph.dead_letters else None
         address = None if limits is None or not holds_messages(limits) else limits.dead_letter_address
         return None if address is None else Place("queue", queue, key if address[1] is None else "")
 
     def expiry(self, place: Place) -> int | None:
         """Return the milliseconds after which messages expire in a queue, None for never."""
-        limits = self.limits_of(place.name)
-        if limits is None or limits.ttl is None or (limits.expires is not None and limits.expires <= limits.ttl):
-            return None  # or the queue is deleted before
-        return limits.ttl
+        limits = self.view.limits_of(place.name)
+        return None if limits is None else expiry_by(limits)
 
     def _follow(self) -> None:
         pending = deque(self.starts)
@@ -130,7 +122,7 @@ class PlaceGraph:
                 continue
             found: Iterable[Place | None]
             if place.kind == "queue":
-                limits = self.limits_of(place.name)
+                limits = self.view.limits_of(place.name)
                 address = None if limits is None else limits.dead_letter_address
                 if address is None:
                     continue
@@ -175,7 +167,7 @@ class PlaceGraph:
         key = queue if pattern is None else find_key_among(pattern)
         if key is not None:
             yield key
-        limits = self.limits_of(queue)
+        limits = self.view.limits_of(queue)
         address = None if limits is None else limits.dead_letter_address
         if address is None or address[1] is not None or pattern is None or pattern.literal:
             return
@@ -209,6 +201,16 @@ class PlaceGraph:
 def holds_messages(limits: Limits) -> bool:
     """Return whether a message of a few bytes stays in a queue."""
     return limits.max_length != 0 and (limits.max_bytes is None or limits.max_bytes >= FEW_BYTES)
+
+
+def expiry_by(limits: Limits) -> int | None:
+    """Return the milliseconds after which messages expire by these limits; None for never, or if the queue ends first.
+
+    A quorum queue takes zero for one.
+    """
+    if limits.ttl is None or (limits.expires is not None and limits.expires <= limits.ttl):
+        return None
+    return limits.ttl or int(limits.type == "quorum")
 
 
 def find_leads(edges: Mapping[Place, Iterable[Place]], starts: Iterable[Place]) -> dict[Place, Place | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 from bindings.check.lives.places import Place, PlaceGraph, find_leads, walk_back
@@ -11,27 +12,33 @@ from bindings.check.rules import dead_letters
 from bindings.check.rules.finding import Finding
 from bindings.check.rules.life import Event, Life
 from bindings.check.rules.view import TopologyView
-from bindings.check.rules.words import list_names
+from bindings.check.rules.words import LISTED, list_names
+from exchange.display import list_some
 from exchange.entities.entities import Queue
-from exchange.lifecycle.possible import Way, find_lives, goes_alone
+from exchange.lifecycle.possible import Way, find_lives
 from exchange.lifecycle.release import RELEASES
 from exchange.message import Message
 from exchange.topology.graph import find_cycles
 
 __all__ = ["find"]
 
+SEARCHES: Final = 1_000
+"""Maximum number of places from which a way back with another key is looked for."""
+
+
 def find(view: TopologyView) -> Iterator[Finding]:
     """Yield findings about messages that go round: HS321, HS322."""
     if not view.graph.dead_letters:
         return
     graph = PlaceGraph(view)
-    if not graph.is_whole:
-        text = "not all rounds of dead letters were looked for: there are too many ways to follow all of them"
-        yield Finding("HS321", None, text, detail="limit")
     rounds = _Rounds(graph)
     for circle in find_cycles(graph.edges):
         yield from rounds.judge(circle)
+    yield from rounds.find_retries()
     yield from rounds.find_returns()
+    if not rounds.are_all:
+        text = "not all rounds of dead letters were looked for: there are too many ways to follow all of them"
+        yield Finding("HS321", None, text, detail="limit")
 
 
 class _Rounds:
@@ -44,7 +51,11 @@ class _Rounds:
         self._came: Final = find_leads(graph.edges, graph.starts)
         self._told: set[str] = set()
         """Queues that findings are about, HS314 included."""
+        self._retries: Final[dict[tuple[str, ...], tuple[Life, list[str]]]] = {}
+        """Queues that messages wait in -> a life, and the queues to which rejected messages come back from there."""
         self._expiring: frozenset[str] | None = None
+        self.are_all = graph.is_whole
+        """Whether all rounds and returns were looked for."""
 
     def judge(self, circle: Sequence[Place]) -> Iterator[Finding]:
         """Yield the findings about places that can all reach each other."""
@@ -75,23 +86,31 @@ class _Rounds:
             if place.kind == "queue":
                 places.setdefault(place.name, []).append(place)
         edges = self._graph.edges
-        given = {edges[place][0].key for place in self._came if place in edges and place.kind == "queue" and not place.key}
+        given = {
+            edges[place][0].key for place in self._came if place in edges and place.kind == "queue" and not place.key
+        }
+        count = 0
         for name, several in places.items():
             if len(several) < 2 or name in self._told or given.isdisjoint(place.key for place in several):
                 continue
             for place in several:
+                count += 1
+                if count > SEARCHES:
+                    self.are_all = False
+                    return
                 came = find_leads(edges, edges.get(place, ()))
                 back = next((other for other in several if other in came), None)
                 life = None if back is None else self._find_life(place, walk_back(came, back), is_round=False)
                 if life is not None:
                     message = f"a message that is rejected in queue '{name}' comes back to it, with another routing key"
+                    self._told.add(name)
                     yield self._finding("HS322", message, life, [name])
                     break
 
     def _report(self, start: Place, members: Collection[Place], about: Sequence[Place]) -> Iterator[Finding]:
-        """Yield a finding about the shortest round from a place, within members; ``about`` are queues where it begins.
+        """Yield a finding about the shortest round from a place, within members; ``about`` are queues with such rounds.
 
-        None if headers of dead letters, which this graph does not know, keep messages from going round.
+        There is none if headers of dead letters, which the graph does not know, keep messages from going round.
         """
         came = find_leads(
             {place: [target for target in self._graph.edges[place] if target in members] for place in members},
@@ -101,15 +120,20 @@ class _Rounds:
         if life is None:
             return
         names = list(dict.fromkeys(place.name for place in about))
-        waits = [event for event in life.round if event.what == "expired"]
-        what = f"a message that is rejected in {list_names(names)}"
-        if waits:
-            through = list_names(dict.fromkeys(event.queue for event in waits))
-            text = f"{what} comes back there as often as it is rejected: through {through}, where it expires"
-            yield self._finding("HS322", text, life, names)
+        self._told.update(names, (event.queue for event in life.round))
+        if any(event.what == "expired" for event in life.round):
+            expiring = [place for place in members if place.kind == "queue" and self._graph.expiry(place) is not None]
+            waits = tuple(sorted({place.name for place in expiring if place != start}))
+            self._retries.setdefault(waits, (life, []))[1].extend(names)
         else:
-            text = f"{what} goes round without a pause, for ever if it is always rejected"
+            text = f"a message that is rejected in {_quote(names)} goes round without a pause, for ever if it always is"
             yield self._finding("HS321", text, life, names)
+
+    def find_retries(self) -> Iterator[Finding]:
+        """Yield a finding for each way of waiting, about all queues to which messages come back by it."""
+        for waits, (life, names) in self._retries.items():
+            what = f"a message that is rejected in {_quote(names)} comes back there as often as it is rejected"
+            yield self._finding("HS322", f"{what}: through {_quote(waits)}, where it expires", life, names)
 
     def _judge_alone(self, queues: Sequence[Place]) -> Iterator[Finding]:
         """Yield a finding if messages go round here that only expire: up to 3.12, RabbitMQ may not notice."""
@@ -118,13 +142,18 @@ class _Rounds:
         lives = find_lives(self._view.topology, self._graph.router, message)
         names = {place.name for place in queues}
         for lead, round_ in zip(lives.leads, lives.rounds, strict=True):
-            if goes_alone(round_) and {way.queue for way in round_} <= names:
-                events, turn = ([_event_of(way) for way in ways] for ways in (lead, round_))
+            if all(way.reason == "expired" and way.queue in names for way in round_):
+                events, turn = (map(self._event_of, ways) for ways in (lead, round_))
                 life = Life(message.exchange, message.routing_key, tuple(events), tuple(turn))
-                around = list_names(dict.fromkeys(event.queue for event in turn))
+                around = list_names(dict.fromkeys(event.queue for event in life.round))
                 text = f"a message goes round for ever, without a consumer, through {around}, where it expires"
+                self._told |= names
                 yield self._finding("HS321", text, life, sorted(names))
                 return
+
+    def _event_of(self, way: Way) -> Event:
+        after = self._graph.expiry(Place("queue", way.queue, "")) if way.reason == "expired" else None
+        return Event(way.queue, way.reason, way.target, after)
 
     def _find_life(self, start: Place, way: Sequence[Place], *, is_round: bool) -> Life | None:
         """Return a life that leads to a queue, where the message is rejected, and on this way back to the queue.
@@ -148,13 +177,12 @@ class _Rounds:
         """Return what happens in the queues on a way; in the last one nothing yet."""
         queues = [place for place in way if place.kind == "queue"]
         events = []
-        for place, target in zip(queues, queues[1:], strict=False):
+        for place, target in pairwise(queues):
             after = None if place == rejecting or always_rejected else self._graph.expiry(place)
             events.append(Event(place.name, "rejected" if after is None else "expired", target.name, after))
         return tuple(events)
 
     def _finding(self, code: str, message: str, life: Life, names: Sequence[str]) -> Finding:
-        self._told.update(names)
         queues: Mapping[str, Queue] = self._view.topology.queues
         related = tuple(
             queues[name]
@@ -173,5 +201,5 @@ class _Rounds:
         return self._expiring
 
 
-def _event_of(way: Way) -> Event:
-    return Event(way.queue, way.reason, way.target, way.after)
+def _quote(names: Sequence[str]) -> str:
+    return list_some([f"'{name}'" for name in names], LISTED, "or")

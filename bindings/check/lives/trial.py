@@ -45,7 +45,7 @@ def comes_true(graph: PlaceGraph, life: Life) -> bool:
 def _die(graph: PlaceGraph, release: Release, content: Content | None, events: Iterable[Event]) -> Content | None:
     """Return the content of a message after these deaths; None if a dead letter does not go where it should."""
     for event in events:
-        limits = graph.limits_of(event.queue)
+        limits = graph.view.limits_of(event.queue)
         address = None if limits is None else limits.dead_letter_address
         if address is None or content is None:
             return None

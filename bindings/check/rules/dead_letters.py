@@ -17,7 +17,7 @@ from bindings.check.rules.leaks import (
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import list_names, quote_exchange
 from exchange.entities.entities import Destination, Policy, Queue
-from exchange.entities.in_force import DeadLetters, Settings
+from exchange.entities.in_force import DeadLetters
 from exchange.kinds.condition import EVERYTHING
 from exchange.patterns.pattern import Pattern
 
@@ -130,7 +130,7 @@ def _at_most_once(view: TopologyView) -> Iterator[Finding]:
     for name, queue in view.topology.queues.items():
         if queue.type == "quorum" and all(
             settings.get("dead-letter-strategy") == "at-least-once" and settings.get("overflow") != "reject-publish"
-            for settings in _possible_settings(view, name)
+            for settings in view.possible_settings(name)
         ):
             message = f"queue '{name}' asks for dead letters at least once without overflow reject-publish"
             yield Finding("HS313", queue, message)
@@ -141,7 +141,7 @@ def _circles(view: TopologyView, known: dict[str, DeadLetters]) -> Iterator[Find
     expiring = {
         name: letters
         for name, letters in known.items()
-        if all(settings.integer("message-ttl") is not None for settings in _possible_settings(view, name))
+        if all(settings.integer("message-ttl") is not None for settings in view.possible_settings(name))
     }
     found: set[str] = set()
     ended: set[Stay] = set()
@@ -219,18 +219,10 @@ def _keys_in(view: TopologyView, queue: str) -> Iterator[str]:
             yield key
 
 
-def _possible_settings(view: TopologyView, queue: str) -> tuple[Settings, ...]:
-    return view.graph.policies.possible_settings(view.topology.queues[queue])
-
-
-def _settings_of(view: TopologyView, queue: str) -> Settings | None:
-    return view.graph.policies.settings_of(view.topology.queues[queue])
-
-
 def _policy_of(view: TopologyView, queue: str, setting: str) -> Policy | None:
     """Return the policy that sets a setting of a queue; None for an argument."""
-    settings = _settings_of(view, queue)
-    if settings is None or setting not in settings.values or settings.values[setting].source == "argument":
+    settings, *others = view.possible_settings(queue)
+    if others or setting not in settings.values or settings.values[setting].source == "argument":
         return None
     return settings.policy
 

@@ -192,17 +192,17 @@ TABLE: Final = (
          "them"),
     # 32x: lives of messages
     Rule("HS321", "endless-round", "warning",
-         "A message can go round through dead letters for ever, and nothing makes it wait: each queue on the round hands "
-         "it on at once when it is rejected. RabbitMQ drops a message that comes back only if it was not rejected. A "
-         "message that no consumer can process so keeps the broker busy until somebody removes it.",
+         "A message can go round through dead letters for ever, and nothing makes it wait: each queue on the round "
+         "hands it on at once when it is rejected. RabbitMQ drops a message that comes back only if it was not "
+         "rejected. A message that consumers cannot process keeps them and the broker busy until somebody removes it.",
          "send the dead letters of one of the queues to a queue that keeps them, or let messages wait on the way, in a "
          "queue with a time to live, and count them in x-death"),
     Rule("HS322", "comes-back-when-rejected", "note",
          "A message that is rejected comes back to the queue that rejected it after it has waited in another one. That "
          "is how retries with a pause are built. RabbitMQ does not end them: a message that is always rejected comes "
          "back for ever.",
-         "nothing, if consumers read the number of tries in x-death and give up after some; else send dead letters to a "
-         "queue that keeps them"),
+         "nothing, if consumers read the number of tries in x-death and give up after some; else send dead letters to "
+         "a queue that keeps them"),
     Rule("HS323", "vanishing-messages", "note",
          "Messages can end in the queue without a trace: no other queue gets them. Most queues without a dead letter "
          "exchange are so on purpose.",

@@ -48,7 +48,7 @@ class Event(NamedTuple):
 
 
 class Life(NamedTuple):
-    """A message with an empty body and without headers, and what may happen to it."""
+    """A message without headers and properties, and what may happen to it."""
 
     exchange: str
     routing_key: str
@@ -58,7 +58,7 @@ class Life(NamedTuple):
 
     def __str__(self) -> str:
         exchange = f"'{self.exchange}'" if self.exchange else "the default exchange"
-        text = f"for one: published to {exchange} with the key '{self.routing_key}'"
+        text = f"for example: published to {exchange} with the key '{self.routing_key}'"
         if self.events:
             text = f"{text}, {_list(self.events)}"
         if self.round:
@@ -85,7 +85,7 @@ class EventJson(TypedDict):
 
 
 class LifeJson(TypedDict):
-    """A message with an empty body and without headers, and what may happen to it."""
+    """A message without headers and properties, and what may happen to it."""
 
     exchange: str
     routing_key: str

@@ -23,7 +23,8 @@ CODES = [code for code in RULES if code != OF_FILES and code not in OF_APPLICATI
 
 
 def findings(topology: Topology, code: str = "") -> list[Finding]:
-    return [finding for finding in find_all(topology, optional=["HS205"]) if finding.code.startswith(code)]
+    optional = ["HS205", "HS323", "HS324"]
+    return [finding for finding in find_all(topology, optional=optional) if finding.code.startswith(code)]
 
 
 def reorder(topology: Topology, rng: Random) -> Topology:

@@ -70,8 +70,8 @@ class Step:
     """Consumer -> number of messages that it was delivered so far."""
     deaths: int = 0
     """Number of messages that were dead-lettered or dropped in the step."""
-    waits: bool = False
-    """Whether a message with a time to live may have come into a queue."""
+    waits: float = 0.0
+    """Seconds until all has expired that expires in the step."""
 
 
 @dataclass
@@ -110,12 +110,18 @@ class WatchedBroker(Broker):
         self.sources: defaultdict[str, set[str]] = defaultdict(set)
         self.deaths = 0
         self.deaths_before = 0
+        self.rung = 0.0
+        """Milliseconds since the epoch at which the latest timer rang."""
         self.source = ""
 
     def publish(self, message: RoutedMessage) -> Any:
         """Publish, and note the targets."""
         self.source = "publisher"
         return super().publish(message)
+
+    def _ring(self) -> None:
+        super()._ring()
+        self.rung = self.now
 
     def note_death(self, queue: str) -> None:
         """Note that a message died in a queue, which sends its dead letter now."""
@@ -208,9 +214,12 @@ class Player:
         elif step.action == "take":
             delivery = broker.get(given["queue"], auto_ack=True)
             step.received = None if delivery is None else see(delivery)
-        alarms = broker._alarms[:]
+        # What is held by a consumer has no alarm, and is dead all the same when it comes back.
+        held = [message.expires for name in broker.queues for message in broker.queue(name).unacked]
+        start = broker.rung = broker.now
         broker.advance(SETTLE_SECONDS)
-        step.waits, step.deaths = bool(alarms), broker.deaths - broker.deaths_before
+        step.waits = (max(broker.rung, *(each for each in held if each is not None), start) - start) / 1000
+        step.deaths = broker.deaths - broker.deaths_before
         self._collect()
         step.counts = {name: len(broker.queue(name).order) for name in broker.queues}
         step.delivered = {number: len(pool) for number, pool in enumerate(self.delivered)}
