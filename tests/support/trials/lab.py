@@ -19,7 +19,6 @@ from pika.adapters.blocking_connection import BlockingChannel
 from tests.support.differential import manage
 from tests.support.servers import Server
 
-QUORUM = {"x-queue-type": "quorum"}
 NUMBERS = count()
 
 
