@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import count
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from bindings.upgrade.transform.transformation import Change, Draft, Left
+from bindings.upgrade.transform.transformation import Change, Draft, Left, names_in_force, place_of
 from exchange.display import count_noun, list_some
 from exchange.entities.entities import Exchange, Policy, Queue
-from exchange.entities.in_force import Policies, possible_policies
 from exchange.entities.policy_definitions import APPLY_TO
 from exchange.topology.topology import Topology
 
@@ -38,7 +37,6 @@ NARROW: Final = ("classic_queues", "quorum_queues", "streams", "queues", "exchan
 """What a policy can apply to, each before what includes it."""
 
 NAMED: Final = 3
-Names: TypeAlias = set[str | None]
 
 
 def _all(draft: Draft) -> Iterator[Policy]:
@@ -74,12 +72,10 @@ def translate_locators(draft: Draft) -> Iterator[Change | Left]:
 
 def translate_overflow(draft: Draft) -> Iterator[Change | Left]:
     """Let queues that are quorum queues now refuse what is above their limit: they cannot dead-letter it as well."""
-    policies = draft.policies
     for policy in _all(draft):
         if policy.definition.get("overflow") != "reject-publish-dlx":
             continue
-        queues = [queue for queue in draft.now.queues.values() if policy.is_found_in(queue.name) is not False]
-        queues = [queue for queue in queues if policy.name in _names(queue, policies, operator=policy.operator)]
+        queues = [part for part in _parts_with(policy, draft) if isinstance(part, Queue)]
         new = [queue for queue in queues if queue.type == "quorum" and _old(queue, draft).type == "classic"]
         if new and len(new) == len(queues):
             yield Change(policy, _with_definition(policy, {"overflow": "reject-publish"}))
@@ -102,21 +98,25 @@ def keep_in_force(draft: Draft) -> Iterator[Change | Left]:
         found = [part for part in _parts(draft.now) if policy.is_found_in(part.name) is not False]
         if policy in unchanged and all(_old(part, draft).type == part.type for part in found):
             continue
-        before = [_names(_old(part, draft), draft.old_policies, operator=policy.operator) for part in found]
+        before, now = (
+            [policy.name in names[policy.operator][place_of(part)] for part in found]
+            for names in (draft.names_before, draft.names_now)
+        )
+        if before == now:
+            continue
 
         def differing(
-            apply_to: str, policy: Policy = policy, found: list[Queue | Exchange] = found, before: list[Names] = before
+            apply_to: str, policy: Policy = policy, found: list[Queue | Exchange] = found, before: list[bool] = before
         ) -> int:
             changed = draft.with_changes([Change(policy, replace(policy, apply_to=apply_to))]).policies
-            now = [_names(part, changed, operator=policy.operator) for part in found]
-            return sum((policy.name in one) != (policy.name in other) for one, other in zip(before, now, strict=True))
+            now = [policy.name in names_in_force(part, changed, operator=policy.operator) for part in found]
+            return sum(one != other for one, other in zip(before, now, strict=True))
 
-        if differing(policy.apply_to):
-            known = APPLY_TO[draft.now.profile.settings]
-            choices = (policy.apply_to, *[choice for choice in NARROW if choice in known])
-            best = min(choices, key=differing)  # the first of several: as it is, if nothing is better
-            if best != policy.apply_to:
-                yield Change(policy, replace(policy, apply_to=best))
+        known = APPLY_TO[draft.now.profile.settings]
+        choices = (policy.apply_to, *[choice for choice in NARROW if choice in known])
+        best = min(choices, key=differing)  # the first of several: as it is, if nothing is better
+        if best != policy.apply_to:
+            yield Change(policy, replace(policy, apply_to=best))
 
 
 def drop_empty(draft: Draft) -> Iterator[Change | Left]:
@@ -127,10 +127,8 @@ def drop_empty(draft: Draft) -> Iterator[Change | Left]:
         without = draft.with_changes([Change(policy, None)]).policies
         others = {
             name
-            for part in _parts(draft.now)
-            if policy.is_found_in(part.name) is not False
-            and policy.name in _names(part, draft.policies, operator=policy.operator)
-            for name in _names(part, without, operator=policy.operator)
+            for part in _parts_with(policy, draft)
+            for name in names_in_force(part, without, operator=policy.operator)
         } - {None}
         if not others:
             yield Change(policy, None)
@@ -147,14 +145,20 @@ def keep_delivery_limit(draft: Draft) -> Iterator[Change | Left]:
     """
     others: list[Queue] = []
     changed: set[str] = set()
+    elsewhere = {  # the policies in force in parts that are no quorum queues
+        name
+        for part in _parts(draft.now)
+        if isinstance(part, Exchange) or part.type != "quorum"
+        for name in draft.names_now[False][place_of(part)]
+    }
     for queue in draft.now.queues.values():
         possible = draft.policies.possible_settings(queue)
         if queue.type != "quorum" or any(settings.integer("delivery-limit") is not None for settings in possible):
             continue
-        names = _names(queue, draft.policies, operator=False)
+        names = draft.names_now[False][place_of(queue)]
         if names == {None}:
             others.append(queue)
-        elif None in names or not all(_is_for_quorum_queues_only(name, draft) for name in names if name is not None):
+        elif None in names or names & elsewhere:
             yield Left(queue, "its policy is, or may be, one for other queues or exchanges, too: set the limit by hand")
         else:
             changed.update(name for name in names if name is not None)
@@ -164,14 +168,6 @@ def keep_delivery_limit(draft: Draft) -> Iterator[Change | Left]:
     if others:
         lowest = min((policy.priority for policy in draft.now.policies.values()), default=0)
         yield Change(None, Policy(_new_name(draft), "", NO_LIMIT, "quorum_queues", min(0, lowest - 1)))
-
-
-def _is_for_quorum_queues_only(name: str, draft: Draft) -> bool:
-    return all(
-        isinstance(part, Queue) and part.type == "quorum"
-        for part in _parts(draft.now)
-        if name in _names(part, draft.policies, operator=False)
-    )
 
 
 def _new_name(draft: Draft) -> str:
@@ -189,15 +185,14 @@ def _parts(topology: Topology) -> Iterator[Queue | Exchange]:
     yield from topology.exchanges.values()
 
 
+def _parts_with(policy: Policy, draft: Draft) -> Iterator[Queue | Exchange]:
+    """Yield the parts in which a policy may be in force now."""
+    names = draft.names_now[policy.operator]
+    yield from (part for part in _parts(draft.now) if policy.name in names[place_of(part)])
+
+
 def _old(part: Queue | Exchange, draft: Draft) -> Queue | Exchange:
     return draft.before.queues[part.name] if isinstance(part, Queue) else part
-
-
-def _names(part: Queue | Exchange, policies: Policies, *, operator: bool) -> Names:
-    """Return the names of the policies that may be in force in a part, None for none."""
-    given = policies.operator_policies if operator else policies.policies
-    possible = possible_policies(part, given, policies.profile)
-    return {None if policy is None else policy.name for policy in possible}
 
 
 def _with_definition(policy: Policy, more: Mapping[str, Any], without: str = "") -> Policy:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
-from exchange.entities.entities import Binding, Policy, Queue
-from exchange.entities.in_force import Policies
+from exchange.entities.entities import Binding, Exchange, Policy, Queue
+from exchange.entities.in_force import Policies, possible_policies
 from exchange.entities.indexes import Change as Edit
 from exchange.topology.topology import Topology
 
-__all__ = ["Change", "Draft", "Left", "Part", "Transformation"]
+__all__ = ["Change", "Draft", "Left", "Names", "Part", "Transformation", "names_in_force", "place_of"]
 
 Part: TypeAlias = Queue | Binding | Policy
 """What transformations change."""
+Place: TypeAlias = tuple[type, str]
+"""Kind and name of a queue or an exchange."""
+Names: TypeAlias = set[str | None]
+InForce: TypeAlias = Mapping[bool, Mapping[Place, Names]]
+"""Whether operator policies -> part -> the names of those that may be in force there, None for none."""
 
 
 class Change(NamedTuple):
@@ -56,6 +61,16 @@ class Draft:
         """The policies now, under the rules of the new release."""
         return self.now.policies_in_force()
 
+    @cached_property
+    def names_before(self) -> InForce:
+        """The names of policies and operator policies in force before."""
+        return {operator: _names_in_force(self.before, operator=operator) for operator in (False, True)}
+
+    @cached_property
+    def names_now(self) -> InForce:
+        """The names of policies and operator policies in force now."""
+        return {operator: _names_in_force(self.now, operator=operator) for operator in (False, True)}
+
     def with_changes(self, changes: Iterable[Change]) -> Draft:
         """Return the draft with each changed part in the place of the old one, and without the removed ones."""
         tables = self.now.tables()
@@ -65,6 +80,24 @@ class Draft:
             if after is not None:
                 tables.apply(Edit(True, after))
         return replace(self, now=Topology.of_tables(tables, self.now.vhost, self.now.profile))
+
+
+def _names_in_force(topology: Topology, *, operator: bool) -> dict[Place, Names]:
+    policies = topology.policies_in_force()
+    parts: list[Queue | Exchange] = [*topology.queues.values(), *topology.exchanges.values()]
+    return {place_of(part): names_in_force(part, policies, operator=operator) for part in parts}
+
+
+def place_of(part: Queue | Exchange) -> Place:
+    """Return what identifies a queue or an exchange."""
+    return type(part), part.name
+
+
+def names_in_force(part: Queue | Exchange, policies: Policies, *, operator: bool) -> Names:
+    """Return the names of the policies, or operator policies, that may be in force in a part; None for none."""
+    given = policies.operator_policies if operator else policies.policies
+    possible = possible_policies(part, given, policies.profile)
+    return {None if policy is None else policy.name for policy in possible}
 
 
 class Transformation(NamedTuple):
