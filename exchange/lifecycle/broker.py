@@ -133,14 +133,26 @@ class Broker:
         """
         if not isinstance(prefetch, int) or not 0 <= prefetch <= MAX_PREFETCH:
             raise InputError(f"the prefetch count is a number from 0 to {MAX_PREFETCH}, not {prefetch!r}")
-        live = self.queue(queue)
         consumer = Consumer(queue, prefetch, priority, auto_ack)
+        self.start(consumer, offset)
+        return consumer
+
+    def start(self, consumer: Consumer, offset: Offset = "next") -> None:
+        """Start a consumer that was made before, as `consume`. Raises NotFound, and PreconditionFailed for streams."""
+        live = self.queue(consumer.queue)
         if isinstance(live, StreamQueue):
             live.start(consumer, offset)
         else:
             live.add_consumer(consumer)
         self._finish(live)
-        return consumer
+
+    def resume(self, consumer: Consumer) -> None:
+        """Give a consumer its turn again, after something else than its own deliveries kept it from taking more."""
+        live = self._queues.get(consumer.queue)
+        if live is not None and consumer.is_active:
+            live.turns.settled(consumer)
+            live.run()
+            self._finish(live)
 
     def cancel(self, consumer: Consumer) -> None:
         """Stop a consumer, as basic.cancel. It keeps the messages that it holds, and may still settle them.
@@ -214,6 +226,12 @@ class Broker:
                 self.now = max(self.now, retry)
                 self._finish(self.dead_letters.retry())
         self.now = end
+
+    @property
+    def next_event(self) -> float | None:
+        """The time, in seconds since the epoch, until which nothing happens by itself; None for never."""
+        time = min(self._alarms[0][0] if self._alarms else inf, self.dead_letters.next_retry)
+        return None if time == inf else time / 1000
 
     # Topology
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from math import inf
+from typing import Any, Final, Protocol
 from uuid import uuid4
 
 from bindings.testing.server.broker import REPLY_TO, Broker
-from bindings.testing.server.queues import Consumer, Limit, Limits, Stored, StoredQueue
-from exchange.amqp import ContentHeader
+from exchange.amqp import ContentHeader, content_of
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.errors import AccessRefused, BrokerError, NotFound, PreconditionFailed
+from exchange.field_values import type_and_value
+from exchange.lifecycle.consumers import Consumer, Delivery
+from exchange.lifecycle.queues import LiveQueue
+from exchange.lifecycle.streams import Offset
+from exchange.message import Message
 
 __all__ = ["Channel", "Connection", "NotAllowed", "NotImplementedByServer"]
 
@@ -40,13 +46,22 @@ class Connection(Protocol):
         """Send a method, with the content of a message."""
 
 
-class Unacked(NamedTuple):
-    """A message that was delivered and is not acknowledged."""
+class ChannelConsumer(Consumer):
+    """A consumer whose channel may limit how many messages all of its consumers hold together."""
 
-    queue: StoredQueue | None
-    message: Stored
-    limits: Limits | None
-    """The prefetch limits that count it; None if it was fetched by basic.get."""
+    __slots__ = ("_own", "channel", "is_exclusive")
+
+    channel: Channel
+    is_exclusive: bool
+
+    @property
+    def most(self) -> float:  # an attribute there
+        """Maximum number of messages that it may hold now."""
+        return min(self._own, self.held + self.channel.room)
+
+    @most.setter
+    def most(self, value: float) -> None:
+        self._own: float = value
 
 
 class Channel:
@@ -56,27 +71,38 @@ class Channel:
         self._connection: Final = connection
         self._broker: Final = connection.broker
         self._number: Final = number
-        self._consumers: Final[dict[str, tuple[StoredQueue | None, Consumer]]] = {}
-        self._unacked: dict[int, Unacked] = {}
+        self._consumers: Final[dict[str, ChannelConsumer]] = {}
+        self._unacked: Final[dict[int, Delivery]] = {}
         self._tag = 0
-        self._limit = Limit()
-        """Prefetch limit of the whole channel."""
+        self._limit = 0
+        """Prefetch limit of the whole channel; 0 for none."""
         self._limit_of_new = 0
         """Prefetch count of consumers that start later."""
         self._confirmed: int | None = None
         """Number of confirmed messages; None until the client selects confirms."""
-        self._transaction: list[Callable[[], None]] | None = None
+        self._transaction: list[Callable[[], Any]] | None = None
+        self._reply_tag: str | None = None
+        """Tag of the consumer of direct replies."""
         self._reply_address = ""
         self._last_queue = ""
         self.pending: tuple[str, str, bool] | None = None
         """Exchange, key and mandatory of the publish whose content has not come yet."""
+        self._broker.channels.add(self)
+
+    @property
+    def room(self) -> float:
+        """Number of messages that its consumers may still get, by the limit of the channel."""
+        if not self._limit:
+            return inf
+        return self._limit - sum(each.held for each in self._consumers.values() if not each.auto_ack)
 
     def handle(self, name: str, given: Arguments) -> None:
         """Carry out a method of the client. Raises BrokerError."""
         handler = getattr(self, "_" + name.replace(".", "_").replace("-", "_"), None)
         if handler is None:
             raise NotImplementedByServer(f"{name} is not implemented by this server")
-        handler(given)
+        with self._broker.act():
+            handler(given)
 
     def _answer(self, given: Arguments, name: str, **arguments: Any) -> None:
         if not given.get("nowait"):
@@ -84,34 +110,38 @@ class Channel:
 
     def close(self) -> None:
         """Cancel the consumers, and requeue unacknowledged messages."""
-        for tag in [*self._consumers]:
-            self._cancel(tag)
+        self._broker.channels.discard(self)
         self._broker.reply_channels.pop(self._reply_address, None)
-        self._give_back([*self._unacked])
+        with self._broker.act():
+            for consumer in self._consumers.values():
+                self._broker.life.close(consumer)
+            for delivery in self._unacked.values():  # those of basic.get, and of consumers that were cancelled
+                if not delivery.is_settled:
+                    self._broker.life.reject(delivery)
 
     # Exchanges
 
     def _exchange_declare(self, given: Arguments) -> None:
         name = given["exchange"]
         if not given["passive"]:
-            self._broker.router.declare_exchange(
+            self._broker.life.declare_exchange(
                 Exchange(name, given["type"], given["durable"], given["auto_delete"], given["internal"],
                          given["arguments"])
             )  # fmt: skip
-        elif name not in self._broker.topology.exchanges:
+        elif name not in self._broker.life.topology.exchanges:
             raise NotFound(f"no exchange '{name}' in vhost '{self._broker.vhost}'")
         self._answer(given, "exchange.declare-ok")
 
     def _exchange_delete(self, given: Arguments) -> None:
-        self._broker.router.delete_exchange(given["exchange"], if_unused=given["if_unused"])
+        self._broker.life.delete_exchange(given["exchange"], if_unused=given["if_unused"])
         self._answer(given, "exchange.delete-ok")
 
     def _exchange_bind(self, given: Arguments) -> None:
-        self._broker.router.bind(_exchange_binding(given))
+        self._broker.life.bind(_exchange_binding(given))
         self._answer(given, "exchange.bind-ok")
 
     def _exchange_unbind(self, given: Arguments) -> None:
-        self._broker.router.unbind(_exchange_binding(given))
+        self._broker.life.unbind(_exchange_binding(given))
         self._answer(given, "exchange.unbind-ok")
 
     # Queues
@@ -125,155 +155,152 @@ class Channel:
             queue = self._queue(name)
         else:
             declared = Queue(name, given["durable"], given["auto_delete"], given["arguments"])
-            owner = self._connection if given["exclusive"] else None
-            queue = self._broker.declare_queue(declared, owner, self._connection)
-        self._last_queue = queue.declared.name
+            queue = self._broker.declare_queue(declared, self._connection, exclusive=given["exclusive"])
+        self._last_queue = queue.name
         self._answer(
             given,
             "queue.declare-ok",
-            queue=queue.declared.name,
-            message_count=len(queue.ready),
-            consumer_count=len(queue.consumers),
+            queue=queue.name,
+            message_count=len(queue.order),
+            consumer_count=len(queue.turns.consumers),
         )
 
     def _queue_bind(self, given: Arguments) -> None:
         name = given["queue"] or self._last_queue
-        if name in self._broker.queues:
+        if name in self._broker.life.queues:
             self._queue(name)
         key = given["routing_key"] or ("" if given["queue"] else self._last_queue)
-        self._broker.router.bind(Binding.to_queue(given["exchange"], name, key, given["arguments"]))
+        self._broker.life.bind(Binding.to_queue(given["exchange"], name, key, given["arguments"]))
         self._answer(given, "queue.bind-ok")
 
     def _queue_unbind(self, given: Arguments) -> None:
         name = given["queue"] or self._last_queue
-        self._broker.router.unbind(Binding.to_queue(given["exchange"], name, given["routing_key"], given["arguments"]))
+        self._broker.life.unbind(Binding.to_queue(given["exchange"], name, given["routing_key"], given["arguments"]))
         self._answer(given, "queue.unbind-ok")
 
     def _queue_purge(self, given: Arguments) -> None:
         queue = self._queue(given["queue"])
-        count = len(queue.ready)
-        queue.ready.clear()
-        self._answer(given, "queue.purge-ok", message_count=count)
+        self._answer(given, "queue.purge-ok", message_count=self._broker.life.purge(queue.name))
 
     def _queue_delete(self, given: Arguments) -> None:
         name = given["queue"] or self._last_queue
         count = 0
-        if name in self._broker.queues:
+        if name in self._broker.life.queues:
             queue = self._queue(name)
-            count = len(queue.ready)
+            count = len(queue.order)
             for wanted, is_so, what in (
-                ("if_unused", queue.consumers, "in use"),
-                ("if_empty", queue.ready, "not empty"),
+                ("if_unused", queue.turns.consumers, "in use"),
+                ("if_empty", count, "not empty"),
             ):
                 if given[wanted] and is_so:
                     raise PreconditionFailed(f"queue '{name}' in vhost '{self._broker.vhost}' {what}")
             self._broker.delete_queue(name)
         self._answer(given, "queue.delete-ok", message_count=count)
 
-    def _queue(self, name: str) -> StoredQueue:
+    def _queue(self, name: str) -> LiveQueue:
         return self._broker.queue(name or self._last_queue, self._connection)
 
     # Consumers
 
     def _basic_qos(self, given: Arguments) -> None:
         if given["global"]:
-            self._limit.most = given["prefetch_count"]
+            self._limit = given["prefetch_count"]
         else:
             self._limit_of_new = given["prefetch_count"]
         self._answer(given, "basic.qos-ok")
-        self._deliver_more()
+        self._resume()
 
     def _basic_consume(self, given: Arguments) -> None:
         tag = given["consumer_tag"] or f"amq.ctag-{uuid4().hex}"
-        if tag in self._consumers:
+        if tag in self._consumers or tag == self._reply_tag:
             raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
-        limits = Limits(Limit(self._limit_of_new), self._limit)
-        consumer = Consumer(tag, given["no_ack"], given["exclusive"], limits, self._deliver, self)
         if given["queue"] == REPLY_TO:
             if not given["no_ack"]:
                 raise PreconditionFailed("reply consumer cannot acknowledge")
-            self._reply_address = f"{REPLY_TO}.{uuid4().hex}"
+            self._reply_tag, self._reply_address = tag, f"{REPLY_TO}.{uuid4().hex}"
             self._broker.reply_channels[self._reply_address] = self
-            self._consumers[tag] = (None, consumer)
             self._answer(given, "basic.consume-ok", consumer_tag=tag)
             return
         queue = self._queue(given["queue"])
-        if any(other.exclusive for other in queue.consumers) or (given["exclusive"] and queue.consumers):
-            raise AccessRefused(f"queue '{queue.declared.name}' in vhost '{self._broker.vhost}' in exclusive use")
-        self._consumers[tag] = (queue, consumer)
-        queue.add_consumer(consumer)
+        others = queue.turns.consumers
+        if (given["exclusive"] and others) or any(
+            isinstance(other, ChannelConsumer) and other.is_exclusive for other in others
+        ):
+            raise AccessRefused(f"queue '{queue.name}' in vhost '{self._broker.vhost}' in exclusive use")
+        arguments = given["arguments"]
+        priority = type_and_value(arguments.get("x-priority", 0))[1]
+        consumer = ChannelConsumer(queue.name, self._limit_of_new, _integer(priority), given["no_ack"])
+        consumer.channel, consumer.is_exclusive = self, given["exclusive"]
+        self._consumers[tag] = consumer
+        try:
+            self._broker.life.start(consumer, _offset(arguments))
+        except BrokerError:
+            del self._consumers[tag]
+            raise
         self._answer(given, "basic.consume-ok", consumer_tag=tag)
-        queue.deliver()
 
     def _basic_cancel(self, given: Arguments) -> None:
-        self._cancel(given["consumer_tag"])
-        self._answer(given, "basic.cancel-ok", consumer_tag=given["consumer_tag"])
+        tag = given["consumer_tag"]
+        consumer = self._consumers.pop(tag, None)
+        if consumer is not None:
+            self._broker.life.cancel(consumer)
+        elif tag == self._reply_tag:
+            self._reply_tag = None
+            self._broker.reply_channels.pop(self._reply_address, None)
+        self._answer(given, "basic.cancel-ok", consumer_tag=tag)
 
-    def _cancel(self, tag: str) -> None:
-        queue, consumer = self._consumers.pop(tag, (None, None))
-        if queue is not None and consumer is not None and queue.remove_consumer(consumer):
-            self._broker.delete_queue(queue.declared.name)
+    def send_deliveries(self) -> None:
+        """Send what the consumers were delivered, and ``basic.cancel`` to those whose queue was deleted."""
+        for tag, consumer in [*self._consumers.items()]:
+            while (delivery := consumer.receive()) is not None:
+                self._send_delivery(tag, delivery.message, delivery)
+            if not consumer.is_active:
+                del self._consumers[tag]
+                self._connection.send(self._number, "basic.cancel", consumer_tag=tag, nowait=True)
 
-    def lose_consumer(self, tag: str) -> None:
-        """Send ``basic.cancel`` for a consumer whose queue was deleted."""
-        self._consumers.pop(tag, None)
-        self._connection.send(self._number, "basic.cancel", consumer_tag=tag, nowait=True)
+    def send_reply(self, message: Message) -> None:
+        """Send a direct reply."""
+        if self._reply_tag is not None:
+            self._send_delivery(self._reply_tag, message, None)
 
-    def _deliver(self, consumer: Consumer, message: Stored) -> None:
-        queue = self._consumers[consumer.tag][0]
-        self._tag += 1
-        if not consumer.no_ack:
-            self._hold(Unacked(queue, message, consumer.limits))
+    def _send_delivery(self, tag: str, message: Message, delivery: Delivery | None) -> None:
         self._connection.send(
             self._number,
             "basic.deliver",
-            (message.content, message.body),
-            consumer_tag=consumer.tag,
-            delivery_tag=self._tag,
-            redelivered=message.redelivered,
+            (content_of(message), message.body),
+            consumer_tag=tag,
+            delivery_tag=self._number_delivery(delivery),
+            redelivered=delivery is not None and delivery.redelivered,
             exchange=message.exchange,
             routing_key=message.routing_key,
         )
 
-    def deliver_reply(self, message: Stored) -> None:
-        """Deliver a direct reply."""
-        consumer = next((consumer for queue, consumer in self._consumers.values() if queue is None), None)
-        if consumer is not None:
-            self._deliver(consumer, message)
+    def _number_delivery(self, delivery: Delivery | None) -> int:
+        """Return the tag of a delivery, and keep it until it is settled, if it is to be."""
+        self._tag += 1
+        if delivery is not None and not delivery.is_settled:
+            self._unacked[self._tag] = delivery
+        return self._tag
 
     def _basic_get(self, given: Arguments) -> None:
         queue = self._queue(given["queue"])
-        if not queue.ready:
+        delivery = self._broker.life.get(queue.name, auto_ack=given["no_ack"])
+        if delivery is None:
             self._answer(given, "basic.get-empty")
             return
-        message = queue.ready.popleft()
-        self._tag += 1
-        if not given["no_ack"]:
-            self._hold(Unacked(queue, message, None))
+        message = delivery.message
         self._answer(
             given,
             "basic.get-ok",
-            content=(message.content, message.body),
-            delivery_tag=self._tag,
-            redelivered=message.redelivered,
+            content=(content_of(message), message.body),
+            delivery_tag=self._number_delivery(delivery),
+            redelivered=delivery.redelivered,
             exchange=message.exchange,
             routing_key=message.routing_key,
-            message_count=len(queue.ready),
+            message_count=len(queue.order),
         )
 
     # Acknowledgements
-
-    def _hold(self, unacked: Unacked) -> None:
-        self._unacked[self._tag] = unacked
-        for limit in unacked.limits or ():
-            limit.held += 1
-
-    def _release(self, tags: list[int]) -> list[Unacked]:
-        released = [self._unacked.pop(tag) for tag in tags]
-        for unacked in released:
-            for limit in unacked.limits or ():
-                limit.held -= 1
-        return released
 
     def _tags(self, given: Arguments) -> list[int]:
         tag = given["delivery_tag"]
@@ -284,46 +311,34 @@ class Channel:
         return [tag]
 
     def _basic_ack(self, given: Arguments) -> None:
-        self._settle(given, self._release)
+        self._settle(self._tags(given), self._broker.life.ack)
 
     def _basic_nack(self, given: Arguments) -> None:
-        self._settle(given, self._give_back if given["requeue"] else self._drop)
+        self._settle(self._tags(given), partial(self._broker.life.nack, requeue=given["requeue"]))
 
-    _basic_reject = _basic_nack
+    def _basic_reject(self, given: Arguments) -> None:
+        self._settle(self._tags(given), partial(self._broker.life.reject, requeue=given["requeue"]))
 
-    def _settle(self, given: Arguments, act: Callable[[list[int]], Any]) -> None:
-        tags = self._tags(given)
-
-        def settle() -> None:
-            act(tags)
-            self._deliver_more()
-
+    def _settle(self, tags: Sequence[int], act: Callable[[Delivery], None]) -> None:
         if self._transaction is None:
-            settle()
+            self._end_deliveries(tags, act)
         else:
-            self._transaction.append(settle)
+            self._transaction.append(lambda: self._end_deliveries(tags, act))
 
-    def _give_back(self, tags: list[int]) -> None:
-        by_queue: dict[StoredQueue, list[Stored]] = {}
-        for queue, message, _ in self._release(tags):
-            if queue is not None:
-                by_queue.setdefault(queue, []).append(message)
-        for queue, messages in by_queue.items():
-            queue.give_back(messages)
-
-    def _drop(self, tags: list[int]) -> None:
-        for queue, message, _ in self._release(tags):
-            if queue is not None:
-                self._broker.drop(queue, [message], "rejected")
+    def _end_deliveries(self, tags: Iterable[int], act: Callable[[Delivery], None]) -> None:
+        for delivery in [self._unacked.pop(tag) for tag in tags if tag in self._unacked]:
+            act(delivery)
+        self._resume()
 
     def _basic_recover(self, given: Arguments) -> None:
-        self._give_back([*self._unacked])
+        self._end_deliveries([*self._unacked], self._broker.life.reject)
         self._answer(given, "basic.recover-ok")
 
-    def _deliver_more(self) -> None:
-        for queue, _ in [*self._consumers.values()]:
-            if queue is not None:
-                queue.deliver()
+    def _resume(self) -> None:
+        """Give the consumers their turns again: the limit of the channel may leave them room."""
+        if self._limit:
+            for consumer in [*self._consumers.values()]:
+                self._broker.life.resume(consumer)
 
     # Publishing
 
@@ -338,23 +353,28 @@ class Channel:
             raise NotAllowed("content without basic.publish")
         (exchange, key, mandatory), self.pending = self.pending, None
         if content.property("reply_to") == REPLY_TO:
-            if not self._reply_address:
+            if self._reply_tag is None:
                 raise PreconditionFailed("fast reply consumer does not exist")
             content = content.with_property("reply_to", self._reply_address)
 
-        def publish() -> None:
-            reached = self._broker.publish(exchange, key, content, body)
-            if mandatory and not reached:
+        def publish() -> bool:
+            publication = self._broker.publish(exchange, key, content, body)
+            if publication is None:
+                return True
+            if mandatory and publication.route.unroutable:
                 given = {"reply_code": 312, "reply_text": "NO_ROUTE", "exchange": exchange, "routing_key": key}
                 self._connection.send(self._number, "basic.return", (content, body), **given)
+            return publication.is_confirmed
 
         if self._transaction is not None:
             self._transaction.append(publish)
             return
-        publish()
+        with self._broker.act():
+            is_confirmed = publish()
         if self._confirmed is not None:
             self._confirmed += 1
-            self._connection.send(self._number, "basic.ack", delivery_tag=self._confirmed)
+            method = "basic.ack" if is_confirmed else "basic.nack"
+            self._connection.send(self._number, method, delivery_tag=self._confirmed)
 
     def _confirm_select(self, given: Arguments) -> None:
         self._confirmed = self._confirmed or 0
@@ -375,7 +395,7 @@ class Channel:
         self._transaction = []
         self._answer(given, "tx.rollback-ok")
 
-    def _end_transaction(self) -> list[Callable[[], None]]:
+    def _end_transaction(self) -> list[Callable[[], Any]]:
         if self._transaction is None:
             raise PreconditionFailed("channel is not transactional")
         return self._transaction
@@ -388,3 +408,16 @@ class Channel:
 
 def _exchange_binding(given: Arguments) -> Binding:
     return Binding.to_exchange(given["source"], given["destination"], given["routing_key"], given["arguments"])
+
+
+def _integer(value: Any) -> int:
+    """Return a priority of a consumer. Raises PreconditionFailed as the broker."""
+    if not isinstance(value, int):
+        raise PreconditionFailed(f"Non-integer value for priority: {value!r}")
+    return value
+
+
+def _offset(arguments: Arguments) -> Offset:
+    """Return where a consumer of a stream begins to read."""
+    value = type_and_value(arguments.get("x-stream-offset", "next"))[1]
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value if isinstance(value, int) else "next"

@@ -87,8 +87,8 @@ class ServerConnection:
         for channel in self._channels.values():
             if channel is not None:
                 channel.close()
-        for name in [name for name, queue in self.broker.queues.items() if queue.owner is self]:
-            self.broker.delete_queue(name)
+        with self.broker.act():
+            self.broker.end_connection(self)
         self._writer.close()
 
     async def _shake_hands(self) -> None:

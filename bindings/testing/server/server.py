@@ -2,10 +2,10 @@
 
 It runs on a thread of its own with an event loop, so that blocking clients, asyncio clients and several processes can
 connect to it. What it has of a broker: exchanges, queues and bindings with RabbitMQ's refusals; confirms, mandatory
-messages, transactions; consumers with prefetch, single active and exclusive consumers, basic.get; acknowledgements,
-redelivery; auto-delete and exclusive queues; direct replies; time to live, and dead letters of what is rejected or
-expired. Every user and password is accepted. It has no policies but those of its topology, no permissions, no limits of
-length, priorities or streams, and keeps everything in memory.
+messages; consumers with prefetch, single active and exclusive consumers, basic.get, acknowledgements;
+auto-delete and exclusive queues; direct replies; transactions; and queues of all types as `exchange.lifecycle` models
+them: times to live, limits, priorities, redelivery and its limit, dead letters. Every user and password is accepted. It
+has no policies but those of its topology, no permissions, and keeps everything in memory.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class AmqpServer:
     @property
     def topology(self) -> Topology:
         """The present topology."""
-        return self._ask(lambda broker: broker.topology)
+        return self._ask(lambda broker: broker.life.topology)
 
     def messages(self, queue: str) -> list[Message]:
         """Return the messages of a queue that are ready, oldest first. Raises NotFound."""
-        return self._ask(lambda broker: broker.messages(queue))
+        return self._ask(lambda broker: broker.life.messages(queue))
 
     def start(self) -> Self:
         """Start to listen, and return when clients can connect. Raises OSError."""
@@ -134,7 +134,8 @@ class AmqpServer:
             raise RuntimeError("the server does not run")
 
         async def ask() -> Any:
-            return question(self._broker)
+            with self._broker.act():
+                return question(self._broker)
 
         answer: Answer = asyncio.run_coroutine_threadsafe(ask(), self._loop).result()
         return answer

@@ -155,7 +155,10 @@ def test_dead_letters_of_rejected_and_expired_messages(server: AmqpServer, chann
     assert server.messages("dead")[1].properties == {}
 
 
-def test_policies_give_queues_dead_letters_and_a_time_to_live_also_to_internal_exchanges() -> None:
+@pytest.mark.parametrize(("release", "keeps_cc"), [("rabbitmq-3.10", False), ("rabbitmq-4.3", True)])
+def test_policies_give_queues_dead_letters_and_a_time_to_live_also_to_internal_exchanges(
+    release: str, keeps_cc: bool
+) -> None:
     topology = Topology(
         [Exchange("dlx", "fanout", internal=True)],
         [Queue("dead"), Queue("copied")],
@@ -166,6 +169,7 @@ def test_policies_give_queues_dead_letters_and_a_time_to_live_also_to_internal_e
             ),
             Policy("limit", "^jobs", {"message-ttl": 10}, "queues", operator=True),
         ],
+        profile=release,
     )
     with AmqpServer(topology) as server, pika.BlockingConnection(pika.URLParameters(server.url)) as connection:
         channel = connection.channel()
@@ -173,7 +177,7 @@ def test_policies_give_queues_dead_letters_and_a_time_to_live_also_to_internal_e
         channel.basic_publish("", "jobs", b"late", pika.BasicProperties(headers={"CC": ["copied"]}))
         wait_for(lambda: bodies(server, "dead") == [b"late"])
         [late] = server.messages("dead")
-        assert (late.exchange, late.routing_key, "CC" in late.headers) == ("dlx", "k", False)
+        assert (late.exchange, late.routing_key, "CC" in late.headers) == ("dlx", "k", keeps_cc)
         assert bodies(server, "copied") == [b"late"]  # when it was published, and not once more
 
 
@@ -244,6 +248,12 @@ def test_transactions_publish_at_their_end(server: AmqpServer, channel: Blocking
     channel.tx_rollback()
     channel.basic_publish("", "q", b"done")
     assert bodies(server, "q") == []
+    channel.tx_commit()
+    assert bodies(server, "q") == [b"done"]
+    tag = channel.basic_get("q")[0].delivery_tag
+    channel.basic_ack(tag)
+    channel.tx_rollback()
+    channel.basic_nack(tag)
     channel.tx_commit()
     assert bodies(server, "q") == [b"done"]
 

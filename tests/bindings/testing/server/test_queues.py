@@ -1,0 +1,157 @@
+"""Queues of the test server are those of the model: limits, redelivery, priorities, streams, by the real clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import NackError
+
+from bindings.testing.server import AmqpServer
+
+DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+
+
+@pytest.fixture
+def server() -> Iterator[AmqpServer]:
+    with AmqpServer() as running:
+        yield running
+
+
+@pytest.fixture
+def channel(server: AmqpServer) -> Iterator[BlockingChannel]:
+    connection = pika.BlockingConnection(pika.URLParameters(server.url))
+    channel = connection.channel()
+    channel.queue_declare("dead", durable=True)
+    yield channel
+    if connection.is_open:
+        connection.close()
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_message_over_the_delivery_limit_is_dead_lettered(server: AmqpServer, channel: BlockingChannel) -> None:
+    arguments = {"x-queue-type": "quorum", "x-delivery-limit": 2, **DEAD}
+    channel.queue_declare("q", durable=True, arguments=arguments)
+    channel.basic_publish("", "q", b"poison")
+    counts = []
+    while (got := channel.basic_get("q"))[0] is not None:
+        counts.append((got[1].headers or {}).get("x-delivery-count", 0))
+        channel.basic_reject(got[0].delivery_tag)
+    assert counts == [0, 1, 2]
+    [dead] = server.messages("dead")
+    assert dead.headers["x-first-death-reason"] == "delivery_limit"
+
+
+def test_a_full_queue_refuses_what_it_must_confirm(server: AmqpServer, channel: BlockingChannel) -> None:
+    channel.queue_declare("q", durable=True, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    channel.confirm_delivery()
+    channel.basic_publish("", "q", b"1")
+    with pytest.raises(NackError):
+        channel.basic_publish("", "q", b"2")
+    assert [message.body for message in server.messages("q")] == [b"1"]
+
+
+def test_a_full_queue_drops_its_oldest_messages(server: AmqpServer, channel: BlockingChannel) -> None:
+    channel.queue_declare("q", durable=True, arguments={"x-max-length": 2, **DEAD})
+    for number in range(5):
+        channel.basic_publish("", "q", b"%d" % number)
+    wait_for(lambda: [message.body for message in server.messages("dead")] == [b"0", b"1", b"2"])
+    assert [message.body for message in server.messages("q")] == [b"3", b"4"]
+
+
+def test_an_unused_queue_expires_with_its_messages(server: AmqpServer, channel: BlockingChannel) -> None:
+    channel.queue_declare("q", arguments={"x-expires": 50})
+    channel.basic_publish("", "q", b"lost")
+    wait_for(lambda: "q" not in server.topology.queues)
+
+
+def test_a_consumer_loses_a_queue_that_is_deleted(server: AmqpServer, channel: BlockingChannel) -> None:
+    channel.queue_declare("q", durable=True)
+    lost: list[str] = []
+    channel.add_on_cancel_callback(lambda frame: lost.append(frame.method.consumer_tag))
+    channel.basic_consume("q", print, consumer_tag="mine")
+    with pika.BlockingConnection(pika.URLParameters(server.url)) as other:
+        other.channel().queue_delete("q")
+    wait_for(lambda: channel.connection.process_data_events(0) or lost)
+    assert lost == ["mine"]
+
+
+def test_messages_of_a_higher_priority_come_first(channel: BlockingChannel) -> None:
+    channel.queue_declare("q", durable=True, arguments={"x-max-priority": 5})
+    for priority in (1, 5, 3):
+        channel.basic_publish("", "q", b"%d" % priority, pika.BasicProperties(priority=priority))
+    assert [channel.basic_get("q", auto_ack=True)[2] for _ in range(3)] == [b"5", b"3", b"1"]
+
+
+def test_consumers_of_a_higher_priority_are_served_first(server: AmqpServer, channel: BlockingChannel) -> None:
+    channel.queue_declare("q", durable=True)
+    got: list[str] = []
+    channel.basic_qos(prefetch_count=2)
+    for name, priority in (("low", 0), ("high", 10)):
+        channel.basic_consume(
+            "q", lambda _c, _m, _p, _b, name=name: got.append(name), consumer_tag=name,
+            arguments={"x-priority": priority},
+        )  # fmt: skip
+    for _ in range(3):
+        channel.basic_publish("", "q", b"")
+    wait_for(lambda: channel.connection.process_data_events(0) or len(got) == 3)
+    assert sorted(got) == ["high", "high", "low"]
+
+
+def test_the_limit_of_a_channel_counts_all_of_its_consumers(server: AmqpServer, channel: BlockingChannel) -> None:
+    got: list[tuple[str, int]] = []
+    channel.basic_qos(prefetch_count=3, global_qos=True)
+    for name in ("a", "b"):
+        channel.queue_declare(name, durable=True)
+        channel.basic_consume(name, lambda _c, method, _p, _b, name=name: got.append((name, method.delivery_tag)))
+    for _ in range(3):
+        for name in ("a", "b"):
+            channel.basic_publish("", name, b"")
+    wait_for(lambda: sum(len(server.messages(name)) for name in "ab") == 3)
+    wait_for(lambda: channel.connection.process_data_events(0) or len(got) == 3)
+    channel.basic_ack(got[0][1])
+    wait_for(lambda: channel.connection.process_data_events(0) or len(got) == 4)
+    channel.basic_ack(0, multiple=True)
+    wait_for(lambda: channel.connection.process_data_events(0) or len(got) == 6)
+    assert sorted(name for name, _ in got) == ["a", "a", "a", "b", "b", "b"]
+
+
+def test_a_stream_is_read_from_an_offset_by_each_consumer(channel: BlockingChannel) -> None:
+    channel.queue_declare("s", durable=True, arguments={"x-queue-type": "stream"})
+    for number in range(4):
+        channel.basic_publish("", "s", b"%d" % number)
+    got: dict[str, list[bytes]] = {"first": [], "2": []}
+    channel.basic_qos(prefetch_count=10)
+    for offset in ("first", 2):
+        channel.basic_consume(
+            "s", lambda _c, _m, _p, body, offset=offset: got[str(offset)].append(body),
+            arguments={"x-stream-offset": offset},
+        )  # fmt: skip
+    wait_for(lambda: channel.connection.process_data_events(0) or (len(got["first"]), len(got["2"])) == (4, 2))
+    assert got["2"] == [b"2", b"3"]
+
+
+def test_what_a_consumer_holds_comes_back_in_order_when_its_channel_ends(
+    server: AmqpServer, channel: BlockingChannel
+) -> None:
+    channel.queue_declare("q", durable=True)
+    channel.basic_qos(prefetch_count=3)
+    tag = channel.basic_consume("q", print)
+    for number in range(4):
+        channel.basic_publish("", "q", b"%d" % number)
+    wait_for(lambda: len(server.messages("q")) == 1)
+    other = channel.connection.channel()
+    channel.basic_cancel(tag)
+    channel.close()
+    wait_for(lambda: [message.body for message in server.messages("q")] == [b"0", b"1", b"2", b"3"])
+    assert other.basic_get("q")[0].redelivered
