@@ -42,6 +42,7 @@ QUEUE_ARGUMENTS_COMPARED: Final = (
     "x-max-length", "x-max-length-bytes", "x-max-priority", "x-overflow", "x-queue-mode", "x-queue-version",
     "x-single-active-consumer", "x-queue-type", "x-quorum-initial-group-size", "x-max-age",
     "x-stream-max-segment-size-bytes", "x-initial-cluster-size", "x-queue-leader-locator",
+    "x-queue-master-locator",
 )  # fmt: skip
 """Arguments of a queue that a second declaration must repeat. For an exchange, it is alternate-exchange only."""
 

@@ -25,6 +25,9 @@ def frame(kind: int, channel: int, payload: bytes) -> bytes:
 
 
 def method(name: str, channel: int = 1, **arguments: Any) -> bytes:
+    """Return the frame of a method; ``is_global`` stands for its argument global."""
+    if "is_global" in arguments:
+        arguments["global"] = arguments.pop("is_global")
     return frame(1, channel, encode_method(name, **arguments))
 
 

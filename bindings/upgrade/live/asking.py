@@ -26,6 +26,7 @@ NAME: Final = "hashstar upgrade"
 CLOSES_CONNECTION: Final = 500
 """The smallest reply code that closes a connection; 405, 406 and others below close a channel."""
 OWN_CHANNEL: Final = frozenset({"basic.qos", "basic.consume", "basic.publish", "basic.get"})
+UNCONDITIONAL: Final = {"if_unused": False, "if_empty": False}
 EXTRA: Final = ("prefetch_count", "prefetch_global")
 """Arguments of a recorded consumer that basic.qos has set."""
 
@@ -53,7 +54,10 @@ class LiveHost:
         if method in OWN_CHANNEL:
             connection.leave_channel()
         try:
-            self._make(connection, method, self._named(method, arguments))
+            given = self._named(method, arguments)
+            if method == "queue.delete" and foretold == ACCEPTED:
+                given |= UNCONDITIONAL  # whether it has messages or consumers is not what is foretold
+            self._make(connection, method, given)
         except Refused as refused:
             return _to_answer(refused)
         finally:

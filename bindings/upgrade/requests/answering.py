@@ -35,6 +35,13 @@ SMALLEST_FRAME: Final = 8_192
 WITHOUT_LIMITS: Final = frozenset({"quorum", "stream"})
 """Types of queues without a limit of unacknowledged messages for all consumers of a channel."""
 
+CONSUMER_ARGUMENTS: Final[Mapping[str, frozenset[str]]] = {
+    "classic": frozenset({"x-priority"}),
+    "quorum": frozenset({"x-priority"}),
+    "stream": frozenset({"x-stream-offset", "x-stream-filter", "x-stream-match-unfiltered"}),
+}
+"""Type of queue -> arguments of its consumers; those that no type knows are accepted."""
+KNOWN: Final = frozenset().union(*CONSUMER_ARGUMENTS.values())
 FACTS: Final = {
     "queue.declare": "HSU001", "exchange.declare": "HSU002", "queue.bind": "HSU003", "exchange.bind": "HSU003",
 }  # fmt: skip
@@ -128,7 +135,7 @@ class AnsweringHost:
         if name.startswith(REPLY_TO):
             return
         if given["passive"]:
-            self._find("queue", name)
+            self._find("queue", given["queue"])
             return
         queue = Queue(name, given["durable"], given["auto_delete"], given["arguments"])
         if given["exclusive"] and name in self._tables.queues:
@@ -147,15 +154,17 @@ class AnsweringHost:
     def _refuse_new(self, queue: Queue, *, exclusive: bool) -> None:
         """Raise what the release answers to a new queue, in the order in which it checks."""
         what = self._host.describe("queue", queue.name)
+        if queue.name == GENERATED and queue.type in WITHOUT_LIMITS:
+            raise PreconditionFailed(f"Cannot declare a server-named queue for type rabbit_{queue.type}_queue")
         denied = not queue.durable and not exclusive and self._denies("transient_nonexcl_queues", (4, 3, 0))
         try:
             refuse_queue(queue, what, self._host.profile)
         except BrokerError as error:
-            if not error.text.startswith("invalid property"):
-                raise
+            if not error.text.startswith(("invalid property", "Feature")):
+                raise  # arguments are checked before anything else
             if denied:
                 raise _denial("transient_nonexcl_queues", 541, "INTERNAL_ERROR", "HSU005") from None
-            if exclusive and "'auto-delete'" not in error.text:
+            if exclusive and "'non-durable'" in error.text:
                 raise PreconditionFailed(f"invalid property 'exclusive-owner' for {what}") from None
             raise
         if denied:
@@ -198,11 +207,7 @@ class AnsweringHost:
         if queue is None:
             return
         what = self._host.describe("queue", queue.name)
-        priority = given["arguments"].get("x-priority", 0)
-        kind, _ = type_and_value(priority)
-        if kind not in INTEGER_TYPES:
-            wrong = show_string(f"expected integer, got {kind}")
-            raise PreconditionFailed(f"invalid arg 'x-priority' for {what}: {wrong}")
+        self._check_consumer(queue, what, given["arguments"])
         shares = given["prefetch_global"] and self._shares_prefetch
         if queue.type == "stream":
             if shares or not given["prefetch_count"]:  # what all consumers of a channel share is not their own
@@ -214,6 +219,18 @@ class AnsweringHost:
                 self._refuse_stream(queue, f"automatic acknowledgement not supported by stream {queues}{{}}")
         if shares and given["prefetch_count"] and queue.type == "quorum":
             raise _Fault(540, "NOT_IMPLEMENTED", f"{what} does not support global qos", "HSU303")
+
+    def _check_consumer(self, queue: Queue, what: str, arguments: Arguments) -> None:
+        """Raise what the release answers to a consumer's arguments."""
+        accepted = CONSUMER_ARGUMENTS.get(queue.type, frozenset(arguments))
+        for name in arguments:
+            if name in KNOWN and name not in accepted:
+                module = f"rabbit_{queue.type}_queue"
+                raise PreconditionFailed(f"invalid arg '{name}' for {what} of queue type {module}")
+        kind, _ = type_and_value(arguments.get("x-priority", 0))
+        if kind not in INTEGER_TYPES:
+            wrong = show_string(f"expected integer, got {kind}")
+            raise PreconditionFailed(f"invalid arg 'x-priority' for {what}: {wrong}")
 
     def _basic_get(self, given: Arguments) -> None:
         queue = self._find_queue(given)
@@ -307,7 +324,7 @@ def _fact_of(error: BrokerError, method: str) -> str:
     if error.text.startswith("inequivalent arg"):
         return "HSU301"
     if isinstance(error, PreconditionFailed) or error.text.startswith("Feature"):
-        return FACTS.get(method, "HSU304")
+        return FACTS.get(method, "HSU303" if method.startswith("basic.") else "HSU304")
     return "HSU304"
 
 

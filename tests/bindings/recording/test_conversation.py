@@ -47,7 +47,7 @@ def talks(draw: st.DrawFn) -> list[Sent]:
             talk.append(Sent("client", method("channel.close-ok") + method("channel.open")))
             talk.append(Sent("broker", method("channel.open-ok")))
         elif kind == "qos":
-            talk.append(Sent("client", method("basic.qos", **{"prefetch_count": 5, "global": True})))
+            talk.append(Sent("client", method("basic.qos", prefetch_count=5, is_global=True)))
             talk.append(Sent("client", method("basic.consume", queue=name, consumer_tag="secret-tag")))
             talk.append(Sent("broker", method("basic.qos-ok") + method("basic.consume-ok", consumer_tag="secret-tag")))
         elif kind == "beat":
@@ -129,7 +129,7 @@ def test_answers_belong_to_the_calls_that_wait_for_them() -> None:
 def test_a_refusal_that_closes_the_connection_belongs_to_its_call_on_any_channel() -> None:
     talk = [
         *handshake(),
-        Sent("client", method("channel.open", 7) + method("basic.qos", 7, **{"prefetch_count": 1, "global": True})),
+        Sent("client", method("channel.open", 7) + method("basic.qos", 7, prefetch_count=1, is_global=True)),
         Sent("broker", method("channel.open-ok", 7) + close(540, "NOT_IMPLEMENTED - no", (60, 10), 0)),
     ]
     [qos] = requests_of(record(talk), "basic.qos")
@@ -155,7 +155,7 @@ def test_queues_that_the_broker_names_have_no_name() -> None:
 
 
 def test_a_consumer_is_recorded_with_the_prefetch_of_its_channel() -> None:
-    qos = method("basic.qos", **{"prefetch_count": 9, "global": True})
+    qos = method("basic.qos", prefetch_count=9, is_global=True)
     recording = record([*handshake(), Sent("client", qos + method("basic.consume", queue="q"))])
     [consume] = requests_of(recording, "basic.consume")
     assert (consume.arguments["prefetch_count"], consume.arguments["prefetch_global"]) == (9, True)

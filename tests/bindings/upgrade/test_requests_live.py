@@ -1,0 +1,193 @@
+"""What is foretold of recorded requests is what brokers answer: recorded by real clients, and drawn at random.
+
+``HASHSTAR_UPGRADE_REQUESTS=20000`` makes it long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import aio_pika
+import kombu
+import pika
+import pika.exceptions
+import pytest
+from click.testing import CliRunner, Result
+
+from bindings.apply.address import Addresses
+from bindings.cli import COMMANDS
+from bindings.sources.recording.model import Recording
+from bindings.upgrade.live.comparing import ask_broker
+from bindings.upgrade.live.fresh_host import PREFIX
+from bindings.upgrade.releases import release_of
+from bindings.upgrade.requests.replay import replay
+from exchange import Topology
+from tests.support.differential import manage
+from tests.support.recorded import recorded
+from tests.support.recordings import random_recording, random_topology, text_of
+
+if TYPE_CHECKING:
+    from tests.support.servers import Server
+
+pytestmark = pytest.mark.live
+REQUESTS = int(os.environ.get("HASHSTAR_UPGRADE_REQUESTS", "240"))
+"""Number of random requests for each broker."""
+ROUND = 40
+[UPGRADE] = [command for command in COMMANDS if command.name == "upgrade"]
+NAME = "hashstar-record"
+
+
+def addresses_of(server: Server) -> tuple[str, str]:
+    """Return the addresses of the management API, with a login, and of AMQP."""
+    if server.management_url is None:
+        pytest.skip("needs the management API")
+    parts = urlsplit(server.management_url)
+    login = "" if parts.username else "guest:guest@"
+    amqp = urlsplit(server.url)
+    return f"http://{login}{parts.netloc}", f"amqp://{amqp.hostname}:{amqp.port}"
+
+
+def with_pika(url: str) -> None:
+    """Do what pika's users do, refusals included."""
+    queues: dict[str, dict[str, Any]] = {
+        "durable": {"durable": True},
+        "lazy": {"durable": True, "arguments": {"x-queue-mode": "lazy"}},
+    }
+    connection = pika.BlockingConnection(pika.URLParameters(url))
+    channel = connection.channel()
+    channel.confirm_delivery()
+    for name, options in queues.items():
+        channel.queue_declare(f"{NAME}-{name}", **options)
+    channel.queue_declare(f"{NAME}-old", durable=True, arguments={"x-queue-version": 1})
+    channel.queue_declare(f"{NAME}-transient")
+    reply = channel.queue_declare("", exclusive=True).method.queue
+    channel.exchange_declare(f"{NAME}-events", "topic", durable=True)
+    channel.queue_bind(reply, f"{NAME}-events", "#.a.#.b.#")
+    channel.basic_qos(prefetch_count=3, global_qos=True)
+    channel.basic_consume(f"{NAME}-durable", lambda *_: None)
+    channel.basic_publish(f"{NAME}-events", "some.key", b"")
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker):
+        channel.queue_declare(f"{NAME}-durable", durable=False)
+    connection.close()
+    parameters = pika.URLParameters(url)
+    parameters.frame_max = 4096
+    pika.BlockingConnection(parameters).close()
+
+
+def with_aio_pika(url: str) -> None:
+    async def ignore(message: Any) -> None:
+        """Take a message that does not come."""
+
+    async def run() -> None:
+        async with await aio_pika.connect(url) as connection:
+            channel = await connection.channel()
+            queue = await channel.declare_queue(
+                f"{NAME}-quorum", durable=True, arguments={"x-queue-type": "quorum", "x-delivery-limit": 5}
+            )
+            exchange = await channel.declare_exchange(f"{NAME}-internal", "fanout", durable=True, internal=True)
+            await exchange.bind(f"{NAME}-events", "k")
+            await queue.bind(f"{NAME}-events", "order.*")
+            await queue.consume(ignore, exclusive=True)
+
+    asyncio.run(run())
+
+
+def with_kombu(url: str) -> None:
+    with kombu.Connection(url) as connection:
+        tasks = kombu.Exchange(f"{NAME}-tasks", "direct")
+        options: list[dict[str, Any]] = [
+            {},
+            {"max_priority": 5},
+            {"expires": 60.0, "auto_delete": True, "durable": False},
+        ]
+        for number, each in enumerate(options):
+            queue = kombu.Queue(f"{NAME}-kombu-{number}", tasks, f"k{number}", **each)
+            with connection.Producer() as producer:
+                producer.publish({}, exchange=tasks, routing_key=f"k{number}", declare=[queue])
+            with connection.Consumer(queue, callbacks=[lambda body, message: message.ack()]) as consumer:
+                consumer.qos(prefetch_count=4, apply_global=True)
+                connection.drain_events(timeout=20)
+
+
+def clean(server: Server) -> None:
+    for kind in ("queues", "exchanges"):
+        for found in manage(server, "GET", f"{kind}/%2F"):
+            if found["name"].startswith(NAME):
+                manage(server, "DELETE", f"{kind}/%2F/{found['name']}")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(UPGRADE, arguments)
+
+
+def test_what_clients_ask_of_the_oldest_broker_is_answered_by_newer_ones_as_foretold(
+    rabbitmq_servers: list[Server], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Recorded through the proxy; then the command asks each newer broker, and no answer differs."""
+    oldest, *newer = sorted(rabbitmq_servers, key=lambda server: server.version_info)
+    addresses = {server.version: addresses_of(server) for server in rabbitmq_servers}
+    if not newer:
+        pytest.skip("needs brokers of two releases")
+    with recorded(addresses[oldest.version][1], tmp_path / "asked.jsonl") as proxy:
+        for work in (with_pika, with_aio_pika, with_kombu):
+            work(proxy.url)
+        assert proxy.stop() == 0
+    clean(oldest)
+    assert not proxy.recording.unread
+    (tmp_path / "empty.bindings").write_text('vhost "/"\n')
+    for server in newer:
+        management, amqp = addresses[server.version]
+        result = run(
+            str(tmp_path / "empty.bindings"), "--from", ".".join(oldest.version.split(".")[:2]), "--format", "json",
+            "--declares", str(proxy.path), "--live", management, "--other-address", amqp, "--fail-on", "never",
+        )  # fmt: skip
+        assert result.exit_code == 0, result.output
+        shown = json.loads(result.stdout)
+        live = shown["live"]
+        assert (live["foretold_not_seen"], live["seen_not_foretold"]) == ([], [])
+        assert live["accepted"] > 20
+        asked = {(each["method"], each["arguments"].get("queue")): each for each in shown["applications"]["refused"]}
+        changed = [each["fact"] for each in shown["applications"]["changed"]]
+        if server.version_info >= (4, 3):
+            assert asked["queue.declare", f"{NAME}-old"]["code"] == 406
+            assert asked["connection.tune-ok", None]["fact"] == "HSU103"
+            assert "HSU104" in changed
+        assert not [each for each in manage(server, "GET", "vhosts") if each["name"].startswith(PREFIX)]
+        with capsys.disabled():
+            refused = len(live["foretold_and_seen"])
+            print(f"\n{server.version}: {live['accepted']} calls accepted, {refused} refused, as foretold")
+
+
+def test_random_requests_are_answered_as_foretold(
+    rabbitmq_servers: list[Server], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for server in rabbitmq_servers:
+        addresses = Addresses.of(*addresses_of(server))
+        release, asked, refused = release_of(server.version), 0, 0
+        for number in range(-(-REQUESTS // ROUND)):
+            rng = Random(f"requests/{number}")
+            topology, made = random_topology(rng, release.profile), random_recording(rng, ROUND)
+            shown = ask_broker(
+                addresses, [topology], [made], [[]], release, seconds=120
+            )  # fmt: skip
+            where = (server.version, number, topology.queues, text_of(made))
+            assert (shown.not_seen, shown.not_foretold, shown.not_asked) == ([], [], 0), where
+            asked += shown.accepted + len(shown.seen)
+            refused += len(shown.seen)
+        with capsys.disabled():
+            print(f"\n{server.version}: {asked:,} calls, {refused:,} refused, 0 differences")
+        assert refused > asked // 10
+
+
+def test_the_replay_of_a_recording_is_the_same_each_time() -> None:
+    def calls(made: Recording) -> list[Any]:
+        return [ask[:3] for ask in replay(Topology(), [made], release_of("4.3"))]
+
+    made = random_recording(Random("replay"))
+    assert calls(made) == calls(made)
