@@ -82,7 +82,7 @@ def _random_row(rng: Random) -> Request | Publishing:
     def yes() -> bool:
         return rng.random() < 0.3
 
-    declared = {"durable": not yes(), "auto_delete": rng.random() < 0.1, "passive": rng.random() < 0.1}
+    declared: dict[str, Any] = {"durable": not yes(), "auto_delete": rng.random() < 0.1, "passive": rng.random() < 0.1}
     match rng.randrange(10):
         case 0 | 1 | 2:
             exclusive = queue == "" or rng.random() < 0.15

@@ -55,10 +55,8 @@ def addresses_of(server: Server) -> tuple[str, str]:
 
 def with_pika(url: str) -> None:
     """Do what pika's users do, refusals included."""
-    queues: dict[str, dict[str, Any]] = {
-        "durable": {"durable": True},
-        "lazy": {"durable": True, "arguments": {"x-queue-mode": "lazy"}},
-    }
+    lazy = {"x-queue-mode": "lazy"}
+    queues: dict[str, dict[str, Any]] = {"durable": {"durable": True}, "lazy": {"durable": True, "arguments": lazy}}
     connection = pika.BlockingConnection(pika.URLParameters(url))
     channel = connection.channel()
     channel.confirm_delivery()
