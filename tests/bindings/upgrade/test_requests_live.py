@@ -8,6 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -41,6 +45,7 @@ REQUESTS = int(os.environ.get("HASHSTAR_UPGRADE_REQUESTS", "240"))
 ROUND = 40
 [UPGRADE] = [command for command in COMMANDS if command.name == "upgrade"]
 NAME = "hashstar-record"
+ROOT = Path(__file__).parents[3]
 
 
 def addresses_of(server: Server) -> tuple[str, str]:
@@ -108,8 +113,9 @@ def with_kombu(url: str) -> None:
             queue = kombu.Queue(f"{NAME}-kombu-{number}", tasks, f"k{number}", **each)
             with connection.Producer() as producer:
                 producer.publish({}, exchange=tasks, routing_key=f"k{number}", declare=[queue])
-            with connection.Consumer(queue, callbacks=[lambda body, message: message.ack()]) as consumer:
-                consumer.qos(prefetch_count=4, apply_global=True)
+            consumer = connection.Consumer(queue, callbacks=[lambda body, message: message.ack()])
+            consumer.qos(prefetch_count=4, apply_global=True)
+            with consumer:
                 connection.drain_events(timeout=20)
 
 
@@ -189,3 +195,61 @@ def test_the_replay_of_a_recording_is_the_same_each_time() -> None:
 
     made = random_recording(Random("replay"))
     assert calls(made) == calls(made)
+
+
+SHOP = """
+exchange h: headers
+exchange orders: topic, alternate-exchange = "lost"
+exchange lost: fanout
+exchange ring: x-consistent-hash
+queue jobs: classic, x-queue-version = 2, x-message-ttl = 1, x-max-length = 0
+queue lost
+queue left
+queue right
+h -> jobs: all { n = 1 }
+h -> lost: any { at = !timestamp 5 }
+orders -> jobs: "order.#"
+lost -> lost
+ring -> left: "1"
+ring -> right: "1"
+policy ttl: "^jobs", queues, max-length = 5
+"""
+
+
+def test_a_topology_and_its_messages_are_tried_on_the_broker(rabbitmq_servers: list[Server], tmp_path: Path) -> None:
+    """The queues drop all at once, and yet the messages are found: they go to plain queues."""
+    (tmp_path / "shop.bindings").write_text(SHOP)
+    for server in rabbitmq_servers:
+        if server.version_info < (3, 13):
+            continue
+        management, amqp = addresses_of(server)
+        arguments = (str(tmp_path / "shop.bindings"), "--from", "3.12", "--live", management, "--other-address", amqp)
+        result = run(*arguments, "--format", "json", "--fail-on", "never")
+        assert result.exit_code == 0, result.output
+        live = json.loads(result.stdout)["live"]
+        assert (live["foretold_not_seen"], live["seen_not_foretold"], live["not_asked"]) == ([], [], 0)
+        assert live["messages"] >= 2
+        assert live["accepted"] >= 15
+        assert run(*arguments, "--to", "3.13").exit_code == 2
+
+
+def test_ctrl_c_deletes_the_virtual_hosts(rabbitmq: Server, tmp_path: Path) -> None:
+    queues = "".join(f"queue q{number}\n" for number in range(5_000))
+    (tmp_path / "many.bindings").write_text(queues)
+    management, amqp = addresses_of(rabbitmq)
+    if rabbitmq.version_info < (3, 13):
+        pytest.skip("needs a release after 3.12")
+    command = [sys.executable, "-m", "bridge.cli", "upgrade", str(tmp_path / "many.bindings"), "--from", "3.12"]
+    process = subprocess.Popen(
+        [*command, "--live", management, "--other-address", amqp], env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+
+    def hosts() -> list[str]:
+        return [each["name"] for each in manage(rabbitmq, "GET", "vhosts") if each["name"].startswith(PREFIX)]
+
+    deadline = time.monotonic() + 30
+    while not hosts() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 130
+    assert hosts() == []
