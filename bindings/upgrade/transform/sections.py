@@ -40,13 +40,18 @@ def _without_parameters(definitions: Definitions) -> tuple[Definitions, int]:
 
 def _obfuscate(definitions: Definitions) -> tuple[Definitions, int]:
     """Give users numbers for names, and no passwords: nobody can log in with what is left."""
-    users = definitions.other_entries("users")
-    names = {user.get("name"): f"obfuscated-username-{number}" for number, user in enumerate(users, 1)}
-    changed = [{**user, "name": names[user.get("name")], "password_hash": ""} for user in users]
-    for section in ("permissions", "topic_permissions"):
-        entries = [{**each, "user": names.get(each.get("user"), "")} for each in definitions.other_entries(section)]
-        definitions = definitions.with_other_entries(section, entries)
-    return definitions.with_other_entries("users", changed), sum(a != b for a, b in zip(users, changed, strict=True))
+    keys = {"users": "name", "permissions": "user", "topic_permissions": "user"}
+    named = [str(each.get(key)) for section, key in keys.items() for each in definitions.other_entries(section)]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(named), 1)}
+    count = 0
+    for section, key in keys.items():
+        before = definitions.other_entries(section)
+        after = [{**each, key: f"obfuscated-username-{numbers[str(each.get(key))]}"} for each in before]
+        if section == "users":
+            after = [{**user, "password_hash": ""} for user in after]
+        definitions = definitions.with_other_entries(section, after)
+        count += sum(one != other for one, other in zip(before, after, strict=True))
+    return definitions, count
 
 
 SECTIONS: Final[tuple[SectionTransformation, ...]] = (

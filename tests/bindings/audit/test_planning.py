@@ -17,8 +17,9 @@ from bindings.archive.reading import Bad, Skipped, Split
 from bindings.archive.record import Record, build_batch
 from bindings.archive.sums import OTHER, REASONS, SAMPLES
 from bindings.audit.local import planning
-from bindings.audit.local.planning import File, plan_tasks, splits_of, tasks_of
+from bindings.audit.local.planning import File, draw_tasks, plan_tasks, splits_of, tasks_of
 from bindings.audit.local.selection import OTHER_VHOST, OUTSIDE, UNTIMED, Selection
+from bindings.audit.local.tasks import Task
 from exchange import Message
 from tests.support.archives.lines import write_lines
 
@@ -45,6 +46,19 @@ def test_tasks_have_each_byte_once_and_about_the_wanted_size(files: list[tuple[i
         stretches = [(start, end) for name, start, end in found if name == path]
         assert min(stretches)[0] == 0
         assert sum((end or 0) - start for start, end in stretches) == length
+
+
+@SOME
+@given(st.lists(st.integers(1, 1_000), min_size=1, max_size=50), st.integers(0, 10_000))
+def test_a_sample_is_some_tasks_within_its_size_and_always_the_same_ones(weights: list[int], most: int) -> None:
+    tasks = [Task(number, (), weight) for number, weight in enumerate(weights)]
+    drawn, share = draw_tasks(tasks, most)
+    assert (drawn, share) == draw_tasks(tasks, most)
+    size = sum(task.weight for task in drawn)
+    assert len({task.number for task in drawn}) == len(drawn) >= 1
+    assert size <= most or len(drawn) == 1
+    assert share == size / sum(weights)
+    assert len(drawn) == len(tasks) or size + max(weights) > most  # no room is left for any task
 
 
 def test_many_small_files_are_few_tasks_and_are_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
