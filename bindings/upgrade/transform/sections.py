@@ -1,23 +1,48 @@
-"""What definitions have beside topologies, users and parameters, as the user wants it: one function for each name."""
+"""Definitions as a new release, or the user, wants them beside their topologies: virtual hosts, users, parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.operator_policies import COMPONENT
+from exchange.entities.indexes import Change
+from exchange.topology.topology import Topology
 
 __all__ = ["SECTIONS", "SectionTransformation"]
 
+DEFAULT_TYPE: Final = "default_queue_type"
+
 
 class SectionTransformation(NamedTuple):
-    """A transformation of definitions that changes no topology, chosen by its name; none is done by default."""
+    """A transformation of definitions that needs more than their topologies, chosen by its name."""
 
     name: str
     what: str
     edit: Callable[[Definitions], tuple[Definitions, int]]
     """Returns the definitions, and the number of entries that are otherwise."""
+    since: tuple[int, int, int] | None = None
+    """The first release for which it is done by default; None if it never is."""
+
+
+def _name_types(definitions: Definitions) -> tuple[Definitions, int]:
+    """Name the type of classic queues where their virtual host has another default, which an import would take."""
+    count = 0
+    for vhost in definitions.other_entries("vhosts"):
+        metadata = vhost.get("metadata")
+        given = vhost.get(DEFAULT_TYPE) or (metadata if isinstance(metadata, dict) else {}).get(DEFAULT_TYPE)
+        if given in (None, "undefined", "classic"):
+            continue
+        topology = definitions.topology(vhost["name"])
+        untyped = [queue for queue in topology.queues.values() if "x-queue-type" not in queue.arguments]
+        tables = topology.tables()
+        for queue in untyped:
+            tables.apply(Change(True, replace(queue, arguments={**queue.arguments, "x-queue-type": "classic"})))
+        definitions = definitions.with_topology(Topology.of_tables(tables, topology.vhost, topology.profile))
+        count += len(untyped)
+    return definitions, count
 
 
 def _without(*sections: str) -> Callable[[Definitions], tuple[Definitions, int]]:
@@ -55,6 +80,12 @@ def _obfuscate(definitions: Definitions) -> tuple[Definitions, int]:
 
 
 SECTIONS: Final[tuple[SectionTransformation, ...]] = (
+    SectionTransformation(
+        "name-queue-types",
+        "a classic queue gets x-queue-type in a virtual host whose default_queue_type is another one: an import would "
+        "make it a queue of that type",
+        _name_types, (4, 0, 0),
+    ),
     SectionTransformation(
         "obfuscate-usernames",
         "users get numbers for names, here and in permissions, and no password; addresses in parameters stay",

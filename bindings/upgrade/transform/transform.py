@@ -53,6 +53,7 @@ def choose(names: Iterable[str], old: Release, new: Release) -> frozenset[str]:
         name = given.strip().replace("_", "-")
         if name == DEFAULT:
             chosen.update(each.name for each in TRANSFORMATIONS if each.default and each.since <= new.numbers)
+            chosen.update(each.name for each in SECTIONS if each.since is not None and each.since <= new.numbers)
         elif name in ALIASES:
             chosen.update(ALIASES[name])
         elif name in NAMES:

@@ -376,6 +376,20 @@ def test_all_that_no_transformation_is_about_stays_as_it_is_written() -> None:
     assert result["hashstar"] == {"profile": "rabbitmq-4.3"}
 
 
+@pytest.mark.parametrize("where", ["default_queue_type", "metadata"])
+@pytest.mark.parametrize("given", ["quorum", "classic", "undefined"])
+def test_a_classic_queue_stays_one_where_an_import_would_make_another_of_it(where: str, given: str) -> None:
+    """As a live 4.3 imports it: a queue without a type gets that of its virtual host."""
+    fields = {"default_queue_type": given}
+    vhosts = [{"name": "/", **(fields if where in fields else {"metadata": fields})}]
+    definitions = Definitions.loads(json.dumps({**DOCUMENT, "vhosts": vhosts}), vhost="/")
+    names = choose(["default"], release_of("3.12"), release_of("4.3"))
+    content, sections = transform_definitions(definitions, [], names)
+    assert "x-queue-type" in content.topology("/").queues["q"].arguments if given == "quorum" else not sections
+    assert [(each.name, each.entries) for each in sections] == [("name-queue-types", 1)] * (given == "quorum")
+    assert transform_definitions(content, [], names) == (content, ())
+
+
 def test_virtual_hosts_that_were_not_chosen_stay() -> None:
     assert transformed("default", ("/",))["queues"][1]["durable"] is False
 
@@ -417,4 +431,5 @@ def test_the_documentation_has_every_transformation_with_what_it_does() -> None:
         since = f"since {each.since[0]}.{each.since[1]}" if each.default else "no"
         assert f"| {each.name} | {since} | {each.what} |" in page
     for section in SECTIONS:
-        assert f"| {section.name} | no | {section.what} |" in page
+        named = "no" if section.since is None else f"since {section.since[0]}.{section.since[1]}"
+        assert f"| {section.name} | {named} | {section.what} |" in page
