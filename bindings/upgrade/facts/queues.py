@@ -79,7 +79,7 @@ FACTS: Final[tuple[Fact, ...]] = (
          with_a_master_locator, notes("4.0.1"), until=(4, 3, 0)),
     Fact("HSU020", (4, 0, 0), "note",
          "when the single active consumer is cancelled, the next one gets the messages that are ready at once; before "
-         "4.0, only when another message comes",
+         "4.0 it waits",
          "nothing is to be done", "live brokers", queues_with_an_active_consumer),
 )  # fmt: skip
 """What is seen in queues other than quorum queues."""
