@@ -77,7 +77,7 @@ def record_command(
         try:
             asyncio.run(_serve(proxy, ledger, path, address, tls, seconds))
         except OSError as error:
-            named = error.filename or f"{address[0]}:{address[1]}"
+            named = f"{address[0]}:{address[1]}" if error.filename is None else file
             raise InputError(f"{named}: {error.strerror or error}") from None
     for line in summary_lines(ledger.recording()):
         echo_line(line, err=True)

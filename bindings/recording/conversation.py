@@ -280,8 +280,9 @@ def _find_refused(channels: list[_Channel], asked: str | None, text: str) -> Ite
 
 
 def _read_client(properties: Mapping[str, Any]) -> Client:
-    names = ("product", "version", "platform", "connection_name")
-    return Client(*(_read_text(properties.get(name)) for name in names))
+    version = _read_text(properties.get("version")) or _read_text(properties.get("product_version"))  # py-amqp's name
+    product, platform, name = (_read_text(properties.get(key)) for key in ("product", "platform", "connection_name"))
+    return Client(product, version, platform, name)
 
 
 def _read_broker(properties: Mapping[str, Any]) -> str:

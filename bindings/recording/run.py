@@ -17,6 +17,7 @@ from bindings.recording.ledger import Ledger
 from bindings.recording.proxy import Proxy
 from bindings.sources.files import replacing
 from bindings.sources.recording.file import recording_lines
+from bindings.sources.recording.model import Recording
 
 __all__ = ["run_proxy", "save_recording"]
 
@@ -41,7 +42,7 @@ async def run_proxy(
 
     Raises OSError if the address cannot be served, or the file not be written at the beginning or the end.
     """
-    save_recording(ledger, path)
+    save_recording(ledger.recording(), path)
     listening(await proxy.start(*address, tls))
     saved, pause = ledger.changes, SAVE_SECONDS
     try:
@@ -49,19 +50,19 @@ async def run_proxy(
             if saved != ledger.changes:
                 saved, begun = ledger.changes, time.monotonic()
                 try:
-                    save_recording(ledger, path)
+                    await asyncio.to_thread(save_recording, ledger.recording(), path)  # traffic goes on
                 except OSError as error:
                     warn(error)
                 pause = max(SAVE_SECONDS, (time.monotonic() - begun) * SAVE_SHARE)
     finally:
         await proxy.stop()
-        save_recording(ledger, path)
+        save_recording(ledger.recording(), path)
 
 
-def save_recording(ledger: Ledger, path: Path) -> None:
-    """Write what is recorded. Raises OSError."""
+def save_recording(recording: Recording, path: Path) -> None:
+    """Write a recording. Raises OSError."""
     with replacing(path) as file:
-        file.writelines(recording_lines(ledger.recording()))
+        file.writelines(recording_lines(recording))
 
 
 async def _is_set(event: asyncio.Event, seconds: float) -> bool:

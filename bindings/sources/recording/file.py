@@ -123,7 +123,10 @@ def recording_lines(recording: Recording) -> Iterator[bytes]:
         "left_out": recording.left_out,
     }
     yield json_line(head)
-    numbers = {client: number for number, client in enumerate(recording.connections, 1)}
+    clients = dict.fromkeys(recording.connections)
+    clients |= dict.fromkeys(row.client for row in recording.requests)  # who asks may not have named itself
+    clients |= dict.fromkeys(row.client for row in recording.publishing)
+    numbers = {client: number for number, client in enumerate(clients, 1)}
     for client, number in numbers.items():
         yield json_line({
             "kind": "client", "client": number, **client._asdict(), "connections": recording.connections[client],

@@ -27,6 +27,8 @@ EXCHANGE, QUEUE = ("exchange.declare-ok", "queue.declare-ok")
 def talks(draw: st.DrawFn) -> list[Sent]:
     """Draw what two sides say: requests with their answers, refusals, messages, heartbeats, and damage at times."""
     talk = handshake(draw(st.sampled_from(["shop", "billing"])), draw(st.sampled_from(["/", "shop"])))
+    if draw(st.integers(0, 9)) == 0:
+        del talk[2:]  # hostile: it goes on without having named itself
     for _ in range(draw(st.integers(0, 8))):
         kind = draw(st.sampled_from(["queue", "exchange", "bind", "publish", "refuse", "beat", "qos", "damage"]))
         name = draw(names)

@@ -103,6 +103,7 @@ def test_clients_do_through_the_proxy_what_they_do_without(server: AmqpServer, p
     assert {client.product for client in recording.connections} == {
         "Pika Python Client Library", "aiormq", "py-amqp",
     }  # fmt: skip
+    assert all(client.version for client in recording.connections)
     asked = {(each.method, each.arguments.get("queue")): each for each in recording.requests}
     ttl = asked["queue.declare", "pika"]
     assert ttl.arguments["arguments"]["x-message-ttl"].value == 60_000
