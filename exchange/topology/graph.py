@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from exchange.entities.alternates import alternates_in_effect, possible_alternates
 from exchange.entities.entities import Binding, Destination
-from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Policies
+from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Policies, Settings
 from exchange.topology.topology import Topology
 
 __all__ = ["Graph", "TopologyGraph", "find_cycles", "reach"]
@@ -75,6 +75,7 @@ class TopologyGraph:
 
     def __init__(self, topology: Topology) -> None:
         self.topology: Final = topology
+        self._settings: Final[dict[str, tuple[Settings, ...]]] = {}
         self.possible_alternates: Final[dict[str, tuple[str | None, ...]]] = {}
         """Exchange -> the alternates that it may have, as arguments and policies name them; None stands for none.
 
@@ -104,8 +105,21 @@ class TopologyGraph:
             queues = [queue for queue in self.topology.queues.values() if "x-dead-letter-exchange" in queue.arguments]
         else:
             queues = list(self.topology.queues.values())
-        possible = {queue.name: self.policies.dead_letters_of(queue) for queue in queues}
-        return {name: letters for name, letters in possible.items() if letters != (NO_DEAD_LETTERS,)}
+        found: dict[str, tuple[DeadLetters, ...]] = {}
+        for queue in queues:
+            possible = [
+                Policies.dead_letters_by(settings, queue.type) for settings in self.possible_settings(queue.name)
+            ]
+            letters = tuple(dict.fromkeys(possible))
+            if letters != (NO_DEAD_LETTERS,):
+                found[queue.name] = letters
+        return found
+
+    def possible_settings(self, queue: str) -> tuple[Settings, ...]:
+        """Return the settings that may be in force for a queue, as `Policies.possible_settings`."""
+        if queue not in self._settings:
+            self._settings[queue] = self.policies.possible_settings(self.topology.queues[queue])
+        return self._settings[queue]
 
     @cached_property
     def only_dead_letters(self) -> frozenset[str]:

@@ -35,7 +35,7 @@ STATES: Final = 2_000
 """Maximum number of states of the search for these keys."""
 WAYS: Final = 100
 """Maximum number of bindings to one queue whose keys are tried in larger topologies."""
-EXAMPLES: Final = 20
+EXAMPLES: Final = 10
 """Maximum number of bindings of a dead letter exchange whose keys are tried, too."""
 
 FEW_BYTES: Final = 64

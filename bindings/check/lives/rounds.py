@@ -195,7 +195,7 @@ class _Rounds:
     def _expiring_circles(self) -> frozenset[str]:
         """The queues that HS314 is about: what goes round there is dropped."""
         if self._expiring is None:
-            found = [finding for finding in dead_letters.find(self._view) if finding.code == "HS314"]
+            found = dead_letters.find_circles(self._view)
             parts = [part for finding in found for part in (finding.part, *finding.related)]
             self._expiring = frozenset(part.name for part in parts if isinstance(part, Queue))
         return self._expiring

@@ -21,7 +21,7 @@ from exchange.entities.in_force import DeadLetters
 from exchange.kinds.condition import EVERYTHING
 from exchange.patterns.pattern import Pattern
 
-__all__ = ["find"]
+__all__ = ["find", "find_circles"]
 
 WAYS: Final = 100
 """Maximum number of bindings to one queue whose keys are tried."""
@@ -34,15 +34,20 @@ Stay: TypeAlias = tuple[str, str]
 
 def find(view: TopologyView) -> Iterator[Finding]:
     """Yield findings about dead letters: HS311 to HS314."""
-    known = {
-        name: possible[0]
-        for name, possible in view.graph.dead_letters.items()
-        if len({(letters.exchange, letters.routing_key) for letters in possible}) == 1
-    }  # else they depend on which policy is in force, and that is not known
+    known = _known(view)
     yield from _missing(view, known)
     yield from _lost(view, known)
     yield from _at_most_once(view)
-    yield from _circles(view, known)
+    yield from find_circles(view)
+
+
+def _known(view: TopologyView) -> dict[str, DeadLetters]:
+    """Return where dead letters go, unless that depends on which policy is in force, and that is not known."""
+    return {
+        name: possible[0]
+        for name, possible in view.graph.dead_letters.items()
+        if len({(letters.exchange, letters.routing_key) for letters in possible}) == 1
+    }
 
 
 def _missing(view: TopologyView, known: dict[str, DeadLetters]) -> Iterator[Finding]:
@@ -130,18 +135,18 @@ def _at_most_once(view: TopologyView) -> Iterator[Finding]:
     for name, queue in view.topology.queues.items():
         if queue.type == "quorum" and all(
             settings.get("dead-letter-strategy") == "at-least-once" and settings.get("overflow") != "reject-publish"
-            for settings in view.possible_settings(name)
+            for settings in view.graph.possible_settings(name)
         ):
             message = f"queue '{name}' asks for dead letters at least once without overflow reject-publish"
             yield Finding("HS313", queue, message)
 
 
-def _circles(view: TopologyView, known: dict[str, DeadLetters]) -> Iterator[Finding]:
-    """Yield the queues that only hand expired messages round, until the broker drops them."""
+def find_circles(view: TopologyView) -> Iterator[Finding]:
+    """Yield the queues that only hand expired messages round, until the broker drops them: HS314."""
     expiring = {
         name: letters
-        for name, letters in known.items()
-        if all(settings.integer("message-ttl") is not None for settings in view.possible_settings(name))
+        for name, letters in _known(view).items()
+        if all(settings.integer("message-ttl") is not None for settings in view.graph.possible_settings(name))
     }
     found: set[str] = set()
     ended: set[Stay] = set()
@@ -221,7 +226,7 @@ def _keys_in(view: TopologyView, queue: str) -> Iterator[str]:
 
 def _policy_of(view: TopologyView, queue: str, setting: str) -> Policy | None:
     """Return the policy that sets a setting of a queue; None for an argument."""
-    settings, *others = view.possible_settings(queue)
+    settings, *others = view.graph.possible_settings(queue)
     if others or setting not in settings.values or settings.values[setting].source == "argument":
         return None
     return settings.policy

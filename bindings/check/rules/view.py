@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Final
 
 from exchange.entities.entities import Binding
-from exchange.entities.in_force import Settings
 from exchange.kinds import Kind, Unknown, kind_of
 from exchange.kinds.condition import ALWAYS, EVERYTHING
 from exchange.lifecycle.limits import Limits, limits_by
@@ -37,7 +36,6 @@ class TopologyView:
             if len(possible) == 1 and possible[0] is not None
         }
         """Exchange -> its alternate exchange in force, whether that exists or not."""
-        self._settings: Final[dict[str, tuple[Settings, ...]]] = {}
         self._limits: Final[dict[str, Limits | None]] = {}
         self._kinds: Final[dict[str, type[Kind]]] = {}
         self._routers: Final[dict[str, Kind]] = {}
@@ -127,17 +125,11 @@ class TopologyView:
             backwards.add(alternate, name)
         return frozenset(backwards.downstream(into_queues))
 
-    def possible_settings(self, queue: str) -> tuple[Settings, ...]:
-        """Return the settings that may be in force for a queue, as `Policies.possible_settings`."""
-        if queue not in self._settings:
-            self._settings[queue] = self.graph.policies.possible_settings(self.topology.queues[queue])
-        return self._settings[queue]
-
     def limits_of(self, queue: str) -> Limits | None:
         """Return the limits of a queue; None if they depend on which policy is in force, and that is not known."""
         if queue not in self._limits:
             part, profile = self.topology.queues[queue], self.topology.profile
-            possible = {limits_by(settings, part, profile) for settings in self.possible_settings(queue)}
+            possible = {limits_by(settings, part, profile) for settings in self.graph.possible_settings(queue)}
             self._limits[queue] = possible.pop() if len(possible) == 1 else None
         return self._limits[queue]
 

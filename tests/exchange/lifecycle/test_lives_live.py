@@ -16,6 +16,7 @@ SEED = int(os.environ.get("HASHSTAR_LIVE_SEED", "2026"))
 
 
 @pytest.mark.live
+@pytest.mark.timeout(0)  # a full run takes an hour
 def test_a_live_broker_agrees_on_every_life(rabbitmq_servers: list[Server], capsys: pytest.CaptureFixture[str]) -> None:
     """Every confirm, delivery, count and content, with the headers of all deaths, is the model's."""
     pytest.importorskip("aiormq")
