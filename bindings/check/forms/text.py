@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, groupby
-from textwrap import fill, indent
+from textwrap import fill
 from typing import Final, NamedTuple
 
 from bindings.check.forms.reporter import Reporter, message_lines
@@ -117,7 +117,7 @@ def _group_lines(placed: list[_Placed]) -> Iterator[str]:
     for finding, position in placed:
         first, *rest = message_lines(finding)
         yield f"    {position}{first}{_witness(finding)}"
-        yield from (indent(line, "      ") for line in rest)
+        yield from (f"      {line}" for line in rest)
     yield from fill(f"way out: {rule.way_out}", WIDTH, initial_indent="  ", subsequent_indent="  ").splitlines()
 
 

@@ -151,7 +151,7 @@ class PlaceGraph:
         view = self.view
         for binding in islice(view.topology.bindings_to(Destination("queue", queue)), WAYS):
             source = view.topology.exchanges.get(binding.source)
-            if source is None or view.is_opaque(binding.source):
+            if source is None or view.is_opaque(binding.source) or binding in view.long_keys:
                 continue
             pattern = view.pattern_of(binding)
             entries = sorted(view.graph.graph.upstream([source.name]))[:WAYS] if source.internal else [source.name]
@@ -188,8 +188,8 @@ class PlaceGraph:
         topology = self.view.topology
         if len(topology.bindings) + len(topology.queues) > SMALL:
             return None
-        known = [binding for binding in topology.bindings if not self.view.is_opaque(binding.source)]
-        patterns = [self.view.pattern_of(binding) for binding in known]
+        known = [name for name in topology.exchanges if not self.view.is_opaque(name)]
+        patterns = [self.view.pattern_of(binding) for name in known for binding in self.view.bindings_from(name)]
         words = [pattern.words for pattern in patterns if pattern is not None]
         return find_key_classes([*words, *(tuple(name.split(".")) for name in topology.queues)], STATES)
 

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from math import inf
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -30,6 +31,8 @@ SETTLE_SECONDS: Final = 0.2
 """Virtual time after each step: more than the longest chain of times to live."""
 ENDS: Final = (("ack", False), ("nack", True), ("nack", False), ("reject", True), ("reject", False))
 """How a delivery may end: the method, and whether it requeues."""
+TIMER_MILLISECONDS: Final = 10
+"""Time by which two timers must differ, for a broker to ring them in their order."""
 MOST_DEATHS: Final = 40
 """Maximum number of dead letters of one step."""
 MOST_TAKES: Final = 100
@@ -97,7 +100,7 @@ class WatchedOffice(DeadLetterOffice):
 
     def send(self, queue: LiveQueue, content: Content, failures: int | None, reason: str) -> None:
         """Dead-letter one message."""
-        self.watch(queue.name)
+        self.watch(queue.name, reason)
         super().send(queue, content, failures, reason)
 
 
@@ -110,6 +113,8 @@ class WatchedBroker(Broker):
         self.sources: defaultdict[str, set[str]] = defaultdict(set)
         self.deaths = 0
         self.deaths_before = 0
+        self.expired: Final[dict[str, float]] = {}
+        """Queue -> milliseconds since the epoch at which its latest message expired."""
         self.rung = 0.0
         """Milliseconds since the epoch at which the latest timer rang."""
         self.source = ""
@@ -123,8 +128,10 @@ class WatchedBroker(Broker):
         super()._ring()
         self.rung = self.now
 
-    def note_death(self, queue: str) -> None:
+    def note_death(self, queue: str, reason: str) -> None:
         """Note that a message died in a queue, which sends its dead letter now."""
+        if reason == "expired":
+            self.expired[queue] = self.now
         self.deaths += 1
         if self.deaths - self.deaths_before > MOST_DEATHS:
             raise TooManyDeaths
@@ -134,6 +141,8 @@ class WatchedBroker(Broker):
         """Publish to one queue, and note who sent."""
         is_second = self.source in self.sources[name]
         self.sources[name].add(self.source)
+        if self._queues[name].limits.has_length and self._expires_now(name):
+            self.sources[name].add("expiry")  # whether there is room depends on which of the two comes first
         if publisher is self._queues[name] and self.release.deaths_are_headers:
             # 3.10 never notes that a dead letter arrived which must arrive in the queue that it died in: it keeps both.
             self.sources[name].add("itself")
@@ -142,6 +151,11 @@ class WatchedBroker(Broker):
             # A queue asks its publishers to stop, and they may have sent the next message before they hear it.
             self.sources[name].add("late notice")
         return taken
+
+    def _expires_now(self, queue: str) -> bool:
+        """Return whether a message of a queue expires at about this time, or has expired."""
+        times = [message.expires for message in self._queues[queue].order if message.expires is not None]
+        return any(abs(time - self.now) < TIMER_MILLISECONDS for time in (*times, self.expired.get(queue, -inf)))
 
     @property
     def is_racy(self) -> bool:
