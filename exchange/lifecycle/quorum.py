@@ -83,8 +83,11 @@ class QuorumQueue(LiveQueue):
             died[:] = died[ended:][::-1] + died[:ended]
         for message, reason in died:
             self._host.dead.append((self, message.content, message.failures, reason))
+        is_late = self._rules.hears_own_limit_late and bool(died)
         died.clear()
         for publisher, accepts in self._accepts.items():
+            if is_late and publisher is self:
+                continue  # what sends its dead letters gets these before it is told to stop
             self._accepts[publisher] = not self.is_over_limit if accepts else self.is_below_soft_limit
 
     def wake(self) -> None:

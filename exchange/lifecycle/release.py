@@ -42,6 +42,11 @@ class Release:
     """Number of priorities of a quorum queue: 1; 2 since 4.0, which take turns; 32 since 4.3, in strict order."""
     drops_in_order: bool
     """A quorum queue that drops several messages at once dead-letters the oldest first (since 4.3), not last."""
+    hears_own_limit_late: bool
+    """A quorum queue that a dead message fills takes its dead letter all the same, if it must arrive there (since 4.3).
+
+    Not the first dead letter that the queue ever sends to itself.
+    """
     properties_have_size: bool
     """The encoded properties of a message count for the max-length-bytes of a quorum queue (since 4.3)."""
 
@@ -61,6 +66,7 @@ _4_3: Final = Release(
     nack_is_no_failure=True,
     quorum_priorities=32,
     drops_in_order=True,
+    hears_own_limit_late=True,
     properties_have_size=True,
 )
 _4_0: Final = replace(
@@ -70,6 +76,7 @@ _4_0: Final = replace(
     nack_is_no_failure=False,
     quorum_priorities=2,
     drops_in_order=False,
+    hears_own_limit_late=False,
     properties_have_size=False,
 )
 _3_13: Final = replace(

@@ -10,6 +10,7 @@ import exchange.lifecycle.dead_letters as model
 from exchange import Binding, Exchange, Message, NotFound, Policy, PreconditionFailed, Queue, Topology
 from exchange.errors import BrokerError, InputError
 from exchange.lifecycle.broker import Broker
+from exchange.lifecycle.consumers import Delivery
 from exchange.lifecycle.dead_letters import RETRY_MILLISECONDS
 from exchange.lifecycle.outcomes import Loss
 
@@ -378,3 +379,28 @@ def test_a_priority_that_cannot_be_sent_is_refused(priority: Any) -> None:
     """It is one byte."""
     with pytest.raises(InputError, match="the property priority is a number from 0 to 255, not"):
         Broker(Topology(queues=[Queue("a")])).publish(Message("", "a", {}, {"priority": priority}))
+
+
+@pytest.mark.parametrize(("release", "ready"), [("rabbitmq-4.0", 1), ("rabbitmq-4.3", 2)])
+def test_since_4_3_a_queue_takes_its_own_dead_letter_although_it_is_full(release: str, ready: int) -> None:
+    """As live brokers do, from the second dead letter on: what sends them is told of the limit too late."""
+    full = {"max_length": 1, "overflow": "reject-publish", "dead_letter_strategy": "at-least-once"}
+    again = queue("again", queue_type="quorum", dead_letter_exchange="", **full)
+    for is_first in (True, False):
+        broker = Broker(Topology(queues=[again], profile=release))
+        if not is_first:
+            send(broker, "again", b"0")
+            broker.reject(taken(broker, "again"), requeue=False)
+            broker.ack(taken(broker, "again"))
+        send(broker, "again", b"1")
+        delivery = taken(broker, "again")
+        send(broker, "again", b"2")
+        broker.reject(delivery, requeue=False)
+        assert len(broker.messages("again")) == (1 if is_first else ready)
+
+
+def taken(broker: Broker, name: str) -> Delivery:
+    """Return the next message of a queue, which has one."""
+    delivery = broker.get(name)
+    assert delivery is not None
+    return delivery

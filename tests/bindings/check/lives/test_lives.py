@@ -44,8 +44,8 @@ EXPIRING = 'x-message-ttl = 5, x-dead-letter-exchange = "f", x-dead-letter-routi
         (('exchange again: headers\nqueue later: x-message-ttl = 15000, x-dead-letter-exchange = ""\nagain -> later\n'
          'queue a: x-dead-letter-exchange = "again", x-dead-letter-routing-key = "a"\n'
          'queue b: x-dead-letter-exchange = "again", x-dead-letter-routing-key = "b"'),
-         [("a message that is rejected in 'a' or 'b' comes back there as often as it is rejected: through 'later', where "
-          "it expires")]),
+         [("a message that is rejected in 'a' or 'b' comes back there as often as it is rejected: through 'later', "
+          "where it expires")]),
         # HS314 is about messages that only expire; but not if another queue keeps a copy.
         (f"queue a: x-message-ttl = 5, {to('a')}", []),
         (f'{FANOUT}queue a: x-message-ttl = 5, x-dead-letter-exchange = "f"\nqueue b',
@@ -78,8 +78,8 @@ def test_what_goes_round_or_comes_back(text: str, messages: list[str]) -> None:
     [
         ("queue a", ["messages that are rejected vanish from queue 'a': it has no dead letter exchange"]),
         ("queue a: quorum, x-message-ttl = 5, x-max-length = 9",
-         [("messages that expire, are over the limit, are given back too often or are rejected vanish from queue 'a': it "
-          "has no dead letter exchange")]),
+         [("messages that expire, are over the limit, are given back too often or are rejected vanish from queue 'a': "
+          "it has no dead letter exchange")]),
         ("profile rabbitmq-3.13\nqueue a: quorum",
          ["messages that are rejected vanish from queue 'a': it has no dead letter exchange"]),
         (f"queue a: {to('b')}\nqueue b: {to('a')}, x-max-length = 9, x-overflow = \"reject-publish\"",

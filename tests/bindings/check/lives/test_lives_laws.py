@@ -43,7 +43,7 @@ def draw_queue(draw: st.DrawFn, name: str, names: Iterable[str]) -> Queue:
         "max-length": draw(st.none() | st.none() | st.integers(1, 3)),
         "max-length-bytes": draw(st.none() | st.none() | st.none() | st.integers(64, 200)),
         "message-ttl": draw(st.none() | st.sampled_from([10, 50])),
-        "expires": draw(st.none() | st.none() | st.none() | st.sampled_from([20, 1000])),
+        "expires": draw(st.none() | st.none() | st.none() | st.sampled_from([90, 1000])),
         "overflow": draw(st.sampled_from([None, None, "drop-head", "reject-publish"])),
         "delivery-limit": draw(st.none() | st.integers(0, 30)) if kind == "quorum" else None,
     }
