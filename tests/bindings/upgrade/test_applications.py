@@ -243,3 +243,21 @@ def test_what_is_neither_recording_nor_archive_is_bad_input(folder: Path) -> Non
     result = run("shop.bindings", "--from", "3.13", "--declares", "asked.jsonl")
     assert result.exit_code == 2
     assert "asked.jsonl: " in result.output
+
+
+def test_applications_are_compared_with_the_transformed_topology(folder: Path) -> None:
+    """A queue that is to become a quorum queue is still declared without a type, and shares a prefetch."""
+    (folder / "shop.bindings").write_text('queue jobs\npolicy ha: "^jobs", queues, ha-mode = "all"\n')
+    rows = [
+        request("queue.declare", queue="jobs", durable=True),
+        request("basic.consume", queue="jobs", prefetch_count=5, prefetch_global=True),
+    ]
+    (folder / "asked.jsonl").write_text(text_of(recording(*rows)))
+    arguments = ("shop.bindings", "--from", "3.13", "--to", "4.2", "--declares", "asked.jsonl", "--format", "json")
+    plain, transformed = (
+        json.loads(run(*arguments, *more).stdout)["applications"]["refused"]
+        for more in ((), ("--transform", "default"))
+    )
+    assert plain == []
+    assert [(each["fact"], each["code"]) for each in transformed] == [("HSU301", 406), ("HSU303", 540)]
+    assert transformed[1]["text"] == "NOT_IMPLEMENTED - queue 'jobs' in vhost '/' does not support global qos"
