@@ -18,7 +18,7 @@ from exchange.erlang_terms import show_string
 from exchange.errors import BrokerError, PreconditionFailed
 from exchange.field_values import INTEGER_TYPES, type_and_value
 
-__all__ = ["refuse_queue"]
+__all__ = ["compared_arguments", "refuse_queue"]
 
 MAX_EXPIRY: Final = 315_360_000_000
 """Maximum duration in milliseconds: ten years."""
@@ -141,37 +141,41 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = MappingProxyType(
 )
 """`Profile.settings` -> argument -> rule of its values."""
 
-_CLASSIC: Final = frozenset({
+_CLASSIC: Final = (
     "x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-max-length",
     "x-max-length-bytes", "x-max-priority", "x-overflow", "x-queue-mode", "x-queue-version",
     "x-single-active-consumer", "x-queue-type", "x-queue-master-locator",
-})  # fmt: skip
-_QUORUM: Final = frozenset({
+)  # fmt: skip
+_QUORUM: Final = (
     "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy", "x-expires", "x-max-length",
     "x-max-length-bytes", "x-max-in-memory-length", "x-max-in-memory-bytes", "x-overflow",
     "x-single-active-consumer", "x-queue-type", "x-quorum-initial-group-size", "x-delivery-limit", "x-message-ttl",
     "x-queue-leader-locator",
-})  # fmt: skip
-_STREAM: Final = frozenset({
+)  # fmt: skip
+_STREAM: Final = (
     "x-max-length-bytes", "x-queue-type", "x-max-age", "x-stream-max-segment-size-bytes", "x-initial-cluster-size",
     "x-queue-leader-locator",
-})  # fmt: skip
-_QUORUM_4_3: Final = _QUORUM | {
+)  # fmt: skip
+_QUORUM_4_3: Final = (
+    *_QUORUM,
     "x-consumer-disconnected-timeout", "x-consumer-timeout", "x-delayed-retry-type", "x-delayed-retry-min",
     "x-delayed-retry-max",
-}  # fmt: skip
+)  # fmt: skip
 
-ACCEPTED: Final[Mapping[str, Mapping[str, frozenset[str]]]] = MappingProxyType({
+ACCEPTED: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = MappingProxyType({
     "3.10": {"classic": _CLASSIC, "quorum": _QUORUM, "stream": _STREAM},
     "3.12": {"classic": _CLASSIC, "quorum": _QUORUM, "stream": _STREAM},
-    "4.0": {"classic": _CLASSIC | {"x-queue-leader-locator"}, "quorum": _QUORUM, "stream": _STREAM},
+    "4.0": {"classic": (*_CLASSIC, "x-queue-leader-locator"), "quorum": _QUORUM, "stream": _STREAM},
     "4.3": {
-        "classic": _CLASSIC | {"x-queue-leader-locator"},
+        "classic": (*_CLASSIC, "x-queue-leader-locator"),
         "quorum": _QUORUM_4_3,
-        "stream": _STREAM | {"x-stream-filter-size-bytes"},
+        "stream": (*_STREAM[:4], "x-stream-filter-size-bytes", *_STREAM[4:]),
     },
 })  # fmt: skip
-"""`Profile.settings` -> queue type -> its arguments. A queue with an argument of another type only is refused."""
+"""`Profile.settings` -> queue type -> its arguments, in the order in which a second declaration is compared with them.
+
+A queue with an argument of another type only is refused.
+"""
 
 PLUGIN_TYPES: Final = frozenset({"MQTT-QoS-0", "rabbit_mqtt_qos0_queue", "delayed", "jms"})
 """Queue types that plugins and commercial editions add since 4.0."""
@@ -180,6 +184,12 @@ MODULES: Final = {
     "quorum": "rabbit_quorum_queue",
     "stream": "rabbit_stream_queue",
 }
+
+
+def compared_arguments(queue: Queue, profile: Profile) -> tuple[str, ...]:
+    """Return the arguments that a second declaration of a queue must repeat, in the order in which the broker looks."""
+    types = ACCEPTED[profile.settings]
+    return types.get(queue.type, types["classic"])
 
 
 def refuse_queue(queue: Queue, what: str, profile: Profile) -> None:

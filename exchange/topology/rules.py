@@ -19,7 +19,7 @@ from exchange.entities.entities import Binding, Destination, Exchange, Policy, Q
 from exchange.entities.indexes import Change, Tables
 from exchange.entities.policy_definitions import refuse_policy
 from exchange.entities.profile import Profile
-from exchange.entities.queue_arguments import refuse_queue
+from exchange.entities.queue_arguments import compared_arguments, refuse_queue
 from exchange.errors import AccessRefused, BadRequest, CommandInvalid, InputError, NotFound, PreconditionFailed
 from exchange.field_values import INTEGER_TYPES, FieldTable, to_bytes, type_and_value
 from exchange.kinds import KINDS, kind_of
@@ -37,14 +37,8 @@ __all__ = [
     "unbind",
 ]
 
-QUEUE_ARGUMENTS_COMPARED: Final = (
-    "x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy",
-    "x-max-length", "x-max-length-bytes", "x-max-priority", "x-overflow", "x-queue-mode", "x-queue-version",
-    "x-single-active-consumer", "x-queue-type", "x-quorum-initial-group-size", "x-max-age",
-    "x-stream-max-segment-size-bytes", "x-initial-cluster-size", "x-queue-leader-locator",
-    "x-queue-master-locator",
-)  # fmt: skip
-"""Arguments of a queue that a second declaration must repeat. For an exchange, it is alternate-exchange only."""
+EXCHANGE_ARGUMENTS_COMPARED: Final = ("alternate-exchange",)
+"""Arguments of an exchange that a second declaration must repeat."""
 
 
 class VirtualHost(NamedTuple):
@@ -73,7 +67,7 @@ def declare_exchange(tables: Tables, host: VirtualHost, exchange: Exchange) -> l
     if existing is not None:
         for attribute in ("type", "durable", "auto_delete", "internal"):
             _require_equal(attribute, getattr(existing, attribute), getattr(exchange, attribute), what)
-        _require_equal_arguments(existing.arguments, exchange.arguments, ("alternate-exchange",), what)
+        _require_equal_arguments(existing.arguments, exchange.arguments, EXCHANGE_ARGUMENTS_COMPARED, what)
         return []
     _refuse_reserved("exchange", name)
     if "alternate-exchange" in exchange.arguments:
@@ -96,7 +90,7 @@ def declare_queue(tables: Tables, host: VirtualHost, queue: Queue) -> list[Chang
             _require_equal(attribute, getattr(existing, attribute), getattr(queue, attribute), what)
         implied = {"x-queue-type": "classic"} if host.profile.queues_have_a_type else {}
         before, after = ({**implied, **declared.arguments} for declared in (existing, queue))
-        _require_equal_arguments(before, after, QUEUE_ARGUMENTS_COMPARED, what)
+        _require_equal_arguments(before, after, compared_arguments(existing, host.profile), what)
         # A partitioning is unknown to the broker, so a declaration may change it.
         if queue.partitioning in (None, existing.partitioning):
             return []

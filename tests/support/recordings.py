@@ -59,6 +59,7 @@ TABLES: tuple[dict[str, Any], ...] = (
     {"x-message-ttl": 60_000}, {"x-message-ttl": Typed("signedint", 60_000)}, {"x-message-ttl": -1},
     {"x-queue-mode": "lazy"}, {"x-queue-version": 1}, {"x-queue-version": 2}, {"x-max-priority": 5},
     {"x-queue-master-locator": "min-masters"}, {"x-dead-letter-exchange": "x"}, {"x-dead-letter-routing-key": "k"},
+    {"x-queue-type": "quorum", "x-delivery-limit": 5},
     {"x-queue-type": "quorum", "x-max-priority": 5}, {"x-own": "argument"}, {"x-queue-type": "unknown"},
 )  # fmt: skip
 
