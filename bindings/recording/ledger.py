@@ -103,7 +103,7 @@ class Ledger:
         return row
 
     def publish(self, row: Publishing, size: int) -> None:
-        """Count a message with a body of so many bytes."""
+        """Count a message; `size` is that of its body, in bytes."""
         row.messages += 1
         row.max_bytes = max(row.max_bytes, size)
         row.last = self._now()

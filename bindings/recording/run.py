@@ -66,7 +66,7 @@ def save_recording(recording: Recording, path: Path) -> None:
 
 
 async def _is_set(event: asyncio.Event, seconds: float) -> bool:
-    """Return whether an event is set within so many seconds."""
+    """Return whether an event is set before the seconds are over."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()

@@ -19,7 +19,7 @@ from exchange.kinds import Choose
 from exchange.lifecycle.classic import ClassicQueue
 from exchange.lifecycle.consumers import Consumer, Delivery
 from exchange.lifecycle.content import Content, publish_content
-from exchange.lifecycle.dead_letters import DeadLetterOffice
+from exchange.lifecycle.dead_letters import DeadLettering
 from exchange.lifecycle.limits import Limits, limits_of
 from exchange.lifecycle.outcomes import DeletionCause, Loss, Publication
 from exchange.lifecycle.queues import Death, LiveQueue
@@ -72,7 +72,7 @@ class Broker:
         self._on_loss: Final = on_loss
         self._queues: Final[dict[str, LiveQueue]] = {}
         self.dead: Final[deque[Death]] = deque()
-        self.dead_letters: Final = DeadLetterOffice(self, self._router)
+        self.dead_letters: Final = DeadLettering(self, self._router)
         self._alarms: Final[list[tuple[float, int, LiveQueue]]] = []
         self._alarm_count = 0
         policies = topology.policies_in_force()

@@ -19,14 +19,14 @@ from exchange.lifecycle.targets import NO_EXCHANGE, Cause, find_targets
 from exchange.limits import DEAD_LETTERS
 from exchange.routing.router import Router
 
-__all__ = ["DeadLetterOffice", "Sender"]
+__all__ = ["DeadLettering", "Sender"]
 
 RETRY_MILLISECONDS: Final = 180_000
 """Time after which a dead letter that must arrive at least once, and had no target, is routed again."""
 
 
 class Sender(Protocol):
-    """What the office needs of its virtual host."""
+    """What dead-lettering needs of the virtual host."""
 
     now: float
     """The time in milliseconds since the epoch."""
@@ -66,7 +66,7 @@ class _Retry(NamedTuple):
     """Targets that took it before."""
 
 
-class DeadLetterOffice:
+class DeadLettering:
     """Routes the dead letters of one virtual host, one after the other."""
 
     def __init__(self, host: Sender, router: Router) -> None:

@@ -75,7 +75,7 @@ class PlaceGraph:
         self.starts: Final[dict[Place, Publish]] = {}
         self.routes: Final[dict[Publish, tuple[str, ...]]] = {}
         self.is_whole = True
-        """Whether all places were found, and not only so many as `STEPS` allows."""
+        """Whether all places were found, and no search ended at `STEPS`."""
         self._examples: Final[dict[str, Collection[str]]] = {}
         self._budget: Final = Budget(STEPS)
         try:

@@ -49,7 +49,7 @@ class _Rounds:
         self._view: Final = graph.view
         self._release: Final = RELEASES[graph.view.topology.profile.lives]
         self._came: Final = find_leads(graph.edges, graph.starts)
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         """Queues that findings are about, HS314 included."""
         self._retries: Final[dict[tuple[str, ...], tuple[Life, list[str]]]] = {}
         """Queues that messages wait in -> a life, and the queues to which rejected messages come back from there."""
@@ -63,19 +63,19 @@ class _Rounds:
         queues = [place for place in circle if place.kind == "queue" and place in members]
         pausing = {place for place in queues if self._graph.expiry(place) is not None}
         if len(pausing) == len(queues):
-            if self._release.deaths_are_headers and len(queues) > 1 and queues[0].name not in self._told:
+            if self._release.deaths_are_headers and len(queues) > 1 and queues[0].name not in self._reported:
                 yield from self._judge_alone(queues)
             names = {place.name for place in queues}
-            if not names <= self._expiring_circles | self._told:
+            if not names <= self._expiring_circles | self._reported:
                 yield from self._report(queues[0], members, queues)
-            self._told |= names
+            self._reported |= names
             return
         hot = find_cycles({place: self._graph.edges[place] for place in members - pausing})
         for inner in hot:
-            rejecting = [place for place in inner if place.kind == "queue" and place.name not in self._told]
+            rejecting = [place for place in inner if place.kind == "queue" and place.name not in self._reported]
             if rejecting:
                 yield from self._report(rejecting[0], set(inner), rejecting)
-        others = [place for place in queues if place not in pausing and place.name not in self._told]
+        others = [place for place in queues if place not in pausing and place.name not in self._reported]
         if others:
             yield from self._report(others[0], members, others)
 
@@ -91,7 +91,7 @@ class _Rounds:
         }
         count = 0
         for name, several in places.items():
-            if len(several) < 2 or name in self._told or given.isdisjoint(place.key for place in several):
+            if len(several) < 2 or name in self._reported or given.isdisjoint(place.key for place in several):
                 continue
             for place in several:
                 count += 1
@@ -103,7 +103,7 @@ class _Rounds:
                 life = None if back is None else self._find_life(place, walk_back(came, back), is_round=False)
                 if life is not None:
                     message = f"a message that is rejected in queue '{name}' comes back to it, with another routing key"
-                    self._told.add(name)
+                    self._reported.add(name)
                     yield self._finding("HS322", message, life, [name])
                     break
 
@@ -120,7 +120,7 @@ class _Rounds:
         if life is None:
             return
         names = list(dict.fromkeys(place.name for place in about))
-        self._told.update(names, (event.queue for event in life.round))
+        self._reported.update(names, (event.queue for event in life.round))
         if any(event.what == "expired" for event in life.round):
             expiring = [place for place in members if place.kind == "queue" and self._graph.expiry(place) is not None]
             waits = tuple(sorted({place.name for place in expiring if place != start}))
@@ -147,7 +147,7 @@ class _Rounds:
                 life = Life(message.exchange, message.routing_key, tuple(events), tuple(turn))
                 around = list_names(dict.fromkeys(event.queue for event in life.round))
                 text = f"a message goes round for ever, without a consumer, through {around}, where it expires"
-                self._told |= names
+                self._reported |= names
                 yield self._finding("HS321", text, life, sorted(names))
                 return
 

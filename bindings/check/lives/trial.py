@@ -1,4 +1,4 @@
-"""Try a life: whether dead letters, with the headers that the deaths give them, go where it says."""
+"""Try a life: whether dead letters, with the headers that the deaths give them, go where its events lead."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TRIED: Final = 200
 
 
 def comes_true(graph: PlaceGraph, life: Life) -> bool:
-    """Return whether the dead letters of a life, all of whose events are deaths, go where it says.
+    """Return whether the dead letters of a life, all of whose events are deaths, go where its events lead.
 
     A round comes true if it leaves the message as it was, but for the numbers of its deaths: then it has no end.
     """

@@ -42,7 +42,7 @@ FACTS: Final[tuple[Fact, ...]] = (
          "install rabbitmqadmin version 2", "live brokers", everywhere, notes("4.3.0")),
     Fact("HSU211", (4, 2, 6), "note", "GET /api/auth, which nothing used, is answered with 404",
          "do not ask for it", "live brokers", everywhere, notes("4.2.6")),
-    Fact("HSU212", (4, 0, 6), "note", "GET /api/aliveness-test declares and publishes nothing: it says nothing",
+    Fact("HSU212", (4, 0, 6), "note", "GET /api/aliveness-test declares and publishes nothing: it shows nothing",
          "ask the health checks under /api/health/checks", "live brokers", everywhere, notes("4.0.6")),
     Fact("HSU213", (3, 11, 24), "note",
          "the management API refuses bodies of more than 10 MiB, such as definitions, with 400",

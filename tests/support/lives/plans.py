@@ -21,7 +21,7 @@ from exchange.errors import BrokerError
 from exchange.lifecycle.broker import Broker
 from exchange.lifecycle.consumers import Consumer, Delivery
 from exchange.lifecycle.content import Content
-from exchange.lifecycle.dead_letters import DeadLetterOffice
+from exchange.lifecycle.dead_letters import DeadLettering
 from exchange.lifecycle.queues import LiveQueue
 from exchange.lifecycle.release import RELEASES
 from exchange.message import Message as RoutedMessage
@@ -91,7 +91,7 @@ class TooManyDeaths(Exception):
     """A step is left out: dead letters go round in it, perhaps without end, and many times as fast as on a server."""
 
 
-class WatchedOffice(DeadLetterOffice):
+class WatchedOffice(DeadLettering):
     """The model's dead letters, of which the broker is told before each."""
 
     def __init__(self, broker: WatchedBroker, router: Router) -> None:

@@ -139,7 +139,7 @@ class Player:
 
 
 def play(topology: Topology, life: Life) -> None:
-    """Play a life, its round some times; raises AssertionError if something else happens than it says."""
+    """Play a life, its round some times; raises AssertionError if something else happens than its events."""
     events = [*life.events, *life.round * LAPS]
     player = Player(topology, events)
     if events[0].what == "unused":

@@ -123,7 +123,7 @@ def headers(message: Any) -> dict[str, Any]:
 
 
 def drain(channel: BlockingChannel, queue: str, number: int) -> list[str]:
-    """Return the bodies of so many messages, or of fewer if no more come; all are acknowledged."""
+    """Return the bodies of the next messages, fewer if no more come; all are acknowledged."""
     bodies: list[str] = []
     while len(bodies) < number:
         message = take(channel, queue)
