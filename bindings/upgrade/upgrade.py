@@ -50,7 +50,7 @@ class Transformed(NamedTuple):
     settings: tuple[SettingsChange, ...]
     """The settings in force that differ between the topology on the old release and this one on the new release."""
     sightings: tuple[Sighting, ...]
-    """What the upgrade still brings, the most severe first; the new release refuses nothing else."""
+    """What the upgrade still brings, the most severe first; without what both releases refuse."""
 
     @property
     def left(self) -> tuple[Sighting, ...]:
@@ -202,8 +202,20 @@ def _transform(
         applied,
         compare(crossing.after, topology, deadline=Deadline(seconds), progress=progress),
         tuple(_without_defaults(compare_settings(crossing.before, topology))),
-        _by_severity(_sightings(after, Crossing(topology, new.profile), old, new)),
+        _by_severity(_brought(crossing, _sightings(after, Crossing(topology, new.profile), old, new), old, new)),
     )
+
+
+def _brought(crossing: Crossing, sightings: Iterable[Sighting], old: Release, new: Release) -> Iterator[Sighting]:
+    """Yield the sightings but for parts that both releases refuse, such as exchanges of a plugin that is not known."""
+    by_rules = [fact for fact in FACTS if fact.since == ALWAYS]
+    refused = {part for fact in by_rules for part, _ in fact.find(Crossing(crossing.after, new.profile))}
+    if old.profile != new.profile:
+        refused -= {part for fact in by_rules for part, _ in fact.find(crossing)}
+    for each in sightings:
+        parts = tuple(part for part in each.parts if each.fact.since != ALWAYS or part not in refused)
+        if parts or not each.parts:
+            yield each._replace(parts=parts)
 
 
 def _by_severity(sightings: Iterable[Sighting]) -> tuple[Sighting, ...]:

@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from bindings.sources.definitions.entries import (
     ENCODE,
@@ -49,6 +49,8 @@ from exchange.json_text import Refused, find_fault, refuse_constant
 from exchange.topology.topology import Topology
 
 __all__ = ["Definitions", "load_topology"]
+
+DEFAULT_TYPE: Final = "default_queue_type"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -133,6 +135,21 @@ class Definitions:
             "virtual hosts with settings": sum(any(fields.values()) for fields in settings),
         }
         return {key: count for key, count in counts.items() if count and key not in {*SECTIONS, "vhosts", KEY}}
+
+    @property
+    def default_queue_types(self) -> dict[str, str]:
+        """Virtual host -> the type of queues that are declared there without x-queue-type, where one is named.
+
+        An export of one virtual host names that of its own.
+        """
+        hosts = [(vhost["name"], vhost) for vhost in self._document.get("vhosts", ())]
+        found: dict[str, str] = {}
+        for name, fields in hosts or [(self.default_vhost, self._document)]:
+            metadata = fields.get("metadata")
+            given = fields.get(DEFAULT_TYPE) or (metadata if isinstance(metadata, dict) else {}).get(DEFAULT_TYPE)
+            if isinstance(given, str):
+                found[name] = given
+        return found
 
     def other_entries(self, section: str) -> list[Object]:
         """Return the objects of a section that is no part of a topology, such as "operator_policies"."""

@@ -27,6 +27,12 @@ def with_a_master_locator(crossing: Crossing) -> Iterator[Seen]:
     yield from ((part, "") for part in parts)
 
 
+def policies_of_version_1(crossing: Crossing) -> Iterator[Seen]:
+    """Yield the policies that set version 1 of classic queues."""
+    for policies in (crossing.before.policies, crossing.before.operator_policies):
+        yield from ((policy, "") for policy in policies.values() if policy.definition.get("queue-version") == 1)
+
+
 mirrored_queues: Final = queues_where(
     lambda queue, old, new: any(settings.text("ha-mode") is not None for settings in old), "classic"
 )
@@ -81,5 +87,8 @@ FACTS: Final[tuple[Fact, ...]] = (
          "when the single active consumer is cancelled, the next one gets the messages that are ready at once; before "
          "4.0 it waits",
          "nothing is to be done", "live brokers", queues_with_an_active_consumer),
+    Fact("HSU049", (4, 3, 0), "note",
+         "the policy sets version 1 of classic queues, which is gone: the setting is accepted and has no effect",
+         "remove queue-version from the policy", "release notes", policies_of_version_1, notes("4.3.0")),
 )  # fmt: skip
 """What is seen in queues other than quorum queues."""

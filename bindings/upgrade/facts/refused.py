@@ -115,7 +115,8 @@ FACTS: Final[tuple[Fact, ...]] = (
          "bind with another key: fewer '#', or smaller weights in the same proportion",
          "live brokers", lambda crossing: refused_bindings(crossing.before, crossing.new)),
     Fact("HSU004", (0, 0, 0), "error", f"the new release refuses the policy. {STAYS}",
-         "remove the setting from the policy, and the policy if it has no other", "live brokers",
+         "remove the setting from the policy; one without any other keeps policies of lower priority out of force: see "
+         "which would come into force before you remove it, as --transform default does", "live brokers",
          lambda crossing: refused_policies(crossing.before, crossing.new)),
 )  # fmt: skip
 """Many facts in each row: the rules of both releases are asked, which are not written down here again."""

@@ -64,6 +64,8 @@ class ChangeJson(TypedDict):
     """Null if it is removed."""
     changes: list[FieldChangeJson]
     """What differs; empty for bindings, whose keys do."""
+    why: str | None
+    """The reason, where the transformation alone does not tell it."""
 
 
 class LeftJson(TypedDict):
@@ -79,7 +81,7 @@ class AppliedJson(TypedDict):
     name: str
     what: str
     applications: str | None
-    """What it means to applications that declare the parts."""
+    """What it means to applications that declare the parts; null if policies alone were changed."""
     changes: list[ChangeJson]
     left: list[LeftJson]
 
@@ -198,7 +200,7 @@ def _transformed_json(transformed: Transformed) -> TransformedJson:
             {
                 "name": each.transformation.name,
                 "what": each.transformation.what,
-                "applications": each.transformation.applications or None,
+                "applications": each.applications or None,
                 "changes": [*map(_change_json, each.changes)],
                 "left": [{"part": part_json(left.part), "why": left.why} for left in each.left],
             }
@@ -211,11 +213,12 @@ def _transformed_json(transformed: Transformed) -> TransformedJson:
 
 
 def _change_json(change: Change) -> ChangeJson:
-    before, after = change
+    before, after, why = change
     return {
         "part": None if before is None else part_json(before),
         "becomes": None if after is None else part_json(after),
         "changes": [] if before is None or after is None else fields_to_json(before, after),
+        "why": why or None,
     }
 
 

@@ -82,12 +82,13 @@ def _name(numbers: Numbers) -> str:
 
 def describe_change(change: Change) -> str:
     """Return what a transformation did to a part: ``queue 'a': durable false -> true``."""
-    before, after = change
+    before, after, why = change
     if before is None or after is None:
         return f"{describe_part(change.part)} is {'new' if before is None else 'removed'}"
     if isinstance(before, Binding) and isinstance(after, Binding):
         return f"{describe_part(before)}: key {before.routing_key!r} -> {after.routing_key!r}"
-    return f"{describe_part(before)}: {', '.join(describe_fields(before, after))}"
+    reason = f"; {why}" if why else ""
+    return f"{describe_part(before)}: {', '.join(describe_fields(before, after))}{reason}"
 
 
 def transformed_lines(transformed: Transformed, release: Release) -> Iterator[str]:
@@ -98,13 +99,13 @@ def transformed_lines(transformed: Transformed, release: Release) -> Iterator[st
         yield from _more(len(each.changes))
         yield from (f"      left as it is: {describe_part(left.part)}: {left.why}" for left in each.left[:LISTED])
         yield from _more(len(each.left))
-        if each.changes and each.transformation.applications:
-            yield f"      in applications: {each.transformation.applications}"
+        if each.applications:
+            yield f"      in applications: {each.applications}"
     if not transformed.applied:
         yield "  nothing had to be transformed"
     refused = [sighting for sighting in transformed.sightings if sighting.fact.since == ALWAYS]
     parts = [part for sighting in refused for part in sighting.parts]
-    yield f"  refused by {release}: {count_noun(len(parts), 'part') if parts else 'nothing'}"
+    yield f"  newly refused by {release}: {count_noun(len(parts), 'part') if parts else 'nothing'}"
     if transformed.meaning.verdict == "same":
         yield "  the transformations move no message: proved for all keys and headers"
     else:

@@ -11,15 +11,24 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, Final
 
-from bindings.upgrade.transform.transformation import Change, Draft, Left, names_in_force, place_of
+from bindings.upgrade.transform.transformation import (
+    Change,
+    Draft,
+    Left,
+    Names,
+    Place,
+    names_in_force,
+    place_of,
+)
 from exchange.display import count_noun, list_some
 from exchange.entities.entities import Exchange, Policy, Queue
+from exchange.entities.in_force import unsupported_keys
 from exchange.entities.policy_definitions import APPLY_TO
 from exchange.topology.topology import Topology
 
 __all__ = [
-    "drop_all", "drop_empty", "keep_delivery_limit", "keep_in_force", "remove_lazy_mode", "strip_mirroring",
-    "translate_locators", "translate_overflow",
+    "drop_all", "drop_empty", "keep_delivery_limit", "keep_in_force", "remove_lazy_mode", "remove_old_versions",
+    "strip_mirroring", "translate_locators", "translate_overflow",
 ]  # fmt: skip
 
 LEADERS: Final[Mapping[str, str]] = {"min-masters": "balanced", "random": "balanced", "client-local": "client-local"}
@@ -30,7 +39,10 @@ KEEPING: Final = "keep-delivery-limit"
 """Name of the policy for quorum queues that no other policy is about."""
 
 INERT: Final = {"queue-leader-locator": "client-local"}
-"""A definition without effect, for a policy that must stay: the default, which all types of queues support."""
+"""A definition for a policy that must stay: all types of queues support it, and it moves no message.
+
+It is the default for the node of a new queue; where the broker's configuration has another one, it overrides that.
+"""
 
 
 NARROW: Final = ("classic_queues", "quorum_queues", "streams", "queues", "exchanges", "all")
@@ -57,6 +69,13 @@ def remove_lazy_mode(draft: Draft) -> Iterator[Change | Left]:
     for policy in _all(draft):
         if "queue-mode" in policy.definition:
             yield Change(policy, _with_definition(policy, {}, "queue-mode"))
+
+
+def remove_old_versions(draft: Draft) -> Iterator[Change | Left]:
+    """Remove version 1 of classic queues, which is accepted and has no effect."""
+    for policy in _all(draft):
+        if policy.definition.get("queue-version") == 1:
+            yield Change(policy, _with_definition(policy, {}, "queue-version"))
 
 
 def translate_locators(draft: Draft) -> Iterator[Change | Left]:
@@ -95,28 +114,69 @@ def keep_in_force(draft: Draft) -> Iterator[Change | Left]:
     old = draft.before
     unchanged = {*old.policies.values(), *old.operator_policies.values()}
     for policy in _all(draft):
-        found = [part for part in _parts(draft.now) if policy.is_found_in(part.name) is not False]
-        if policy in unchanged and all(_old(part, draft).type == part.type for part in found):
+        found = {place_of(part): part for part in _parts(draft.now) if policy.is_found_in(part.name) is not False}
+        if policy in unchanged and all(_old(part, draft).type == part.type for part in found.values()):
             continue
-        before, now = (
-            [policy.name in names[policy.operator][place_of(part)] for part in found]
-            for names in (draft.names_before, draft.names_now)
-        )
-        if before == now:
+        before, after = draft.names_before[policy.operator], draft.names_now[policy.operator]
+        was, now = ({place for place in found if policy.name in names[place]} for names in (before, after))
+        if was == now:
             continue
-
-        def differing(
-            apply_to: str, policy: Policy = policy, found: list[Queue | Exchange] = found, before: list[bool] = before
-        ) -> int:
-            changed = draft.with_changes([Change(policy, replace(policy, apply_to=apply_to))]).policies
-            now = [policy.name in names_in_force(part, changed, operator=policy.operator) for part in found]
-            return sum(one != other for one, other in zip(before, now, strict=True))
-
         known = APPLY_TO[draft.now.profile.settings]
         choices = (policy.apply_to, *[choice for choice in NARROW if choice in known])
-        best = min(choices, key=differing)  # the first of several: as it is, if nothing is better
+        names = {choice: _names_if_for(choice, policy, found, draft) for choice in choices}
+        in_force = {choice: {place for place in found if policy.name in each[place]} for choice, each in names.items()}
+        best = min(in_force, key=lambda choice: len(in_force[choice] ^ was))  # as it is, if nothing is better
         if best != policy.apply_to:
-            yield Change(policy, replace(policy, apply_to=best))
+            gained = [part for place, part in found.items() if place in now - was]
+            kept = [part for place, part in found.items() if place in was]
+            why = f"it is in force in {_list(kept)}"
+            if gained:
+                because = _because(policy, gained, draft)
+                why = f"it was not in force in {_list(gained)}{because}: apply it to {policy.apply_to} if it should be"
+            yield Change(policy, replace(policy, apply_to=best), why)
+        # One that sets nothing counts only where it takes the place of another, or another takes its place.
+        gained = [
+            found[place]
+            for place in found
+            if place in in_force[best] - was and (policy.definition or before[place] - {policy.name, None})
+        ]
+        lost = [
+            found[place]
+            for place in found
+            if place in was - in_force[best] and (policy.definition or names[best][place] != {None})
+        ]
+        if gained:
+            because = f"where it was not{_because(policy, gained, draft)}"
+            yield Left(
+                policy, f"it comes into force in {_list(gained)}, {because}: change its pattern if it should not"
+            )
+        if lost:
+            yield Left(policy, f"it is no longer in force in {_list(lost)}")
+
+
+def _names_if_for(
+    apply_to: str, policy: Policy, found: Mapping[Place, Queue | Exchange], draft: Draft
+) -> dict[Place, Names]:
+    """Return the names of the policies that may be in force in some parts if this policy applies to others."""
+    changed = draft.with_changes([Change(policy, replace(policy, apply_to=apply_to))]).policies
+    return {place: names_in_force(part, changed, operator=policy.operator) for place, part in found.items()}
+
+
+def _because(policy: Policy, parts: list[Queue | Exchange], draft: Draft) -> str:
+    """Return the keys because of which a policy was not in force in queues: ``" because of ha-mode"``."""
+    old = (draft.before.operator_policies if policy.operator else draft.before.policies)[policy.name]
+    types = {_old(part, draft).type for part in parts if isinstance(part, Queue)}
+    keys = sorted({key for each in types for key in unsupported_keys(old, each, draft.before.profile)})
+    return f" because of {', '.join(keys)}" if keys else ""
+
+
+def _list(parts: list[Queue | Exchange]) -> str:
+    """Return some parts with their types: ``stream 's', quorum queue 'q', and 9 more``."""
+    kinds = [
+        "exchange" if isinstance(part, Exchange) else "stream" if part.type == "stream" else f"{part.type} queue"
+        for part in parts
+    ]
+    return list_some([f"{kind} {part.name!r}" for kind, part in zip(kinds, parts, strict=True)], NAMED)
 
 
 def drop_empty(draft: Draft) -> Iterator[Change | Left]:

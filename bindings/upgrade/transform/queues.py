@@ -31,7 +31,7 @@ def make_quorum(draft: Draft) -> Iterator[Change | Left]:
         modes = {settings.text("ha-mode") for settings in draft.old_policies.possible_settings(before)}
         if queue.type != "classic" or modes == {None}:
             continue
-        fault = _why_not_quorum(before, modes)
+        fault = _why_not_quorum(queue, modes)
         changed = as_quorum_queue(queue, draft.now.profile)
         fault = fault or _refusal(changed, draft)
         yield Left(queue, fault) if fault else Change(queue, changed)

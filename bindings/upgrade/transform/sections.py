@@ -13,8 +13,6 @@ from exchange.topology.topology import Topology
 
 __all__ = ["SECTIONS", "SectionTransformation"]
 
-DEFAULT_TYPE: Final = "default_queue_type"
-
 
 class SectionTransformation(NamedTuple):
     """A transformation of definitions that needs more than their topologies, chosen by its name."""
@@ -30,12 +28,10 @@ class SectionTransformation(NamedTuple):
 def _name_types(definitions: Definitions) -> tuple[Definitions, int]:
     """Name the type of classic queues where their virtual host has another default, which an import would take."""
     count = 0
-    for vhost in definitions.other_entries("vhosts"):
-        metadata = vhost.get("metadata")
-        given = vhost.get(DEFAULT_TYPE) or (metadata if isinstance(metadata, dict) else {}).get(DEFAULT_TYPE)
-        if given in (None, "undefined", "classic"):
+    for name, given in definitions.default_queue_types.items():
+        if given in ("undefined", "classic"):
             continue
-        topology = definitions.topology(vhost["name"])
+        topology = definitions.topology(name)
         untyped = [queue for queue in topology.queues.values() if "x-queue-type" not in queue.arguments]
         tables = topology.tables()
         for queue in untyped:
@@ -84,14 +80,19 @@ SECTIONS: Final[tuple[SectionTransformation, ...]] = (
         "name-queue-types",
         "a classic queue gets x-queue-type in a virtual host whose default_queue_type is another one: an import would "
         "make it a queue of that type",
-        _name_types, (4, 0, 0),
+        _name_types, (3, 11, 0),
     ),
     SectionTransformation(
         "obfuscate-usernames",
         "users get numbers for names, here and in permissions, and no password; addresses in parameters stay",
         _obfuscate,
     ),
-    SectionTransformation("exclude-users", "users are left out", _without("users")),
+    SectionTransformation(
+        "exclude-users",
+        "users are left out; an import fails if permissions name a user that the new broker does not have: see "
+        "exclude-permissions",
+        _without("users"),
+    ),
     SectionTransformation(
         "exclude-permissions", "permissions are left out, also those of topics",
         _without("permissions", "topic_permissions"),

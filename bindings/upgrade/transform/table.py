@@ -22,23 +22,25 @@ def _both(one: Find, other: Find) -> Find:
 
 TRANSFORMATIONS: Final[tuple[Transformation, ...]] = (
     Transformation(
+        "transient-to-durable", (4, 3, 0),
+        "a transient queue becomes durable: it stays when its node restarts, unless it is auto-delete or has x-expires",
+        f"declare it durable; {REDECLARE}", queues.make_durable,
+    ),
+    Transformation(
         "mirrored-to-quorum", (4, 0, 0),
         "a classic queue that was mirrored becomes a quorum queue, which is replicated; without the arguments that "
         "quorum queues refuse, such as x-max-priority, and with reject-publish in place of reject-publish-dlx",
         f"declare it durable, with x-queue-type = quorum; {REDECLARE}", queues.make_quorum,
     ),
     Transformation(
-        "transient-to-durable", (4, 3, 0),
-        "a transient queue becomes durable: it stays when its node restarts, unless it is auto-delete or has x-expires",
-        f"declare it durable; {REDECLARE}", queues.make_durable,
-    ),
-    Transformation(
         "remove-lazy-mode", (3, 12, 0), "queue-mode is removed from policies: it has no effect", "",
         policies.remove_lazy_mode,
     ),
     Transformation(
-        "remove-queue-version", (4, 3, 0), "the version of a classic queue that is no longer there is removed",
-        f"declare it without x-queue-version, or with 2; {REDECLARE}", queues.remove_old_versions,
+        "remove-queue-version", (4, 3, 0),
+        "the version of classic queues that is no longer there is removed from queues and policies",
+        f"declare it without x-queue-version, or with 2; {REDECLARE}",
+        _both(queues.remove_old_versions, policies.remove_old_versions),
     ),
     Transformation(
         "translate-locator", (4, 3, 0),
@@ -68,7 +70,8 @@ TRANSFORMATIONS: Final[tuple[Transformation, ...]] = (
     Transformation(
         "drop-empty-policies", (3, 12, 0),
         "a policy that sets nothing is removed, as a broker refuses it; one that keeps another policy out of force "
-        "gets a setting without effect", "", policies.drop_empty,
+        "gets queue-leader-locator = client-local, which moves no message: it chooses the node of a new queue, as the "
+        "broker does unless queue_leader_locator is configured", "", policies.drop_empty,
     ),
     Transformation(
         "keep-delivery-limit", (4, 0, 0),

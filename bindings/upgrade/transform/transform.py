@@ -12,6 +12,7 @@ from bindings.upgrade.releases import Release
 from bindings.upgrade.transform.sections import SECTIONS
 from bindings.upgrade.transform.table import ALIASES, DEFAULT, TRANSFORMATIONS
 from bindings.upgrade.transform.transformation import Change, Draft, Left, Transformation
+from exchange.entities.entities import Policy
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
@@ -28,6 +29,12 @@ class Applied(NamedTuple):
     changes: tuple[Change, ...]
     left: tuple[Left, ...]
     """What it is for and could not change."""
+
+    @property
+    def applications(self) -> str:
+        """What the changes mean to applications that declare the parts, "" for nothing, as for policies."""
+        declared = any(not isinstance(change.part, Policy) for change in self.changes)
+        return self.transformation.applications if declared else ""
 
 
 class SectionChange(NamedTuple):
@@ -46,7 +53,7 @@ def choose(names: Iterable[str], old: Release, new: Release) -> frozenset[str]:
 
     >>> from bindings.upgrade.releases import release_of
     >>> sorted(choose(["default", "exclude_users"], release_of("3.10"), release_of("3.12")))
-    ['drop-empty-policies', 'exclude-users', 'keep-policies-in-force', 'remove-lazy-mode']
+    ['drop-empty-policies', 'exclude-users', 'keep-policies-in-force', 'name-queue-types', 'remove-lazy-mode']
     """
     chosen: set[str] = set()
     for given in names:

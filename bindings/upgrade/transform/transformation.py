@@ -12,7 +12,7 @@ from exchange.entities.in_force import Policies, possible_policies
 from exchange.entities.indexes import Change as Edit
 from exchange.topology.topology import Topology
 
-__all__ = ["Change", "Draft", "Left", "Names", "Part", "Transformation", "names_in_force", "place_of"]
+__all__ = ["Change", "Draft", "Left", "Names", "Part", "Place", "Transformation", "names_in_force", "place_of"]
 
 Part: TypeAlias = Queue | Binding | Policy
 """What transformations change."""
@@ -28,6 +28,8 @@ class Change(NamedTuple):
 
     before: Part | None
     after: Part | None
+    why: str = ""
+    """The reason, where the transformation alone does not tell it."""
 
     @property
     def part(self) -> Part:
@@ -74,7 +76,7 @@ class Draft:
     def with_changes(self, changes: Iterable[Change]) -> Draft:
         """Return the draft with each changed part in the place of the old one, and without the removed ones."""
         tables = self.now.tables()
-        for before, after in changes:
+        for before, after, _ in changes:
             if before is not None and (after is None or isinstance(before, Binding)):
                 tables.apply(Edit(False, before))
             if after is not None:

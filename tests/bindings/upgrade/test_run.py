@@ -85,7 +85,7 @@ def test_the_exit_code_is_about_what_is_left(tmp_path: Path, names: str | None, 
 def test_the_report_names_the_changes_the_proof_and_what_applications_must_do(tmp_path: Path) -> None:
     text = run(tmp_path, "--transform", "default").output
     assert '      queue \'jobs\': x-max-priority 5 -> none, x-queue-type "classic" -> "quorum"' in text
-    assert "  refused by 4.3: nothing" in text
+    assert "  newly refused by 4.3: nothing" in text
     assert "  the transformations move no message: proved for all keys and headers" in text
     assert "in applications: declare it durable" in text
     markdown = run(tmp_path, "--transform", "default", "--format", "markdown").output

@@ -114,6 +114,7 @@ CASES: dict[str, tuple[Topology, Topology]] = {
         exchange("x-consistent-hash", hash_property="message_id"),
     ),
     "HSU047": (headers(0.0), headers(0)),
+    "HSU049": (queue({"queue-version": 1}), queue({"queue-version": 2})),
     "HSU048": (exchange("topic", key=""), exchange("direct", key="")),
 }
 """Fact -> a topology that shows it, and one that does not."""

@@ -40,6 +40,13 @@ def left(topology: Topology, names: str = "default", old: str = "3.12", new: str
     return [each.why for one in applied for each in one.left]
 
 
+def reasons(topology: Topology, old: str = "3.12", new: str = "4.3") -> list[str]:
+    """Return why parts were changed, where the transformation alone does not tell it."""
+    releases = release_of(old), release_of(new)
+    applied = transform_topology(topology, *releases, choose(["default"], *releases))[1]
+    return [change.why for one in applied for change in one.changes if change.why]
+
+
 def of(queue: Queue, *policies: Policy) -> Topology:
     return Topology([], [queue], [], policies)
 
@@ -71,9 +78,15 @@ def test_a_mirrored_queue_becomes_a_quorum_queue_without_the_arguments_that_are_
 def test_a_mirrored_queue_that_cannot_be_a_quorum_queue_is_left_and_named(
     queue: Queue, policies: list[Policy], why: str
 ) -> None:
-    assert queue_after(queue, *policies).type == "classic"
-    [reason] = left(of(queue, *policies))
+    assert queue_after(queue, *policies, new="4.2").type == "classic"
+    [reason] = left(of(queue, *policies), new="4.2")
     assert why in reason
+
+
+def test_a_mirrored_transient_queue_becomes_durable_and_then_a_quorum_queue() -> None:
+    topology = of(Queue("q", durable=False), Policy("p", "^q", HA))
+    after = transform(topology).queues["q"]
+    assert (after.durable, after.type, left(topology)) == (True, "quorum", [])
 
 
 @pytest.mark.parametrize(
@@ -171,6 +184,16 @@ def test_policies_lose_the_keys_that_were_removed_and_keep_the_others() -> None:
     }
 
 
+def test_version_1_of_classic_queues_is_removed_from_policies_from_4_3_on() -> None:
+    one, two = Policy("p", "^x", {"queue-version": 1, "expires": 9}), Policy("q", "^y", {"queue-version": 2})
+    operator = Policy("o", "^x", {"queue-version": 1}, "queues", operator=True)
+    topology = Topology(policies=[one, two, operator])
+    after = transform(topology)
+    assert [dict(each.definition) for each in after.policies.values()] == [{"expires": 9}, {"queue-version": 2}]
+    assert not after.operator_policies
+    assert transform(topology, new="4.2").policies["p"].definition["queue-version"] == 1
+
+
 def test_an_empty_policy_is_dropped_unless_it_keeps_another_one_out_of_force() -> None:
     """What rabbitmqadmin's drop_empty_policies does not look at: without it, jobs would get the limit of 9."""
     top = Policy("top", "^jobs", {"ha-mode": "all"}, "queues", 5)
@@ -204,6 +227,72 @@ def test_a_policy_that_was_not_in_force_because_of_its_keys_does_not_come_into_f
     after = transform(of(quorum, policy))
     [in_force] = after.policies_in_force().possible_settings(after.queues["q"])
     assert in_force.get("max-length") is None
+    assert reasons(of(quorum, policy)) == [
+        "it was not in force in quorum queue 'q' because of ha-mode: apply it to queues if it should be"
+    ]
+
+
+def test_a_policy_that_comes_into_force_because_of_its_lost_keys_is_named() -> None:
+    """It is in force in a queue that was mirrored, and one policy cannot be for one of two quorum queues."""
+    quorum = Queue("q", arguments={"x-queue-type": "quorum"})
+    policy = Policy("p", "", {**HA, "message-ttl": 60_000}, "queues", operator=True)
+    topology = Topology([], [quorum, Queue("mirrored")], [], [policy])
+    [why] = left(topology)
+    assert why.startswith("it comes into force in quorum queue 'q', where it was not because of ha-mode:")
+    releases = release_of("3.12"), release_of("4.3")
+    transformed = upgrade_topology(topology, *releases, choose(["default"], *releases)).transformed
+    assert transformed is not None
+    assert any(change.names == ("q",) and change.loses for change in transformed.settings)  # an error, for --fail-on
+
+
+def test_an_empty_policy_that_comes_into_force_is_named_only_if_it_displaces_another() -> None:
+    quorum, mirrored = Queue("q", arguments={"x-queue-type": "quorum"}), Queue("mirrored")
+    policy, low = Policy("p", "", HA, "queues", 5), Policy("low", "", {"max-length": 9}, "queues")
+    assert left(Topology([], [quorum, mirrored], [], [policy])) == []
+    comes, goes = left(Topology([], [quorum, mirrored], [], [policy, low]))
+    assert comes.startswith("it comes into force in quorum queue 'q'")
+    assert goes == "it is no longer in force in quorum queue 'q'"
+
+
+def test_a_policy_that_follows_its_queues_says_which() -> None:
+    topology = of(Queue("q"), Policy("p", "^q", {**HA, "max-length": 9}, "classic_queues"))
+    assert reasons(topology) == ["it is in force in quorum queue 'q'"]
+
+
+def test_a_policy_concerns_no_application() -> None:
+    """Also where the transformation concerns those that declare queues."""
+    releases = release_of("4.2"), release_of("4.3")
+    locator = Policy("p", "", {"queue-master-locator": "min-masters"}, "queues")
+
+    def applications(topology: Topology) -> list[str]:
+        applied = transform_topology(topology, *releases, choose(["default"], *releases))[1]
+        return [each.applications for each in applied]
+
+    assert applications(of(Queue("q"), locator)) == [""]
+    [text] = applications(of(Queue("q", arguments={"x-queue-master-locator": "random"}), locator))
+    assert "x-queue-master-locator" in text
+
+
+@pytest.mark.parametrize(
+    ("exchanges", "queues", "bindings"),
+    [
+        ([Exchange("e", "x-rtopic")], [Queue("q")], []),
+        ([], [Queue("q", arguments={"x-queue-type": 7})], []),
+        ([Exchange("e", "x-jms-topic")], [Queue("q")], [Binding.to_queue("e", "q", "a")]),
+    ],
+)
+@pytest.mark.parametrize("old", ["3.13", "4.2.1"])
+def test_what_both_releases_refuse_is_not_left_over_after_a_transformation(
+    exchanges: list[Exchange], queues: list[Queue], bindings: list[Binding], old: str
+) -> None:
+    """An exchange of a community plugin is accepted where the plugin is: it is a warning as before."""
+    releases = release_of(old), release_of("4.3")
+    found = upgrade_topology(Topology(exchanges, queues, bindings), *releases, choose(["default"], *releases))
+    assert found.transformed is not None
+    before = {(each.fact.id, repr(part)) for each in found.sightings for part in each.parts}
+    after = {(each.fact.id, repr(part)) for each in found.transformed.left for part in each.parts}
+    assert after <= before
+    assert found.severity in (None, "warning")
 
 
 def test_quorum_queues_refuse_what_they_cannot_dead_letter_if_the_policy_is_theirs_alone() -> None:
@@ -388,6 +477,25 @@ def test_a_classic_queue_stays_one_where_an_import_would_make_another_of_it(wher
     assert "x-queue-type" in content.topology("/").queues["q"].arguments if given == "quorum" else not sections
     assert [(each.name, each.entries) for each in sections] == [("name-queue-types", 1)] * (given == "quorum")
     assert transform_definitions(content, [], names) == (content, ())
+
+
+def test_the_export_of_one_virtual_host_names_its_default_type_itself() -> None:
+    """Imported into another one, it meets that default, as a live 4.3 shows."""
+    queues = [{key: value for key, value in DOCUMENT["queues"][0].items() if key != "vhost"}]  # type: ignore[index]
+    given = {"rabbitmq_version": "3.13.7", "original_vhost_name": "prod", "metadata": {"default_queue_type": "quorum"}}
+    definitions = Definitions.loads(json.dumps({**given, "queues": queues, "exchanges": [], "bindings": []}))
+    names = choose(["default"], release_of("3.13"), release_of("4.3"))
+    content, [section] = transform_definitions(definitions, [], names)
+    assert (section.name, section.entries) == ("name-queue-types", 1)
+    assert content.topology("prod").queues["q"].arguments["x-queue-type"] == "classic"
+
+
+def test_users_that_are_left_out_leave_permissions_that_an_import_refuses_as_the_report_says() -> None:
+    """A live 4.3 answers no_such_user unless it has the users."""
+    result = transformed("exclude-users")
+    assert result["permissions"] == DOCUMENT["permissions"]
+    [section] = [each for each in SECTIONS if each.name == "exclude-users"]
+    assert "exclude-permissions" in section.what
 
 
 def test_virtual_hosts_that_were_not_chosen_stay() -> None:
