@@ -16,6 +16,7 @@ from bindings.counts.outcome import ordered_bindings
 from bindings.counts.sketch import Frequent, count_distinct
 from bindings.counts.tally import fingerprint
 from bindings.counts.witness import Witness
+from exchange.display import count_noun
 from exchange.entities.entities import Binding
 from exchange.errors import InputError
 from exchange.partition.partitioning.specification import Partitioning
@@ -176,7 +177,7 @@ def summary(totals: ChangeTotals) -> str:
     parts = [f"{totals.lose:,} lose a queue", f"{totals.gain:,} gain one"]
     parts += [f"{totals.unsure:,} may, or are answered otherwise"] if totals.unsure else []
     text = (
-        f"Over {totals.messages:,} messages: {totals.elsewhere:,} go elsewhere ({', '.join(parts)}), "
+        f"Over {count_noun(totals.messages, 'message')}: {totals.elsewhere:,} go elsewhere ({', '.join(parts)}), "
         f"{totals.become_unroutable:,} become unroutable"
     )
     text += f", {totals.no_longer_unroutable:,} no longer are" if totals.no_longer_unroutable else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from bindings.archive.sums import Unread
 from bindings.audit.local.selection import Selection
 from bindings.audit.local.studies import CompareStudy
 from bindings.audit.run import count_studies, open_traffic
@@ -23,6 +24,10 @@ class Traffic(NamedTuple):
     changes: Changes
     share: float
     """Share of the archive that was read, by its bytes: from 0 to 1."""
+    unread: Unread
+    """The records that were not counted, by reason."""
+    to_unknown: int
+    """Number of messages to exchanges that neither topology has; they count as routed alike."""
 
     @property
     def moved(self) -> float:
@@ -51,4 +56,7 @@ def count_traffic(
         open_traffic(archives), [study], Selection(before.vhost), spark=spark, step=step,
         most_bytes=None if spark is not None else most_bytes,
     )  # fmt: skip
-    return Traffic(changes(passed.values[0], before, after), passed.share)
+    comparison = passed.values[0]
+    known = {*before.exchanges, *after.exchanges}
+    to_unknown = sum([count for (old, _), count in comparison.pairs.items() if old.exchange not in known])
+    return Traffic(changes(comparison, before, after), passed.share, passed.account.unread, to_unknown)

@@ -203,9 +203,11 @@ def applies_to(policy: Policy, part: Queue | Exchange, profile: Profile = LATEST
     """
     if isinstance(part, Exchange):
         return policy.applies_to_exchange(part.name)
-    if not is_for_type(policy, part.type) or unsupported_keys(policy, part.type, profile):
+    queue_type = part.type
+    if not is_for_type(policy, queue_type):
         return False
-    return policy.is_found_in(part.name)
+    found = policy.is_found_in(part.name)
+    return False if found is not False and unsupported_keys(policy, queue_type, profile) else found
 
 
 def settings_given(queue: Queue, policy: Policy | None, operator: Policy | None, name: str) -> list[Setting]:

@@ -39,7 +39,9 @@ class Profile:
     """Maximum weight, the key of a binding to x-consistent-hash (since 4.3, and 4.2.6)."""
     modulus_hash_sorts: bool
     """x-modulus-hash counts bindings in the order of their destinations, not of the broker's table (since 4.3)."""
-    selectors_are_checked: bool = field(repr=False)  # a tally's fingerprint has the representation in it
+    hash_rings_are_kept: bool = field(repr=False)  # a tally's fingerprint has the representation in it
+    """A restart keeps the ring of x-consistent-hash; before 4.3 it builds a new one, in an order of its own."""
+    selectors_are_checked: bool = field(repr=False)
     """x-jms-topic accepts only selectors of its grammar, with patterns that compile (4.3.6; not in 4.0)."""
     like_without_text_matches_nothing: bool = field(repr=False)
     """x-jms-topic takes no binding at all if a LIKE is applied to a value that is no text (4.3.6; in 4.0, the channel
@@ -63,6 +65,7 @@ _4_3: Final = Profile(
     hashes_empty_arrays=True,
     max_weight=10_000,
     modulus_hash_sorts=True,
+    hash_rings_are_kept=True,
     selectors_are_checked=True,
     like_without_text_matches_nothing=True,
     settings="4.3",
@@ -75,6 +78,7 @@ _4_0: Final = replace(
     hashes_empty_arrays=False,
     max_weight=None,
     modulus_hash_sorts=False,
+    hash_rings_are_kept=False,
     selectors_are_checked=False,
     like_without_text_matches_nothing=False,
     settings="4.0",

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
@@ -33,7 +33,7 @@ from exchange.message import Message
 from exchange.partition.hashing.compiled import hashes
 from exchange.partition.hashing.erlang import UNDEFINED, Atom, field_term, jump_key
 
-__all__ = ["ConsistentHash"]
+__all__ = ["ConsistentHash", "ring_after_restart", "ring_of"]
 
 INTEGER: Final = re.compile("[+-]?[0-9]+")
 """A number that Erlang's ``list_to_integer`` accepts."""
@@ -135,11 +135,14 @@ class ConsistentHash(Kind):
 
     @classmethod
     def rules(cls, exchange: Exchange, bindings: Collection[Binding], profile: Profile) -> Hashable:
-        weights = {binding.destination: _weight(binding) for binding in reversed([*bindings]) if _weight(binding) > 0}
-        if _long_string(exchange, "hash-header") is None or sum(weights.values()) < 2:
-            return ()  # with a single bucket, nothing is hashed
+        ring = ring_of(bindings)
+        several = len(ring) > 1
+        # Two releases are the same broker before and after a restart.
+        restarted = (ring if profile.hash_rings_are_kept else ring_after_restart(bindings)) if several else ()
+        if _long_string(exchange, "hash-header") is None or sum(weight for _, weight in ring) < 2:
+            return restarted  # with a single bucket, nothing is hashed
         takes_empty_arrays = profile.hash_headers_have_types or profile.hashes_empty_arrays
-        return takes_empty_arrays, len(weights) > 1 and profile.hash_headers_have_types
+        return restarted, takes_empty_arrays, several and profile.hash_headers_have_types
 
     @classmethod
     def slot(cls, binding: Binding) -> Destination:
@@ -171,6 +174,20 @@ class ConsistentHash(Kind):
             raise PreconditionFailed("The binding key must be greater than 0")
         if profile.max_weight is not None and weight > profile.max_weight:
             raise PreconditionFailed(f"The binding key must not exceed {profile.max_weight}")
+
+
+def ring_of(bindings: Iterable[Binding]) -> tuple[tuple[Destination, int], ...]:
+    """Return the destinations of a ring with their numbers of buckets, for bindings made in this order."""
+    ring: dict[Destination, int] = {}
+    for binding in bindings:
+        if _weight(binding) > 0:
+            ring.setdefault(binding.destination, _weight(binding))
+    return tuple(ring.items())
+
+
+def ring_after_restart(bindings: Iterable[Binding]) -> tuple[tuple[Destination, int], ...]:
+    """Return the ring, as `ring_of`, that a restart builds of these bindings before 4.3."""
+    return ring_of(sorted(bindings, key=lambda each: [*map(encode_binary, (each.routing_key, *each.destination))]))
 
 
 def _long_string(exchange: Exchange, argument: str) -> str | None:

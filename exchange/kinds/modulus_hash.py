@@ -55,7 +55,9 @@ class ModulusHash(Kind):
     @classmethod
     def rules(cls, exchange: Exchange, bindings: Collection[Binding], profile: Profile) -> Hashable:
         by_place = sorted(bindings, key=lambda binding: _sort_key(binding, profile.modulus_hash_sorts))
-        return tuple([binding.destination for binding in by_place])
+        destinations = tuple([binding.destination for binding in by_place])
+        is_known = profile.modulus_hash_sorts or len({*destinations}) < 2
+        return destinations, is_known
 
     @classmethod
     def miss(cls, binding: Binding, message: Message, profile: Profile) -> Miss:

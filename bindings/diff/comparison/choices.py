@@ -3,7 +3,7 @@
 An exchange that chooses by chance picks one of its bindings, so the outcome is a distribution: which queues get the
 message together, and how often. A hash picks one for each key, in a way that no pattern describes, so messages are
 tried. An exchange of a type unknown here (of a plugin) can only be compared: do both sides have the same exchange with
-the same bindings?
+the same bindings, on the same release?
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ def way_of_choosing(side: Side, name: str) -> Hashable:
         profile = side.topology.profile
         reads, rules = kind.reads(exchange, bindings, profile), kind.rules(exchange, bindings, profile)
         return kind.routes_as, reads, rules, what, there, alternate
-    # Of an unknown type anything may count, except these flags, which decide nothing about routing.
-    return replace(exchange, durable=True, auto_delete=False, internal=False), what, there, alternate
+    # Of an unknown type anything may count, the release too, except these flags, which decide nothing about routing.
+    declared = replace(exchange, durable=True, auto_delete=False, internal=False)
+    return declared, what, there, alternate, side.topology.profile.name
 
 
 class ChoiceComparison:

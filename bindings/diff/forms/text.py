@@ -15,7 +15,6 @@ from bindings.diff.forms.words import (
     describe_default,
     describe_partitions,
     describe_settings,
-    describe_term,
     describe_undecided,
     describe_unroutable,
     happens_at_times,
@@ -23,6 +22,7 @@ from bindings.diff.forms.words import (
     name_parts,
     quote_message,
     sign_of,
+    split_term,
 )
 from bindings.diff.planning.plan import Plan
 from bindings.diff.planning.step import describe_part
@@ -83,25 +83,31 @@ def plan_lines(todo: Plan) -> Iterator[str]:
         yield f"  left alone, as it is the broker's own or an exclusive queue's: {describe_part(part)}"
 
 
-def meaning_lines(difference: Meaning) -> Iterator[str]:
-    """Yield which messages go elsewhere, queue by queue; or that none does, where that is proved."""
+def meaning_lines(difference: Meaning, most: int | None = None) -> Iterator[str]:
+    """Yield which messages go elsewhere, queue by queue; or that none does, where that is proved.
+
+    ``most`` is the maximum number of differences of each kind that are listed; the others are counted.
+    """
     for access in difference.access:
         yield f"  {describe_access(access)}"
-    for sentence, gained in describe_default(difference):
+    for sentence, gained in describe_default(difference, most):
         yield f"  {'+' if gained else '-'} {sentence}"
-    for effect in sorted(difference.effects, key=lambda effect: (effect.queue, effect.exchange, effect.gained)):
-        if effect.exchange:
-            yield from _effect_lines(effect)
-    for lost in difference.unroutable:
-        if lost.exchange:  # for the default exchange, the lines about queues have it
-            yield f"  {'!' if lost.now else ' '} {describe_unroutable(lost)}"
-    for sentence, example in [
-        *map(describe_choice, difference.choices),
-        *map(describe_partitions, difference.partitions),
-    ]:
+    effects = sorted(
+        (effect for effect in difference.effects if effect.exchange),
+        key=lambda effect: (effect.queue, effect.exchange, effect.gained),
+    )
+    for effect in effects[:most]:
+        yield from _effect_lines(effect)
+    yield from _more(effects, most)
+    lost = [each for each in difference.unroutable if each.exchange]  # the lines about queues have the default exchange
+    yield from (f"  {'!' if each.now else ' '} {describe_unroutable(each)}" for each in lost[:most])
+    yield from _more(lost, most)
+    changes = [*map(describe_choice, difference.choices), *map(describe_partitions, difference.partitions)]
+    for sentence, example in changes[:most]:
         yield f"  ~ {sentence}"
         if example:
             yield f"      {example}"
+    yield from _more(changes, most)
     yield from _undecided_lines(difference.undecided)
     if difference.verdict == "same":
         yield "  no message is routed differently: proved for all keys and headers"
@@ -125,10 +131,18 @@ def _effect_lines(effect: Effect) -> Iterator[str]:
     if effect.terms and not effect.exact:
         yield "      messages among those that match"
     for term in effect.terms[:TERMS]:
-        yield f"      {describe_term(term, gained=effect.gained)}"
+        text, unless = split_term(term, gained=effect.gained)
+        yield f"      {text}{',' if unless else ''}"
+        if unless:
+            yield f"        {unless}"
     if len(effect.terms) > TERMS:
         yield f"      and {len(effect.terms) - TERMS} more"
     yield f"      such as {quote_message(effect.witness)}"
+
+
+def _more(differences: Sequence[object], most: int | None) -> Iterator[str]:
+    if most is not None and len(differences) > most:
+        yield f"    and {len(differences) - most:,} more; the JSON has all"
 
 
 def _undecided_lines(undecided: Sequence[Undecided]) -> Iterator[str]:

@@ -22,7 +22,7 @@ from exchange.patterns.pattern import Pattern
 __all__ = [
     "describe_access", "describe_changes", "describe_choice", "describe_default", "describe_fields",
     "describe_partitions", "describe_release", "describe_settings", "describe_term", "describe_undecided",
-    "describe_unroutable", "happens_at_times", "name_exchange", "name_parts", "quote_message", "sign_of",
+    "describe_unroutable", "happens_at_times", "name_exchange", "name_parts", "quote_message", "sign_of", "split_term",
 ]  # fmt: skip
 
 NAMED: Final = 5
@@ -59,7 +59,16 @@ def describe_default(meaning: Meaning, most: int | None = None) -> Iterator[tupl
 
 
 def describe_term(term: Term, *, gained: bool) -> str:
-    """Describe a term. Of gained messages, its path is on the new side and its exceptions are on the old side."""
+    """Describe a term in one line, see `split_term`."""
+    text, unless = split_term(term, gained=gained)
+    return f"{text}, {unless}" if unless else text
+
+
+def split_term(term: Term, *, gained: bool) -> tuple[str, str]:
+    """Return what a term is, and its exceptions, which begin with ``unless``; "" if there are none.
+
+    Of gained messages, the path is on the new side and the exceptions are on the old side.
+    """
     here, there = ("has no match now", "had none") if gained else ("had no match", "has none now")
     text = _join_conditions(term.path.matching) or "all messages"
     text += "".join([f" where {name_exchange(name)} {here}" for name in term.path.unmatched])
@@ -71,7 +80,7 @@ def describe_term(term: Term, *, gained: bool) -> str:
         now, then = ("new", "old") if gained else ("old", "new")
         others = [other for other in others if other != text]
         text += f", by the rules of the {now} release but not of the {then} one"
-    return f"{text}, but not {' or '.join(others)}" if others else text
+    return text, f"unless {' or '.join(others)}" if others else ""
 
 
 def happens_at_times(effect: Effect) -> bool:
@@ -89,9 +98,15 @@ def describe_choice(choice: Choice) -> tuple[str, str]:
     """Return which exchange chooses otherwise, and a message with the queues that it chooses among."""
     how = HOW.get(choice.by, "in a way unknown here")
     verb = "chooses otherwise" if choice.certain else "may choose otherwise"
+    before, after = _list_shares(choice.before), _list_shares(choice.after)
+    if choice.certain or before != after:
+        shown = f": {before}, then {after}"
+    else:  # no message was found that shows a difference
+        is_known = choice.before is not None and not any(name.startswith("?") for name, _ in choice.before)
+        shown = f", which gets to {before} now" if is_known else ", whose queues are not known here"
     return (
         f"{name_exchange(choice.at)} {verb}, {how}, for messages to {name_exchange(choice.exchange)}",
-        f"such as {quote_message(choice.witness)}: {_list_shares(choice.before)}, then {_list_shares(choice.after)}",
+        f"such as {quote_message(choice.witness)}{shown}",
     )
 
 
@@ -180,4 +195,7 @@ def _describe_condition(condition: Condition) -> str:
 def _list_shares(shares: tuple[tuple[str, Fraction], ...] | None) -> str:
     if shares is None:
         return "unknown"
-    return ", ".join([name if share == 1 else f"{name} ({share})" for name, share in shares]) or "no queue"
+    names = [
+        (f"what {name_exchange(name[1:])} chooses" if name.startswith("?") else name, share) for name, share in shares
+    ]
+    return ", ".join([name if share == 1 else f"{name} ({share})" for name, share in names]) or "no queue"

@@ -9,9 +9,9 @@ from typing import Any, Final
 from bindings.upgrade.facts.crossing import Crossing, Seen
 from bindings.upgrade.facts.fact import Fact, notes
 from exchange.entities.entities import Binding
-from exchange.erlang_terms import encode_binary
 from exchange.field_values import INTEGER_TYPES, type_and_value
 from exchange.kinds import Decider, KeyUse, kind_of
+from exchange.kinds.consistent_hash import ring_after_restart, ring_of
 from exchange.kinds.headers import conditions_of
 
 __all__ = ["FACTS"]
@@ -51,12 +51,10 @@ def _headers_bindings(crossing: Crossing) -> Iterator[tuple[Binding, list[tuple[
 def rings_in_another_order(crossing: Crossing) -> Iterator[Seen]:
     """Yield the exchanges with a hash ring whose bindings are not in the order in which a restart makes them."""
     for name, exchange in crossing.before.exchanges.items():
-        kind = kind_of(exchange)
-        if kind.key_use is not KeyUse.WEIGHT:
+        if kind_of(exchange).key_use is not KeyUse.WEIGHT:
             continue
         bindings = [*crossing.before.bindings_from(name)]
-        rebuilt = sorted(bindings, key=lambda b: (*map(encode_binary, (b.routing_key, *b.destination)),))
-        if kind.sequence(bindings) != kind.sequence(rebuilt):
+        if len(ring_of(bindings)) > 1 and ring_of(bindings) != ring_after_restart(bindings):
             yield exchange, ""
 
 
@@ -72,14 +70,11 @@ def exchanges_of_other_plugins(crossing: Crossing) -> Iterator[Seen]:
             yield exchange, ""
 
 
-def _several_bindings(crossing: Crossing, exchange: str) -> bool:
-    return len([*islice(crossing.before.bindings_from(exchange), 2)]) > 1
-
-
 def modulus_hashes(crossing: Crossing) -> Iterator[Seen]:
-    """Yield the exchanges that choose one of several bindings by the number of a hash."""
+    """Yield the exchanges that choose one of several destinations by the number of a hash."""
     for name, exchange in crossing.before.exchanges.items():
-        if exchange.type == "x-modulus-hash" and _several_bindings(crossing, name):
+        destinations = {binding.destination for binding in crossing.before.bindings_from(name)}
+        if exchange.type == "x-modulus-hash" and len(destinations) > 1:
             yield exchange, ""
 
 
@@ -87,7 +82,7 @@ def hashes_of_headers(crossing: Crossing) -> Iterator[Seen]:
     """Yield the exchanges that choose one of several bindings by the hash of a header."""
     for name, exchange in crossing.before.exchanges.items():
         by_header = exchange.type == "x-consistent-hash" and "hash-header" in exchange.arguments
-        if by_header and _several_bindings(crossing, name):
+        if by_header and len([*islice(crossing.before.bindings_from(name), 2)]) > 1:
             yield exchange, ""
 
 

@@ -112,7 +112,7 @@ FACTS: Final[tuple[Fact, ...]] = (
          "declare an exchange of another type or without the argument", "live brokers",
          lambda crossing: refused_exchanges(crossing.before, crossing.new)),
     Fact("HSU003", (0, 0, 0), "error", f"the new release refuses the binding. {STAYS}",
-         "bind with another key: fewer '#', or smaller weights in the same proportion",
+         "bind with what the answer asks for: fewer '#', smaller weights in the same proportion, or the selector",
          "live brokers", lambda crossing: refused_bindings(crossing.before, crossing.new)),
     Fact("HSU004", (0, 0, 0), "error", f"the new release refuses the policy. {STAYS}",
          "remove the setting from the policy; one without any other keeps policies of lower priority out of force: see "

@@ -118,6 +118,10 @@ class TrafficJson(TypedDict):
     share: float
     """Share of the archive that was read, by its bytes: from 0 to 1."""
     messages: int
+    to_unknown_exchanges: int
+    """Messages to exchanges that the topology lacks; they count as routed alike."""
+    unreadable: int
+    """Number of records that could not be read."""
     elsewhere: int
     """Messages that are or may be routed differently."""
     become_unroutable: int
@@ -227,6 +231,8 @@ def _traffic_json(traffic: Traffic) -> TrafficJson:
     return {
         "share": traffic.share,
         "messages": totals.messages,
+        "to_unknown_exchanges": traffic.to_unknown,
+        "unreadable": traffic.unread.bad_records,
         "elsewhere": totals.elsewhere,
         "become_unroutable": totals.become_unroutable,
         "no_longer_unroutable": totals.no_longer_unroutable,

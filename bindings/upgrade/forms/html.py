@@ -16,6 +16,7 @@ from bindings.upgrade.facts.fact import Severity
 from bindings.upgrade.forms.applications import applications_to_text
 from bindings.upgrade.forms.live import shown_to_text
 from bindings.upgrade.forms.words import (
+    LISTED,
     TITLES,
     describe_parts,
     describe_source,
@@ -94,7 +95,7 @@ def _vhost(vhost: VhostUpgrade, upgrade: Upgrade) -> Iterator[str]:
     yield f"<h2>Virtual host <code>{_text(vhost.vhost)}</code></h2>"
     yield from _severities(vhost.sightings)
     yield "<h3>Routes</h3>"
-    yield from _block([*meaning_lines(vhost.difference.meaning), *settings_lines(vhost.difference.settings)])
+    yield from _block([*meaning_lines(vhost.difference.meaning, LISTED), *settings_lines(vhost.difference.settings)])
     if vhost.transformed is not None:
         yield f"<h3>Transformed for {_text(str(upgrade.new))}</h3>"
         yield from _block([*transformed_lines(vhost.transformed, upgrade.new)])

@@ -9,6 +9,7 @@ from bindings.diff.forms.text import meaning_lines, settings_lines
 from bindings.upgrade.forms.applications import applications_to_markdown
 from bindings.upgrade.forms.live import shown_to_markdown
 from bindings.upgrade.forms.words import (
+    LISTED,
     TITLES,
     describe_parts,
     describe_source,
@@ -61,7 +62,7 @@ def _lines(upgrade: Upgrade) -> Iterator[str]:
 def _vhost_lines(vhost: VhostUpgrade, release: Release) -> Iterator[str]:
     yield from _severities(vhost.sightings)
     yield from ("**Routes**", "")
-    yield from _block([*meaning_lines(vhost.difference.meaning), *settings_lines(vhost.difference.settings)])
+    yield from _block([*meaning_lines(vhost.difference.meaning, LISTED), *settings_lines(vhost.difference.settings)])
     if vhost.transformed is not None:
         yield from (f"**Transformed for {release}**", "")
         yield from _block([*transformed_lines(vhost.transformed, release)])

@@ -8,6 +8,7 @@ from bindings.diff.forms.text import meaning_lines, settings_lines
 from bindings.upgrade.forms.applications import applications_to_text
 from bindings.upgrade.forms.live import shown_to_text
 from bindings.upgrade.forms.words import (
+    LISTED,
     TITLES,
     describe_parts,
     describe_source,
@@ -50,7 +51,7 @@ def to_text(upgrade: Upgrade) -> Iterator[str]:
 def _vhost_lines(vhost: VhostUpgrade, release: Release) -> Iterator[str]:
     yield from _sightings_lines(vhost.sightings)
     yield "routes:"
-    yield from meaning_lines(vhost.difference.meaning)
+    yield from meaning_lines(vhost.difference.meaning, LISTED)
     yield from settings_lines(vhost.difference.settings)
     if vhost.transformed is not None:
         yield f"transformed for {release}:"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bindings.upgrade.traffic import Traffic
 
 __all__ = [
+    "LISTED",
     "TITLES",
     "describe_change",
     "describe_parts",
@@ -34,7 +35,10 @@ NAMED: Final = 5
 """Number of parts of a sighting that a sentence names; the others are counted, and in the JSON."""
 
 LISTED: Final = 20
-"""Number of changes, and of kinds of moves, that are listed; the others are counted, and in the JSON."""
+"""Number of changes, of differences of routes, and of kinds of moves that are listed; the JSON has all."""
+
+REASONS: Final = 5
+"""Number of reasons for unreadable records that are listed."""
 
 SOURCES: Final[dict[Source, str]] = {
     "live brokers": "shown by live brokers",
@@ -110,7 +114,7 @@ def transformed_lines(transformed: Transformed, release: Release) -> Iterator[st
         yield "  the transformations move no message: proved for all keys and headers"
     else:
         yield "  the transformations move messages, or may:"
-        yield from (f"  {line}" for line in meaning_lines(transformed.meaning))
+        yield from (f"  {line}" for line in meaning_lines(transformed.meaning, LISTED))
     yield from (f"  {line}" for line in settings_lines(transformed.settings))
 
 
@@ -122,8 +126,15 @@ def traffic_lines(traffic: Traffic) -> Iterator[str]:
     yield f"  {summary(traffic.changes.totals)}"
     if traffic.share < 1:
         yield f"  that is a sample: {traffic.share:.1%} of the archive, by bytes; --sample 0 reads all"
+    if traffic.to_unknown:
+        yield f"  {traffic.to_unknown:,} of them to exchanges that the topology lacks, refused before and after"
+    for reason, number in traffic.unread.bad.most_common(REASONS):
+        yield f"  not read: {count_noun(number, 'record')}: {reason}"
+    if len(traffic.unread.bad) > REASONS:
+        others = traffic.unread.bad_records - sum(number for _, number in traffic.unread.bad.most_common(REASONS))
+        yield f"  not read: {count_noun(others, 'record')} for other reasons"
     for row in traffic.changes.rerouted[:LISTED]:
-        example = f", as '{row.shapes.items[0].example}'" if row.shapes.items else ""
+        example = f", such as key '{row.shapes.items[0].example}'" if row.shapes.items else ""
         yield f"  {row.messages:,} {describe_move(row.change)}{example}"
     yield from _more(len(traffic.changes.rerouted))
 

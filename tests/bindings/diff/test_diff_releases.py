@@ -89,7 +89,10 @@ def test_two_releases_differ_for_exactly_the_messages_that_are_claimed(seed: int
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(PAIRS))
 def test_a_hash_is_called_the_same_only_if_it_chooses_the_same(seed: int, pair: tuple[str, str]) -> None:
-    """For hashes of keys, headers and properties, and for the order of x-modulus-hash."""
+    """For hashes of keys, headers and properties, and for the order of x-modulus-hash.
+
+    Where no message shows a difference, one is possible: the broker's past decides the order before 4.3.
+    """
     rng = Random(seed)
     arguments = rng.choice(({}, {"hash-header": "h"}, {"hash-property": "message_id"}))
     exchange = rng.choice((Exchange("x", "x-consistent-hash", arguments=arguments), Exchange("x", "x-modulus-hash")))
@@ -97,18 +100,23 @@ def test_a_hash_is_called_the_same_only_if_it_chooses_the_same(seed: int, pair: 
     topology = Topology([exchange], [Queue(name) for name in "abc"], bindings)
     before, after = (topology.with_profile(name) for name in pair)
     meaning = compare(before, after)
-    assert all(choice.certain for choice in meaning.choices)
-    moved = [
-        message
+    messages = [
+        Message("x", f"k{number}", {"h": value}, {"message_id": f"k{number}"})
         for number in range(40)
         for value in (f"k{number}", number, Typed("timestamp", number), [number], [])
-        for message in [Message("x", f"k{number}", {"h": value}, {"message_id": f"k{number}"})]
-        if queues_of(before, message) != queues_of(after, message)
     ]
+    moved = [message for message in messages if queues_of(before, message) != queues_of(after, message)]
     assert bool(moved) <= bool(meaning.choices), moved[:1]
+    by_key = sorted(bindings, key=lambda binding: (binding.routing_key, binding.destination))
+    restarted = Topology([exchange], [Queue(name) for name in "abc"], by_key, profile=before.profile)
+    moved_by_restart = any(queues_of(before, message) != queues_of(restarted, message) for message in messages)
+    past_decides = "rabbitmq-4.3" in pair and (
+        moved_by_restart or (exchange.type == "x-modulus-hash" and len({each.destination for each in bindings}) > 1)
+    )
+    assert past_decides <= bool(meaning.choices)
     for choice in meaning.choices:
         was, is_ = (queues_of(side, choice.witness) for side in (before, after))
-        assert was != is_
+        assert (was != is_) if choice.certain else past_decides
 
 
 def test_no_release_is_claimed_to_treat_keys_or_texts_otherwise() -> None:

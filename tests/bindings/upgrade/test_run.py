@@ -164,6 +164,21 @@ def test_the_command_shows_the_traffic_in_every_form(tmp_path: Path) -> None:
     assert "**Traffic**" in run(tmp_path, "--archive", archive, "--format", "markdown").output
 
 
+def test_records_that_cannot_be_read_and_messages_to_unknown_exchanges_are_counted_apart(tmp_path: Path) -> None:
+    archive = write_traffic(tmp_path / "traffic.jsonl", [Message("h", "jobs", {"n": 1.0}), Message("nope", "k")])
+    with Path(archive).open("a") as file:
+        file.write('not json\n{"x": 1}\n')
+    lines = run(tmp_path, "--archive", archive).output.splitlines()
+    at = lines.index("traffic:")
+    assert lines[at + 1].startswith("  Over 2 messages: 1 go elsewhere")
+    assert lines[at + 2] == "  1 of them to exchanges that the topology lacks, refused before and after"
+    assert [line.startswith("  not read: 1 record: ") for line in lines[at + 3 : at + 5]] == [True, True]
+    assert lines[at + 5].endswith(", such as key 'jobs'")
+    values: Any = json.loads(run(tmp_path, "--archive", archive, "--format", "json").output)
+    traffic = values["vhosts"][0]["traffic"]
+    assert (traffic["messages"], traffic["to_unknown_exchanges"], traffic["unreadable"]) == (2, 1, 2)
+
+
 def test_a_large_archive_is_sampled_and_the_report_names_the_share(tmp_path: Path) -> None:
     folder = tmp_path / "archive"
     folder.mkdir()
