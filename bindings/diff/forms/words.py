@@ -75,7 +75,7 @@ def split_term(term: Term, *, gained: bool) -> tuple[str, str]:
     others = []
     for path in term.unless:
         unmatched = [f"where {name_exchange(name)} {there}" for name in path.unmatched]
-        others.append(" ".join(filter(None, [_join_conditions(path.matching), *unmatched])))
+        others.append(" ".join(filter(None, [_join_conditions(path.matching), *unmatched])).removeprefix("where "))
     if text in others:  # the same words under the rules of two releases
         now, then = ("new", "old") if gained else ("old", "new")
         others = [other for other in others if other != text]
