@@ -98,8 +98,19 @@ def test_the_report_names_the_changes_the_proof_and_what_applications_must_do(tm
         {"name": "arguments.x-max-priority", "before": 5, "after": None},
         {"name": "arguments.x-queue-type", "before": "classic", "after": "quorum"},
     ]
+    assert change["why"] is None
     assert vhost["transformed"]["meaning"]["verdict"] == "same"
     assert done["drop-empty-policies"]["changes"][0]["becomes"] is None
+
+
+def test_the_report_gives_the_reason_for_a_policy_that_applies_elsewhere(tmp_path: Path) -> None:
+    text = 'profile rabbitmq-3.12\nqueue s: stream\npolicy p: "^s", streams, ha-mode = "all", max-age = "7D"\n'
+    why = "it was not in force in stream 's' because of ha-mode: apply it to streams if it should be"
+    result = run(tmp_path, "--transform", "default", text=text).output
+    assert f'policy \'p\': apply-to "streams" -> "classic_queues"; {why}\n' in result
+    [vhost] = json.loads(run(tmp_path, "--transform", "default", "--format", "json", text=text).output)["vhosts"]
+    changes = [change for each in vhost["transformed"]["transformations"] for change in each["changes"]]
+    assert [change["why"] for change in changes if change["why"]] == [why]
 
 
 @pytest.mark.parametrize("options", [("--transform", "nothing"), ("-o", "/nowhere/at/all.json"), ("--archive", "none")])

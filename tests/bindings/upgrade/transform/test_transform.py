@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
 from bindings.upgrade.releases import release_of
+from bindings.upgrade.transform.policies import INERT
 from bindings.upgrade.transform.queues import shorten_pattern
 from bindings.upgrade.transform.sections import SECTIONS
 from bindings.upgrade.transform.table import TRANSFORMATIONS
 from bindings.upgrade.transform.transform import NAMES, choose, transform_definitions, transform_topology
 from bindings.upgrade.upgrade import upgrade_topology
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
+from exchange.entities.in_force import unsupported_keys
 from exchange.errors import BrokerError, InputError
 from exchange.patterns.pattern import Pattern
 from tests.support import topologies
@@ -205,6 +207,25 @@ def test_an_empty_policy_is_dropped_unless_it_keeps_another_one_out_of_force() -
     assert dict(after.policies["top"].definition) == {"queue-leader-locator": "client-local"}
     [in_force] = after.policies_in_force().possible_settings(after.queues["jobs"])
     assert in_force.get("max-length") is None
+
+
+def test_who_removes_a_refused_policy_by_hand_is_warned_of_the_one_below_it() -> None:
+    top = Policy("top", "^jobs", {"ha-mode": "all"}, "queues", 5)
+    low = Policy("low", "", {"max-length": 9}, "queues", 1)
+    found = upgrade_topology(of(Queue("jobs"), top, low), release_of("3.13"), release_of("4.3")).sightings
+    [refused] = [each for each in found if each.fact.id == "HSU004"]
+    assert [getattr(part, "name", "") for part in refused.parts] == ["top"]
+    assert "keeps policies of lower priority out of force" in refused.fact.way_out
+    [in_force] = of(Queue("jobs"), low).policies_in_force().possible_settings(Queue("jobs"))
+    assert in_force.get("max-length") == 9
+
+
+def test_the_setting_of_a_policy_that_is_kept_is_the_default_unless_the_broker_is_configured_otherwise() -> None:
+    """A policy overrides the configuration; every type of queues supports this setting."""
+    [row] = [each for each in TRANSFORMATIONS if each.name == "drop-empty-policies"]
+    assert "queue_leader_locator is configured" in row.what
+    policy = Policy("p", "", INERT)
+    assert not [kind for kind in ("classic", "quorum", "stream") if unsupported_keys(policy, kind)]
 
 
 def test_an_empty_operator_policy_that_keeps_another_one_out_of_force_is_left() -> None:
