@@ -180,7 +180,7 @@ def _list(parts: list[Queue | Exchange]) -> str:
 
 
 def drop_empty(draft: Draft) -> Iterator[Change | Left]:
-    """Remove the policies that set nothing; one that keeps another out of force gets a setting that moves no message."""
+    """Remove policies that set nothing; one that keeps another out of force gets a setting that moves no message."""
     for policy in _all(draft):
         if policy.definition:
             continue
