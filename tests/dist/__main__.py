@@ -129,12 +129,15 @@ def try_extras(environment: Path, wheel: Path) -> None:
 
 IMPORT_ALL: Final = """\
 import importlib, pkgutil
+without = ("bindings.pytest_plugin", "bindings.adapters.", "exchange.partition.hashing.kernels")
 for package in ("exchange", "bindings", "bridge"):
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
-        if not module.name.startswith(("bindings.pytest_plugin", "bindings.adapters.")):
+        if not module.name.startswith(without):
             importlib.import_module(module.name)
 """
-"""Imports all modules but the plugin of pytest, which only pytest loads, and adapters: their extras are not in `all`."""
+"""Imports all modules but the plugin of pytest, which only pytest loads, and what needs an extra that is not in `all`:
+adapters and compiled hashes.
+"""
 
 
 def install(environment: Path, requirement: str) -> str:

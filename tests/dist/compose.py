@@ -57,7 +57,9 @@ def main() -> None:
             wanted = Counter(arrival for message in messages for arrival in predict(message))
             arrived = Counter(read_topics(ports["KAFKA_PORT"], wanted.total()))
             if arrived != wanted:
-                raise click.ClickException(f"other orders arrived than predicted: {arrived - wanted}, {wanted - arrived}")
+                raise click.ClickException(
+                    f"other orders arrived than predicted: {arrived - wanted}, {wanted - arrived}"
+                )
         with urllib.request.urlopen(f"http://127.0.0.1:{ports['BRIDGE_PORT']}/status", timeout=5) as answer:
             json.load(answer)
         with step("stop the bridge"):
