@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,8 @@ from bindings.diff.diff import SECONDS
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
 from bindings.sources.files import save_lines
-from bindings.sources.open import open_source
+from bindings.sources.formats import NAMED_YAML
+from bindings.sources.open import Source, open_source
 from bindings.upgrade.facts.fact import Severity
 from bindings.upgrade.forms.as_json import to_json
 from bindings.upgrade.forms.html import to_html
@@ -29,6 +30,7 @@ from bindings.upgrade.live.fresh_host import DENIABLE
 from bindings.upgrade.releases import release_of
 from bindings.upgrade.run import NEWEST, SAMPLE, upgrade
 from bindings.upgrade.transform.table import DEFAULT
+from bindings.upgrade.transform.transform import NAMES
 from bindings.upgrade.upgrade import SEVERITIES, Upgrade
 from exchange.commands.console import (
     echo_line,
@@ -77,6 +79,7 @@ MEGABYTE: Final = 1 << 20
     "-o",
     metavar="FILE",
     help="Write the definitions as the new release wants them, .json or .bindings; - for standard output.",
+    callback=lambda context, _, name: _check_output(name),
 )
 @click.option(
     "--transform",
@@ -105,7 +108,13 @@ MEGABYTE: Final = 1 << 20
     "--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True,
     help="Output format.",
 )  # fmt: skip
-@click.option("--html", "page", type=click.Path(path_type=Path), metavar="FILE", help="Write a page, too.")
+@click.option(
+    "--html",
+    "page",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a page, too; - for standard output, with the report on standard error.",
+)
 @click.option(
     "--fail-on",
     type=click.Choice([*SEVERITIES, NEVER]),
@@ -202,11 +211,15 @@ def upgrade_command(
     """
     transform = [*filter(None, (names if names is not None else DEFAULT).split(","))]
     with exit_on_error("spark" if archives else ""):
+        if not transform:
+            raise InputError(f"--transform: give names of transformations: {', '.join([DEFAULT, *NAMES])}")
+        if page == Path(STDOUT) and output == STDOUT:
+            raise InputError("--html and --output cannot both be standard output")
         with status("reading ..."):
             source = open_source(topology, vhost, seconds=seconds_to_answer())
             addresses = _read_addresses(live, other_address)
             new_name = new_name if addresses is None else _release_of_broker(addresses, new_name)
-        show_warnings(source.name, source.warnings)
+        show_warnings(source.name, _warnings_of(source))
         with (
             progress("comparing") as step,
             _session(master if archives else None) as spark,
@@ -218,13 +231,33 @@ def upgrade_command(
                 declares=declares, permitted=permitted, live=addresses, live_seconds=live_budget, progress=step,
             )  # fmt: skip
         if page is not None:
-            save_lines(str(page), [to_html(result, source.name)])
+            _write_page(to_html(result, source.name), page)
         if output is not None:
             _write(result, output)
-    _show(result, form, err=output == STDOUT)
+    _show(result, form, err=output == STDOUT or page == Path(STDOUT))
     lowest: Severity | None = next((each for each in SEVERITIES if each == fail_on), None)
     unforeseen = result.live is not None and bool(result.live.not_foretold)
     sys.exit(int(unforeseen or (lowest is not None and result.reaches(lowest))))
+
+
+def _check_output(name: str | None) -> str | None:
+    """Return the name of --output; end the command for one of a form that RabbitMQ does not import."""
+    if name is not None and name.removesuffix(".gz").endswith((*NAMED_YAML, ".tf")):
+        raise click.BadParameter(f"{name}: RabbitMQ imports JSON: give a name with .json or .bindings")
+    return name
+
+
+def _warnings_of(source: Source) -> Sequence[object]:
+    """Return the warnings about a source, without that about its release: upgrade asks for --from then."""
+    named = source.content.unusable_version if isinstance(source.content, Definitions) else None
+    return [each for each in source.warnings if str(each) != named]
+
+
+def _write_page(text: str, page: Path) -> None:
+    if page == Path(STDOUT):
+        echo_text(text)
+    else:
+        save_lines(str(page), [text])
 
 
 def _read_addresses(live: str | None, other: str | None) -> Addresses | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from exchange.entities.profile import RELEASES, VERSION, Profile, profile_by_name
+from exchange.entities.profile import VERSION, Profile, profile_by_name
 from exchange.errors import InputError
 
 __all__ = ["FLAGS", "Release", "Step", "find_steps", "release_of"]
@@ -31,8 +31,12 @@ class Release(NamedTuple):
         return f"{self.numbers[0]}.{self.numbers[1]}"
 
     def __str__(self) -> str:
-        patch = self.numbers[2]
-        return self.series if patch == NEWEST_PATCH else f"{self.series}.{patch}"
+        return self.series if self.is_newest else f"{self.series}.{self.numbers[2]}"
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether it is the newest patch release of its series, whichever that is."""
+        return self.numbers[2] == NEWEST_PATCH
 
 
 class Step(NamedTuple):
@@ -46,9 +50,11 @@ class Step(NamedTuple):
 
 def release_of(name: str) -> Release:
     """Return the release of a name: ``4.3``, ``v4.2.6``, ``rabbitmq-3.12``. Raises InputError for an unknown one."""
-    version, profile = VERSION.fullmatch(name), profile_by_name(name)
+    version = VERSION.fullmatch(name) if isinstance(name, str) else None
+    profile = None if version is None else profile_by_name(name)
     if version is None or profile is None:
-        raise InputError(f"{name!r} is no release that is known here: give {RELEASES}")
+        known = f"give one from {SERIES[0]} to {SERIES[-1]}, such as '4.3' or '4.2.6'"
+        raise InputError(f"{name!r} is no release of RabbitMQ that is known here: {known}")
     numbers = [int(number) for number in version[1].split(".")[:3]]
     major, minor, patch = (*numbers, NEWEST_PATCH)[:3]
     return Release((major, minor, patch), profile)
@@ -63,7 +69,11 @@ def find_steps(old: Release, new: Release) -> tuple[Step, ...]:
         if release.series not in SERIES:
             raise InputError(f"RabbitMQ {release} is not known here: give a release from {SERIES[0]} to {SERIES[-1]}")
     if new.numbers <= old.numbers:
-        raise InputError(f"from {old} to {new} is no upgrade")
+        meant = f"{old} without a patch number is its newest patch release" if old.is_newest else ""
+        raise InputError(": ".join(filter(None, [f"from {old} to {new} is no upgrade", meant])))
+    if new.series == old.series and new.is_newest and old.numbers[2] >= PATCHES[old.series]:
+        newest = f"{new.series}.{PATCHES[new.series]} is the newest patch release of {new.series} that is known here"
+        raise InputError(f"from {old} to {new} is no upgrade: {newest}")
     if new.series == old.series:
         return ()
     # Backwards, each time as far as possible: each series can be reached from all between its first and its last one.
@@ -72,13 +82,17 @@ def find_steps(old: Release, new: Release) -> tuple[Step, ...]:
         sources = [series for series in FROM[path[-1]] if SERIES.index(series) >= SERIES.index(old.series)]
         path.append(min(sources, key=SERIES.index))
     path.reverse()
-    return tuple(Step(start, end, _before(start, end)) for start, end in pairwise(path))
+    return tuple(Step(start, end, _before(old, start, end)) for start, end in pairwise(path))
 
 
-def _before(start: str, end: str) -> tuple[str, ...]:
+def _before(old: Release, start: str, end: str) -> tuple[str, ...]:
     """Return what is to be done before a step: what its series asks for, and what those ask for that it skips."""
     passed = SERIES[SERIES.index(start) + 1 : SERIES.index(end) + 1]
-    return tuple(first for series in passed for first in FIRST.get(series, ()))
+    firsts = tuple(first for series in passed for first in FIRST.get(series, ()))
+    least = LEAST.get(end)
+    if least is None or (start == old.series and old.numbers[2] >= least[0]):
+        return firsts
+    return (least[1], *firsts)
 
 
 SERIES: Final = ("3.10", "3.11", "3.12", "3.13", "4.0", "4.1", "4.2", "4.3")
@@ -97,7 +111,6 @@ FLAGS: Final = "enable all feature flags: rabbitmqctl enable_feature_flag all"
 """What has to be done before each step."""
 FIRST: Final[Mapping[str, tuple[str, ...]]] = {
     "3.11": ("be on Erlang 25",),
-    "3.12": ("be on 3.11.18 or later, which has all feature flags that 3.12 requires",),
     "3.13": ("be on Erlang 26",),
     "4.0": (
         "be on Erlang 26.2",
@@ -114,3 +127,12 @@ FIRST: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 """Series -> what its release notes ask for before the upgrade to it."""
+LEAST: Final[Mapping[str, tuple[int, str]]] = {
+    "3.12": (18, "be on 3.11.18 or later, which has all feature flags that 3.12 requires"),
+    "4.3": (NEWEST_PATCH, "be on the latest patch release of 4.2"),
+}
+"""Series -> the patch number that its release notes ask for of the series before it, and the sentence."""
+PATCHES: Final[Mapping[str, int]] = {
+    "3.10": 25, "3.11": 28, "3.12": 14, "3.13": 7, "4.0": 9, "4.1": 8, "4.2": 9, "4.3": 6,
+}  # fmt: skip
+"""Series -> the number of its newest patch release that is known here."""

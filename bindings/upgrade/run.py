@@ -15,7 +15,7 @@ from bindings.sources.recording.model import Recording
 from bindings.upgrade.live.comparing import LIVE_SECONDS, ask_broker
 from bindings.upgrade.live.fresh_host import DENIABLE, permitted_features
 from bindings.upgrade.live.witnesses import witnesses_of
-from bindings.upgrade.releases import release_of
+from bindings.upgrade.releases import Release, release_of
 from bindings.upgrade.requests.applications import find_refused
 from bindings.upgrade.requests.reading import read_asked
 from bindings.upgrade.transform.transform import choose, transform_definitions
@@ -42,7 +42,7 @@ def upgrade(
     *,
     old: str | None = None,
     vhost: str | None = None,
-    transform: Iterable[str] | None = None,
+    transform: str | Iterable[str] | None = None,
     archives: Path | Sequence[Path] = (),
     sample_bytes: int | None = SAMPLE,
     spark: SparkSession | None = None,
@@ -59,7 +59,7 @@ def upgrade(
     now; without it that which an export or a broker names, or the topology's profile. All virtual hosts are looked at,
     or only ``vhost``.
 
-    ``transform`` names transformations, ``["default"]`` those that the new release needs: then each virtual host also
+    ``transform`` names transformations, ``"default"`` those that the new release needs: then each virtual host also
     has its topology as the new release wants it, and a source its definitions. ``archives`` are files and folders as
     `audit` reads them: then each virtual host also has the messages that are routed differently, out of parts of
     ``sample_bytes`` altogether (None: all); with a Spark session, all are counted on its workers. The comparisons of
@@ -82,8 +82,10 @@ def upgrade(
     for unknown transformations and features, and if the test broker cannot be asked.
     """
     source = topology if isinstance(topology, Topology | Source) else open_source(os.fspath(topology), vhost)
-    before, after = release_of(old or _release_in(source)), release_of(new)
-    names = None if transform is None else choose(transform, before, after)
+    after = release_of(new)
+    before = _release_in(source, after) if old is None else release_of(old)
+    chosen = [transform] if isinstance(transform, str) else transform
+    names = None if chosen is None else choose(chosen, before, after)
     if isinstance(source, Topology):
         topologies = [source]
     else:
@@ -132,16 +134,22 @@ def _permitted(names: Iterable[str], live: Addresses | None) -> frozenset[str]:
     return given | (frozenset() if live is None else permitted_features(live.management))
 
 
-def _release_in(source: Topology | Source) -> str:
-    """Return the release that a source names. Raises InputError if it names none."""
+def _release_in(source: Topology | Source, new: Release) -> Release:
+    """Return the release that a source names. Raises InputError if it names none, or a topology alone none before."""
     if isinstance(source, Topology):
-        return source.profile.name
+        own = release_of(source.profile.name)
+        if own.numbers >= new.numbers:
+            raise InputError(f"the topology has the rules of {own}: name the release that it is on, old='4.2'")
+        return own
     named = source.content.rabbitmq_version if isinstance(source.content, Definitions) else None
     if named is None and source.profile is not None:
         named = source.profile.name
     if named is None:
         raise InputError(f"{source.name} names no release of RabbitMQ; say --from RELEASE")
-    return named
+    try:
+        return release_of(named)
+    except InputError as error:
+        raise InputError(f"{source.name}: {error}; say --from RELEASE") from None
 
 
 def _with_traffic(

@@ -19,6 +19,7 @@ from bindings.upgrade.live.comparing import Shown
 from bindings.upgrade.releases import Release, Step, find_steps
 from bindings.upgrade.requests.applications import Applications
 from bindings.upgrade.transform.transform import Applied, SectionChange, transform_topology
+from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -133,7 +134,9 @@ class Upgrade(NamedTuple):
     """What a test broker of the new release has answered; None without one."""
 
     def reaches(self, severity: Severity) -> bool:
-        """Return whether something has this severity or a higher one."""
+        """Return whether something has this severity or a higher one. Raises InputError for no severity."""
+        if severity not in SEVERITIES:
+            raise InputError(f"{severity!r} is no severity: give {', '.join(SEVERITIES)}")
         found = [vhost.severity for vhost in self.vhosts]
         if self.applications is not None:
             found += [self.applications.severity]

@@ -194,7 +194,7 @@ class ProfileType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name if there is such a profile; else end the command."""
         if profile_by_name(value) is None:
-            self.fail(f"{value!r} has no profile: give {RELEASES}")
+            self.fail(f"{value!r} is no release of RabbitMQ that is known here: give {RELEASES}")
         return str(value)
 
 

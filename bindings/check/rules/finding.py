@@ -129,7 +129,8 @@ TABLE: Final = (
          "bind a queue, give it an alternate exchange, or remove it"),
     Rule("HS202", "dead-end", "warning",
          "Bindings, alternates or dead letters lead into an exchange from which no queue can be reached: what goes "
-         "there is lost without a word.",
+         "there is lost, but for dead letters of quorum queues with the strategy at-least-once, which wait in their "
+         "queue.",
          "bind a queue to it, or remove the way in"),
     Rule("HS203", "unreachable-exchange", "warning",
          "The exchange is internal, so that nobody can publish to it, and nothing leads to it.",

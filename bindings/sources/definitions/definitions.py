@@ -30,6 +30,7 @@ from bindings.sources.definitions.import_warnings import (
     SourceWarning,
     argument_warnings,
     definitions_warnings,
+    section_warnings,
     undeclared_vhosts,
 )
 from bindings.sources.definitions.operator_policies import (
@@ -105,7 +106,7 @@ class Definitions:
         return version if isinstance(version, str) else None
 
     @property
-    def _unusable_version(self) -> str | None:
+    def unusable_version(self) -> str | None:
         """Why the version of the export selects no profile, and which one applies instead; None if it selects one."""
         given = [key for key in ("rabbitmq_version", "rabbit_version") if key in self._document]
         if not given or self.names_profile or profile_by_name(self.rabbitmq_version or "") is not None:
@@ -277,13 +278,14 @@ class Definitions:
 
         Each warning names its position. There are warnings about exchanges of unknown type, null and typed arguments,
         policies that apply to nothing, names that RabbitMQ reserves, parts that occur twice, virtual hosts that are not
-        declared, and a version without a profile. Computed at each access.
+        declared, a version without a profile, and sections that are no arrays of objects. Computed at each access.
         """
         declared = {vhost["name"] for vhost in self._document.get("vhosts", ())}
         sections = self._sections()
-        version = self._unusable_version
+        version = self.unusable_version
         return [
             *([] if version is None else [SourceWarning(version)]),
+            *section_warnings(self._document),
             *undeclared_vhosts(sections, declared),
             *definitions_warnings(sections, self.default_vhost),
         ]

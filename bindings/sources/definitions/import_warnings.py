@@ -13,7 +13,9 @@ from bindings.sources.definitions.entries import ENCODE, Entry, Part
 from exchange.display import clip_line
 from exchange.entities.entities import PREDECLARED, Binding, Exchange, Policy
 from exchange.field_json import encode_table
+from exchange.field_values import to_bytes
 from exchange.kinds import Unknown, kind_of
+from exchange.limits import SHORTSTR_BYTES
 from exchange.patterns.pcre import expression
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "definitions_warnings",
     "describe",
     "part_warnings",
+    "section_warnings",
     "undeclared_vhosts",
 ]
 
@@ -41,6 +44,11 @@ AGAIN: Final = {
     "policies": "the last counts",
     "bindings": "it counts once",
 }
+
+UNREAD: Final = ("users", "permissions", "topic_permissions", "parameters", "global_parameters")
+"""Sections that are no part of a topology: arrays of objects, which are kept as they are."""
+NAME_SHOWN: Final = 40
+"""Maximum number of characters of a name in a message about its length."""
 
 FILE_ONLY: Final = "HS901"
 """The code of warnings about the file that the topology read from it does not show."""
@@ -94,6 +102,20 @@ def undeclared_vhosts(sections: Mapping[str, Sequence[Entry]], declared: Abstrac
                 )
 
 
+def section_warnings(document: Mapping[str, Any]) -> Iterator[SourceWarning]:
+    """Yield the warnings about sections that are no part of a topology, where RabbitMQ's import reads no entries."""
+    for key in UNREAD:
+        section = document.get(key, [])
+        if not isinstance(section, list):
+            shown = clip_line(ENCODE(section), PATTERN_SHOWN)
+            yield SourceWarning(f"{key}: {shown} is not an array: RabbitMQ's import fails")
+            continue
+        for index, item in enumerate(section):
+            if not isinstance(item, dict):
+                shown = clip_line(ENCODE(item), PATTERN_SHOWN)
+                yield SourceWarning(f"{key}[{index}]: {shown} is not an object: RabbitMQ's import leaves it out")
+
+
 def argument_warnings(sections: Mapping[str, Sequence[Entry]]) -> Iterator[SourceWarning]:
     """Yield a warning for each argument that RabbitMQ's import refuses or reads as another type."""
     for key, entries in sections.items():
@@ -111,6 +133,7 @@ def describe(part: Part) -> str:
 
 def part_warnings(part: Part) -> Iterator[tuple[str, str]]:
     """Yield the warnings about one part: the code of the rule that covers each, and the text after the position."""
+    yield from _name_warnings(part)
     if isinstance(part, Policy):
         yield from _policy_warnings(part)
         return
@@ -128,6 +151,15 @@ def part_warnings(part: Part) -> Iterator[tuple[str, str]]:
     if isinstance(part, Exchange) and kind_of(part) is Unknown:
         text = f": {describe(part)} is of type {part.type!r}, which is unknown here: routes through it stay undecided"
         yield "HS601", text
+
+
+def _name_warnings(part: Part) -> Iterator[tuple[str, str]]:
+    if isinstance(part, Binding | Policy):
+        return
+    size = len(to_bytes(part.name))
+    if size > SHORTSTR_BYTES:
+        kind, shown = type(part).__name__.lower(), clip_line(part.name, NAME_SHOWN)
+        yield "HS405", f".name: {kind} '{shown}' has a name of {size:,} bytes, AMQP allows {SHORTSTR_BYTES}"
 
 
 def _policy_warnings(policy: Policy) -> Iterator[tuple[str, str]]:

@@ -52,8 +52,8 @@ queues_with_an_active_consumer: Final = queues_where(
 
 FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU005", (4, 3, 0), "error",
-         "a queue that is neither durable nor exclusive is refused with 541, which closes the connection; Debian's "
-         "package permits it",
+         "a queue that is neither durable nor exclusive is refused with 541, which closes the connection; the "
+         "package in Debian's own repository permits it",
          "declare it durable, with x-expires if it should go by itself, or exclusive; or set "
          "deprecated_features.permit.transient_nonexcl_queues = true on all nodes before the upgrade",
          "live brokers", transient_queues, notes("4.3.0")),

@@ -20,6 +20,8 @@ from bindings.upgrade.forms.words import (
     TITLES,
     describe_parts,
     describe_source,
+    group_alike,
+    introduce_answer,
     traffic_lines,
     transformed_lines,
     unseen_facts,
@@ -109,7 +111,7 @@ def _vhost(vhost: VhostUpgrade, upgrade: Upgrade) -> Iterator[str]:
 
 def _severities(sightings: Sequence[Sighting], begin: str = "") -> Iterator[str]:
     for severity, title in TITLES.items():
-        seen = [each for each in sightings if each.parts and each.fact.severity == severity]
+        seen = group_alike(each for each in sightings if each.parts and each.fact.severity == severity)
         if not seen:
             continue
         yield f"<h3>{begin}{title if begin else title.capitalize()}</h3>"
@@ -132,7 +134,7 @@ def _fact(sighting: Sighting) -> Iterator[str]:
     yield f'<p><span class="sign">{SIGNS[fact.severity]} {fact.id}</span> {where}{_text(fact.what)} ({source})</p>'
     yield "<dl>"
     if sighting.detail:
-        yield f"<dt>The broker</dt><dd><code>{_text(sighting.detail)}</code></dd>"
+        yield f"<dt>{introduce_answer(sighting).capitalize()}</dt><dd><code>{_text(sighting.detail)}</code></dd>"
     yield f"<dt>Way out</dt><dd>{_text(fact.way_out)}</dd>"
     yield "</dl>"
     yield "</div>"

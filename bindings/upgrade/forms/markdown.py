@@ -13,6 +13,8 @@ from bindings.upgrade.forms.words import (
     TITLES,
     describe_parts,
     describe_source,
+    group_alike,
+    introduce_answer,
     traffic_lines,
     transformed_lines,
     unseen_facts,
@@ -27,7 +29,7 @@ __all__ = ["to_markdown"]
 SENTENCE: Final = 480
 """Maximum number of characters of a sentence."""
 LINES: Final = 200
-"""Maximum number of lines of a block; the JSON has all."""
+"""Maximum number of lines of a block, and of facts of one severity; the JSON has all."""
 
 
 def to_markdown(upgrade: Upgrade) -> str:
@@ -74,9 +76,13 @@ def _vhost_lines(vhost: VhostUpgrade, release: Release) -> Iterator[str]:
 
 def _severities(sightings: Sequence[Sighting], begin: str = "") -> Iterator[str]:
     for severity, title in TITLES.items():
-        rows = [_row(each) for each in sightings if each.parts and each.fact.severity == severity]
-        if rows:
-            yield from (f"**{begin}{title if begin else title.capitalize()}**", "", *rows, "")
+        seen = group_alike(each for each in sightings if each.parts and each.fact.severity == severity)
+        if not seen:
+            continue
+        yield from (f"**{begin}{title if begin else title.capitalize()}**", "", *map(_row, seen[:LINES]))
+        if len(seen) > LINES:
+            yield f"- and {len(seen) - LINES:,} more; the JSON has all"
+        yield ""
 
 
 def _block(lines: Sequence[str]) -> Iterator[str]:
@@ -90,7 +96,10 @@ def _row(sighting: Sighting) -> str:
     where = f"{_plain(describe_parts(sighting.parts))}: " if sighting.parts else ""
     source = describe_source(fact)
     known = f"[{source}]({fact.page})" if fact.page else source
-    answer = f" The broker: {quote_code(sighting.detail, SENTENCE, in_cell=False)}." if sighting.detail else ""
+    answer = ""
+    if sighting.detail:
+        who = introduce_answer(sighting)
+        answer = f" {who[0].upper()}{who[1:]}: {quote_code(sighting.detail, SENTENCE, in_cell=False)}."
     return f"- {fact.id} {where}{_plain(fact.what)} ({known}).{answer} Way out: {_plain(fact.way_out)}."
 
 

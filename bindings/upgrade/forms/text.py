@@ -12,6 +12,8 @@ from bindings.upgrade.forms.words import (
     TITLES,
     describe_parts,
     describe_source,
+    group_alike,
+    introduce_answer,
     traffic_lines,
     transformed_lines,
     unseen_facts,
@@ -67,7 +69,7 @@ def _sightings_lines(sightings: Sequence[Sighting], begin: str = "") -> Iterator
         seen = [each for each in sightings if each.parts and each.fact.severity == severity]
         if seen:
             yield f"{begin}{title}:"
-        for sighting in seen:
+        for sighting in group_alike(seen):
             yield from _sighting_lines(sighting)
 
 
@@ -76,5 +78,5 @@ def _sighting_lines(sighting: Sighting) -> Iterator[str]:
     where = f"{describe_parts(sighting.parts)}: " if sighting.parts else ""
     yield f"  {fact.id} {where}{fact.what} ({describe_source(fact)})"
     if sighting.detail:
-        yield f"      the broker: {sighting.detail}"
+        yield f"      {introduce_answer(sighting)}: {sighting.detail}"
     yield f"      way out: {fact.way_out}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from bindings.diff.forms.text import meaning_lines, settings_lines
@@ -13,8 +13,8 @@ from bindings.upgrade.facts.crossing import Part
 from bindings.upgrade.facts.fact import ALWAYS, Fact, Numbers, Severity, Source
 from bindings.upgrade.releases import Release
 from bindings.upgrade.transform.transformation import Change
-from bindings.upgrade.upgrade import Transformed, Upgrade
-from exchange.display import count_noun, list_some
+from bindings.upgrade.upgrade import Sighting, Transformed, Upgrade
+from exchange.display import clip_line, count_noun, list_some
 from exchange.entities.entities import Binding
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ __all__ = [
     "describe_change",
     "describe_parts",
     "describe_source",
+    "group_alike",
+    "introduce_answer",
     "traffic_lines",
     "transformed_lines",
     "unseen_facts",
@@ -33,6 +35,10 @@ __all__ = [
 
 NAMED: Final = 5
 """Number of parts of a sighting that a sentence names; the others are counted, and in the JSON."""
+
+PART: Final = 600
+"""Maximum number of characters of a part: a binding with two names and a key, of 255 bytes at most each, has fewer
+unless they are escaped."""
 
 LISTED: Final = 20
 """Number of changes, of differences of routes, and of kinds of moves that are listed; the JSON has all."""
@@ -55,11 +61,37 @@ TITLES: Final[dict[Severity, str]] = {
 def describe_parts(parts: Sequence[Part]) -> str:
     """Return the parts of a sighting: ``queue 'a'``, or the number of several and the names of some."""
     if len(parts) == 1:
-        return describe_part(parts[0])
+        return clip_line(describe_part(parts[0]), PART)
     kind = type(parts[0]).__name__.lower()
-    names = [describe_part(part).removeprefix(f"{kind} ") for part in parts]
+    names = [clip_line(describe_part(part).removeprefix(f"{kind} "), PART) for part in parts]
     number = count_noun(len(parts), kind, "policies") if kind == "policy" else count_noun(len(parts), kind)
     return f"{number}, {list_some(names, NAMED)}"
+
+
+def group_alike(sightings: Iterable[Sighting]) -> list[Sighting]:
+    """Return sightings, those of a fact as one whose answers differ only in the names of their parts.
+
+    Its answer is the one for its first part.
+    """
+    groups: dict[tuple[str, str], list[Sighting]] = {}
+    for sighting in sightings:
+        answer = sighting.detail
+        if len(sighting.parts) == 1:
+            for name in _names_of(sighting.parts[0]):
+                answer = answer.replace(f"'{name}'", "''")
+        groups.setdefault((sighting.fact.id, answer), []).append(sighting)
+    return [group[0]._replace(parts=tuple(part for each in group for part in each.parts)) for group in groups.values()]
+
+
+def introduce_answer(sighting: Sighting) -> str:
+    """Return what stands before the broker's answer."""
+    return "the broker" if len(sighting.parts) == 1 else "the broker, for the first"
+
+
+def _names_of(part: Part) -> tuple[str, ...]:
+    if isinstance(part, Binding):
+        return part.source, part.destination.name, part.routing_key
+    return (part.name,)
 
 
 def unseen_facts(upgrade: Upgrade) -> Iterator[tuple[str, list[Fact]]]:

@@ -14,6 +14,7 @@ import bindings
 from bindings.cli import COMMANDS
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
+from bindings.upgrade.forms.markdown import to_markdown
 from exchange import Binding, Exchange, Message, Queue, Topology
 from exchange.entities.profile import profile_for
 from exchange.errors import InputError
@@ -215,3 +216,104 @@ def test_a_virtual_host_without_messages_has_no_traffic(tmp_path: Path) -> None:
     assert other.traffic is None
     with pytest.raises(InputError, match="another virtual host"):
         bindings.upgrade(path, vhost="b", archives=archive)
+
+
+MANY = 1_000
+ALIKE = "".join(f'queue q{n}: classic, x-queue-version = 1\nt -> q{n}: "#.a.#.b{n}.#"\n' for n in range(MANY))
+
+
+@pytest.mark.parametrize("form", ["text", "markdown"])
+def test_parts_that_are_refused_for_the_same_reason_are_one_line_with_their_number(tmp_path: Path, form: str) -> None:
+    page = tmp_path / "page.html"
+    text = f"profile rabbitmq-4.2\nexchange t: topic\n{ALIKE}"
+    result = run(tmp_path, "--format", form, "--html", str(page), text=text)
+    for shown in (result.stdout, page.read_text()):
+        assert shown.count("HSU001") == shown.count("HSU003") == 1
+        assert "1,000 queues, " in shown
+        assert "1,000 bindings, " in shown
+        assert shown.lower().count("the broker, for the first") == 2
+        assert len(shown) < 20_000
+    found = json.loads(run(tmp_path, "--format", "json", text=text).stdout)["vhosts"][0]["sightings"]
+    assert len({each["answer"] for each in found if each["id"] == "HSU001"}) == MANY
+
+
+def test_markdown_lists_two_hundred_kinds_of_refusals_and_counts_the_others() -> None:
+    queue = Queue("q", arguments={"x-queue-version": 1})
+    result = bindings.upgrade(Topology(queues=[queue]), "4.3", old="4.2")
+    [vhost] = result.vhosts
+    refused = vhost.sightings[0]
+    many = tuple(refused._replace(detail=f"400 refused for reason {n}") for n in range(300))
+    shown = to_markdown(result._replace(vhosts=(vhost._replace(sightings=many),)))
+    assert shown.count("- HSU001") == 200
+    assert "- and 100 more; the JSON has all\n" in shown
+
+
+def test_what_applications_declare_is_told_only_where_something_that_they_declare_has_changed(tmp_path: Path) -> None:
+    policy = 'policy p: "^q", queues, queue-master-locator = "min-masters"\n'
+    for queue, is_declared in (("queue q", False), ('queue q: x-queue-master-locator = "min-masters"', True)):
+        text = f"profile rabbitmq-3.13\n{queue}\n{policy}"
+        result = run(tmp_path, "--transform", "translate-locator", text=text)
+        assert "policy 'p': " in result.output
+        assert ("in applications: declare it without x-queue-master-locator" in result.output) is is_declared
+
+
+def test_the_page_goes_to_standard_output_and_the_report_to_standard_error(tmp_path: Path) -> None:
+    result = run(tmp_path, "--html", "-")
+    assert result.stdout.startswith("<!doctype html>")
+    assert result.stdout.endswith("</html>\n")
+    assert "upgrade from 3.12 to 4.3" in result.stderr
+    both = run(tmp_path, "--html", "-", "-o", "-")
+    assert (both.exit_code, both.stdout) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        (("--transform", ""), "give names of transformations: default, mirrored-to-quorum"),
+        (("--transform", ","), "give names of transformations"),
+        (("-o", "new.yaml"), "RabbitMQ imports JSON"),
+        (("-o", "new.yml.gz"), "RabbitMQ imports JSON"),
+        (("--from", "4"), "'4' is no release of RabbitMQ that is known here"),
+        (("--to", "3.12.x"), "'3.12.x' is no release of RabbitMQ that is known here"),
+    ],
+)
+def test_an_option_that_cannot_be_meant_is_refused_with_what_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], wrong: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(tmp_path, *options)
+    assert result.exit_code == 2
+    assert wrong in result.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["shop.bindings"]
+
+
+@pytest.mark.parametrize("version", ["3.6.15", "%%VSN%%"])
+def test_an_export_of_an_unknown_release_asks_for_from_and_warns_of_no_profile(tmp_path: Path, version: str) -> None:
+    text = json.dumps({"rabbitmq_version": version, "queues": []})
+    result = run(tmp_path, text=text)
+    assert result.exit_code == 2
+    assert f"shop.bindings: '{version}' is no release of RabbitMQ" in result.stderr
+    assert "say --from RELEASE" in result.stderr
+    assert run(tmp_path, "--from", "3.13", text=text).stderr == ""
+
+
+def test_the_function_names_what_is_wrong_with_its_arguments() -> None:
+    topology = Topology(queues=[Queue("q", durable=False)])
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"new": "4.3"}, "the topology has the rules of 4.3: name the release that it is on, old='4.2'"),
+        ({"new": 4.3, "old": "4.2"}, "4.3 is no release of RabbitMQ that is known here: .*'4.3'"),
+        ({"new": "4.3", "old": 4.2}, "4.2 is no release of RabbitMQ that is known here"),
+    ]
+    for arguments, message in wrong:
+        with pytest.raises(InputError, match=message):
+            bindings.upgrade(topology, **arguments)
+    result = bindings.upgrade(topology, "4.3", old="4.2")
+    for name in ("never", "critical"):
+        with pytest.raises(InputError, match=f"'{name}' is no severity: give note, warning, error"):
+            result.reaches(name)  # type: ignore[arg-type]
+
+
+def test_one_transformation_may_be_a_text() -> None:
+    topology = Topology(queues=[Queue("q", durable=False)])
+    one, several = (bindings.upgrade(topology, "4.3", old="4.2", transform=each) for each in ("default", ["default"]))
+    assert one == several

@@ -172,6 +172,31 @@ def test_no_release_is_upgraded_to_an_older_one() -> None:
             plan_upgrade([Topology()], release_of(old), release_of(new))
 
 
+def test_a_step_asks_for_a_patch_release_only_of_those_on_an_older_one() -> None:
+    def first(old: str, new: str) -> tuple[str, ...]:
+        return find_steps(release_of(old), release_of(new))[0].first
+
+    assert any("3.11.18" in each for each in first("3.11.17", "3.12"))
+    assert not any("3.11.18" in each for name in ("3.11.18", "3.11.28", "3.11") for each in first(name, "3.12"))
+    assert "be on the latest patch release of 4.2" in first("4.2.0", "4.3")
+    assert find_steps(release_of("3.13"), release_of("4.3"))[1].first[0] == "be on the latest patch release of 4.2"
+    assert not any("latest" in each for each in first("4.2", "4.3"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("4.3.99", "4.3", "4.3.6 is the newest patch release of 4.3 that is known here"),
+        ("4.3.6", "4.3", "4.3.6 is the newest patch release of 4.3 that is known here"),
+        ("4.3", "4.3.1", "4.3 without a patch number is its newest patch release"),
+        ("3.13", "3.13.7", "3.13 without a patch number is its newest patch release"),
+    ],
+)
+def test_an_upgrade_within_a_series_that_is_none_names_the_reason(old: str, new: str, why: str) -> None:
+    with pytest.raises(InputError, match=f"from {old} to {new} is no upgrade: {why}"):
+        find_steps(release_of(old), release_of(new))
+
+
 def test_a_fact_is_tried_on_live_brokers_exactly_if_these_are_its_source() -> None:
     shown = {fact.id for fact in FACTS if fact.source == "live brokers"}
     assert shown == TRIALS.keys() | ELSEWHERE
