@@ -269,7 +269,7 @@ def test_the_page_goes_to_standard_output_and_the_report_to_standard_error(tmp_p
 @pytest.mark.parametrize(
     ("options", "wrong"),
     [
-        (("--transform", ""), "give names of transformations: default, mirrored-to-quorum"),
+        (("--transform", ""), "give names of transformations: default, "),
         (("--transform", ","), "give names of transformations"),
         (("-o", "new.yaml"), "RabbitMQ imports JSON"),
         (("-o", "new.yml.gz"), "RabbitMQ imports JSON"),
