@@ -23,7 +23,7 @@ from exchange.kinds.modulus_hash import ModulusHash
 from exchange.kinds.random import LocalRandom, Random
 from exchange.kinds.topic import Topic
 
-__all__ = ["KINDS", "Choose", "Decider", "KeyUse", "Kind", "Reads", "Unknown", "Unsure", "kind_of"]
+__all__ = ["KINDS", "Choose", "Decider", "KeyUse", "Kind", "Reads", "SHIPPED", "Unknown", "Unsure", "kind_of"]
 
 KINDS: Final[Mapping[str, type[Kind]]] = MappingProxyType({
     "direct": Direct,
@@ -39,6 +39,13 @@ KINDS: Final[Mapping[str, type[Kind]]] = MappingProxyType({
     "x-delayed-message": Delayed,
 })  # fmt: skip
 """Exchange type -> its kind. Use `kind_of` for the kind that decides about the messages of an exchange."""
+
+
+SHIPPED: Final = frozenset({
+    "direct", "fanout", "topic", "headers", "x-consistent-hash", "x-event", "x-federation-upstream", "x-jms-topic",
+    "x-local-random", "x-modulus-hash", "x-random", "x-recent-history",
+})  # fmt: skip
+"""Types of exchanges in RabbitMQ and the plugins that come with it."""
 
 
 def kind_of(exchange: Exchange) -> type[Kind]:
