@@ -12,6 +12,7 @@ import random
 import string
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from statistics import median
 from typing import Any, Final
 
@@ -86,6 +87,7 @@ def _measure(call: Callable[[Any], object], keys: list[Any], rounds: int) -> flo
     return median(microseconds_per(call, keys) for _ in range(rounds))
 
 
+@cache
 def _partitions_for(name: str) -> Partitions:
     return Partitions.queues({"eu@a": 6, "eu@b": 6}) if STRATEGIES[name].lists_queues else Partitions.of(12)
 

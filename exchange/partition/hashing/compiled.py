@@ -76,7 +76,11 @@ def compile_hashes() -> None:
         _jump(kernels.jump),
         kernels.sip_hash_24,
         kernels.consistent_hash,
-        lambda text: kernels.string_hash(text.encode("utf-16-le", "surrogatepass")),
+        lambda text: (
+            kernels.string_hash(text.encode(), 1)
+            if text.isascii()
+            else kernels.string_hash(text.encode("utf-16-le", "surrogatepass"), 2)
+        ),
     )
     _compile(found)
     _hashes = found

@@ -49,11 +49,12 @@ def murmur3(data: bytes, seed: int) -> int:
 
 
 @njit(cache=True)
-def string_hash(data: bytes) -> int:
-    """Return `exchange.partition.hashing.java.string_hash` of a text in UTF-16, little-endian."""
+def string_hash(data: bytes, size: int) -> int:
+    """Return `exchange.partition.hashing.java.string_hash` of code units of one or two bytes, little-endian."""
     h = U(0)
-    for at in range(0, len(data), 2):
-        h = h * U(31) + _read(data, at, 2)
+    for at in range(0, len(data), size):
+        unit = U(data[at]) if size == 1 else U(data[at]) | U(data[at + 1]) << U(8)
+        h = h * U(31) + unit
     return int(np.int64(((h & LOW) ^ U(0x80000000)) - U(0x80000000)))
 
 
