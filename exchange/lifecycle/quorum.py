@@ -87,7 +87,7 @@ class QuorumQueue(LiveQueue):
         died.clear()
         for publisher, accepts in self._accepts.items():
             if is_late and publisher is self:
-                continue  # what sends its dead letters gets these before it is told to stop
+                continue  # its own dead letters arrive before the queue stops taking any
             self._accepts[publisher] = not self.is_over_limit if accepts else self.is_below_soft_limit
 
     def wake(self) -> None:

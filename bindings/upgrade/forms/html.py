@@ -20,7 +20,7 @@ from bindings.upgrade.forms.words import (
     TITLES,
     describe_parts,
     describe_source,
-    group_alike,
+    group_by_severity,
     introduce_answer,
     traffic_lines,
     transformed_lines,
@@ -110,10 +110,7 @@ def _vhost(vhost: VhostUpgrade, upgrade: Upgrade) -> Iterator[str]:
 
 
 def _severities(sightings: Sequence[Sighting], begin: str = "") -> Iterator[str]:
-    for severity, title in TITLES.items():
-        seen = group_alike(each for each in sightings if each.parts and each.fact.severity == severity)
-        if not seen:
-            continue
+    for title, seen in group_by_severity(sightings):
         yield f"<h3>{begin}{title if begin else title.capitalize()}</h3>"
         yield from (line for sighting in seen[:LINES] for line in _fact(sighting))
         if len(seen) > LINES:

@@ -10,10 +10,9 @@ from bindings.upgrade.forms.applications import applications_to_markdown
 from bindings.upgrade.forms.live import shown_to_markdown
 from bindings.upgrade.forms.words import (
     LISTED,
-    TITLES,
     describe_parts,
     describe_source,
-    group_alike,
+    group_by_severity,
     introduce_answer,
     traffic_lines,
     transformed_lines,
@@ -75,10 +74,7 @@ def _vhost_lines(vhost: VhostUpgrade, release: Release) -> Iterator[str]:
 
 
 def _severities(sightings: Sequence[Sighting], begin: str = "") -> Iterator[str]:
-    for severity, title in TITLES.items():
-        seen = group_alike(each for each in sightings if each.parts and each.fact.severity == severity)
-        if not seen:
-            continue
+    for title, seen in group_by_severity(sightings):
         yield from (f"**{begin}{title if begin else title.capitalize()}**", "", *map(_row, seen[:LINES]))
         if len(seen) > LINES:
             yield f"- and {len(seen) - LINES:,} more; the JSON has all"

@@ -9,10 +9,9 @@ from bindings.upgrade.forms.applications import applications_to_text
 from bindings.upgrade.forms.live import shown_to_text
 from bindings.upgrade.forms.words import (
     LISTED,
-    TITLES,
     describe_parts,
     describe_source,
-    group_alike,
+    group_by_severity,
     introduce_answer,
     traffic_lines,
     transformed_lines,
@@ -65,11 +64,9 @@ def _vhost_lines(vhost: VhostUpgrade, release: Release) -> Iterator[str]:
 
 
 def _sightings_lines(sightings: Sequence[Sighting], begin: str = "") -> Iterator[str]:
-    for severity, title in TITLES.items():
-        seen = [each for each in sightings if each.parts and each.fact.severity == severity]
-        if seen:
-            yield f"{begin}{title}:"
-        for sighting in group_alike(seen):
+    for title, seen in group_by_severity(sightings):
+        yield f"{begin}{title}:"
+        for sighting in seen:
             yield from _sighting_lines(sighting)
 
 

@@ -83,6 +83,17 @@ def group_alike(sightings: Iterable[Sighting]) -> list[Sighting]:
     return [group[0]._replace(parts=tuple(part for each in group for part in each.parts)) for group in groups.values()]
 
 
+def group_by_severity(sightings: Iterable[Sighting]) -> Iterator[tuple[str, list[Sighting]]]:
+    """Yield the sightings of each severity under its title, the most severe first, alike ones together.
+
+    Without those of the whole broker, and without severities that have none.
+    """
+    seen = [each for each in sightings if each.parts]
+    for severity, title in TITLES.items():
+        if alike := group_alike(each for each in seen if each.fact.severity == severity):
+            yield title, alike
+
+
 def introduce_answer(sighting: Sighting) -> str:
     """Return what stands before the broker's answer."""
     return "the broker" if len(sighting.parts) == 1 else "the broker, for the first"
@@ -95,7 +106,7 @@ def _names_of(part: Part) -> tuple[str, ...]:
 
 
 def unseen_facts(upgrade: Upgrade) -> Iterator[tuple[str, list[Fact]]]:
-    """Yield the facts that no topology shows, with those whom they concern: applications, then nodes."""
+    """Yield the facts that no topology shows, each time under those that they matter to: applications, then nodes."""
     found = [sighting.fact for vhost in upgrade.vhosts[:1] for sighting in vhost.sightings if not sighting.parts]
     for audience, facts in (
         ("applications, whatever the topology", [fact for fact in found if fact not in nodes.FACTS]),
