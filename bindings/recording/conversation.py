@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
-from bindings.recording.frames import HEADER, METHOD, Frame, FrameFault, FrameReader
+from bindings.recording.frames import Frame, FrameFault, FrameReader
 from bindings.recording.ledger import NAME, Ledger
 from bindings.sources.recording.model import (
     ACCEPTED,
@@ -29,6 +29,7 @@ from bindings.sources.recording.model import (
     Unread,
 )
 from exchange.amqp import MalformedHeader
+from exchange.amqp.frames import HEADER, METHOD
 from exchange.amqp.methods import METHODS, decode_method
 
 __all__ = ["Conversation"]

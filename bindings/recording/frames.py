@@ -6,18 +6,15 @@ one method at most, of `RECORDED_METHOD_BYTES`: bodies of messages are counted, 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from exchange.amqp.frames import BODY, END, HEAD, HEADER, HEARTBEAT, METHOD, PROTOCOL
 from exchange.errors import HashstarError
 from exchange.limits import RECORDED_METHOD_BYTES
 
-__all__ = ["BODY", "HEADER", "HEARTBEAT", "METHOD", "Frame", "FrameFault", "FrameReader"]
+__all__ = ["Frame", "FrameFault", "FrameReader"]
 
-METHOD, HEADER, BODY, HEARTBEAT, END = 1, 2, 3, 8, 0xCE
-HEAD: Final = struct.Struct(">BHI")
-PROTOCOL: Final = b"AMQP\x00\x00\x09\x01"
 SIZES: Final = 12
 """Bytes of a content header that are kept: class, weight, and the size of the body."""
 

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 from uuid import uuid4
 
+from exchange.entities.entities import DIRECT_REPLY_TO
 from exchange.errors import HashstarError
 from exchange.message import Message
 
@@ -35,7 +36,6 @@ __all__ = [
 
 LOG: Final = logging.getLogger(__name__)
 
-DIRECT_REPLY_TO: Final = "amq.rabbitmq.reply-to"
 
 RECONNECT_FIRST: Final = 0.1
 """Seconds until the second try to connect; doubled for each further one."""

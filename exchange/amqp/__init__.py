@@ -1,8 +1,8 @@
 """AMQP 0-9-1 field tables, content headers and methods, to the bit.
 
 `fields` is the codec of values and tables. `content` is the header of a message: bytes that can be edited without
-decoding the rest. `methods` has all methods as a table. `lazy` builds messages that are decoded on first use, `view`
-those that cost least to route. Pure: bytes in, values out.
+decoding the rest. `methods` has all methods as a table, `frames` what frames consist of. `lazy` builds messages that
+are decoded on first use, `view` those that cost least to route. Pure: bytes in, values out.
 """
 
 from exchange.amqp.content import ContentHeader

@@ -12,7 +12,7 @@ from exchange.patterns.pcre import expression
 if TYPE_CHECKING:
     from exchange.partition.partitioning.specification import Partitioning
 
-__all__ = ["PREDECLARED", "Binding", "Destination", "Exchange", "Policy", "Queue"]
+__all__ = ["DIRECT_REPLY_TO", "PREDECLARED", "Binding", "Destination", "Exchange", "Policy", "Queue"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,3 +170,6 @@ PREDECLARED: Final = (
     Exchange("amq.rabbitmq.trace", "topic", internal=True),
 )
 """The exchanges that every virtual host has (`rabbit_vhost.erl`)."""
+
+DIRECT_REPLY_TO: Final = "amq.rabbitmq.reply-to"
+"""The pseudo queue of direct replies; the addresses of repliers begin with it, too."""

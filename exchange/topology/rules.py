@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
+from exchange.entities.entities import DIRECT_REPLY_TO, Binding, Destination, Exchange, Policy, Queue
 from exchange.entities.indexes import Change, Tables
 from exchange.entities.policy_definitions import refuse_policy
 from exchange.entities.profile import Profile
@@ -50,6 +50,13 @@ class VirtualHost(NamedTuple):
     def describe(self, kind: str, name: str) -> str:
         """Name an exchange, queue or policy as the broker's texts do."""
         return f"{kind} '{name}' in vhost '{self.vhost}'"
+
+    def describe_lock(self, name: str) -> str:
+        """Return the broker's text about a queue that is exclusive to another connection (405, RESOURCE_LOCKED)."""
+        return (
+            f"cannot obtain exclusive access to locked {self.describe('queue', name)}. It could be originally declared "
+            "on another connection or the exclusive property value does not match that of the original declaration."
+        )
 
 
 def declare_exchange(tables: Tables, host: VirtualHost, exchange: Exchange) -> list[Change]:
@@ -196,7 +203,7 @@ def _remove(tables: Tables, parts: list[Exchange | Queue | Binding]) -> list[Cha
 def _strip_binding(binding: Binding) -> Binding:
     """Return the binding with stripped names. Raises AccessRefused if no user may bind these."""
     source, destination = _strip(binding.source), _strip(binding.destination.name)
-    if binding.destination.kind == "queue" and destination.startswith("amq.rabbitmq.reply-to"):
+    if binding.destination.kind == "queue" and destination.startswith(DIRECT_REPLY_TO):
         raise AccessRefused("cannot bind or unbind to a volatile (direct reply-to) queue")
     if binding.destination.kind == "exchange":
         _refuse_default(destination)

@@ -22,14 +22,13 @@ from exchange.lifecycle.broker import Broker as Life
 from exchange.lifecycle.outcomes import Publication
 from exchange.lifecycle.queues import LiveQueue
 from exchange.message import Message
+from exchange.topology.rules import VirtualHost
 from exchange.topology.topology import Topology
 
-__all__ = ["REPLY_TO", "Broker", "Receiver", "ResourceLocked"]
+__all__ = ["Broker", "Receiver", "ResourceLocked"]
 
 GENERATED: Final = "gen-"
 """Beginning of the names of queues that are declared without one. RabbitMQ's own prefix, ``amq.gen-``, is reserved."""
-REPLY_TO: Final = "amq.rabbitmq.reply-to"
-"""The pseudo queue of direct replies."""
 
 
 class ResourceLocked(BrokerError):
@@ -95,11 +94,7 @@ class Broker:
         queue = self.life.queue(name)
         owner = self._owners.get(name)
         if owner is not None and connection is not owner:
-            raise ResourceLocked(
-                f"cannot obtain exclusive access to locked queue '{name}' in vhost '{self.vhost}'. It could be "
-                "originally declared on another connection or the exclusive property value does not match that of the "
-                "original declaration."
-            )
+            raise ResourceLocked(VirtualHost(self.vhost, self.life.topology.profile).describe_lock(name))
         return queue
 
     def declare_queue(self, queue: Queue, connection: object, *, exclusive: bool) -> LiveQueue:

@@ -8,9 +8,9 @@ from math import inf
 from typing import Any, Final, Protocol
 from uuid import uuid4
 
-from bindings.testing.server.broker import REPLY_TO, Broker
+from bindings.testing.server.broker import Broker
 from exchange.amqp import ContentHeader, content_of
-from exchange.entities.entities import Binding, Exchange, Queue
+from exchange.entities.entities import DIRECT_REPLY_TO, Binding, Exchange, Queue
 from exchange.errors import AccessRefused, BrokerError, NotFound, PreconditionFailed
 from exchange.field_values import type_and_value
 from exchange.lifecycle.consumers import Consumer, Delivery
@@ -148,7 +148,7 @@ class Channel:
 
     def _queue_declare(self, given: Arguments) -> None:
         name = given["queue"]
-        if name == REPLY_TO:
+        if name == DIRECT_REPLY_TO:
             self._answer(given, "queue.declare-ok", queue=name)
             return
         if given["passive"]:
@@ -214,10 +214,10 @@ class Channel:
         tag = given["consumer_tag"] or f"amq.ctag-{uuid4().hex}"
         if tag in self._consumers or tag == self._reply_tag:
             raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
-        if given["queue"] == REPLY_TO:
+        if given["queue"] == DIRECT_REPLY_TO:
             if not given["no_ack"]:
                 raise PreconditionFailed("reply consumer cannot acknowledge")
-            self._reply_tag, self._reply_address = tag, f"{REPLY_TO}.{uuid4().hex}"
+            self._reply_tag, self._reply_address = tag, f"{DIRECT_REPLY_TO}.{uuid4().hex}"
             self._broker.reply_channels[self._reply_address] = self
             self._answer(given, "basic.consume-ok", consumer_tag=tag)
             return
@@ -352,7 +352,7 @@ class Channel:
         if self.pending is None:
             raise NotAllowed("content without basic.publish")
         (exchange, key, mandatory), self.pending = self.pending, None
-        if content.property("reply_to") == REPLY_TO:
+        if content.property("reply_to") == DIRECT_REPLY_TO:
             if self._reply_tag is None:
                 raise PreconditionFailed("fast reply consumer does not exist")
             content = content.with_property("reply_to", self._reply_address)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 from typing import Any, Final
 
 from bindings.testing.server.broker import Broker, ResourceLocked
 from bindings.testing.server.channel import Channel, NotAllowed
 from exchange.amqp import ContentHeader, MalformedHeader
+from exchange.amqp.frames import BODY, END, HEAD, HEADER, HEARTBEAT, METHOD, PROTOCOL
 from exchange.amqp.methods import Method, decode_method, encode_method
 from exchange.errors import AccessRefused, BrokerError, HashstarError, NotFound, PreconditionFailed
 from exchange.limits import BODY_BYTES
@@ -18,9 +18,6 @@ __all__ = ["ServerConnection"]
 
 LOG: Final = logging.getLogger(__name__)
 
-PROTOCOL: Final = b"AMQP\x00\x00\x09\x01"
-METHOD, HEADER, BODY, HEARTBEAT, END = 1, 2, 3, 8, 0xCE
-FRAME: Final = struct.Struct(">BHI")
 FRAME_BYTES: Final = 131_072
 """Maximum size in bytes of a frame, its eight bytes of frame included."""
 CHANNELS: Final = 2_047
@@ -123,7 +120,7 @@ class ServerConnection:
             return method.arguments
 
     async def _read_frame(self) -> tuple[int, int, bytes]:
-        kind, channel, size = FRAME.unpack(await self._reader.readexactly(FRAME.size))
+        kind, channel, size = HEAD.unpack(await self._reader.readexactly(HEAD.size))
         if size > FRAME_BYTES - 8:
             raise FrameError(f"a frame of {size} bytes, more than {FRAME_BYTES - 8}")
         payload = await self._reader.readexactly(size + 1)
@@ -233,7 +230,7 @@ class ServerConnection:
 
     def _write_frame(self, kind: int, channel: int, payload: bytes) -> None:
         if not self._writer.is_closing():
-            self._writer.write(b"".join((FRAME.pack(kind, channel, len(payload)), payload, b"\xce")))
+            self._writer.write(b"".join((HEAD.pack(kind, channel, len(payload)), payload, bytes((END,)))))
 
     async def _refuse(self, code: int, text: str) -> None:
         """Close the connection with an error, and wait a moment for the client to agree."""

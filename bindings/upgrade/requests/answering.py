@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from bindings.sources.recording.model import ACCEPTED, CLOSED, NO_CODE, Answer
 from bindings.upgrade.releases import Release
-from exchange.entities.entities import Binding, Exchange, Queue
+from exchange.entities.entities import DIRECT_REPLY_TO, Binding, Exchange, Queue
 from exchange.entities.indexes import Change
 from exchange.entities.queue_arguments import refuse_queue
 from exchange.erlang_terms import show_string
@@ -29,7 +29,6 @@ __all__ = ["GENERATED", "AnsweringHost", "Foretold", "answer_to_message", "answe
 GENERATED: Final = "amq.gen-*"
 """Stands for the name that the broker gives a queue which is declared without one."""
 GENERATED_NAME: Final = re.compile(r"amq\.gen-[A-Za-z0-9_-]{22}")
-REPLY_TO: Final = "amq.rabbitmq.reply-to"
 SMALLEST_FRAME: Final = 8_192
 """Minimum of frame_max in bytes since 4.1."""
 WITHOUT_LIMITS: Final = frozenset({"quorum", "stream"})
@@ -132,19 +131,14 @@ class AnsweringHost:
 
     def _queue_declare(self, given: Arguments) -> None:
         name = given["queue"] or GENERATED
-        if name.startswith(REPLY_TO):
+        if name.startswith(DIRECT_REPLY_TO):
             return
         if given["passive"]:
             self._find("queue", given["queue"])
             return
         queue = Queue(name, given["durable"], given["auto_delete"], given["arguments"])
         if given["exclusive"] and name in self._tables.queues:
-            raise _Fault(
-                405, "RESOURCE_LOCKED",
-                f"cannot obtain exclusive access to locked {self._host.describe('queue', name)}. It could be "
-                "originally declared on another connection or the exclusive property value does not match that of the "
-                "original declaration.", "HSU301",
-            )  # fmt: skip
+            raise _Fault(405, "RESOURCE_LOCKED", self._host.describe_lock(name), "HSU301")
         if name in self._tables.queues or (name.startswith("amq.") and name != GENERATED):
             self._apply(rules.declare_queue(self._tables, self._host, queue))
             return
@@ -264,7 +258,7 @@ class AnsweringHost:
     def _find_queue(self, given: Arguments) -> Queue | None:
         """Return the queue that a request names; None for direct replies. Raises NotFound."""
         name = given["queue"] or GENERATED
-        if name.startswith(REPLY_TO):
+        if name.startswith(DIRECT_REPLY_TO):
             return None
         part = self._find("queue", name)
         return part if isinstance(part, Queue) else None

@@ -11,21 +11,16 @@ from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 from bridge.endpoint import Disconnected
+from exchange.amqp.frames import BODY, HEAD, HEADER, METHOD
+from exchange.amqp.frames import END as END_OCTET
 from exchange.limits import MESSAGE_BYTES
 
 __all__ = [
-    "BODY", "END_OCTET", "HEAD", "HEADER", "METHOD", "Acked", "Arrived", "Contents", "Returned", "encode_ack",
+    "Acked", "Arrived", "Contents", "Returned", "encode_ack",
     "encode_nack", "encode_publish",
 ]  # fmt: skip
 
-METHOD: Final = 1
-HEADER: Final = 2
-BODY: Final = 3
-END_OCTET: Final = 0xCE
 END: Final = bytes((END_OCTET,))
-
-HEAD: Final = Struct(">BHI")
-"""Type, channel and payload size of a frame."""
 
 OVERHEAD: Final = 8
 """Number of bytes of a frame besides its payload."""

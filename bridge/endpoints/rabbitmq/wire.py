@@ -23,8 +23,9 @@ import pika.frame
 from pika.adapters.asyncio_connection import AsyncioConnection
 
 from bridge.endpoint import Disconnected
-from bridge.endpoints.rabbitmq.frames import END_OCTET, HEAD, METHOD, OVERHEAD, Contents
+from bridge.endpoints.rabbitmq.frames import OVERHEAD, Contents
 from bridge.endpoints.rabbitmq.refusals import explain_connect_error
+from exchange.amqp.frames import END, HEAD, METHOD
 
 __all__ = ["CLOSE_SECONDS", "SECONDS", "Wire", "fulfil", "open_wire"]
 
@@ -92,7 +93,7 @@ class Wire(AsyncioConnection):  # type: ignore[misc]
             if listener is not None and kind == METHOD and (behind := listener.delivery(data, at, stop, end, channel)):
                 at = behind
                 continue
-            if data[stop - 1] != END_OCTET:
+            if data[stop - 1] != END:
                 raise Disconnected("the broker sent a frame without its end")
             if listener is None or not listener.feed(kind, data, at + 7, stop - 1):
                 frame = _decode(data[at:stop])

@@ -7,19 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from bridge.endpoint import Disconnected
-from bridge.endpoints.rabbitmq.frames import (
-    BODY,
-    CONTENT,
-    DELIVER,
-    HEAD,
-    HEADER,
-    METHOD,
-    METHOD_HEAD,
-    TAG,
-    Arrived,
-    Contents,
-)
+from bridge.endpoints.rabbitmq.frames import CONTENT, DELIVER, METHOD_HEAD, TAG, Arrived, Contents
 from bridge.endpoints.rabbitmq.wire import Wire
+from exchange.amqp.frames import BODY, HEAD, HEADER, METHOD
 from exchange.limits import MESSAGE_BYTES
 
 FRAME_MAX = 131_072
