@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bindings.archive.names import escape, escape_bytes, to_text_array, unescape
+from bindings.archive.names import escape, to_text_array, unescape
 from exchange.errors import InputError
 from exchange.field_json import encode
 from exchange.field_text import decode_field
@@ -259,8 +259,3 @@ def decode_tables(array: pa.MapArray) -> list[dict[str, Any]]:
             row[unescape(keys[place])] = decode_field(name, text)
         rows.append(row)
     return rows
-
-
-def longstr_from(value: bytes) -> Any:
-    """Return a longstr of these bytes."""
-    return decode_field("longstr", escape_bytes(value))

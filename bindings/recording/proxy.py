@@ -62,11 +62,6 @@ class Proxy:
         self.refused = 0
         """Number of connections that were closed because there were too many."""
 
-    @property
-    def open_connections(self) -> int:
-        """The number of connections that are open now."""
-        return len(self._connections)
-
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen at an address, with ``tls`` for clients that use TLS; return the port. Raises OSError."""
         self._server = await asyncio.start_server(self._accept, host, port, ssl=tls, limit=CHUNK)

@@ -55,11 +55,6 @@ class PartitionedQueue:
         return f"{self.name}.members"
 
     @property
-    def resizing(self) -> str:
-        """Name of the queue that holds the change of the number of partitions that is in progress, if there is one."""
-        return f"{self.name}.resize"
-
-    @property
     def arguments(self) -> dict[str, Any]:
         """Arguments of each partition's queue."""
         return {"x-single-active-consumer": True, **self.lasting_arguments}

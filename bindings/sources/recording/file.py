@@ -128,13 +128,23 @@ def recording_lines(recording: Recording) -> Iterator[bytes]:
     clients |= dict.fromkeys(row.client for row in recording.publishing)
     numbers = {client: number for number, client in enumerate(clients, 1)}
     for client, number in numbers.items():
-        yield json_line({
-            "kind": "client", "client": number, **client._asdict(), "connections": recording.connections[client],
-        })  # fmt: skip
+        yield json_line(_client_json(client, number, recording.connections[client]))
     for request in recording.requests:
         yield json_line(_request_json(request, numbers[request.client]))
     for publishing in recording.publishing:
         yield json_line(_publishing_json(publishing, numbers[publishing.client]))
+
+
+def _client_json(client: Client, number: int, connections: int) -> ClientJson:
+    return {
+        "kind": "client",
+        "client": number,
+        "product": client.product,
+        "version": client.version,
+        "platform": client.platform,
+        "name": client.name,
+        "connections": connections,
+    }
 
 
 def _request_json(request: Request, number: int) -> RequestJson:
