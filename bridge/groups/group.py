@@ -52,7 +52,7 @@ class ConsumerGroup:
     ``on_lost`` when it was lost together with the connection, and may have another owner already (without it,
     ``on_revoked`` is called then, too). Each may be a coroutine function. ``name`` begins the member's id.
 
-    Raises InputError for settings that are out of range.
+    Raises InputError for settings that are out of range, TypeError for a handler that cannot be called.
     """
 
     def __init__(
@@ -71,6 +71,8 @@ class ConsumerGroup:
         on_revoked: Hook | None = None,
         on_lost: Hook | None = None,
     ) -> None:
+        if not callable(handler):
+            raise TypeError(f"handler is a function, such as dispatcher.dispatch_async, not {handler!r}")
         if not 1 <= prefetch <= 65_535:
             raise InputError(f"prefetch is 1 to 65,535, not {prefetch}")
         if concurrency < 1:

@@ -88,6 +88,7 @@ class OwnedPartition:
         self._active: Final = asyncio.Event()
         self._answered: Final = asyncio.Event()
         self._released: Final = asyncio.Event()
+        self._cut_short = False  # whether handlers were cancelled, as the time to end was over
         self._channel: Any = None
         self._handled = 0
 
@@ -158,6 +159,7 @@ class OwnedPartition:
                 "partition %d: %d handlers are cancelled: they took more than %g s to end",
                 self.number, len(slow), self._settings.drain_seconds,
             )  # fmt: skip
+            self._cut_short = True
             for worker in slow:
                 worker.cancel()
             await asyncio.wait(slow)
@@ -231,9 +233,7 @@ class OwnedPartition:
         tag = delivered.delivery_tag or 0
         _, key = split_key(delivered.routing_key or "")
         try:
-            result = settings.handler(read_message(delivered, key))
-            if isawaitable(result):
-                await result
+            await self._call_handler(read_message(delivered, key))
         except Exception as error:
             done = "rejected" if settings.dead_letters else "not acknowledged"
             log.exception("partition %d, key %r: the handler failed: %s", self.number, key, done)
@@ -243,6 +243,20 @@ class OwnedPartition:
         else:
             self._handled += 1
             self._settle(tag)
+
+    async def _call_handler(self, message: Message) -> None:
+        """Call the handler. One that catches its cancellation and returns has been cancelled all the same."""
+        try:
+            result = self._settings.handler(message)
+            if isawaitable(result):
+                await result
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if self._cut_short or task is None or task.cancelling():
+                raise
+            raise RuntimeError("a handler was cancelled from within") from error
+        if self._cut_short:
+            raise asyncio.CancelledError
 
     def _settle(self, tag: int, *, rejected: bool = False) -> None:
         self._answers.add(tag, "reject" if rejected else "ack")

@@ -36,11 +36,12 @@ LEAVING: Final = 10.0
 Report = Callable[[str], object]
 
 
-async def create(url: str, queue: PartitionedQueue, partitions: int) -> bool:
-    """Declare a partitioned queue; return False if it exists with these settings.
+async def create(url: str, queue: PartitionedQueue | str, partitions: int) -> bool:
+    """Declare a partitioned queue; return False if it exists with these settings. A name alone has the default ones.
 
     Raises InputError for a number out of range, or if the queue exists with other settings.
     """
+    queue = PartitionedQueue(queue) if isinstance(queue, str) else queue
     check_partitions(queue.slots, partitions)
     async with _locked(url, queue.name) as (connection, channel):
         await declare_state(channel, queue)

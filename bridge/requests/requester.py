@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 from uuid import uuid4
 
 from exchange.entities.entities import DIRECT_REPLY_TO
-from exchange.errors import HashstarError
+from exchange.errors import HashstarError, PreconditionFailed
 from exchange.message import Message
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ RECONNECT_FIRST: Final = 0.1
 """Seconds until the second try to connect; doubled for each further one."""
 RECONNECT_MOST: Final = 5.0
 """Maximum number of seconds between two tries to connect."""
+
+LONGEST: Final = 2**32 // 1000 - 1
+"""Maximum time to live of a message in seconds: brokers take milliseconds of 32 bits."""
 
 Connect = Callable[[], Awaitable["AbstractConnection"]]
 
@@ -118,8 +121,9 @@ class Requester:
     ) -> None:
         if replies not in ("direct", "queue"):
             raise ValueError(f'replies is "direct" or "queue", not {replies!r}')
-        if timeout <= 0 or most_in_flight < 1:
-            raise ValueError("timeout must be above zero, and most_in_flight at least 1")
+        _check_timeout(timeout)
+        if most_in_flight < 1:
+            raise ValueError(f"most_in_flight is at least 1, not {most_in_flight}")
         try:
             from bridge.requests import messages  # imports aio-pika, which is an extra
         except ImportError as error:
@@ -195,7 +199,8 @@ class Requester:
         ``timeout`` is in seconds, for the whole call: waiting for a turn, for the connection, for the reply. Unless the
         message has an ``expiration``, it expires in its queue at the timeout, so that no server handles it later. It
         is transient unless it has a ``delivery_mode``. Raises `ReplyTimeout`, `Unroutable`, `Refused`,
-        `ConnectionLost`, `RequesterClosed`; ValueError for a message that AMQP cannot hold.
+        `ConnectionLost`, `RequesterClosed`; ValueError for a message that AMQP cannot hold, RuntimeError in another
+        event loop.
 
         ::
 
@@ -203,11 +208,15 @@ class Requester:
             print(reply.body, reply.headers)
         """
         seconds = self._timeout if timeout is None else timeout
-        if seconds <= 0:
-            raise ValueError(f"timeout must be above zero, and is {seconds}")
+        _check_timeout(seconds)
+        if not isinstance(message, Message):
+            raise TypeError(f"a request is a Message, not {type(message).__name__}")
         if self._closing or self._keeper is None:
             raise RequesterClosed("the requester is closed" if self._closing else "the requester is not open")
-        until = asyncio.get_running_loop().time() + seconds
+        loop = asyncio.get_running_loop()
+        if loop is not self._keeper.get_loop():
+            raise RuntimeError("a requester is used from the event loop that opened it: this is another one")
+        until = loop.time() + seconds
         try:
             async with self._call(message), asyncio.timeout_at(until), self._room:
                 reply = await self._ask(await self._wait_for_link(), message, until)
@@ -251,12 +260,17 @@ class Requester:
         """Publish a request over a connection, and wait for its reply."""
         from aio_pika.exceptions import AMQPError, DeliveryError, PublishError
 
+        try:
+            message.further_keys()
+        except PreconditionFailed as error:  # publishing it would end the channel of all calls
+            raise Refused(str(error)) from None
         loop = asyncio.get_running_loop()
         correlation = uuid4().hex
         replied: asyncio.Future[Message] = loop.create_future()
         try:
             exchange = await self._exchange(link, message.exchange)
-            left = None if "expiration" in message.properties else max(0.001, until - loop.time())
+            own = "expiration" in message.properties
+            left = None if own else min(max(0.001, until - loop.time()), LONGEST)
             published = self._messages.to_aio_pika(message, correlation, link.reply_to, left)
             self._waiting[correlation] = link, replied
             self._counts["sent"] += 1
@@ -366,3 +380,8 @@ def _connect_to(url: str) -> Connect:
     import aio_pika
 
     return partial(aio_pika.connect, url)
+
+
+def _check_timeout(seconds: float) -> None:
+    if not (isinstance(seconds, (int, float)) and seconds > 0):
+        raise ValueError(f"timeout is a number of seconds above 0, not {seconds!r}")

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import reduce
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -112,10 +112,12 @@ class Consumer:
         self._pool: ThreadPoolExecutor | None = None
         self._dispatch: Final = dispatch
         self._handle: Handle = dispatch  # in its wrappers, from the start on
+        self._limits: Final[dict[Ticket, asyncio.Timeout]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._stopping: asyncio.Task[None] | None = None
         self._stopped = False
+        self._cut_short = False  # whether the handlers at work were cancelled, as the time to stop was over
         self._error: BaseException | None = None
         self._over: Final = asyncio.Event()
 
@@ -140,8 +142,7 @@ class Consumer:
             raise RuntimeError("a consumer starts once: call Dispatcher.consume again")
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         settings = self._settings
-        handle: Handle = partial(self._dispatch, call=self._call_in_thread if settings.threads else None)
-        self._handle = reduce(lambda inner, wrap: wrap(inner), reversed(settings.middleware), handle)
+        self._handle = reduce(_wrap, reversed(settings.middleware), self._call_handlers)
         try:
             if isinstance(settings.on_error, Retry) and settings.on_error.declare:
                 await self._link.declare(*settings.on_error.declarations(self._link.queue))
@@ -167,6 +168,7 @@ class Consumer:
             async with asyncio.timeout(timeout):
                 await self._over.wait()
         except TimeoutError:
+            self._cut_short = True
             for task in [*self._tasks.values()]:
                 task.cancel()
             await self._over.wait()
@@ -175,8 +177,11 @@ class Consumer:
         """Wait until the consumer is over; raise the error that ended it.
 
         That is the error of a handler with ``on_error="raise"``, or `LinkLost` where the channel is gone for good.
-        Returns after `stop`, and after the application has closed the channel.
+        Returns after `stop`, and after the application has closed the channel. Raises RuntimeError where the consumer
+        was never started.
         """
+        if self._loop is None:
+            raise RuntimeError("the consumer was never started: write consumer = await dispatcher.consume(...)")
         await self._over.wait()
         if self._error is not None:
             raise self._error
@@ -246,18 +251,21 @@ class Consumer:
                 if self._settings.timeout is None:
                     await self._handle(delivery)
                 else:
-                    async with asyncio.timeout(self._settings.timeout):
-                        await self._handle(delivery)
+                    await self._handle_in_time(delivery)
         except Exception as raised:  # noqa: BLE001  # whatever a handler raises
             error = raised
         except asyncio.CancelledError as raised:
             task = asyncio.current_task()
-            if task is not None and task.cancelling():  # this task is cancelled, and not a task of the handler
+            if self._cut_short or (task is not None and task.cancelling()):  # this task, and not one of the handler
                 self._release(delivery)
                 self._leave(ticket, key, counted)
                 raise
             error = RuntimeError("a handler was cancelled from within")
             error.__cause__ = raised
+        except BaseException as raised:  # sys.exit in a handler, or Ctrl-C: the event loop ends with it
+            self._end(raised)
+            self._leave(ticket, key, counted)
+            raise
         try:
             if ticket in self._publishing:
                 error = await self._wait_for_replies(ticket) or error
@@ -270,8 +278,27 @@ class Consumer:
         except asyncio.CancelledError:
             self._release(delivery)
             raise
+        except Exception as trouble:
+            log.exception("%s, could not be settled: not acknowledged", _place_of(delivery))
+            self._end(trouble)
         finally:
             self._leave(ticket, key, counted)
+
+    async def _handle_in_time(self, delivery: Delivery) -> None:
+        async with asyncio.timeout(self._settings.timeout) as limit:
+            self._limits[delivery._ticket] = limit
+            try:
+                await self._handle(delivery)
+            finally:
+                del self._limits[delivery._ticket]
+
+    async def _call_handlers(self, delivery: Delivery) -> object:
+        """Call the handlers. One that catches its cancellation and returns has been cancelled all the same."""
+        result = await self._dispatch(delivery, call=self._call_in_thread if self._settings.threads else None)
+        limit = self._limits.get(delivery._ticket)
+        if self._cut_short or (limit is not None and limit.expired()):
+            raise asyncio.CancelledError
+        return result
 
     def _leave(self, ticket: Ticket, key: Hashable, counted: bool) -> None:
         if self._tasks.pop(ticket, None) is None:
@@ -287,16 +314,25 @@ class Consumer:
             size = min(self._settings.concurrency, THREADS)
             self._pool = ThreadPoolExecutor(size, thread_name_prefix=f"handlers of {self._link.queue}")
         call = contextvars.copy_context().run
-        return await asyncio.get_running_loop().run_in_executor(self._pool, call, handler, delivery)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call, _call, handler, delivery)
 
     # Deliveries that failed.
 
     async def _settle_failed(self, delivery: Delivery, error: Exception) -> None:
         ticket, policy = delivery._ticket, self._settings.on_error
+        where = _place_of(delivery)
+        lost = not self._link.is_open(ticket.channel)
+        if lost and isinstance(error, LinkLost):  # of its reply
+            log.warning("%s, was handled, but its channel is lost: the broker delivers it again", where)
+            ticket.try_to_settle("requeue")
+            return
         self.counts.failed += 1
-        where = f"exchange {delivery.exchange!r}, key {delivery.routing_key!r}"
         if ticket.answer is not None:
             log.error("%s, failed after its handler had settled it: %s", where, ticket.answer, exc_info=error)
+            return
+        if lost and policy != "raise":  # a retry would come in addition to what the broker delivers
+            log.error("%s, failed, and its channel is lost: the broker delivers it again", where, exc_info=error)
+            ticket.try_to_settle("requeue")
             return
         if isinstance(policy, Retry):
             seconds = policy.delay_after(error, delivery.retries)
@@ -311,7 +347,7 @@ class Consumer:
             ticket.try_to_settle("requeue" if policy == "requeue" else "reject")
 
     async def _retry(self, policy: Retry, delivery: Delivery, seconds: float, error: Exception) -> None:
-        where = f"exchange {delivery.exchange!r}, key {delivery.routing_key!r}"
+        where = _place_of(delivery)
         try:
             await self._link.publish(policy.delay(delivery, seconds))
         except (LinkLost, Unroutable) as trouble:
@@ -407,27 +443,52 @@ class Consumer:
         self._stopped = True
         if self._stopping is None:
             self._stopping = asyncio.get_running_loop().create_task(self._stop())
+            # A callback, as a loop that ends may cancel the task before its first step.
+            self._stopping.add_done_callback(self._end_of_stop)
 
     async def _stop(self) -> None:
         try:
-            try:
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    await self._link.cancel()
-            except (LinkLost, TimeoutError) as trouble:
-                log.debug("queue %r: the consumer was not cancelled: %s", self._link.queue, trouble)
-            for delivery in self._turns.clear():
-                self._release(delivery)
-            while self._tasks:
-                await asyncio.wait([*self._tasks.values()])
-            self._send_now()
-            if self._sending is not None:
-                await asyncio.wait([self._sending], timeout=ANSWER_SECONDS)
-            try:
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    await self._link.close()
-            except Exception as trouble:  # noqa: BLE001  # of a connection that breaks at this moment
-                log.debug("queue %r: the channel for publishing was not closed: %s", self._link.queue, trouble)
-        finally:
-            if self._pool is not None:
-                self._pool.shutdown(wait=False, cancel_futures=True)
-            self._over.set()
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await self._link.cancel()
+        except (LinkLost, TimeoutError) as trouble:
+            log.debug("queue %r: the consumer was not cancelled: %s", self._link.queue, trouble)
+        for delivery in self._turns.clear():
+            self._release(delivery)
+        while self._tasks:
+            done, _ = await asyncio.wait([*self._tasks.values()])
+            for ticket in [ticket for ticket, task in self._tasks.items() if task in done]:
+                del self._tasks[ticket]  # it was cancelled before its first step
+                if ticket.try_to_settle("requeue"):
+                    self.counts.released += 1
+        self._send_now()
+        if self._sending is not None:
+            await asyncio.wait([self._sending], timeout=ANSWER_SECONDS)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await self._link.close()
+        except Exception as trouble:  # noqa: BLE001  # of a connection that breaks at this moment
+            log.debug("queue %r: the channel for publishing was not closed: %s", self._link.queue, trouble)
+
+    def _end_of_stop(self, _: asyncio.Task[None]) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._over.set()
+
+
+def _wrap(handle: Handle, middleware: Middleware) -> Handle:
+    wrapped = middleware(handle)
+    if not callable(wrapped):
+        raise TypeError(f"middleware is a function that returns a function; {middleware!r} returned {wrapped!r}")
+    return wrapped
+
+
+def _call(handler: Callable[[Delivery], object], delivery: Delivery) -> object:
+    """Call a plain handler in a thread. A future cannot carry a StopIteration: as in a coroutine, it is wrapped."""
+    try:
+        return handler(delivery)
+    except StopIteration as error:
+        raise RuntimeError("a handler raised StopIteration") from error
+
+
+def _place_of(delivery: Delivery) -> str:
+    return f"exchange {delivery.exchange!r}, key {delivery.routing_key!r}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from inspect import iscoroutinefunction
 from typing import Any, Final
 
 from exchange.dispatch.clients.aio_pika import AioPikaQueue
@@ -16,6 +17,9 @@ __all__ = ["build_consumer", "key_function"]
 
 CONCURRENCY: Final = 100
 """Default of ``concurrency`` where the prefetch is that of the channel."""
+
+PREFETCH: Final = 65_535
+"""Maximum prefetch: AMQP has 16 bits for it."""
 
 
 def build_consumer(
@@ -38,8 +42,16 @@ def build_consumer(
     """
     if not isinstance(on_error, Retry) and on_error not in ("raise", "dead-letter", "requeue"):
         raise ValueError(f'on_error is "raise", "dead-letter", "requeue" or a Retry, not {on_error!r}')
-    if timeout is not None and not timeout > 0:
+    if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
         raise ValueError(f"timeout is a number of seconds above 0, not {timeout!r}")
+    if prefetch is not None and not (isinstance(prefetch, int) and 0 <= prefetch <= PREFETCH):
+        raise ValueError(f"prefetch is 0 to {PREFETCH:,}, or None, not {prefetch!r}")
+    if concurrency is not None and not (isinstance(concurrency, int) and concurrency >= 1):
+        raise ValueError(f"concurrency is at least 1, not {concurrency!r}")
+    if callable(middleware) or not all(map(callable, middleware)):
+        raise TypeError(f"middleware is a list of functions, as [logged(), measured()], not {middleware!r}")
+    if "no_ack" in options or "auto_ack" in options:
+        raise TypeError("a dispatcher acknowledges after its handlers: no_ack and auto_ack are no options")
     settings = Settings(
         on_error,
         prefetch,
@@ -79,4 +91,6 @@ def key_function(
         return order_by.partition_of
     if not callable(order_by):
         raise TypeError(f"order_by is a function, a Partitioning, or the text of a key, not {order_by!r}")
+    if iscoroutinefunction(order_by):
+        raise TypeError(f"order_by is a plain function, as nothing awaits its key, not {order_by!r}")
     return order_by

@@ -24,6 +24,7 @@ from exchange.dispatch.clients.pika import message_from_pika
 from exchange.dispatch.delivery import Delivery
 from exchange.dispatch.policy import NoHandler, OnError, Retry
 from exchange.dispatch.registration import Registration, check_has_run, check_is_handler, name_of, position_of
+from exchange.display import list_some
 from exchange.forks import DISPATCHERS, lock_at_forks
 from exchange.message import Message
 from exchange.patterns.matcher import Matcher
@@ -38,6 +39,9 @@ __all__ = ["Dispatcher", "NoHandler", "OnError", "message_from_pika"]
 
 M = TypeVar("M")
 R = TypeVar("R")
+
+ASYNCIO_OPTIONS: Final = ("concurrency", "order_by", "timeout", "middleware", "threads", "ack_by_hand")
+"""Options of `Dispatcher.consume` that a consumer has only with asyncio."""
 
 
 class Dispatcher(Generic[M]):
@@ -345,8 +349,14 @@ class Dispatcher(Generic[M]):
             from exchange.dispatch.consuming import build_consumer  # not at the top: asyncio takes 50 ms to import
 
             return build_consumer(self._dispatch_async, channel, on_error=on_error, prefetch=prefetch, **options)
+        if isinstance(on_error, Retry):
+            raise TypeError("a Retry needs asyncio: await dispatcher.consume(PikaQueue(channel, queue))")
         if on_error not in ("raise", "dead-letter", "requeue"):
             raise ValueError(f'on_error is "raise", "dead-letter" or "requeue", not {on_error!r}')
+        if of_asyncio := [name for name in ASYNCIO_OPTIONS if name in options]:
+            raise TypeError(
+                f"{list_some(of_asyncio, 9)}: only with asyncio: await dispatcher.consume(PikaQueue(channel, queue))"
+            )
         if not hasattr(channel, "basic_consume"):
             raise TypeError(
                 f"{type(channel).__name__} is no channel of pika; with aio-pika, give the queue alone: "

@@ -83,8 +83,12 @@ class Retry:
         if not 0 < len(self.delays) <= MOST:
             raise ValueError(f"delays are 1 to {MOST} numbers of seconds, not {len(self.delays)} of them")
         for delay in self.delays:
-            if not 0.001 <= delay <= LONGEST:
+            if not (isinstance(delay, (int, float)) and 0.001 <= delay <= LONGEST):
                 raise ValueError(f"a delay is 0.001 to {LONGEST} seconds, not {delay!r}")
+        errors = self.errors if isinstance(self.errors, tuple) else (self.errors,)
+        if not all(isinstance(error, type) and issubclass(error, Exception) for error in errors):
+            raise TypeError(f"errors are classes of exceptions, not {self.errors!r}")
+        object.__setattr__(self, "errors", errors)
         if self.then not in ("raise", "dead-letter", "requeue"):
             raise ValueError(f'then is "raise", "dead-letter" or "requeue", not {self.then!r}')
         if self.queue_type not in ("quorum", "classic"):

@@ -63,6 +63,10 @@ def _decode(name: str | bytes) -> str:
     return name.decode("utf-8", "surrogateescape") if isinstance(name, bytes) else name
 
 
+def _encode(name: str) -> str | bytes:
+    return name if name.isascii() else name.encode("utf-8", "surrogateescape")
+
+
 class PikaQueue:
     """A queue on an open channel of pika's `AsyncioConnection`, to be consumed by `Dispatcher.consume`.
 
@@ -249,12 +253,14 @@ class _Publisher:
     async def publish(self, message: Message, properties: Any) -> None:
         if not self.channel.is_open:
             raise LinkLost("the channel for publishing is closed")
-        self._published += 1
         confirmed = _future()
+        exchange, key = _encode(message.exchange), _encode(message.routing_key)
+        try:
+            self.channel.basic_publish(exchange, key, message.body, properties, mandatory=is_mandatory(message))
+        except Exception as error:  # pika encodes all of a message before it sends any: the broker counts none
+            raise LinkLost(f"a message could not be sent: {error}") from error
+        self._published += 1
         self._unconfirmed[self._published] = message, confirmed
-        self.channel.basic_publish(
-            message.exchange, message.routing_key, message.body, properties, mandatory=is_mandatory(message)
-        )
         await confirmed
 
     def on_confirm(self, frame: Any) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from exchange.dispatch.delivery import Delivery
-from exchange.dispatch.middleware.observing import Handle
+from exchange.dispatch.middleware.observing import Handle, check_is_no_handler
 
 __all__ = ["SeenIds", "SeenInMemory", "deduplicated"]
 
@@ -54,6 +54,7 @@ def deduplicated(seen: SeenIds | None = None) -> Callable[[Handle], Handle]:
     time the second waits until the first one ends. A message without an id is always handled. Between the end of the
     handlers and `SeenIds.add` a process can still die: for "exactly once", write the id in the handler's transaction.
     """
+    check_is_no_handler(seen, "deduplicated")
     known = seen if seen is not None else SeenInMemory()
     under_way: dict[str, asyncio.Future[None]] = {}
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from asyncio import CancelledError
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 from exchange.dispatch.delivery import Delivery
-from exchange.dispatch.middleware.observing import Handle, observed
+from exchange.dispatch.middleware.observing import Handle, check_is_no_handler, observed
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -17,19 +18,24 @@ __all__ = ["measured"]
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 """Upper bounds of the histogram, in seconds."""
 
+_wrappers: Final[WeakKeyDictionary[CollectorRegistry, Callable[[Handle], Handle]]] = WeakKeyDictionary()
+
 
 def measured(registry: CollectorRegistry | None = None) -> Callable[[Handle], Handle]:
     """Return a wrapper that counts and times deliveries in a registry, by default that of the process.
 
     ``hashstar_deliveries_total`` by queue and outcome (handled, failed, cancelled), ``hashstar_delivery_seconds`` and
-    ``hashstar_deliveries_at_work`` by queue. Call it once for a registry, and give the wrapper to all consumers. Raises
-    ModuleNotFoundError without the extra, ValueError where the registry has these metrics already.
+    ``hashstar_deliveries_at_work`` by queue. Called again for a registry, it returns the same wrapper. Raises
+    ModuleNotFoundError without the extra, ValueError where others have registered metrics of these names.
     """
+    check_is_no_handler(registry, "measured")
     try:
         from prometheus_client import REGISTRY, Counter, Gauge, Histogram  # not at the top: an extra
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("measured() needs prometheus-client: pip install hashstar[prometheus]") from error
     registry = registry or REGISTRY
+    if (known := _wrappers.get(registry)) is not None:
+        return known
     ended = Counter(
         "hashstar_deliveries", "Deliveries that were handled, or were not", ["queue", "outcome"], registry=registry
     )
@@ -53,4 +59,5 @@ def measured(registry: CollectorRegistry | None = None) -> Callable[[Handle], Ha
 
         return measure
 
+    _wrappers[registry] = wrap
     return wrap

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from inspect import iscoroutinefunction
 from time import perf_counter
 from typing import Final
 
 from exchange.dispatch.delivery import Delivery
 
-__all__ = ["logged", "observed"]
+__all__ = ["check_is_no_handler", "logged", "observed"]
 
 Handle = Callable[[Delivery], Awaitable[object]]
 
 LOGGER: Final = logging.getLogger("exchange.dispatch.deliveries")
+
+
+def check_is_no_handler(argument: object, name: str) -> None:
+    """Raise TypeError if the maker of a wrapper was itself given to ``middleware``, and so is called with a handler."""
+    if callable(argument):
+        raise TypeError(f"middleware: write {name}(), with parentheses: {name} makes the wrapper")
 
 
 def observed(observe: Callable[[Delivery, float, BaseException | None], object]) -> Callable[[Handle], Handle]:
@@ -21,6 +28,8 @@ def observed(observe: Callable[[Delivery, float, BaseException | None], object])
 
     The error is a CancelledError where the handling was cancelled.
     """
+    if iscoroutinefunction(observe):
+        raise TypeError(f"observed() takes a plain function, which nothing awaits: {observe!r} is a coroutine function")
 
     def wrap(handle: Handle) -> Handle:
         async def observe_handling(delivery: Delivery) -> object:
@@ -45,6 +54,7 @@ def logged(
 
     Those that take longer than ``slow`` seconds are warnings. Errors are named only: the consumer logs their traceback.
     """
+    check_is_no_handler(logger, "logged")
 
     def log(delivery: Delivery, seconds: float, error: BaseException | None) -> None:
         is_slow = slow is not None and seconds > slow

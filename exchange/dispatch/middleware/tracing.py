@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from exchange.dispatch.delivery import Delivery
-from exchange.dispatch.middleware.observing import Handle
+from exchange.dispatch.middleware.observing import Handle, check_is_no_handler
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
@@ -21,6 +21,7 @@ def traced(provider: TracerProvider | None = None) -> Callable[[Handle], Handle]
     OpenTelemetry's conventions for RabbitMQ. ``provider`` is that of the process by default. Raises ModuleNotFoundError
     without the extra.
     """
+    check_is_no_handler(provider, "traced")
     try:
         from opentelemetry import propagate, trace  # not at the top: an extra
     except ModuleNotFoundError as error:

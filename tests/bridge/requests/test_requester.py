@@ -229,6 +229,63 @@ def test_a_request_expires_with_its_call_unless_it_says_otherwise() -> None:
     assert seen[1] == 60
 
 
+def test_a_call_that_waits_longer_than_brokers_let_messages_live_is_published() -> None:
+    seen = []
+
+    def note(broker: Broker, message: aio_pika.Message, key: str) -> None:
+        seen.append(float(str(message.expiration)))
+        broker.reply(message, b"")
+
+    async def test(_: Broker, requester: Requester) -> None:
+        await requester.request(Message("", "rpc"), timeout=10**9)
+        await requester.request(Message("", "rpc"), timeout=float("inf"))
+
+    run(note, test)
+    assert seen == [4294966, 4294966]
+
+
+def test_a_request_that_every_broker_refuses_is_refused_before_it_ends_the_channel_of_all_calls() -> None:
+    async def test(broker: Broker, requester: Requester) -> None:
+        with pytest.raises(Refused, match="PRECONDITION_FAILED"):
+            await requester.request(Message("", "rpc", {"CC": "no array"}))
+        assert (await requester.request(Message("", "rpc", body=b"2"))).body == b"re:2"
+        assert requester.counts == (1, 1, 0, 1, 0, 0)
+
+    run(echo, test)
+
+
+def test_another_event_loop_is_refused_without_harm_to_the_requester() -> None:
+    async def test(_: Broker, requester: Requester) -> None:
+        def ask() -> None:
+            with pytest.raises(RuntimeError, match="from the event loop that opened it"):
+                asyncio.run(requester.request(Message("", "rpc")))
+
+        await asyncio.to_thread(ask)
+        assert (await requester.request(Message("", "rpc", body=b"2"))).body == b"re:2"
+
+    run(echo, test)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "3", float("nan")])
+def test_a_timeout_that_is_none_is_refused(timeout: Any) -> None:
+    with pytest.raises(ValueError, match="timeout is a number of seconds above 0"):
+        Requester("amqp://127.0.0.1", timeout=timeout)
+
+    async def test(_: Broker, requester: Requester) -> None:
+        with pytest.raises(ValueError, match="timeout is a number of seconds above 0"):
+            await requester.request(Message("", "rpc"), timeout=timeout)
+
+    run(echo, test)
+
+
+def test_what_is_no_message_is_refused() -> None:
+    async def test(_: Broker, requester: Requester) -> None:
+        with pytest.raises(TypeError, match="a request is a Message, not str"):
+            await requester.request("text")  # type: ignore[arg-type]
+
+    run(echo, test)
+
+
 RETURNED = PublishError(SimpleNamespace(delivery=spec.Basic.Return(312, "NO_ROUTE", "", "rpc")), None)  # type: ignore[arg-type]
 
 

@@ -1,0 +1,85 @@
+"""A member of a group on a broker in memory: handlers that end otherwise than by returning or raising."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bindings import AmqpServer
+from bridge.groups import ConsumerGroup, Publisher, create
+from exchange import Dispatcher, Message
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110  # of a server in another thread, too
+            await asyncio.sleep(0.01)
+
+
+async def publish_one(url: str) -> None:
+    assert await create(url, "orders", 1)
+    async with Publisher(url, "orders") as publisher:
+        await publisher.publish(Message(routing_key="order.eu.created", body=b"1"))
+
+
+def left(server: AmqpServer) -> list[bytes]:
+    return [message.body for message in server.messages("orders-0")]
+
+
+def test_a_handler_that_catches_the_end_of_its_time_to_drain_leaves_its_message_unacknowledged() -> None:
+    async def work(url: str) -> None:
+        await publish_one(url)
+        began = asyncio.Event()
+
+        async def catch(_: Message) -> None:
+            began.set()
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                return
+
+        group = ConsumerGroup(url, "orders", catch, drain_seconds=0.1)
+        running = asyncio.create_task(group.run())
+        await asyncio.wait_for(began.wait(), 60)
+        group.stop()
+        await asyncio.wait_for(running, 60)
+
+    with AmqpServer() as server:
+        asyncio.run(work(server.url))
+        asyncio.run(until(lambda: left(server) == [b"1"]))
+
+
+@pytest.mark.parametrize("on_error", ["raise", "dead-letter"])
+def test_a_handler_that_was_cancelled_from_within_has_failed_and_the_connection_is_not_lost(on_error: Any) -> None:
+    async def work(url: str) -> None:
+        await publish_one(url)
+        lost: list[int] = []
+
+        async def wait_for_nothing(_: Message) -> None:
+            cancelled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            cancelled.cancel()
+            await cancelled
+
+        group = ConsumerGroup(url, "orders", wait_for_nothing, on_error=on_error, on_lost=lost.append)
+        running = asyncio.create_task(group.run())
+        if on_error == "raise":
+            with pytest.raises(RuntimeError, match="a handler was cancelled from within"):
+                await asyncio.wait_for(running, 60)
+            return
+        await until(lambda: any(not each.waiting for each in group.partitions.values()) and not left(server))
+        group.stop()
+        await asyncio.wait_for(running, 60)
+        assert lost == []
+
+    with AmqpServer() as server:
+        asyncio.run(work(server.url))
+        asyncio.run(until(lambda: left(server) == ([b"1"] if on_error == "raise" else [])))
+
+
+@pytest.mark.parametrize("handler", [None, Dispatcher()])
+def test_what_cannot_be_called_is_refused_as_a_handler(handler: Any) -> None:
+    with pytest.raises(TypeError, match=r"handler is a function, such as dispatcher\.dispatch_async"):
+        ConsumerGroup("amqp://127.0.0.1", "orders", handler)
