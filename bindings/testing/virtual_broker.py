@@ -67,6 +67,8 @@ class VirtualBroker:
         self.refused = []
         self.lost = []
         topology = Topology() if topology is None else topology
+        if not isinstance(topology, Topology):
+            raise TypeError(f"a Topology is wanted, not {topology!r}: bindings.load reads one from a file")
         self._broker: Final = Broker(topology, now=now, choose=choose, on_loss=self.lost.append)
         self.queues = _Queues(self._broker)
 

@@ -26,9 +26,9 @@ def import_arrow() -> Any:
 def read_column(values: Any, what: str) -> pa.ChunkedArray:
     """Return a column as a chunked array, without copying what is in Arrow's memory already.
 
-    ``values`` has ``__arrow_c_stream__`` or ``__arrow_c_array__``, as columns of pyarrow, Polars and pandas and a table
-    of one column have; or is a sequence of Python values. ``what`` names it in errors. Raises InputError for anything
-    else.
+    ``values`` has ``__arrow_c_stream__`` or ``__arrow_c_array__``, as columns of pyarrow and Polars and a table of one
+    column have; is a Series of pandas or an array of numpy, which are copied, NaN as null; or is a sequence of Python
+    values. ``what`` names it in errors. Raises InputError for anything else.
     """
     arrow = import_arrow()
     try:
@@ -36,6 +36,9 @@ def read_column(values: Any, what: str) -> pa.ChunkedArray:
             column = arrow.chunked_array(values)
         elif hasattr(values, "__arrow_c_array__") or _is_sequence(values):
             column = arrow.chunked_array([arrow.array(values)])
+        elif hasattr(values, "__array__"):
+            array = arrow.array(values, from_pandas=True)
+            column = array if isinstance(array, arrow.ChunkedArray) else arrow.chunked_array([array])
         else:
             raise InputError(f"{what}: a column of Arrow or a sequence is needed, not {type(values).__name__}")
     except (arrow.ArrowException, UnicodeEncodeError, OverflowError) as error:

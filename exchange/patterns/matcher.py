@@ -29,7 +29,7 @@ from exchange import threads
 from exchange.errors import InputError
 from exchange.forks import MATCHERS, lock_at_forks
 from exchange.patterns.conjunctions import with_value, without_value
-from exchange.patterns.pattern import AMQP, MQTT, NATS, ONE_PLAIN, Dialect, Pattern, ordered
+from exchange.patterns.pattern import AMQP, MQTT, NATS, ONE_PLAIN, Dialect, Pattern, dialect_named, ordered
 from exchange.patterns.wildcards import LONGEST, Wild, WildIndex
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ class Matcher(Generic[V]):
     ('billing',)
     """
 
-    def __init__(self, dialect: Dialect = AMQP, *, cache: int = 65_536, distinct: bool = False) -> None:
-        self.dialect: Final = dialect
-        self._separator: Final = dialect.separator
+    def __init__(self, dialect: Dialect | str = AMQP, *, cache: int = 65_536, distinct: bool = False) -> None:
+        self.dialect: Final = dialect_named(dialect)
+        self._separator: Final = self.dialect.separator
         self._distinct: Final = distinct
         self._lock: Final = lock_at_forks(MATCHERS)
         self._literal: dict[str, Collection[V]] = {}
@@ -165,7 +165,11 @@ class Matcher(Generic[V]):
         return columns.match(keys, self._search)
 
     def _check(self, pattern: Pattern) -> None:
-        if pattern.dialect is not self.dialect:
+        try:
+            dialect = pattern.dialect
+        except AttributeError:
+            raise TypeError(f"a pattern is a Pattern, not {pattern!r}: write Pattern({str(pattern)!r})") from None
+        if dialect is not self.dialect:
             raise ValueError(f"a pattern in {pattern.dialect.name} for keys in {self.dialect.name}: see Pattern.to")
 
     def _add(self, wild: Wild[V]) -> None:

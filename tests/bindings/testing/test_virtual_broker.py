@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from exchange import (
     NotFound,
     PreconditionFailed,
     Queue,
+    Router,
     Topology,
 )
 
@@ -293,3 +295,9 @@ def test_the_example_of_a_consumer_passes() -> None:
     """What examples/consumer shows to users works."""
     output = run_pytest(ROOT, "examples/consumer", "-q")
     assert "3 passed" in output, output
+
+
+@pytest.mark.parametrize("given", ["topology.json", Router(Topology())])
+def test_what_is_no_topology_is_refused_with_what_reads_one(given: Any) -> None:
+    with pytest.raises(TypeError, match=r"a Topology is wanted, not .*: bindings\.load reads one"):
+        VirtualBroker(given)

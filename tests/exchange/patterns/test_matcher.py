@@ -294,3 +294,18 @@ def test_blocks_stay_narrow_however_many_words_there_are(many: str) -> None:
 def blocks(node: Any) -> list[Any]:
     """Yield the leaves of the tree."""
     return [leaf for child in node.children.values() for leaf in blocks(child)] if hasattr(node, "children") else [node]
+
+
+def test_a_matcher_takes_the_name_of_its_dialect() -> None:
+    matcher: Matcher[str] = Matcher("mqtt")
+    matcher.bind(Pattern("order/+", "mqtt"), "all")
+    assert matcher.match("order/eu") == ("all",)
+    with pytest.raises(ValueError, match="amqp, mqtt, nats"):
+        Matcher("stomp")
+
+
+def test_a_text_in_place_of_a_pattern_is_refused_with_what_to_write() -> None:
+    matcher: Matcher[str] = Matcher()
+    for edit in (matcher.bind, matcher.unbind):
+        with pytest.raises(TypeError, match=r"a pattern is a Pattern, not 'a\.\*': write Pattern\('a\.\*'\)"):
+            edit("a.*", "value")  # type: ignore[arg-type]

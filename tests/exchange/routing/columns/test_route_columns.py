@@ -147,8 +147,14 @@ def test_columns_of_other_libraries_are_taken_and_given() -> None:
     assert given["queues"].to_list() == [list(route.queues) for route in ROUTES]
     assert given["outcome"].to_list() == found.index.tolist()
     assert list(router.route_columns("orders", frame["key"].cast(polars.Categorical))) == ROUTES
-    series = pandas.Series(KEYS, dtype=pandas.ArrowDtype(pa.string()))
-    assert list(router.route_columns("orders", pa.array(series))) == ROUTES
+    for dtype in (object, "string", "category", pandas.ArrowDtype(pa.string())):
+        assert list(router.route_columns("orders", pandas.Series(KEYS, range(6, 0, -1), dtype))) == ROUTES
+    assert list(router.route_columns("orders", np.array(KEYS))) == ROUTES
+    for missing in (None, float("nan")):
+        with pytest.raises(InputError, match="row 1 has no routing key"):
+            router.route_columns("orders", pandas.Series(["order", missing]))
+    taken = pa.table(found).to_pandas(types_mapper=pandas.ArrowDtype)
+    assert taken["queues"].tolist() == [list(route.queues) for route in ROUTES]
     assert list(router.route_columns("orders", duckdb.sql("select key from frame"))) == ROUTES
     table = pa.table(found)
     assert duckdb.from_arrow(table).project("queues").fetchall() == [(list(route.queues),) for route in ROUTES]
