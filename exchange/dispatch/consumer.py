@@ -13,11 +13,12 @@ import logging
 import threading
 import warnings
 from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from exchange.dispatch.answers import Answers
 from exchange.dispatch.delivery import Answer, Delivery, Ticket
@@ -110,6 +111,7 @@ class Consumer:
         self._sending: asyncio.Task[None] | None = None
         self._publishing: Final[dict[Ticket, list[asyncio.Task[None]]]] = {}
         self._pool: ThreadPoolExecutor | None = None
+        self._overdue: Final[dict[Ticket, Future[object]]] = {}  # handlers whose time is over and whose thread runs on
         self._dispatch: Final = dispatch
         self._handle: Handle = dispatch  # in its wrappers, from the start on
         self._limits: Final[dict[Ticket, asyncio.Timeout]] = {}
@@ -304,17 +306,36 @@ class Consumer:
         if self._tasks.pop(ticket, None) is None:
             return
         self._publishing.pop(ticket, None)
-        if counted:
+        overdue = self._overdue.pop(ticket, None)
+        if overdue is not None:
+            overdue.add_done_callback(lambda _: self._leave_from_thread(key))
+        elif counted:
             self._turns.leave(key)
         if not self._stopped:
             self._start_next()
+
+    def _leave_from_thread(self, key: Hashable) -> None:
+        def leave() -> None:
+            self._turns.leave(key)
+            if not self._stopped:
+                self._start_next()
+
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            cast("asyncio.AbstractEventLoop", self._loop).call_soon_threadsafe(leave)
 
     async def _call_in_thread(self, handler: Callable[[Delivery], object], delivery: Delivery) -> object:
         if self._pool is None:
             size = min(self._settings.concurrency, THREADS)
             self._pool = ThreadPoolExecutor(size, thread_name_prefix=f"handlers of {self._link.queue}")
-        call = contextvars.copy_context().run
-        return await asyncio.get_running_loop().run_in_executor(self._pool, call, _call, handler, delivery)
+        called = self._pool.submit(contextvars.copy_context().run, _call, handler, delivery)
+        try:
+            return await asyncio.wrap_future(called)
+        except asyncio.CancelledError:
+            if not called.cancel() and called.running():
+                # Its turn ends with its thread: no other handler of its key, and no more than allowed, until then.
+                self._overdue[delivery._ticket] = called
+                log.warning("%s, was cancelled, and its handler runs on in its thread", _place_of(delivery))
+            raise
 
     # Deliveries that failed.
 

@@ -314,7 +314,8 @@ class Dispatcher(Generic[M]):
           function of the message, the text of a key (``"word 2"``, ``'header "tenant"'``), or a `Partitioning`, also as
           text, whose partitions are the keys then. None, the key of a message that lacks it, means no order.
         * ``timeout``: maximum seconds for all handlers of a delivery together. After it, they are cancelled, and the
-          delivery has failed with a TimeoutError. A plain handler in a thread runs on: threads cannot be cancelled.
+          delivery has failed with a TimeoutError. A plain handler in a thread runs on, as threads cannot be cancelled,
+          and keeps its turn until it ends: those behind it wait.
         * ``middleware``: wrappers of the handling of a delivery, the outermost first: `exchange.dispatch.middleware`.
         * ``threads``: whether plain functions run in threads, where they may block. False calls them in the event loop.
         * ``ack_by_hand``: whether only `Delivery.ack` acknowledges, at any time, not the end of the handlers.

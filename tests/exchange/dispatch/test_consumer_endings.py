@@ -6,6 +6,7 @@ import asyncio
 import logging
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -85,6 +86,39 @@ def test_a_plain_handler_that_raises_stop_iteration_in_its_thread_has_failed() -
     link.put(message(1))
     asyncio.run(work())
     assert link.settled == []
+
+
+def test_a_thread_that_runs_on_after_its_time_keeps_its_turn() -> None:
+    """Those behind it wait: their time would be over before a thread is free for them, and those of its key overtake."""
+    link, dispatcher = MemoryLink(), Dispatcher()
+    over = threading.Event()
+    at_work: list[bytes] = []
+    together: list[list[bytes]] = []
+
+    @dispatcher.on("#")
+    def work(delivery: Delivery) -> None:
+        at_work.append(delivery.body)
+        together.append(list(at_work))
+        if delivery.body == b"0":
+            over.wait(120)
+        at_work.remove(delivery.body)
+
+    async def run() -> Consumer:
+        async with dispatcher.consume(link, timeout=0.1, on_error="dead-letter", order_by="routing_key") as consumer:
+            while not consumer.counts.failed:  # noqa: ASYNC110  # threads, in real time
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.3)  # longer than the time of those that wait
+            assert (consumer.in_flight, consumer.waiting) == (1, 2)
+            over.set()
+            while consumer.counts.handled < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        return consumer
+
+    link.put(*map(message, range(3)))
+    consumer = asyncio.run(asyncio.wait_for(run(), 60))
+    assert (numbers(link, "reject"), numbers(link, "ack")) == ([0], [1, 2])
+    assert together == [[b"0"], [b"1"], [b"2"]]
+    assert consumer.in_flight == 0
 
 
 EXITING = """
