@@ -144,7 +144,8 @@ class Consumer:
             raise RuntimeError("a consumer starts once: call Dispatcher.consume again")
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         settings = self._settings
-        self._handle = reduce(_wrap, reversed(settings.middleware), self._call_handlers)
+        handle: Handle = self._call_handlers
+        self._handle = reduce(_wrap, reversed(settings.middleware), handle)
         try:
             if isinstance(settings.on_error, Retry) and settings.on_error.declare:
                 await self._link.declare(*settings.on_error.declarations(self._link.queue))
