@@ -5,16 +5,14 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Any, Final
 
 import click
 
+from bindings.cli import MODULES, find_command
 from bindings.operating_system import is_closed_by_reader
-from bridge.daemon.commands import bridge_command
-from bridge.groups.commands import group_command
-from bridge.scaling.commands import rocketmq_command
-from bridge.schema.command import schema_command
 from exchange.display import escape_line, escape_lines
 
 __all__ = ["main"]
@@ -43,12 +41,20 @@ GROUPS: Final = {
 }
 """Title -> the commands under it in ``hashstar --help``."""
 
+OURS: Final = {
+    "bridge": "bridge.daemon.commands",
+    "group": "bridge.groups.commands",
+    "rocketmq": "bridge.scaling.commands",
+    "schema": "bridge.schema.command",
+}
+"""The name of a command of this package -> the module that defines it, as ``NAME_command``."""
+
 
 class Program(click.Group):
-    """All commands. Those other than ``bridge`` are imported when they are needed: a bridge starts without them."""
+    """All commands. Each is imported when it is needed: no command waits for the imports of another."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({**self.commands, **_others()})
+        return sorted([*OURS, *MODULES])
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands, grouped by what they are used for."""
@@ -62,7 +68,10 @@ class Program(click.Group):
                 ])  # fmt: skip
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return self.commands.get(cmd_name) or _others().get(cmd_name)
+        if cmd_name in OURS:
+            command: click.Command = getattr(import_module(OURS[cmd_name]), f"{cmd_name}_command")
+            return command
+        return find_command(cmd_name) if cmd_name in MODULES else None
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -79,15 +88,7 @@ READ_ENOUGH: Final = 128 + 13
 """Exit code if the reader of the output has closed it: that of commands which SIGPIPE ends, as a shell reports it."""
 
 
-def _others() -> Mapping[str, click.Command]:
-    from bindings.cli import COMMANDS
-
-    return {command.name or "": command for command in COMMANDS}
-
-
-@click.group(
-    cls=Program, commands=[bridge_command, group_command, rocketmq_command, schema_command], no_args_is_help=True
-)
+@click.group(cls=Program, no_args_is_help=True)
 @click.version_option(package_name="hashstar", prog_name="hashstar")
 def hashstar() -> None:
     """Message routing you can embed, explain, carry and audit: RabbitMQ's, exactly."""

@@ -19,7 +19,7 @@ import pika.exceptions
 import pytest
 from click.testing import CliRunner
 
-from bindings.cli import COMMANDS
+from bindings.cli import find_command
 from bindings.recording.ledger import Ledger
 from bindings.recording.proxy import Proxy, Upstream, read_clock
 from bindings.sources.recording.model import ACCEPTED
@@ -27,7 +27,7 @@ from bindings.testing.server import AmqpServer
 from tests.support.bridge.certificates import authority_in
 from tests.support.recorded import Recorded, recorded
 
-[RECORD] = [command for command in COMMANDS if command.name == "record"]
+RECORD = find_command("record")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings import load
-from bindings.cli import COMMANDS
+from bindings.cli import find_command
 from bindings.sources.recording.file import read_recording
 from bindings.sources.recording.model import Answer, Publishing, Recording, Request, Unread
 from exchange import Binding, InputError, Queue
@@ -92,7 +92,7 @@ def test_a_recording_is_the_topology_that_its_clients_have_declared(tmp_path: Pa
         Binding.to_queue("orders", "billing", "order.#"), Binding.to_queue("amq.topic", "billing", "a"),
     }  # fmt: skip
     assert (topology.profile.name, [*load(path, "shop").queues]) == ("rabbitmq-3.10", ["other"])
-    [convert] = [command for command in COMMANDS if command.name == "convert"]
+    convert = find_command("convert")
     result = CliRunner().invoke(convert, [str(path), "--to", "definitions"])
     assert result.exit_code == 0
     assert [queue["name"] for queue in json.loads(result.stdout)["queues"]] == ["billing", "other"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from bindings.cli import COMMANDS
+from bindings.cli import find_command
 from bindings.sources.recording.model import ACCEPTED, Answer, Client, Publishing, Request
 from bindings.upgrade.forms.applications import explain_fact
 from bindings.upgrade.releases import release_of
@@ -19,7 +19,7 @@ from bindings.upgrade.requests.applications import FOUND, find_refused
 from exchange import Binding, Exchange, Queue, Topology
 from tests.support.recordings import SHOP, publishing, recording, request, text_of
 
-[UPGRADE] = [command for command in COMMANDS if command.name == "upgrade"]
+UPGRADE = find_command("upgrade")
 QUORUM = {"x-queue-type": "quorum"}
 STREAM = {"x-queue-type": "stream"}
 THERE = Topology(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bindings.cli import COMMANDS
+from bindings.cli import find_command
 from tests.bindings.drawing.test_style import contrast
 from tests.support.browser import CHROMIUM, NO_BROWSER, Browser
 
@@ -46,7 +46,7 @@ COLOURS = """
 def page(tmp_path: Path) -> Path:
     source, page = tmp_path / "export.json", tmp_path / "upgrade.html"
     source.write_text(json.dumps(EXPORT))
-    [command] = [each for each in COMMANDS if each.name == "upgrade"]
+    command = find_command("upgrade")
     options = ["--html", str(page), "-o", str(tmp_path / "new.json")]
     result = CliRunner().invoke(command, [str(source), *options])
     assert result.exit_code == 1, result.output

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from bindings import VirtualBroker
-from bindings.cli import COMMANDS
+from bindings.cli import find_command
 from exchange import Queue, Topology
 
 FOLDER = Path(__file__).with_name("incidents")
@@ -116,7 +116,7 @@ def run(incident: Incident) -> str:
         arguments += (
             word.split(",") if "," in word else [word.replace("FILE", str(FOLDER / f"{incident.file}.bindings"))]
         )
-    [command] = [each for each in COMMANDS if each.name == name]
+    command = find_command(name)
     result = CliRunner().invoke(command, arguments)
     assert result.exit_code in (0, 1), result.output
     return " ".join(result.output.split())

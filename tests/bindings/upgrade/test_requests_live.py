@@ -25,7 +25,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bindings.apply.address import Addresses
-from bindings.cli import COMMANDS
+from bindings.cli import find_command
 from bindings.sources.recording.model import Recording
 from bindings.upgrade.live.comparing import ask_broker
 from bindings.upgrade.live.fresh_host import PREFIX
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.live
 REQUESTS = int(os.environ.get("HASHSTAR_UPGRADE_REQUESTS", "240"))
 """Number of random requests for each broker."""
 ROUND = 40
-[UPGRADE] = [command for command in COMMANDS if command.name == "upgrade"]
+UPGRADE = find_command("upgrade")
 NAME = "hashstar-record"
 ROOT = Path(__file__).parents[3]
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import bindings
-from bindings.cli import COMMANDS
+from bindings.cli import find_command
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
 from bindings.upgrade.forms.markdown import to_markdown
@@ -32,7 +32,7 @@ h -> jobs: all { n = 1 }
 def run(tmp_path: Path, *options: str, text: str = OLD) -> Result:
     path = tmp_path / "shop.bindings"
     path.write_text(text)
-    [command] = [each for each in COMMANDS if each.name == "upgrade"]
+    command = find_command("upgrade")
     return CliRunner().invoke(command, [str(path), *options])
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.cli import COMMANDS
+from bindings.cli import find_command
 from bindings.upgrade.facts.fact import Fact
 from bindings.upgrade.facts.table import FACTS
 from bindings.upgrade.releases import find_steps, release_of
@@ -235,7 +235,7 @@ h -> jobs: all { n = 1 }
 def run(tmp_path: Path, text: str, *options: str) -> Result:
     path = tmp_path / "shop.bindings"
     path.write_text(text)
-    [command] = [each for each in COMMANDS if each.name == "upgrade"]
+    command = find_command("upgrade")
     return CliRunner().invoke(command, [str(path), *options])
 
 

@@ -1,0 +1,34 @@
+"""The commands of the engine, given a way to read topologies: route, explain, partition and selector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bindings.sources.open import open_source
+from exchange.commands.console import seconds_to_answer, show_warnings
+from exchange.commands.route import build_commands
+from exchange.entities.policy_definitions import wrong_settings
+from exchange.topology.topology import Topology
+
+__all__ = ["explain_command", "partition_command", "route_command", "selector_command"]
+
+
+def load(where: str, vhost: str | None, profile: str | None) -> Topology:
+    """Read a source; what RabbitMQ would read otherwise, or routing cannot follow, goes to standard error."""
+    source = open_source(where, vhost, seconds=seconds_to_answer())
+    topology = source.routable(vhost, profile)
+    show_warnings(source.name, [*source.warnings, *_refused_settings(topology)])
+    return topology
+
+
+def _refused_settings(topology: Topology) -> Iterator[str]:
+    """Yield the policies whose settings the release refuses; a broker may still have them from an older release."""
+    for policies in (topology.policies, topology.operator_policies):
+        for policy in policies.values():
+            for wrong in wrong_settings(policy.definition, topology.profile, operator=policy.operator):
+                kind = "operator policy" if policy.operator else "policy"
+                name = f"{kind} '{policy.name}'"
+                yield f"{name} is refused by {topology.profile.name}, but its settings count here: {wrong}"
+
+
+route_command, explain_command, partition_command, selector_command = build_commands(load)
