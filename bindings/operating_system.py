@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +21,7 @@ __all__ = [
     "find_signals",
     "is_closed_by_reader",
     "lock_file",
+    "raise_file_limit",
     "read_at",
     "read_file_limit",
     "set_mode",
@@ -131,6 +133,17 @@ def read_file_limit() -> float:
         return float("inf")
     soft, _ = _resource.getrlimit(_resource.RLIMIT_NOFILE)
     return float("inf") if soft == _resource.RLIM_INFINITY else soft
+
+
+def raise_file_limit(wanted: int) -> None:
+    """Let this process have so many files open at once, or as many as it may allow itself; never fewer than before."""
+    if _resource is None:
+        return
+    soft, hard = _resource.getrlimit(_resource.RLIMIT_NOFILE)
+    most = wanted if hard == _resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != _resource.RLIM_INFINITY and soft < most:
+        with suppress(OSError, ValueError):  # macOS refuses more than the kernel's own limit
+            _resource.setrlimit(_resource.RLIMIT_NOFILE, (most, hard))
 
 
 def is_closed_by_reader(stream: TextIO) -> bool:

@@ -96,7 +96,7 @@ def value_from_line(raw: bytes) -> Any:
     try:
         return parse(raw.decode())
     except JSONDecodeError as error:
-        raise InputError(f"not JSON: {error.msg} at column {error.colno}") from None
+        raise InputError(f"not JSON: {error.msg.removesuffix(' at')} at column {error.colno}") from None
     except JsonFault as error:
         raise InputError(f"{error} at column {error.fault.place + 1}") from None
     except UnicodeDecodeError as error:

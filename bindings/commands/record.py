@@ -13,11 +13,12 @@ import click
 
 from bindings.commands.option_types import Address, Duration
 from bindings.recording.ledger import Ledger
-from bindings.recording.proxy import Proxy, Upstream, read_clock
+from bindings.recording.proxy import Proxy, Upstream, leads_back, read_clock
 from bindings.recording.run import run_proxy
 from bindings.recording.summary import summary_lines
 from bindings.sources.address import parse_address
 from exchange.commands.console import echo_line, exit_on_error
+from exchange.display import count_noun
 from exchange.errors import InputError
 from exchange.limits import RECORDED_BYTES
 
@@ -67,11 +68,15 @@ def record_command(
     with exit_on_error():
         upstream = _read_upstream(broker, ca_file, cert_file, server_name)
         tls = None if listen_cert_file is None else _serving_context(listen_cert_file)
+        if leads_back(*address, upstream):
+            raise InputError(f"--upstream {upstream} is the address of --listen: clients would never get to a broker")
+        if file == "-":
+            raise InputError("a recording is written anew every few seconds, not to standard output: name a file")
         path = Path(file)
         if path.exists():
             raise InputError(f"{file}: it is there already; name a new file: hashstar upgrade takes several")
         ledger = Ledger(str(upstream), read_clock(), max_size << 20)
-        proxy = Proxy(upstream, ledger)
+        proxy = Proxy(upstream, ledger, lambda text: echo_line(text, err=True))
         if not _is_local(address[0]) and tls is None:
             echo_line("passwords of clients that connect from elsewhere travel as plain text", err=True)
         try:
@@ -82,9 +87,10 @@ def record_command(
     for line in summary_lines(ledger.recording()):
         echo_line(line, err=True)
     if proxy.unreached:
-        echo_line(f"the broker did not take {proxy.unreached:,} connections: {proxy.trouble}", err=True)
+        number = count_noun(proxy.unreached, "connection")
+        echo_line(f"the broker did not take {number}: {proxy.trouble}", err=True)
     if proxy.refused:
-        echo_line(f"closed, as there were too many at a time: {proxy.refused:,} connections", err=True)
+        echo_line(f"closed, as there were too many at a time: {count_noun(proxy.refused, 'connection')}", err=True)
 
 
 async def _serve(
@@ -115,7 +121,10 @@ async def _serve(
 
 def _read_upstream(url: str, ca_file: str | None, cert_file: str | None, server_name: str | None) -> Upstream:
     """Return the broker of the options. Raises InputError."""
-    parsed = parse_address(url, PORTS, EXAMPLE)
+    try:
+        parsed = parse_address(url, PORTS, EXAMPLE)
+    except InputError as error:
+        raise InputError(f"--upstream: {error}") from None
     if parsed.login or "," in parsed.hosts or parsed.path.strip("/") or parsed.query:
         raise InputError(f"--upstream is a host and a port, as user and virtual host are the clients'; write {EXAMPLE}")
     tls = None

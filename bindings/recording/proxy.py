@@ -7,26 +7,34 @@ buffers of the two sockets are in memory: the proxy reads on only when the other
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import socket
 import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from ipaddress import ip_address
+from typing import Any, Final
 
+from bindings.operating_system import raise_file_limit, read_file_limit
 from bindings.recording.conversation import Conversation
 from bindings.recording.ledger import Ledger
 
-__all__ = ["CONNECTIONS", "Proxy", "Upstream", "read_clock"]
+__all__ = ["CONNECTIONS", "Proxy", "Upstream", "leads_back", "read_clock"]
 
 LOG: Final = logging.getLogger(__name__)
 
 CHUNK: Final = 1 << 16
 """Maximum number of bytes that are read at a time."""
 CONNECTIONS: Final = 4_096
-"""Maximum number of connections at a time; more are closed at once."""
+"""Maximum number of connections at a time; more are closed at once. Fewer where the process may open fewer files."""
+FILES: Final = 512
+"""Files that are kept free: for connections that are closed at once, and for the recording."""
+OUT_OF_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""Errors that say that there are too many connections for this process or machine, not that the broker is away."""
 CONNECT_SECONDS: Final = 10.0
 """Maximum number of seconds until the broker takes a connection."""
 LINGER_SECONDS: Final = 10.0
@@ -50,9 +58,14 @@ class Upstream:
 class Proxy:
     """Passes connections on to a broker, and records what they show in a ledger."""
 
-    def __init__(self, upstream: Upstream, ledger: Ledger) -> None:
+    def __init__(self, upstream: Upstream, ledger: Ledger, warn: Callable[[str], None] = LOG.warning) -> None:
+        """``warn`` is called when the broker is no longer reached, when it is again, and for too many connections."""
         self._upstream: Final = upstream
         self._ledger: Final = ledger
+        self._warn: Final = warn
+        self._is_reached = True
+        self._has_refused = False
+        self._most = CONNECTIONS
         self._connections: Final[set[asyncio.Task[None]]] = set()
         self._server: asyncio.Server | None = None
         self.unreached = 0
@@ -64,6 +77,10 @@ class Proxy:
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen at an address, with ``tls`` for clients that use TLS; return the port. Raises OSError."""
+        raise_file_limit(2 * CONNECTIONS + FILES)
+        files = read_file_limit()
+        self._most = int(min(CONNECTIONS, (files - min(FILES, files / 2)) // 2))
+        asyncio.get_running_loop().set_exception_handler(self._handle_trouble)
         self._server = await asyncio.start_server(self._accept, host, port, ssl=tls, limit=CHUNK)
         return int(self._server.sockets[0].getsockname()[1])
 
@@ -76,8 +93,8 @@ class Proxy:
         await asyncio.gather(*self._connections, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._connections) >= CONNECTIONS:
-            self.refused += 1
+        if len(self._connections) >= self._most:
+            self._refuse()
             writer.transport.abort()
             return
         task = asyncio.get_running_loop().create_task(self._carry(reader, writer))
@@ -89,13 +106,18 @@ class Proxy:
         try:
             broker, to_broker = await self._connect()
         except (OSError, TimeoutError) as error:  # errors of TLS are OSErrors
-            self.unreached += 1
-            self.trouble = str(error) or "it did not take the connection in time"
             to_client.transport.abort()
+            if isinstance(error, OSError) and error.errno in OUT_OF_FILES:
+                self._refuse()
+            else:
+                self._miss(str(error) or "it did not take the connection in time")
             return
         except asyncio.CancelledError:
             to_client.transport.abort()
             raise
+        if not self._is_reached:
+            self._is_reached = True
+            self._warn(f"the broker at {self._upstream} takes connections again")
         conversation = Conversation(self._ledger)
         ways = (
             asyncio.create_task(_pass_on(client, to_broker, conversation.from_client)),
@@ -117,6 +139,30 @@ class Proxy:
                 with suppress(OSError, TimeoutError):
                     await asyncio.wait_for(writer.wait_closed(), 1.0)
 
+    def _miss(self, why: str) -> None:
+        self.unreached += 1
+        self.trouble = why
+        if self._is_reached:
+            self._is_reached = False
+            self._warn(f"the broker at {self._upstream} does not take connections, so clients are cut off: {why}")
+
+    def _refuse(self) -> None:
+        self.refused += 1
+        self._warn_of_refusals()
+
+    def _warn_of_refusals(self) -> None:
+        if not self._has_refused:
+            self._has_refused = True
+            self._warn(f"there are too many connections at a time: more than {self._most:,} are closed at once")
+
+    def _handle_trouble(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Warn once of connections for which there are no files: asyncio would log each attempt with its traceback."""
+        error = context.get("exception")
+        if isinstance(error, OSError) and error.errno in OUT_OF_FILES:
+            self._warn_of_refusals()
+        else:
+            loop.default_exception_handler(context)
+
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         upstream = self._upstream
         name = None if upstream.tls is None else upstream.server_name or upstream.host
@@ -136,6 +182,29 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, l
         writer.write_eof()
     else:
         writer.close()
+
+
+def leads_back(host: str, port: int, upstream: Upstream) -> bool:
+    """Return whether a proxy that serves at this address would be its own broker."""
+    if port != upstream.port:
+        return False
+    try:
+        own, brokers = ({each[4][0] for each in socket.getaddrinfo(name, port)} for name in (host, upstream.host))
+    except OSError:
+        return False
+    serves_all = any(ip_address(each).is_unspecified for each in own)
+    return bool(own & brokers) or (serves_all and any(map(_is_here, brokers)))
+
+
+def _is_here(address: str | int) -> bool:
+    """Return whether an IP address is one of this machine."""
+    family = socket.AF_INET6 if ":" in str(address) else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as trial:
+            trial.bind((address, 0))
+    except OSError:
+        return False
+    return True
 
 
 def read_clock() -> Callable[[], str]:

@@ -98,7 +98,7 @@ def decode_text(data: bytes, name: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{name}: not UTF-8 at byte {error.start}; topologies are text in UTF-8") from None
+        raise InputError(f"{name}: not UTF-8 at byte {error.start}; it has to be text in UTF-8") from None
 
 
 def save_lines(name: str, lines: Iterable[str]) -> None:

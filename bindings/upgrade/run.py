@@ -67,8 +67,8 @@ def upgrade(
     then of bytes read and to read.
 
     ``declares`` are recordings of `hashstar record`, or archives: then there is what the new release refuses the
-    applications, unless it is configured to permit the deprecated features in ``permitted``. ``live`` is a test broker
-    of the new release, which is asked all this for ``live_seconds`` at most, in virtual hosts of its own.
+    applications. ``permitted`` has the deprecated features that the new broker is configured to permit. ``live`` is a
+    test broker of the new release, which is asked all this for ``live_seconds`` at most, in virtual hosts of its own.
 
     >>> topology = Topology(queues=[Queue("replies", durable=False)])
     >>> result = upgrade(topology, "4.3", old="4.2", transform=["default"])
@@ -90,7 +90,10 @@ def upgrade(
         topologies = [source]
     else:
         topologies = [source.routable(name, before.profile) for name in (source.vhosts if vhost is None else (vhost,))]
-    result = plan_upgrade(topologies, before, after, names=names, seconds=seconds, progress=progress)
+    features = _permitted(permitted, live)
+    result = plan_upgrade(
+        topologies, before, after, names=names, permitted=features, seconds=seconds, progress=progress
+    )
     if names is not None and isinstance(source, Source):
         content = source.content if vhost is None else source.content.only(vhost)
         transformed = [each.transformed.topology for each in result.vhosts if each.transformed is not None]
@@ -100,7 +103,6 @@ def upgrade(
         step = progress or (lambda done, of: None)
         result = _with_traffic(result, topologies, [os.fspath(path) for path in paths], sample_bytes, spark, step)
     recordings = _read_recordings(source, declares)
-    features = _permitted(permitted, live)
     after_upgrade = [
         topology.with_profile(after.profile) if vhost.transformed is None else vhost.transformed.topology
         for topology, vhost in zip(topologies, result.vhosts, strict=True)

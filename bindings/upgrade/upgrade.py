@@ -149,15 +149,17 @@ def plan_upgrade(
     new: Release,
     *,
     names: frozenset[str] | None = None,
+    permitted: frozenset[str] = frozenset(),
     seconds: float = SECONDS,
     progress: Callable[[int, int], None] | None = None,
 ) -> Upgrade:
     """Return what an upgrade from one release to another does to the topologies of virtual hosts.
 
     With the ``names`` of transformations (see `bindings.upgrade.transform.transform.choose`), also the topologies as
-    the new release wants them. The comparisons of routes take ``seconds`` at most, what is not decided then is
-    undecided; ``progress`` is called with the numbers of destinations compared and to compare. Raises InputError if
-    the second release is not newer, or one is unknown.
+    the new release wants them. ``permitted`` has the deprecated features that the new broker is configured to permit.
+    The comparisons of routes take ``seconds`` at most, what is not decided then is undecided; ``progress`` is called
+    with the numbers of destinations compared and to compare. Raises InputError if the second release is not newer, or
+    one is unknown.
 
     >>> plan = plan_upgrade([Topology(queues=[Queue("q", durable=False)])], release_of("4.0"), release_of("4.3"))
     >>> [sighting.fact.id for sighting in plan.vhosts[0].sightings if sighting.parts]
@@ -165,7 +167,7 @@ def plan_upgrade(
     """
     steps = find_steps(old, new)
     share = seconds / max(1, len(topologies))
-    vhosts = tuple(upgrade_topology(each, old, new, names, share, progress) for each in topologies)
+    vhosts = tuple(upgrade_topology(each, old, new, names, permitted, share, progress) for each in topologies)
     return Upgrade(old, new, steps, vhosts)
 
 
@@ -174,6 +176,7 @@ def upgrade_topology(
     old: Release,
     new: Release,
     names: frozenset[str] | None = None,
+    permitted: frozenset[str] = frozenset(),
     seconds: float = SECONDS,
     progress: Callable[[int, int], None] | None = None,
 ) -> VhostUpgrade:
@@ -184,9 +187,9 @@ def upgrade_topology(
     settings = tuple(_without_defaults(difference.settings))
     return VhostUpgrade(
         topology.vhost,
-        _by_severity(_sightings(crossing, crossing, old, new)),
+        _by_severity(_sightings(crossing, crossing, old, new, permitted)),
         difference._replace(settings=settings),
-        None if names is None else _transform(crossing, old, new, names, share, progress),
+        None if names is None else _transform(crossing, old, new, names, permitted, share, progress),
     )
 
 
@@ -195,17 +198,19 @@ def _transform(
     old: Release,
     new: Release,
     names: frozenset[str],
+    permitted: frozenset[str],
     seconds: float,
     progress: Callable[[int, int], None] | None,
 ) -> Transformed:
     topology, applied = transform_topology(crossing.before, old, new, names)
     after = Crossing(topology.with_profile(old.profile), new.profile)
+    sightings = _sightings(after, Crossing(topology, new.profile), old, new, permitted)
     return Transformed(
         topology,
         applied,
         compare(crossing.after, topology, deadline=Deadline(seconds), progress=progress),
         tuple(_without_defaults(compare_settings(crossing.before, topology))),
-        _by_severity(_brought(crossing, _sightings(after, Crossing(topology, new.profile), old, new), old, new)),
+        _by_severity(_brought(crossing, sightings, old, new)),
     )
 
 
@@ -237,7 +242,9 @@ def _without_defaults(settings: Iterable[SettingsChange]) -> Iterator[SettingsCh
             yield change._replace(changes=kept)
 
 
-def _sightings(crossing: Crossing, asked: Crossing, old: Release, new: Release) -> Iterator[Sighting]:
+def _sightings(
+    crossing: Crossing, asked: Crossing, old: Release, new: Release, permitted: frozenset[str]
+) -> Iterator[Sighting]:
     """Yield what the facts between the two releases find, parts that are seen in the same way together.
 
     ``asked`` is for the facts that the rules of each release decide.
@@ -246,7 +253,7 @@ def _sightings(crossing: Crossing, asked: Crossing, old: Release, new: Release) 
         by_rules = fact.since == ALWAYS
         if old.profile == new.profile and by_rules and asked is crossing:
             continue  # two releases with the same rules
-        if not fact.comes_between(old.numbers, new.numbers):
+        if not fact.comes_between(old.numbers, new.numbers) or fact.feature in permitted:
             continue
         groups: dict[str, list[Part]] = {}
         for part, detail in fact.find(asked if by_rules else crossing):

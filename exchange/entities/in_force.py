@@ -336,12 +336,13 @@ _QUORUM_3: Final[Mapping[str, Merge]] = {
     **_ANY_TYPE,
     "expires": policy_counts,
     "overflow": policy_counts,
-    "delivery-limit": stricter_counts,
+    "delivery-limit": lower_counts,
     "max-in-memory-length": lower_counts,
     "max-in-memory-bytes": lower_counts,
 }
 _QUORUM_4: Final[Mapping[str, Merge]] = {
     **_QUORUM_3,
+    "delivery-limit": stricter_counts,
     "expires": lower_counts,
     "consumer-disconnected-timeout": lower_counts,
     "delayed-retry-type": policy_counts,

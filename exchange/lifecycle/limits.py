@@ -9,7 +9,7 @@ from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Overflow, P
 from exchange.entities.profile import Profile
 from exchange.lifecycle.release import RELEASES
 
-__all__ = ["Limits", "limits_by", "limits_of"]
+__all__ = ["Limits", "find_delivery_limit", "limits_by", "limits_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +67,21 @@ def limits_by(settings: Settings, queue: Queue, profile: Profile) -> Limits:
         None if is_stream else settings.integer("message-ttl"),
         None if is_stream else settings.integer("expires"),
         Policies.overflow_by(settings, queue.type),
-        _delivery_limit(settings, profile) if is_quorum else None,
+        find_delivery_limit(settings.integer("delivery-limit"), profile) if is_quorum else None,
         0 if is_quorum or is_stream else _max_priority(settings.integer("max-priority")),
         settings.get("single-active-consumer") is True,
         Policies.dead_letters_by(settings, queue.type),
     )
 
 
-def _delivery_limit(settings: Settings, profile: Profile) -> int | None:
-    """Return the delivery limit; a negative one, which releases before 4.0 refuse, is none."""
-    given = settings.integer("delivery-limit")
+def find_delivery_limit(given: int | None, profile: Profile) -> int | None:
+    """Return the delivery limit of a quorum queue whose settings give this one, or none; None for no limit."""
+    release = RELEASES[profile.lives]
     if given is None:
-        return RELEASES[profile.lives].delivery_limit
-    return None if given < 0 else given
+        return release.delivery_limit
+    if given >= 0:
+        return given
+    return None if release.negative_limit_is_none else 0
 
 
 def _max_priority(given: int | None) -> int:

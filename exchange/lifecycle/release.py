@@ -22,6 +22,8 @@ class Release:
     """Dead letters have headers ``x-last-death-*`` beside ``x-first-death-*`` (since 3.13)."""
     delivery_limit: int | None
     """Delivery limit of a quorum queue that sets none: 20 since 4.0, before that none."""
+    negative_limit_is_none: bool
+    """A negative x-delivery-limit is no limit (since 4.0); before that it is one of 0."""
     get_shows_no_returns: bool
     """A message that basic.get takes from a quorum queue has x-delivery-count even if it is 0 (up to 3.11)."""
     limit_gives_credit: bool
@@ -56,6 +58,7 @@ _4_3: Final = Release(
     published_deaths_count=False,
     names_last_death=True,
     delivery_limit=20,
+    negative_limit_is_none=True,
     get_shows_no_returns=False,
     limit_gives_credit=False,
     cancel_delivers=True,
@@ -83,6 +86,7 @@ _3_13: Final = replace(
     _4_0,
     published_deaths_count=True,
     delivery_limit=None,
+    negative_limit_is_none=False,
     cancel_delivers=False,
     active_yields=False,
     counts_failures=False,

@@ -2,7 +2,7 @@
 
 The exact life of a message, with its counts and times, is not modelled here: what is followed is where each queue sends
 such a message, and where that is routed to, with the routing keys that dead letters have. Their headers, such as
-x-death, are not added.
+x-death, are not added: where a headers exchange asks for them, where they go is undecided.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ from dataclasses import replace
 from typing import Final, Literal, NamedTuple, NotRequired, TypedDict
 
 from exchange.display import count_noun, list_some, write_milliseconds
-from exchange.entities.entities import Queue
+from exchange.entities.entities import Binding, Queue
 from exchange.entities.in_force import DeadLetters, Overflow, Policies, Settings
 from exchange.errors import BrokerError, InputError, NotFound
+from exchange.kinds import kind_of
+from exchange.kinds.headers import conditions_of
+from exchange.kinds.kind import Decider
 from exchange.message import Message
 from exchange.routing.route import Explanation
 from exchange.routing.router import Router
+from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 
 __all__ = [
@@ -27,6 +31,8 @@ __all__ = [
 
 HOPS: Final = 100
 """Maximum number of queues that the dead letters of one message are followed through."""
+DEATHS: Final = ("x-death", "x-first-death-", "x-last-death-")
+"""Headers of dead letters, or how their names begin."""
 LISTED: Final = 10
 """Maximum number of queues that a line lists."""
 REFUSALS: Final[Mapping[Overflow | None, str]] = {
@@ -36,9 +42,9 @@ REFUSALS: Final[Mapping[Overflow | None, str]] = {
 """What a full queue does that does not drop its oldest message -> the same in words."""
 
 Outcome = Literal["routed", "unroutable", "undecided", "missing", "dropped", "unknown"]
-"""``routed`` to queues; ``unroutable``: the exchange has no queue for it; ``undecided``: an exchange of unknown type or
-chance decides, or the broker would fail; ``missing``: there is no such exchange; ``dropped``: the queue has no dead
-letter exchange; ``unknown``: it is not known which policy is in force."""
+"""``routed`` to queues; ``unroutable``: the exchange has no queue for it; ``undecided``: an exchange of unknown type,
+chance, or a header of dead letters decides, or the broker would fail; ``missing``: there is no such exchange;
+``dropped``: the queue has no dead letter exchange; ``unknown``: it is not known which policy is in force."""
 
 
 class DeadLetterHop(NamedTuple):
@@ -69,6 +75,7 @@ def follow_dead_letters(topology: Topology, router: Router, explanation: Explana
     ``router`` is one of this topology. There are none if no queue that gets the message has a dead letter exchange.
     """
     policies = topology.policies_in_force()
+    by_deaths = _find_readers_of_deaths(topology)
     hops: list[DeadLetterHop] = []
     stays = [(queue, explanation.message) for queue in explanation.route.queues]
     seen: set[tuple[str, str | None]] = set()  # a queue, and the key, unless all messages of the queue go the same way
@@ -76,6 +83,8 @@ def follow_dead_letters(topology: Topology, router: Router, explanation: Explana
         if topology.queues[queue].type == "stream":
             continue  # a stream takes no message away
         hop = find_hop(topology.queues[queue], message, policies, router)
+        if hop.letters.exchange in by_deaths and hop.outcome in ("routed", "unroutable"):
+            hop = hop._replace(outcome="undecided")
         stay = (
             queue,
             None if hop.letters.exchange is None or hop.letters.routing_key is not None else message.routing_key,
@@ -92,6 +101,21 @@ def follow_dead_letters(topology: Topology, router: Router, explanation: Explana
     if all(hop.outcome == "dropped" for hop in hops):
         return explanation
     return replace(explanation, dead_letters=tuple(hops))
+
+
+def _find_readers_of_deaths(topology: Topology) -> set[str]:
+    """Return the exchanges from which messages may get to a binding that asks for a header of dead letters."""
+    readers = [
+        name
+        for name, exchange in topology.exchanges.items()
+        if kind_of(exchange).decider is Decider.HEADERS
+        and any(_asks_for_deaths(binding, topology) for binding in topology.bindings_from(name))
+    ]
+    return TopologyGraph(topology).graph.upstream(readers) if readers else set()
+
+
+def _asks_for_deaths(binding: Binding, topology: Topology) -> bool:
+    return any(name.startswith(DEATHS) for name, _ in conditions_of(binding, topology.profile))
 
 
 def make_dead_letter(message: Message, letters: DeadLetters) -> Message:

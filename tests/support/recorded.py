@@ -46,9 +46,14 @@ class Recorded:
 
 
 @contextmanager
-def recorded(upstream: str, path: Path, *options: str) -> Iterator[Recorded]:
-    """Run the proxy to a broker, ``amqp://HOST:PORT``; at the end it is stopped if it runs."""
+def recorded(upstream: str, path: Path, *options: str, files: tuple[int, int] | None = None) -> Iterator[Recorded]:
+    """Run the proxy to a broker, ``amqp://HOST:PORT``; at the end it is stopped if it runs.
+
+    ``files`` is how many files it may have open, and how many it may allow itself.
+    """
     command = [sys.executable, "-m", "bridge.cli", "record", "--listen", "127.0.0.1:0", "--upstream", upstream]
+    if files is not None:
+        command = ["sh", "-c", f'ulimit -Sn {files[0]}; ulimit -Hn {files[1]}; exec "$@"', "sh", *command]
     process = subprocess.Popen(
         [*command, *options, str(path)], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -6,7 +6,7 @@ keys that no queue gets, circles of expiry.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise, permutations
 from typing import Final
 
@@ -58,22 +58,26 @@ def find_vanishing(view: TopologyView) -> Iterator[Finding]:
             for what in islice(_deaths(limits), 1):
                 event = Event(name, what, after=expiry_by(limits) if what == "expired" else None)
                 why = f"vanish from queue '{name}': it has no dead letter exchange"
-                message = f"messages that {_list_deaths(limits)} {why}"
+                message = f"messages that {_list_deaths(_deaths(limits))} {why}"
                 yield Finding("HS323", queue, message, name, detail="no exchange", life=Life("", name, (event,)))
             continue
         for place in places.get(name, ()):
             targets = graph.targets(place)
+            lead = walk_back(came, place)
+            deaths = tuple(_deaths(limits))
             cause, text = "", ""
             if not targets and name not in elsewhere:
-                cause, text = "unroutable", "no queue gets its dead letters"
+                # Headers of dead letters, which the graph does not know, may lead some of them to queues.
+                deaths = tuple(what for what in deaths if _is_lost(graph, lead, what))
+                shown = f" with the key '{place.key}'" if limits.dead_letter_address[1] is None else ""
+                cause, text = ("unroutable", f"no queue gets its dead letters{shown}") if deaths else ("", "")
             elif targets and not limits.dead_letters.at_least_once and all(_refuses(graph, each) for each in targets):
                 cause, text = "full queue", f"{list_names(targets)} refuses its dead letters when it is full"
             if cause:
-                lead = walk_back(came, place)
                 filled = [Event(target, "filled") for target in targets]
-                events = (*_rejections(lead), *filled, Event(name, "rejected"))
+                events = (*_rejections(lead), *filled, _death_in(graph, place, deaths[-1]))
                 life = Life(*graph.starts[lead[0]], events)
-                message = f"messages that {_list_deaths(limits)} vanish from queue '{name}': {text}"
+                message = f"messages that {_list_deaths(deaths)} vanish from queue '{name}': {text}"
                 yield Finding("HS323", queue, message, life.routing_key, detail=cause, life=life)
                 break
     yield from _dropped(graph, came, elsewhere)
@@ -110,8 +114,18 @@ def _deaths(limits: Limits) -> Iterator[What]:
     yield "rejected"
 
 
-def _list_deaths(limits: Limits) -> str:
-    return list_some([PHRASES[what] for what in _deaths(limits)], len(PHRASES), "or")
+def _list_deaths(deaths: Iterable[What]) -> str:
+    return list_some([PHRASES[what] for what in deaths], len(PHRASES), "or")
+
+
+def _is_lost(graph: PlaceGraph, lead: Sequence[Place], what: What) -> bool:
+    """Return whether a message is lost that dies of this at the end of a way, after rejections."""
+    events = (*_rejections(lead), _death_in(graph, lead[-1], what))
+    return len(events) > TRIED or comes_true(graph, Life(*graph.starts[lead[0]], events))
+
+
+def _death_in(graph: PlaceGraph, place: Place, what: What) -> Event:
+    return Event(place.name, what, after=graph.expiry(place) if what == "expired" else None)
 
 
 def _refuses(graph: PlaceGraph, queue: str) -> bool:

@@ -114,6 +114,11 @@ class PlaceGraph:
         limits = self.view.limits_of(place.name)
         return None if limits is None else expiry_by(limits)
 
+    def pauses(self, place: Place) -> bool:
+        """Return whether messages wait in a queue until they expire; a time of zero lets none wait."""
+        limits = self.view.limits_of(place.name) if place.kind == "queue" else None
+        return limits is not None and bool(limits.ttl) and expiry_by(limits) is not None
+
     def _follow(self) -> None:
         pending = deque(self.starts)
         while pending:

@@ -8,7 +8,6 @@ from typing import Final
 
 from bindings.check.lives.places import Place, PlaceGraph, find_leads, walk_back
 from bindings.check.lives.trial import TRIED, comes_true
-from bindings.check.rules import dead_letters
 from bindings.check.rules.finding import Finding
 from bindings.check.rules.life import Event, Life
 from bindings.check.rules.view import TopologyView
@@ -36,9 +35,13 @@ def find(view: TopologyView) -> Iterator[Finding]:
         yield from rounds.judge(circle)
     yield from rounds.find_retries()
     yield from rounds.find_returns()
-    if not rounds.are_all:
-        text = "not all rounds of dead letters were looked for: there are too many ways to follow all of them"
+    many = "there are too many ways to follow all of them"
+    if not graph.is_whole:
+        text = f"not all rounds of dead letters were looked for: {many}"
         yield Finding("HS321", None, text, detail="limit")
+    elif not rounds.has_all_returns:
+        text = f"not all ways back with another routing key were looked for: {many}"
+        yield Finding("HS322", None, text, detail="limit")
 
 
 class _Rounds:
@@ -50,32 +53,36 @@ class _Rounds:
         self._release: Final = RELEASES[graph.view.topology.profile.lives]
         self._came: Final = find_leads(graph.edges, graph.starts)
         self._reported: set[str] = set()
-        """Queues that findings are about, HS314 included."""
-        self._retries: Final[dict[tuple[str, ...], tuple[Life, list[str]]]] = {}
-        """Queues that messages wait in -> a life, and the queues to which rejected messages come back from there."""
-        self._expiring: frozenset[str] | None = None
-        self.are_all = graph.is_whole
-        """Whether all rounds and returns were looked for."""
+        """Queues that findings are about."""
+        self._retries: Final[dict[str, tuple[Life, list[str]]]] = {}
+        """Queues that messages wait in, as text -> a life, and the queues to which rejected messages come back."""
+        self.has_all_returns = True
+        """Whether all ways back with another routing key were looked for."""
 
     def judge(self, circle: Sequence[Place]) -> Iterator[Finding]:
         """Yield the findings about places that can all reach each other."""
         members = {place for place in circle if place in self._came}
         queues = [place for place in circle if place.kind == "queue" and place in members]
-        pausing = {place for place in queues if self._graph.expiry(place) is not None}
-        if len(pausing) == len(queues):
+        expiring = {place for place in queues if self._graph.expiry(place) is not None}
+        if len(expiring) == len(queues):
             if self._release.deaths_are_headers and len(queues) > 1 and queues[0].name not in self._reported:
                 yield from self._judge_alone(queues)
             names = {place.name for place in queues}
-            if not names <= self._expiring_circles | self._reported:
+            if not names <= self._reported:
                 yield from self._report(queues[0], members, queues)
             self._reported |= names
             return
+        pausing = {place for place in expiring if self._graph.pauses(place)}
         hot = find_cycles({place: self._graph.edges[place] for place in members - pausing})
         for inner in hot:
-            rejecting = [place for place in inner if place.kind == "queue" and place.name not in self._reported]
+            rejecting = [
+                place
+                for place in inner
+                if place.kind == "queue" and place not in expiring and place.name not in self._reported
+            ]
             if rejecting:
                 yield from self._report(rejecting[0], set(inner), rejecting)
-        others = [place for place in queues if place not in pausing and place.name not in self._reported]
+        others = [place for place in queues if place not in expiring and place.name not in self._reported]
         if others:
             yield from self._report(others[0], members, others)
 
@@ -96,7 +103,7 @@ class _Rounds:
             for place in several:
                 count += 1
                 if count > SEARCHES:
-                    self.are_all = False
+                    self.has_all_returns = False
                     return
                 came = find_leads(edges, edges.get(place, ()))
                 back = next((other for other in several if other in came), None)
@@ -121,19 +128,22 @@ class _Rounds:
             return
         names = list(dict.fromkeys(place.name for place in about))
         self._reported.update(names, (event.queue for event in life.round))
-        if any(event.what == "expired" for event in life.round):
-            expiring = [place for place in members if place.kind == "queue" and self._graph.expiry(place) is not None]
-            waits = tuple(sorted({place.name for place in expiring if place != start}))
-            self._retries.setdefault(waits, (life, []))[1].extend(names)
+        waits = sorted({place.name for place in members if self._graph.pauses(place)})
+        passed = {event.queue for event in life.round if event.what == "expired"}
+        if not passed.isdisjoint(waits):
+            through = list_some(_quote(waits), LISTED, "and" if passed.issuperset(waits) else "or")
+            self._retries.setdefault(through, (life, []))[1].extend(names)
         else:
-            text = f"a message that is rejected in {_quote(names)} goes round without a pause, for ever if it always is"
+            text = (
+                f"a message that is rejected in {_any_of(names)} goes round without a pause, for ever if it always is"
+            )
             yield self._finding("HS321", text, life, names)
 
     def find_retries(self) -> Iterator[Finding]:
         """Yield a finding for each way of waiting, about all queues to which messages come back by it."""
-        for waits, (life, names) in self._retries.items():
-            what = f"a message that is rejected in {_quote(names)} comes back there as often as it is rejected"
-            yield self._finding("HS322", f"{what}: through {_quote(waits)}, where it expires", life, names)
+        for through, (life, names) in self._retries.items():
+            what = f"a message that is rejected in {_any_of(names)} comes back there as often as it is rejected"
+            yield self._finding("HS322", f"{what}: through {through}, where it expires", life, names)
 
     def _judge_alone(self, queues: Sequence[Place]) -> Iterator[Finding]:
         """Yield a finding if messages go round here that only expire: up to 3.12, RabbitMQ may not notice."""
@@ -191,15 +201,10 @@ class _Rounds:
         )
         return Finding(code, queues[names[0]], message, life.routing_key, related, life=life)
 
-    @property
-    def _expiring_circles(self) -> frozenset[str]:
-        """The queues that HS314 is about: what goes round there is dropped."""
-        if self._expiring is None:
-            found = dead_letters.find_circles(self._view)
-            parts = [part for finding in found for part in (finding.part, *finding.related)]
-            self._expiring = frozenset(part.name for part in parts if isinstance(part, Queue))
-        return self._expiring
+
+def _any_of(names: Sequence[str]) -> str:
+    return list_some(_quote(names), LISTED, "or")
 
 
-def _quote(names: Sequence[str]) -> str:
-    return list_some([f"'{name}'" for name in names], LISTED, "or")
+def _quote(names: Sequence[str]) -> list[str]:
+    return [f"'{name}'" for name in names]

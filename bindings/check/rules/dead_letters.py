@@ -90,7 +90,8 @@ def _lost(view: TopologyView, known: dict[str, DeadLetters]) -> Iterator[Finding
             policy = _policy_of(view, name, "dead-letter-exchange")
             by = "" if policy is None else f" by policy '{policy.name}'"
             related = (view.topology.exchanges[exchange], *(() if policy is None else (policy,)))
-            yield Finding("HS312", queue, f"{message}{by} and are lost", lost[0], related)
+            end = "are kept in it, and sent again later, as no queue gets them" if letters.at_least_once else "are lost"
+            yield Finding("HS312", queue, f"{message}{by} and {end}", lost[0], related)
 
 
 def _lost_keys_of(view: TopologyView, queue: Queue, exchange: str) -> list[str]:

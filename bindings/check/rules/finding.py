@@ -175,11 +175,11 @@ TABLE: Final = (
          "remove one of them; a policy can be changed later, an argument only by declaring the exchange anew"),
     Rule("HS311", "missing-dead-letter-exchange", "error",
          "The dead letter exchange that an argument or a policy names does not exist. RabbitMQ does not complain: it "
-         "drops dead letters.",
+         "drops dead letters; those that must arrive at least once it keeps in the queue.",
          "declare it, or correct its name"),
     Rule("HS312", "lost-dead-letters", "warning",
          "Dead letters of the queue get a routing key, or keep one, that no queue gets from the dead letter exchange: "
-         "they are lost.",
+         "they are lost, or pile up in the queue if they must arrive at least once.",
          "bind a queue for the key, or correct it"),
     Rule("HS313", "dead-letters-at-most-once", "warning",
          "The queue asks for dead letters at least once but does not reject publishes when it is full. RabbitMQ then "

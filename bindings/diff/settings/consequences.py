@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 from exchange.display import count_noun, write_milliseconds
 from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Policies, Settings
 from exchange.entities.profile import Profile
-from exchange.lifecycle.release import RELEASES
+from exchange.lifecycle.limits import find_delivery_limit
 
 __all__ = ["Consequence", "Side", "find_consequence"]
 
@@ -65,9 +65,7 @@ class Side(NamedTuple):
     @property
     def delivery_limit(self) -> int | None:
         """How often a message may come back to consumers, by default, too; None for ever."""
-        given = self.number("delivery-limit")
-        limit = RELEASES[self.profile.lives].delivery_limit if given is None else given
-        return None if self.type != "quorum" or limit is None or limit < 0 else limit
+        return find_delivery_limit(self.number("delivery-limit"), self.profile) if self.type == "quorum" else None
 
     def beyond(self, limit: str) -> str:
         """Return what happens to messages above a limit."""

@@ -19,7 +19,7 @@ FACTS: Final[tuple[Fact, ...]] = (
          notes("4.1.0")),
     Fact("HSU104", (4, 3, 0), "note", "basic.qos with global = true sets the prefetch of each consumer, no longer that "
          "of the channel", "set a prefetch per consumer, or deprecated_features.permit.global_qos = true",
-         "live brokers", everywhere, notes("4.3.0")),
+         "live brokers", everywhere, notes("4.3.0"), feature="global_qos"),
     Fact("HSU106", (4, 0, 0), "note",
          "AMQP 1.0 has addresses of version 2, such as /queues/NAME; those of version 1 are deprecated",
          "use addresses of version 2", "release notes", everywhere, notes("4.0.1"), until=(4, 3, 0)),

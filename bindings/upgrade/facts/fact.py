@@ -35,6 +35,8 @@ class Fact(NamedTuple):
     """Address of the release notes."""
     until: Numbers | None = None
     """The first release for which it holds no more; None if it holds for all since then."""
+    feature: str = ""
+    """The deprecated feature that a broker may be configured to permit: then the fact does not hold."""
 
     def holds_for(self, numbers: Numbers) -> bool:
         """Return whether the fact holds for a release."""

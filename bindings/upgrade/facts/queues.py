@@ -56,7 +56,7 @@ FACTS: Final[tuple[Fact, ...]] = (
          "package in Debian's own repository permits it",
          "declare it durable, with x-expires if it should go by itself, or exclusive; or set "
          "deprecated_features.permit.transient_nonexcl_queues = true on all nodes before the upgrade",
-         "live brokers", transient_queues, notes("4.3.0")),
+         "live brokers", transient_queues, notes("4.3.0"), feature="transient_nonexcl_queues"),
     Fact("HSU006", (4, 0, 0), "error",
          "the queue is mirrored by policy; mirroring was removed: it is on one node only, and lost with that node",
          "declare a quorum queue in its place, and move the messages", "release notes",

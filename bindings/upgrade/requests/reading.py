@@ -6,9 +6,11 @@ to which exchanges is published, and how large bodies are.
 
 from __future__ import annotations
 
+import os
+import stat
 from typing import Final
 
-from bindings.sources.files import decode_text, read_content
+from bindings.sources.files import decode_text, gunzip, open_file, read_whole
 from bindings.sources.recording.file import is_recording, read_recording
 from bindings.sources.recording.model import Client, Publishing, Recording, Unread
 from exchange.errors import InputError
@@ -24,14 +26,19 @@ UNKNOWN: Final = ""
 def read_asked(path: str) -> Recording:
     """Return what a file has recorded. Raises InputError, which names the file."""
     try:
-        with open(path, "rb") as file:  # noqa: PTH123  a text with a NUL is no path
+        with open_file(path) as file:
+            is_pipe = not stat.S_ISREG(os.fstat(file.fileno()).st_mode)
             head = file.read(HEAD)
-    except (OSError, ValueError) as error:
+            may_be_recording = is_pipe or b'"recording"' in head or head.startswith(b"\x1f\x8b")
+            data = head + read_whole(file, path) if may_be_recording else b""
+    except (OSError, ValueError) as error:  # a text with a NUL is no path
         raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if b'"recording"' in head or head.startswith(b"\x1f\x8b"):
-        text = decode_text(read_content(path), path)
+    if may_be_recording:
+        text = decode_text(gunzip(data, path), path)
         if is_recording(text):
             return read_recording(text, path)
+    if is_pipe:
+        raise InputError(f"{path}: no recording of hashstar record; an archive is a file that stays, not a pipe")
     try:
         return _read_archive(path)
     except ImportError:
@@ -44,7 +51,10 @@ def _read_archive(path: str) -> Recording:
     from bindings.archive.formats.detect import detect  # needs pyarrow, which a recording does not
     from bindings.archive.reading import Bad, Skipped
 
-    archive = detect(path)
+    try:
+        archive = detect(path)
+    except InputError as error:
+        raise InputError(f"{error}; and it is no recording of hashstar record: that begins with its kind") from None
     recording = Recording(path, UNKNOWN, UNKNOWN)
     client = Client(name=f"publishers in {', '.join(archive.names)}")
     rows: dict[tuple[str, str], Publishing] = {}

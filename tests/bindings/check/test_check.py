@@ -505,6 +505,10 @@ DEAD = "exchange dead: direct\nexchange orders: topic\nqueue kept\ndead -> kept:
         ('queue q\norders -> q: "#"\npolicy p: "q", queues, dead-letter-exchange = "dead"', None),  # of any key
         ('queue q: x-dead-letter-exchange = "dead"',
          ("HS312", "dead letters of queue 'q' keep their key: they go to 'dead' with the key 'q' and are lost")),
+        (('queue q: quorum, x-dead-letter-exchange = "dead", x-dead-letter-strategy = "at-least-once", '
+         'x-overflow = "reject-publish"'),
+         ("HS312", ("dead letters of queue 'q' keep their key: they go to 'dead' with the key 'q' and are kept in it, "
+                   "and sent again later, as no queue gets them"))),
         (('queue q: quorum, x-dead-letter-exchange = "", x-dead-letter-routing-key = "kept", '
          'x-dead-letter-strategy = "at-least-once", x-overflow = "reject-publish"\n'
          'policy p: "q", queues, overflow = "drop-head"'),

@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,9 @@ def test_a_file_that_is_there_is_not_replaced(tmp_path: Path) -> None:
         (("--listen", "0", "--upstream", "amqp://127.0.0.1", "--server-name", "x"), "are for --upstream amqps://"),
         (("--listen", "99999", "--upstream", "amqp://127.0.0.1"), "is no address to serve"),
         (("--listen", "192.0.2.1:5673", "--upstream", "amqp://127.0.0.1"), "192.0.2.1:5673: "),
+        (("--listen", "5699", "--upstream", "127.0.0.1"), "--upstream: not an address; write amqp://HOST:5672"),
+        (("--listen", "5699", "--upstream", "amqp://localhost:5699"), "localhost:5699 is the address of --listen"),
+        (("--listen", "0.0.0.0:5699", "--upstream", "amqp://127.0.0.1:5699"), "5699 is the address of --listen"),
     ],
 )
 def test_bad_addresses_are_bad_usage(options: tuple[str, ...], text: str, tmp_path: Path) -> None:
@@ -163,6 +167,14 @@ def test_bad_addresses_are_bad_usage(options: tuple[str, ...], text: str, tmp_pa
     assert result.exit_code == 2
     assert text in result.output
     assert "hunter2" not in result.output
+
+
+def test_a_recording_is_a_file_and_not_standard_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(RECORD, ["--listen", "0", "--upstream", "amqp://127.0.0.1", "-"])
+    assert result.exit_code == 2
+    assert "not to standard output: name a file" in result.output
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_broker_that_is_not_there_closes_clients_and_is_reported(tmp_path: Path) -> None:
@@ -173,6 +185,40 @@ def test_a_broker_that_is_not_there_closes_clients_and_is_reported(tmp_path: Pat
                 pika.BlockingConnection(pika.URLParameters(proxy.url))
             assert proxy.stop() == 0
     assert "the broker did not take 1 connection" in proxy.err
+
+
+def test_it_is_printed_at_once_that_the_broker_takes_no_connections_and_when_it_takes_them_again() -> None:
+    printed: list[str] = []
+
+    async def connect(port: int) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"hello")
+        try:
+            return await reader.read(5)
+        except OSError:
+            return b""
+        finally:
+            writer.close()
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.read(5))
+        writer.close()
+
+    async def run() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            broker = free.getsockname()[1]
+        proxy = Proxy(Upstream("127.0.0.1", broker), Ledger("broker", read_clock()), printed.append)
+        port = await proxy.start("127.0.0.1", 0)
+        assert [await connect(port) for _ in range(3)] == [b""] * 3
+        assert len(printed) == 1
+        assert printed[0].startswith(f"the broker at 127.0.0.1:{broker} does not take connections")
+        server = await asyncio.start_server(echo, "127.0.0.1", broker)
+        assert [await connect(port) for _ in range(2)] == [b"hello"] * 2
+        assert printed[1:] == [f"the broker at 127.0.0.1:{broker} takes connections again"]
+        server.close()
+        await proxy.stop()
+
+    asyncio.run(run())
 
 
 def test_tls_on_both_sides_verifies_and_carries(server: AmqpServer, tmp_path: Path) -> None:
@@ -266,6 +312,38 @@ def test_many_connections_at_a_time_are_each_carried(proxy: Recorded) -> None:
     assert proxy.stop() == 0
     declared = [each for each in proxy.recording.requests if each.method == "queue.declare"]
     assert {each.arguments["queue"]: each.count for each in declared} == {"q0": 10, "q1": 10, "q2": 10}
+
+
+def count_answered(proxy: Recorded, number: int) -> int:
+    """Open connections, all at a time, and return how many the broker has answered."""
+    clients = [socket.create_connection((proxy.host, proxy.port), timeout=10) for _ in range(number)]
+    answered = 0
+    for client in clients:
+        with suppress(OSError):
+            client.sendall(b"AMQP\x00\x00\x09\x01")
+            answered += bool(client.recv(1))
+    for client in clients:
+        client.close()
+    return answered
+
+
+def test_connections_that_have_no_files_are_closed_without_a_flood_of_errors(
+    server: AmqpServer, tmp_path: Path
+) -> None:
+    """What the process may open bounds them, and that is printed once."""
+    with recorded(upstream_of(server), tmp_path / "asked.jsonl", files=(200, 200)) as proxy:
+        assert count_answered(proxy, 90) == 50
+        assert proxy.stop() == 0
+    assert proxy.err.count("there are too many connections at a time: more than 50 are closed at once") == 1
+    assert "closed, as there were too many at a time: 40 connections" in proxy.err
+    assert len(proxy.err.splitlines()) < 10
+
+
+def test_it_allows_itself_as_many_open_files_as_the_system_lets_it(server: AmqpServer, tmp_path: Path) -> None:
+    with recorded(upstream_of(server), tmp_path / "asked.jsonl", files=(100, 1000)) as proxy:
+        assert count_answered(proxy, 120) == 120
+        assert proxy.stop() == 0
+    assert "too many" not in proxy.err
 
 
 def test_the_time_that_is_given_ends_it(server: AmqpServer, tmp_path: Path) -> None:

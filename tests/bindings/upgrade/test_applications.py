@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -243,6 +245,33 @@ def test_what_is_neither_recording_nor_archive_is_bad_input(folder: Path) -> Non
     result = run("shop.bindings", "--from", "3.13", "--declares", "asked.jsonl")
     assert result.exit_code == 2
     assert "asked.jsonl: " in result.output
+    assert "and it is no recording of hashstar record: that begins with its kind" in result.output
+
+
+def test_the_line_that_a_recording_ends_in_is_named(folder: Path) -> None:
+    head = (folder / "asked.jsonl").read_text().splitlines()[0]
+    (folder / "asked.jsonl").write_text(f'{head}\n{{"kind": "cli')
+    result = run("shop.bindings", "--from", "3.13", "--declares", "asked.jsonl")
+    assert result.exit_code == 2
+    assert "asked.jsonl: line 2: not JSON: Unterminated string starting at column 10\n" in result.output
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_recording_may_come_from_a_pipe_of_the_shell(folder: Path, packed: bool) -> None:
+    data = (folder / "asked.jsonl").read_bytes()
+    reading, writing = os.pipe()
+    os.write(writing, gzip.compress(data) if packed else data)  # a pipe holds that much
+    os.close(writing)
+    result = run("shop.bindings", "--from", "3.13", "--format", "json", "--declares", f"/dev/fd/{reading}")
+    os.close(reading)
+    assert json.loads(result.stdout)["applications"]["refused"]
+
+
+def test_a_named_pipe_without_a_writer_is_not_waited_for(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    result = run("shop.bindings", "--from", "3.13", "--declares", "pipe")
+    assert result.exit_code == 2
+    assert "pipe: cannot be read: it is a pipe or a device" in result.output
 
 
 def test_applications_are_compared_with_the_transformed_topology(folder: Path) -> None:

@@ -261,6 +261,17 @@ def test_markdown_and_json_have_the_same(tmp_path: Path) -> None:
     assert ("HSU005", ["replies"]) in seen
 
 
+def test_what_the_new_broker_is_configured_to_permit_is_not_refused(tmp_path: Path) -> None:
+    """Neither to the topology nor, in the list of what applications ask, to any."""
+    topology, options = "queue replies: transient\n", ("--from", "4.2", "--fail-on", "error")
+    assert run(tmp_path, topology, *options).exit_code == 1
+    result = run(tmp_path, topology, *options, "--permit", "transient_nonexcl_queues", "--permit", "global_qos")
+    assert result.exit_code == 0
+    assert "HSU005" not in result.output
+    assert "HSU104" not in result.output
+    assert "HSU104" in run(tmp_path, topology, *options, "--permit", "transient_nonexcl_queues").output
+
+
 def test_an_export_names_the_release_and_each_virtual_host_is_looked_at(tmp_path: Path) -> None:
     queue = {"name": "q", "durable": False, "auto_delete": False, "arguments": {}}
     export = {

@@ -93,6 +93,12 @@ def test_a_negative_delivery_limit_is_no_limit(argument: int | None, policy: int
         assert both.get("delivery-limit") == limit
 
 
+@pytest.mark.parametrize(("argument", "policy", "limit"), [(-1, 5, -1), (7, 5, 5), (5, 7, 5)])
+def test_the_lower_delivery_limit_counts_up_to_3_13(argument: int, policy: int, limit: int) -> None:
+    settings = settings_of(quorum(delivery_limit=argument), Policy("p", "", {"delivery-limit": policy}), profile=OLD)
+    assert settings.get("delivery-limit") == limit
+
+
 def test_a_policy_with_one_key_that_the_type_does_not_support_gives_way_to_the_next_one() -> None:
     policies = [
         Policy("limit", "", {"delivery-limit": 3, "message-ttl": 1}, "all", priority=5),

@@ -46,6 +46,18 @@ def test_a_dead_letter_that_a_full_queue_dead_letters_in_turn_is_not_lost() -> N
     assert losses == []
 
 
+@pytest.mark.parametrize(
+    ("profile", "stays"), [("rabbitmq-3.10", False), ("rabbitmq-3.13", False), ("rabbitmq-4.0", True)]
+)
+def test_a_negative_delivery_limit_is_none_since_4_0_and_zero_before(profile: str, stays: bool) -> None:
+    broker = Broker(Topology(queues=[queue("a", queue_type="quorum", delivery_limit=-1)], profile=profile))
+    send(broker, "a", b"1")
+    delivery = broker.get("a")
+    assert delivery is not None
+    broker.reject(delivery)
+    assert bodies(broker, "a") == ([b"1"] if stays else [])
+
+
 def test_an_unused_queue_expires_with_its_messages() -> None:
     """A consumer, basic.get and a new declaration count as use; its messages are not dead-lettered."""
     expiring = queue("a", expires=60_000, dead_letter_exchange="", dead_letter_routing_key="b")

@@ -66,6 +66,23 @@ if rejected, expired or over the limit:
     )
 
 
+def test_what_headers_of_dead_letters_decide_is_not_stated(tmp_path: Path) -> None:
+    """A headers exchange may ask for them, behind others, too; without x- it cannot."""
+    file = tmp_path / "h.bindings"
+    for binding, end in (
+        ('all-with-x { x-first-death-queue = "a" }', "where that goes is not known here"),
+        ("any-with-x { x-death = null }", "where that goes is not known here"),
+        ('all { x-first-death-queue = "b", n = 1 }', "lost, as no queue gets it"),
+        ('all-with-x { x-tenant = "b" }', "lost, as no queue gets it"),
+    ):
+        file.write_text(
+            'exchange f: fanout\nexchange h: headers\nqueue a: x-dead-letter-exchange = "f"\nqueue b\n'
+            f"f -> exchange h\nh -> b: {binding}\n"
+        )
+        text = CliRunner().invoke(hashstar, ["explain", "-t", str(file), "", "a"]).stdout
+        assert f"  queue 'a': to exchange 'f' (argument) with the key 'a': {end}\n" in text
+
+
 def test_a_dead_letter_keeps_its_key_unless_the_queue_sets_one(tmp_path: Path) -> None:
     assert "with the key 'kept': queued in 'kept'" in explain(tmp_path, "work", "kept")
     assert "with the key 'kept': queued in 'kept'" in explain(tmp_path, "", "kept")

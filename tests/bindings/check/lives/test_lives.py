@@ -7,6 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from bindings import VirtualBroker
 from bindings.check.check import check
 from bindings.commands.check import check_command
 from bindings.sources.document import Document
@@ -46,14 +47,27 @@ EXPIRING = 'x-message-ttl = 5, x-dead-letter-exchange = "f", x-dead-letter-routi
          'queue b: x-dead-letter-exchange = "again", x-dead-letter-routing-key = "b"'),
          [("a message that is rejected in 'a' or 'b' comes back there as often as it is rejected: through 'later', "
           "where it expires")]),
-        # HS314 is about messages that only expire; but not if another queue keeps a copy.
-        (f"queue a: x-message-ttl = 5, {to('a')}", []),
+        # Queues that are passed one after the other, and queues of which a message passes one.
+        (f"queue a: {to('b')}\nqueue b: x-message-ttl = 5, {to('c')}\nqueue c: x-message-ttl = 9, {to('a')}",
+         [("a message that is rejected in 'a' comes back there as often as it is rejected: through 'b' and 'c', where "
+          "it expires")]),
+        (('exchange f: fanout\nf -> b, c\nqueue a: x-dead-letter-exchange = "f"\n'
+         f"queue b: x-message-ttl = 5, {to('a')}\nqueue c: x-message-ttl = 9, {to('a')}"),
+         [("a message that is rejected in 'a' comes back there as often as it is rejected: through 'b' or 'c', where "
+          "it expires")]),
+        # HS314 is about messages that only expire: what consumers reject comes back all the same.
+        (f"queue a: x-message-ttl = 5, {to('a')}",
+         ["a message that is rejected in 'a' goes round without a pause, for ever if it always is"]),
+        (f"queue a: x-message-ttl = 90, {to('b')}\nqueue b: x-message-ttl = 5, {to('a')}",
+         [("a message that is rejected in 'a' or 'b' comes back there as often as it is rejected: through 'a' or 'b', "
+          "where it expires")]),
         (f'{FANOUT}queue a: x-message-ttl = 5, x-dead-letter-exchange = "f"\nqueue b',
          ["a message that is rejected in 'a' goes round without a pause, for ever if it always is"]),
         # Up to 3.12, RabbitMQ may overlook a circle of expiry.
         (f"profile rabbitmq-3.12\n{FANOUT}queue a: {EXPIRING}\nqueue b: {EXPIRING}",
          ["a message goes round for ever, without a consumer, through 'a' and 'b', where it expires"]),
-        (f"profile rabbitmq-3.13\n{FANOUT}queue a: {EXPIRING}\nqueue b: {EXPIRING}", []),  # HS314
+        (f"profile rabbitmq-3.13\n{FANOUT}queue a: {EXPIRING}\nqueue b: {EXPIRING}",
+         ["a message that is rejected in 'a' or 'b' goes round without a pause, for ever if it always is"]),
         # A message comes back once, as it gets another key on its way.
         ((f'exchange d: direct\nqueue a: x-dead-letter-exchange = "d"\nqueue b: {to("a")}\nqueue k\n'
          'd -> a: "x"\nd -> b: "x"\nd -> k: "a"\n'),
@@ -71,6 +85,20 @@ EXPIRING = 'x-message-ttl = 5, x-dead-letter-exchange = "f", x-dead-letter-routi
 )  # fmt: skip
 def test_what_goes_round_or_comes_back(text: str, messages: list[str]) -> None:
     assert [message for code, message in found(text) if code in ("HS321", "HS322")] == messages
+
+
+def test_a_time_to_live_of_zero_is_no_pause() -> None:
+    """On the model, the message is back before any time has passed."""
+    topology = Document.loads(f"queue a: {to('b')}\nqueue b: x-message-ttl = 0, {to('a')}").topology()
+    [finding] = [each for each in check(topology) if each.code.startswith("HS32")]
+    assert (finding.code, finding.message) == (
+        "HS321",
+        "a message that is rejected in 'a' goes round without a pause, for ever if it always is",
+    )
+    broker = VirtualBroker(topology)
+    broker.publish("", "a", b"")
+    broker.reject(broker.get("a"), requeue=False)
+    assert len(broker.queues["a"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -92,6 +120,18 @@ def test_what_goes_round_or_comes_back(text: str, messages: list[str]) -> None:
          ["messages vanish with queue 'a', which is deleted when its last consumer is gone"]),
         (f"queue a: {to('b')}", []),  # HS312
         ("queue a: stream", []),
+        # Others come to a queue: it is this key that does not.
+        (('exchange t: topic\nexchange f: fanout\nqueue w: x-message-ttl = 5, x-dead-letter-exchange = "t"\n'
+         'f -> w\nqueue a: x-dead-letter-exchange = "f"\nt -> a: "a.#"'),
+         [("messages that expire or are rejected vanish from queue 'w': no queue gets its dead letters with the key "
+          "''")]),
+        # What headers of dead letters decide is tried.
+        (('exchange h: headers\nqueue a: x-dead-letter-exchange = "h"\nqueue b: '
+         f'{to("a")}\nh -> b: all-with-x {{ x-first-death-queue = "a" }}'), []),
+        (('exchange h: headers\nqueue a: x-message-ttl = 5, x-dead-letter-exchange = "h"\n'
+         f"queue b: {to('a')}\n"
+         'h -> b: all-with-x { x-first-death-reason = "rejected" }'),
+         ["messages that expire vanish from queue 'a': no queue gets its dead letters with the key 'a'"]),
     ],
 )  # fmt: skip
 def test_what_vanishes(text: str, messages: list[str]) -> None:
@@ -103,6 +143,7 @@ def test_what_vanishes(text: str, messages: list[str]) -> None:
     [
         ("queue a", "any number of times, as there is no delivery limit: classic queues have none"),
         ("profile rabbitmq-3.13\nqueue a: quorum", "any number of times, as there is no delivery limit: it sets none"),
+        ("profile rabbitmq-3.13\nqueue a: quorum, x-delivery-limit = -1", None),  # as if it was 0
         ("profile rabbitmq-4.0\nqueue a: quorum", None),
         ("profile rabbitmq-4.0\nqueue a: quorum, x-delivery-limit = 21", "21 times, which is its delivery limit"),
         ("profile rabbitmq-4.0\nqueue a: quorum, x-delivery-limit = -1",
@@ -123,6 +164,21 @@ def test_a_search_that_ends_early_is_reported(monkeypatch: pytest.MonkeyPatch) -
     topology = Topology([Exchange("f", "fanout")], queues, [Binding.to_queue("f", name, "") for name in names])
     messages = [each.message for each in check(topology) if each.code == "HS321"]
     assert messages[0].startswith("not all rounds of dead letters were looked for")
+
+
+def test_ways_back_that_were_not_looked_for_are_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only rounds without an end are one; a message that comes back with another key does so once."""
+    monkeypatch.setattr("bindings.check.lives.rounds.SEARCHES", 0)
+    text = (
+        'exchange e: direct\nexchange d: direct\nqueue a: x-dead-letter-exchange = "d"\ne -> a: "x"\nd -> b: "x"\n'
+        f'queue b: {to("a")}\nqueue k\nd -> k: "a"\n'
+    )
+    assert [each for each in found(text) if each[0] != "HS323" and each[0] != "HS324"] == [
+        (
+            "HS322",
+            "not all ways back with another routing key were looked for: there are too many ways to follow all of them",
+        )
+    ]
 
 
 def test_a_ring_of_many_queues_is_one_finding() -> None:
