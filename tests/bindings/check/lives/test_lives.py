@@ -97,7 +97,9 @@ def test_a_time_to_live_of_zero_is_no_pause() -> None:
     )
     broker = VirtualBroker(topology)
     broker.publish("", "a", b"")
-    broker.reject(broker.get("a"), requeue=False)
+    delivery = broker.get("a")
+    assert delivery is not None
+    broker.reject(delivery, requeue=False)
     assert len(broker.queues["a"]) == 1
 
 
