@@ -70,6 +70,7 @@ class Broker:
         self.release: Final[Release] = RELEASES[topology.profile.lives]
         self._router: Final = Router(topology, choose=choose)
         self._on_loss: Final = on_loss
+        self.hears_losses: Final = on_loss is not None
         self._queues: Final[dict[str, LiveQueue]] = {}
         self.dead: Final[deque[Death]] = deque()
         self.dead_letters: Final = DeadLettering(self, self._router)

@@ -29,6 +29,10 @@ class Host(Protocol):
         """The behaviour of the broker's release."""
 
     @property
+    def hears_losses(self) -> bool:
+        """Whether somebody wants to know of messages that end without a dead letter."""
+
+    @property
     def dead(self) -> deque[Death]:
         """What died, the oldest first; it is dead-lettered or lost once the queue is done."""
 
@@ -72,24 +76,19 @@ class LiveQueue:
 
     def settle(self, delivery: Delivery, outcome: str, failed: bool) -> None:
         """End a delivery: ``complete``, ``requeue`` or ``discard`` it; ``failed`` counts it as a failed delivery."""
-        self._release(delivery)
+        message, consumer = delivery.stored, delivery.consumer
+        del self.unacked[message]
+        delivery.is_settled = True
+        if consumer is not None:
+            consumer.held -= 1
+            self.turns.settled(consumer)
         if outcome != "complete":
-            message = delivery.stored
             self._count_return(message, failed)
             if outcome == "requeue":
                 self._take_back((delivery,), failed)
                 return
             self._give_up(message, "rejected")
         self.run()
-
-    def _release(self, delivery: Delivery) -> None:
-        """Note that a delivery is settled, and let its consumer take another message."""
-        del self.unacked[delivery.stored]
-        delivery.is_settled = True
-        consumer = delivery.consumer
-        if consumer is not None:
-            consumer.held -= 1
-            self.turns.settled(consumer)
 
     def _count_return(self, message: Stored, failed: bool) -> None:
         """Count a message that was delivered and not acknowledged."""
@@ -138,8 +137,9 @@ class LiveQueue:
         self._give_up(message, reason)
 
     def _give_up(self, message: Stored, reason: str) -> None:
-        """Hand a dead message to the host."""
-        self._host.dead.append((self, message.content, message.failures, reason))
+        """Hand a dead message to the host, unless nothing follows from its death."""
+        if self.address is not None or self._host.hears_losses:
+            self._host.dead.append((self, message.content, message.failures, reason))
 
     def _store(self, content: Content) -> Stored:
         """Make a message of the queue, with its size and expiry."""
@@ -179,7 +179,7 @@ class LiveQueue:
     def drop_over_limit(self) -> bool:
         """Drop messages from the head until the limits hold; return whether one was dropped."""
         dropped = False
-        while self.drops and len(self.order) and self.is_over_limit:
+        while self.drops and self.is_over_limit and len(self.order):
             self.discard(self.order.take(), "maxlen")
             dropped = True
         return dropped
@@ -199,8 +199,10 @@ class LiveQueue:
         if consumer.is_active:
             self._forget(consumer)
         held = [delivery for delivery in self.unacked.values() if delivery.consumer is consumer]
+        consumer.held = 0
         for delivery in held:
-            self._release(delivery)
+            del self.unacked[delivery.stored]
+            delivery.is_settled = True
             self._count_return(delivery.stored, True)
         self._take_back(held, True, True)
 

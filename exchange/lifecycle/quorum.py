@@ -111,10 +111,12 @@ class QuorumQueue(LiveQueue):
             message, consumer = delivery.stored, delivery.consumer
             self._bytes += message.size
             count = (message.failures or 0) if release.failures_are_limited else message.returns
-            if goes_last:
+            if limit is not None and count <= limit:
+                self.quorum_order.give_back(message)
+            elif goes_last:
                 self._places += 1
                 self.quorum_order.put_last(message, self._places)
-            elif limit is not None and count > limit:
+            elif limit is not None:
                 self.discard(message, "delivery_limit")
                 if release.limit_gives_credit and consumer is not None and consumer.prefetch:
                     consumer.most += 1

@@ -50,7 +50,7 @@ def _die(graph: PlaceGraph, release: Release, content: Content | None, events: I
         if address is None or content is None:
             return None
         content = record_death(content, event.queue, event.what, address, 0, release)
-        queues = find_targets(graph.router, content, event.what).queues
+        queues, _ = find_targets(graph.router, content, event.what)
         if event.target not in queues if event.target is not None else queues:
             return None
     return content
