@@ -108,7 +108,7 @@ class WatchedBroker(Broker):
     """The model, and who sent to whom within a step."""
 
     def __init__(self, topology: Topology) -> None:
-        super().__init__(topology)
+        super().__init__(topology, on_loss=lambda _: None)  # so that it notes each death
         self.dead_letters = WatchedOffice(self, self._router)  # type: ignore[misc]
         self.sources: defaultdict[str, set[str]] = defaultdict(set)
         self.deaths = 0
