@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["IntArray", "IntTable", "KeyArray", "pack_pairs"]
+__all__ = ["DirectTable", "IntArray", "IntTable", "KeyArray", "Table", "pack_pairs"]
 
 IntArray = npt.NDArray[np.int32]
 KeyArray = npt.NDArray[np.uint64]
@@ -87,6 +87,24 @@ class IntTable:
             self._values[slots[placed]] = values[placed]
             left = ~placed
             keys, values, slots = keys[left], values[left], (slots[left] + 1) & (len(self._keys) - 1)
+
+
+class DirectTable:
+    """A table as `IntTable`, for keys below a small bound, which may be 0: an array with a place for each."""
+
+    def __init__(self, bound: int) -> None:
+        self._values: IntArray = np.zeros(bound, np.int32)
+
+    def find(self, keys: KeyArray) -> IntArray:
+        """Return the value of each key, 0 for a key that is not in the table."""
+        return self._values.take(keys.view(np.int64))
+
+    def put(self, keys: KeyArray, values: IntArray) -> None:
+        """Add keys with their values, as `IntTable.put`."""
+        self._values[keys.view(np.int64)] = values
+
+
+Table = IntTable | DirectTable
 
 
 def pack_pairs(high: npt.NDArray[np.integer], low: npt.NDArray[np.integer]) -> KeyArray:

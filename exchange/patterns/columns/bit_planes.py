@@ -32,6 +32,9 @@ BYTES: Final = 1 << 25
 OWN_PLANES: Final = 8
 """Maximum number of planes that may be added so that each group has planes of its own."""
 
+FEW_PLANES: Final = 14
+"""Maximum number of planes for which a table has room for every set of them: its 64 kB fit a CPU cache."""
+
 MOST_OWN: Final = 53
 """Maximum number of planes if each group has planes of its own: the bits of a float."""
 
@@ -76,6 +79,8 @@ class BitPlanes:
         """Number of planes."""
         self.exact: Final = self._own or len(bits) < WIDTH
         """Whether no signature of a key stands for two sets of groups."""
+        self.bound: Final = 1 << self.width if self._own and self.width <= FEW_PLANES else 0
+        """Number that all signatures are below; 0 if they are any integers of 64 bits."""
         # As floats their sums are exact, too, up to 24 or 53 planes, and BLAS takes half the time for them.
         self._powers: Final = np.exp2(np.arange(self.width), dtype=np.float32 if self.width <= 24 else np.float64)
         # Odd, and others for each plane: differences of two planes must not cancel each other.
@@ -142,14 +147,16 @@ class BitPlanes:
         return result
 
     def signatures_of(self, planes: Grid) -> tuple[KeyArray, KeyArray]:
-        """Return two signatures of each key; none of the first is 0.
+        """Return two signatures of each key; none of the first is 0, unless all are below `bound`.
 
         If they are `exact`, keys with equal first signatures match the same groups. Else they are hashes, and both must
         be equal: 127 bits. Keys that match the same groups may have several signatures.
         """
         if self.exact:  # one bit for each plane in which any conjunction is satisfied, or the only plane
             if self._own:
-                keys = ((planes != 0).astype(self._powers.dtype) @ self._powers).astype(np.uint64)
+                keys = ((planes != 0).astype(self._powers.dtype) @ self._powers).astype(np.int64).view(np.uint64)
+                if self.bound:
+                    return keys, keys
             else:
                 keys = planes[:, 0].copy()
             keys |= np.uint64(1 << 63)

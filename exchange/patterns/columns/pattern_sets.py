@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from exchange.arrays.table import IntArray, IntTable
+from exchange.arrays.table import DirectTable, IntArray, IntTable, Table
 from exchange.patterns.columns.automaton import Automaton
 from exchange.patterns.columns.bit_planes import BitPlanes, Codes
 from exchange.patterns.columns.signatures import NO_SIGNATURE, NumberSets, Signatures
@@ -59,7 +59,7 @@ class PatternSets:
         self._signatures: Final = Signatures(number)
         self._numbers_of: Final = numbers_of
         self._vocabulary: Final = vocabulary
-        self._lengths: Final[dict[int, tuple[IntTable, BitPlanes] | None]] = {}
+        self._lengths: Final[dict[int, tuple[Table, BitPlanes] | None]] = {}
         """Number of words -> numbers of the signatures of such keys, and their planes."""
         self._states: Final = states
         self._automaton: _Walk | None = None
@@ -100,17 +100,18 @@ class PatternSets:
             self._automaton = _Walk(self._patterns, self._numbers_of, self._vocabulary, self._states)
         return self._automaton.find(numbers, first, counts, self._signatures, self._number)
 
-    def _index(self, length: int) -> tuple[IntTable, BitPlanes] | None:
+    def _index(self, length: int) -> tuple[Table, BitPlanes] | None:
         if length not in self._lengths:
             self._lengths[length] = self._build(length) if length <= MOST_WORDS else None
         return self._lengths[length]
 
-    def _build(self, length: int) -> tuple[IntTable, BitPlanes] | None:
+    def _build(self, length: int) -> tuple[Table, BitPlanes] | None:
         conjunctions = self._conjunctions(length)
         if conjunctions is None:
             return None
         try:
-            return IntTable(), BitPlanes(length, conjunctions, self._numbers_of, self._vocabulary)
+            planes = BitPlanes(length, conjunctions, self._numbers_of, self._vocabulary)
+            return DirectTable(planes.bound) if planes.bound else IntTable(), planes
         except MemoryError:
             return None
 

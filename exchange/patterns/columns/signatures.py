@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from exchange.arrays.table import IntArray, IntTable, KeyArray
+from exchange.arrays.table import IntArray, KeyArray, Table
 from exchange.patterns.columns.bit_planes import BitPlanes, Grid
 
 __all__ = ["NO_SIGNATURE", "NumberSets", "Signatures"]
@@ -48,7 +48,7 @@ class Signatures:
         """Return the number of signatures so far."""
         return self._count - 1
 
-    def find(self, table: IntTable, planes: BitPlanes, satisfied: Grid) -> IntArray:
+    def find(self, table: Table, planes: BitPlanes, satisfied: Grid) -> IntArray:
         """Return the numbers of the signatures of keys, given by the planes that each satisfies.
 
         ``table`` has the numbers of the signatures with these planes.

@@ -18,7 +18,7 @@ from bindings.counts.columnar.classes.classes import Classifier
 from bindings.counts.outcome import AlternateLink, Explorer, Outcome, ordered_bindings
 from exchange import PROFILES, Binding, BrokerError, Exchange, InputError, Message, Profile, Queue, Router, Topology
 from exchange.arrays.columns import build_column
-from exchange.arrays.table import IntTable
+from exchange.arrays.table import DirectTable, IntTable
 from exchange.patterns.columns import automaton, pattern_sets
 from exchange.patterns.columns.words import NO_WORD, Vocabulary, split_words
 from tests.support import topologies
@@ -220,6 +220,15 @@ def test_a_hash_table_finds_what_a_dict_finds(steps: list[dict[int, int]]) -> No
         asked = [*model, *range(1, 60)]
         assert table.find(np.array(asked, np.uint64)).tolist() == [model.get(key, 0) for key in asked]
         assert len(table) == len(model)
+
+
+@given(st.lists(st.dictionaries(st.integers(0, 99), st.integers(1, 2**31 - 1))))
+def test_a_direct_table_finds_what_a_dict_finds(steps: list[dict[int, int]]) -> None:
+    table, model = DirectTable(100), dict[int, int]()
+    for step in steps:
+        table.put(np.array(list(step), np.uint64), np.array(list(step.values()), np.int32))
+        model |= step
+        assert table.find(np.arange(100, dtype=np.uint64)).tolist() == [model.get(key, 0) for key in range(100)]
 
 
 def test_no_patterns_take_more_states_than_allowed() -> None:
