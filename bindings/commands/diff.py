@@ -163,7 +163,7 @@ def _compare(
     for source in sources:
         show_warnings(source.name, source.warnings)
     with progress(f"comparing, {budget:.0f} s at most") as step:
-        result = diff(old, new, seconds=budget, progress=step)
+        result = diff(old, new, upgraded=isinstance(profile, tuple), seconds=budget, progress=step)
     moved = None if messages is None else count_moves(messages, Router(old), Router(new))
     old_profile = None if old.profile == new.profile else old.profile.name
     each = VhostDiff(new.vhost, new.profile.name, result, old_profile)

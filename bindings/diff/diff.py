@@ -72,13 +72,15 @@ def diff(
     old: Topology,
     new: Topology,
     *,
+    upgraded: bool = False,
     seconds: float = SECONDS,
     progress: Callable[[int, int], None] | None = None,
 ) -> Diff:
     """Return the plan that makes the new topology of the old one, and what that means to messages.
 
     Each routes by the rules of its own profile: if these are two releases, the result is what an upgrade means, and the
-    plan is to be carried out on the release of ``new``. What is not decided within ``seconds`` is reported as
+    plan is to be carried out on the release of ``new``. If the broker is ``upgraded`` between them, nothing is proved
+    of exchanges whose choice depends on its metadata store. What is not decided within ``seconds`` is reported as
     undecided, and no difference is reported only where that is proved. ``progress`` is called with the numbers of
     destinations compared and to compare.
 
@@ -92,4 +94,6 @@ def diff(
     """
     deadline = Deadline(seconds)
     steps = make_plan(old.with_profile(new.profile), new, deadline=deadline.share(PLAN_SHARE))
-    return Diff(steps, compare(old, new, deadline=deadline, progress=progress), compare_settings(old, new))
+    return Diff(
+        steps, compare(old, new, upgraded=upgraded, deadline=deadline, progress=progress), compare_settings(old, new)
+    )

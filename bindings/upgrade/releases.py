@@ -10,13 +10,10 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from exchange.entities.profile import VERSION, Profile, profile_by_name
+from exchange.entities.profile import NEWEST_PATCH, Profile, profile_by_name, read_release
 from exchange.errors import InputError
 
 __all__ = ["FLAGS", "Release", "Step", "find_steps", "release_of"]
-
-NEWEST_PATCH: Final = 999
-"""Number of the patch release that a name without one stands for: the newest."""
 
 
 class Release(NamedTuple):
@@ -49,15 +46,13 @@ class Step(NamedTuple):
 
 
 def release_of(name: str) -> Release:
-    """Return the release of a name: ``4.3``, ``v4.2.6``, ``rabbitmq-3.12``. Raises InputError for an unknown one."""
-    version = VERSION.fullmatch(name) if isinstance(name, str) else None
-    profile = None if version is None else profile_by_name(name)
-    if version is None or profile is None:
-        known = f"give one from {SERIES[0]} to {SERIES[-1]}, such as '4.3' or '4.2.6'"
+    """Return the release of a name, in any form that `read_release` takes. Raises InputError for an unknown one."""
+    numbers = read_release(name) if isinstance(name, str) else None
+    profile = None if numbers is None else profile_by_name(name)
+    if numbers is None or profile is None:
+        known = f"give one from {SERIES[0]} to {SERIES[-1]}, such as '4.3', '4.2.x' or '4.2.6'"
         raise InputError(f"{name!r} is no release of RabbitMQ that is known here: {known}")
-    numbers = [int(number) for number in version[1].split(".")[:3]]
-    major, minor, patch = (*numbers, NEWEST_PATCH)[:3]
-    return Release((major, minor, patch), profile)
+    return Release(numbers, profile)
 
 
 def find_steps(old: Release, new: Release) -> tuple[Step, ...]:

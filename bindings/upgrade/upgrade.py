@@ -39,6 +39,8 @@ class Sighting(NamedTuple):
     """Empty if it is about the whole broker."""
     detail: str
     """The broker's answer for what is refused, else ""."""
+    explanation: str = ""
+    """What the fact means to the parts because of others in the topology, "" for nothing beside what it says."""
 
 
 class Transformed(NamedTuple):
@@ -183,7 +185,7 @@ def upgrade_topology(
     """Return what an upgrade does to one topology, whatever its own profile is; see `plan_upgrade`."""
     crossing = Crossing(topology.with_profile(old.profile), new.profile)
     share = seconds if names is None else seconds / 2
-    difference = diff(crossing.before, crossing.after, seconds=share, progress=progress)
+    difference = diff(crossing.before, crossing.after, upgraded=True, seconds=share, progress=progress)
     settings = tuple(_without_defaults(difference.settings))
     return VhostUpgrade(
         topology.vhost,
@@ -255,9 +257,10 @@ def _sightings(
             continue  # two releases with the same rules
         if not fact.comes_between(old.numbers, new.numbers) or fact.feature in permitted:
             continue
-        groups: dict[str, list[Part]] = {}
-        for part, detail in fact.find(asked if by_rules else crossing):
-            parts = groups.setdefault(detail, [])
+        groups: dict[tuple[str, str], list[Part]] = {}
+        looked_at = asked if by_rules else crossing
+        for part, detail in fact.find(looked_at):
+            parts = groups.setdefault((detail, "" if part is None else fact.explain(looked_at, part)), [])
             if part is not None:
                 parts.append(part)
-        yield from (Sighting(fact, tuple(parts), detail) for detail, parts in groups.items())
+        yield from (Sighting(fact, tuple(parts), *seen) for seen, parts in groups.items())

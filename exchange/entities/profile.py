@@ -9,7 +9,10 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-__all__ = ["LATEST", "PROFILES", "RELEASES", "VERSION", "Profile", "closest_profile", "profile_by_name", "profile_for"]
+__all__ = [
+    "LATEST", "NEWEST_PATCH", "PROFILES", "RELEASES", "VERSION", "Profile", "closest_profile", "profile_by_name",
+    "profile_for", "read_release",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class Profile:
     """Maximum weight, the key of a binding to x-consistent-hash (since 4.3, and 4.2.6)."""
     modulus_hash_sorts: bool
     """x-modulus-hash counts bindings in the order of their destinations, not of the broker's table (since 4.3)."""
+    modulus_hash_depends_on_store: bool = field(repr=False)
+    """The order in which x-modulus-hash counts bindings is another one in Khepri than in Mnesia (from 4.0 to 4.2)."""
     hash_rings_are_kept: bool = field(repr=False)  # a tally's fingerprint has the representation in it
     """A restart keeps the ring of x-consistent-hash; before 4.3 it builds a new one, in an order of its own."""
     selectors_are_checked: bool = field(repr=False)
@@ -65,6 +70,7 @@ _4_3: Final = Profile(
     hashes_empty_arrays=True,
     max_weight=10_000,
     modulus_hash_sorts=True,
+    modulus_hash_depends_on_store=False,
     hash_rings_are_kept=True,
     selectors_are_checked=True,
     like_without_text_matches_nothing=True,
@@ -78,6 +84,7 @@ _4_0: Final = replace(
     hashes_empty_arrays=False,
     max_weight=None,
     modulus_hash_sorts=False,
+    modulus_hash_depends_on_store=True,
     hash_rings_are_kept=False,
     selectors_are_checked=False,
     like_without_text_matches_nothing=False,
@@ -87,6 +94,7 @@ _4_0: Final = replace(
 _3_13: Final = replace(
     _4_0,
     name="rabbitmq-3.13",
+    modulus_hash_depends_on_store=False,
     signed_zeros_differ=False,
     unknown_type_closes_connection=True,
     queues_have_a_type=False,
@@ -114,8 +122,29 @@ PROFILES: Final = {
 LATEST: Final = _4_3
 """The profile of the newest release, for whatever names none."""
 OLDEST: Final = _3_10
-RELEASES: Final = f"{', '.join(PROFILES)}, or a release from 3.10 on, as 4.1.3"
+RELEASES: Final = f"{', '.join(PROFILES)}, or a release from 3.10 on, as 4.1.3, 4.1 or 4.1.x"
 """Names that `profile_by_name` accepts, for errors."""
+
+NEWEST_PATCH: Final = 999
+"""Number of the patch release that a series of releases stands for: the newest."""
+
+
+def read_release(name: str) -> tuple[int, int, int] | None:
+    """Return the numbers of a release as users, brokers and packages write it; None for what is no release.
+
+    What follows three numbers does not count: the revision of a package, a build, a release candidate. A series is its
+    newest patch release, with the number `NEWEST_PATCH`.
+
+    >>> read_release("v4.2.6"), read_release("4.2.6-1~bpo12+1"), read_release("rabbitmq-4.2"), read_release("4.2.x")
+    ((4, 2, 6), (4, 2, 6), (4, 2, 999), (4, 2, 999))
+    >>> read_release("4"), read_release("4.3-rc.1")  # which series, or which patch release?
+    (None, None)
+    """
+    found = VERSION.fullmatch(name.strip())
+    if found is None:
+        return None
+    major, minor = map(int, found[1].split("."))
+    return major, minor, NEWEST_PATCH if found[2] is None else int(found[2])
 
 
 def profile_for(version: str) -> Profile:
@@ -123,39 +152,42 @@ def profile_for(version: str) -> Profile:
 
     For a newer server, it is the newest profile; for an older one, the oldest, where `profile_by_name` returns None.
     """
-    numbers = _numbers(version)
-    if (4, 3) <= numbers < (4, 3, 5):
-        return replace(_4_3, name=f"rabbitmq-{version}", max_many=None, hashes_empty_arrays=False)
-    if (4, 2, 6) <= numbers < (4, 3):
-        return replace(_4_0, name=f"rabbitmq-{version}", max_weight=_4_3.max_weight)
+    return closest_profile(version) or OLDEST
+
+
+def profile_by_name(name: str) -> Profile | None:
+    """Return the profile that a user names, in any form that `read_release` takes: ``4.2.6`` or ``rabbitmq-4.2``.
+
+    None for what is no release, and for one older than the oldest profile, whose rules are unknown.
+    """
+    numbers = read_release(name)
+    return None if numbers is None or numbers < _since(OLDEST) else closest_profile(name)
+
+
+def closest_profile(name: str) -> Profile | None:
+    """Return the profile as `profile_by_name`, but the oldest one for an older release; None for what is no release."""
+    numbers = read_release(name)
+    if numbers is None:
+        return None
+    own_name = f"rabbitmq-{numbers[0]}.{numbers[1]}" + (f".{numbers[2]}" if numbers[2] != NEWEST_PATCH else "")
+    if (4, 3, 0) <= numbers < (4, 3, 5):
+        return replace(_4_3, name=own_name, max_many=None, hashes_empty_arrays=False)
+    if (4, 2, 6) <= numbers < (4, 3, 0):
+        return replace(_4_0, name=own_name, max_weight=_4_3.max_weight)
     best = OLDEST
     for profile in PROFILES.values():
-        if _numbers(profile.name) <= numbers:
+        if _since(profile) <= numbers:
             best = profile
     return best
 
 
-def profile_by_name(name: str) -> Profile | None:
-    """Return the profile that a user names: ``4.2.6``, ``v4.2.6`` or ``rabbitmq-4.2.6``.
-
-    None for what is no version, and for a release older than the oldest profile, whose rules are unknown.
-    """
-    profile = closest_profile(name)
-    return profile if profile is not OLDEST or _numbers(VERSION.sub(r"\1", name)) >= _numbers(OLDEST.name) else None
+def _since(profile: Profile) -> tuple[int, ...]:
+    return tuple(map(int, profile.name.removeprefix("rabbitmq-").split(".")))
 
 
-def closest_profile(name: str) -> Profile | None:
-    """Return the profile as `profile_by_name`, but the oldest one for an older release; None for what is no version."""
-    version = VERSION.fullmatch(name)
-    if version is None:
-        return PROFILES.get(name)
-    # 4.3 is its newest patch release, not 4.3.0.
-    return PROFILES.get(f"rabbitmq-{version[1]}") or profile_for(version[1])
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int("".join(filter(str.isdigit, part)) or 0) for part in version.split(".")[:3])
-
-
-VERSION: Final = re.compile(r"(?:rabbitmq-|v)?([0-9]{1,4}(?:\.[0-9]{1,4}){1,3})(?:[-+~][-+~.0-9A-Za-z]*)?")
-"""The version of a release as users and brokers write it; its group is the number."""
+VERSION: Final = re.compile(
+    r"(?:[Rr]abbit[Mm][Qq][- :])?v?([0-9]{1,4}\.[0-9]{1,4})"
+    r"(?:(?:\.[xX*])?(?:-(?:management|alpine))*|\.([0-9]{1,4})(?:\.[0-9]{1,4})?(?:[-+~_][-+~_.0-9A-Za-z]*)?)"
+)
+"""A release as users, brokers, packages and images write it; its groups are the series, and the number of the patch
+release unless the newest is meant."""

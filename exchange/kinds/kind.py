@@ -210,6 +210,11 @@ class Kind:
         return ()
 
     @classmethod
+    def depends_on_store(cls, bindings: Collection[Binding], profile: Profile) -> bool:
+        """Return whether the metadata store decides about the choice among these bindings, which no topology shows."""
+        return False
+
+    @classmethod
     def slot(cls, binding: Binding) -> Hashable | None:
         """Return the slot of a binding; None if each binding counts by itself.
 

@@ -1,8 +1,11 @@
 """x-modulus-hash: the hash of the routing keys, modulo the number of bindings, picks one of them.
 
 Since 4.3, bindings are ordered by kind and name of their destinations. Before 4.3, the order is that of Mnesia's table
-of bindings, by binding key first; for 4.0 to 4.2 with Khepri the order cannot be known. In all releases, a destination
-that is bound twice counts twice.
+of bindings, by binding key first. In all releases, a destination that is bound twice counts twice.
+
+With the feature flag khepri_db, which 4.0 to 4.2 may have, the order is another one that a topology does not show. In
+4.0 and 4.1 it is that of a hash table of all bindings of the broker; in 4.2 bindings are counted as they were made,
+until a restart counts them as it finds them in Khepri. The router takes the order of Mnesia.
 """
 
 from __future__ import annotations
@@ -58,6 +61,10 @@ class ModulusHash(Kind):
         destinations = tuple([binding.destination for binding in by_place])
         is_known = profile.modulus_hash_sorts or len({*destinations}) < 2
         return destinations, is_known
+
+    @classmethod
+    def depends_on_store(cls, bindings: Collection[Binding], profile: Profile) -> bool:
+        return profile.modulus_hash_depends_on_store and len({binding.destination for binding in bindings}) > 1
 
     @classmethod
     def miss(cls, binding: Binding, message: Message, profile: Profile) -> Miss:

@@ -66,12 +66,20 @@ def way_of_choosing(side: Side, name: str) -> Hashable:
     return declared, what, there, alternate, side.topology.profile.name
 
 
+def depends_on_store(side: Side, name: str) -> bool:
+    """Return whether the choice of an exchange depends on the metadata store of the broker."""
+    exchange = side.topology.exchanges.get(name)
+    bindings = side.topology.bindings_from(name)
+    return exchange is not None and kind_of(exchange).depends_on_store(bindings, side.topology.profile)
+
+
 class ChoiceComparison:
     """What differs for the messages that get to an exchange that does not decide by conditions: a loose end."""
 
-    def __init__(self, inquiry: Inquiry) -> None:
+    def __init__(self, inquiry: Inquiry, *, upgraded: bool) -> None:
         self._inquiry: Final = inquiry
         self._sides: Final = inquiry.sides
+        self._upgraded: Final = upgraded
         self._loose: Final = inquiry.loose
         self._trials: Final = Trial(self._sides[0]), Trial(self._sides[1])
         self._onwards: Final = {
@@ -156,6 +164,8 @@ class ChoiceComparison:
         before, after = self._sides
         affected = {name for name in self._loose if way_of_choosing(before, name) != way_of_choosing(after, name)}
         affected |= {name for name in self._loose if self._onwards[name] & unsettled}
+        if self._upgraded:
+            affected |= {name for name in self._loose if any(depends_on_store(side, name) for side in self._sides)}
         while True:
             to_affected = affected.union(*(ways.exchanges for name in affected for ways in self._ways_to(name)))
             more = {name for name in self._loose - affected if not self._onwards[name].isdisjoint(to_affected)}

@@ -39,6 +39,7 @@ def compare(
     before: Topology,
     after: Topology,
     *,
+    upgraded: bool = False,
     steps: int = STEPS,
     total: int = TOTAL,
     deadline: Deadline | None = None,
@@ -46,21 +47,25 @@ def compare(
 ) -> Meaning:
     """Return which messages go elsewhere after the change.
 
+    If the broker is ``upgraded`` between the two, nothing is proved of an exchange whose choice depends on the broker's
+    metadata store: the upgrade may change that, and each start of a node may reorder what it has.
+
     ``steps`` bounds the cost of a question about one exchange and one queue, ``total`` that of all. What is not
     decided within these and before the ``deadline`` is ``undecided``. ``progress`` is called with the numbers of
     destinations compared and to compare. Each topology routes by the rules of its own profile.
     """
-    return _Comparison(Inquiry(before, after, steps, total, deadline or Deadline())).compare(progress)
+    inquiry = Inquiry(before, after, steps, total, deadline or Deadline())
+    return _Comparison(inquiry, upgraded=upgraded).compare(progress)
 
 
 class _Comparison:
     """One comparison: destination by destination, which messages get there on one side only."""
 
-    def __init__(self, inquiry: Inquiry) -> None:
+    def __init__(self, inquiry: Inquiry, *, upgraded: bool) -> None:
         self._inquiry: Final = inquiry
         self._sides: Final = inquiry.sides
         self._changes: Final = Changes(*inquiry.sides)
-        self._choices: Final = ChoiceComparison(inquiry)
+        self._choices: Final = ChoiceComparison(inquiry, upgraded=upgraded)
         # Where messages start: at publishers, and at exchanges that loose ends lead them on to.
         beyond = self._choices.beyond
         self._entries: Final = tuple(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+from bindings.upgrade.facts.shifts import PolicyShifts
 from bindings.upgrade.facts.ways import DeadLetterWays
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.in_force import Policies, Settings
@@ -42,6 +43,11 @@ class Crossing:
     def dead_letters(self) -> DeadLetterWays:
         """Where the dead letters of queues may go."""
         return DeadLetterWays(self.after)
+
+    @cached_property
+    def policy_shifts(self) -> PolicyShifts:
+        """Which policies come into force when what the new release refuses is removed from others."""
+        return PolicyShifts(self.before, self.new)
 
 
 def everywhere(crossing: Crossing) -> Iterator[Seen]:

@@ -142,6 +142,12 @@ FACTS: Final[tuple[Fact, ...]] = (
          "do not publish empty arrays in this header", "live brokers", hashes_of_headers, until=(4, 3, 5)),
     Fact("HSU047", (4, 0, 0), "note", "on Erlang 27, which 4.3 requires, 0.0 in a header does not equal -0.0",
          "publish the zero that the binding has", "live brokers", bindings_with_zeros),
+    Fact("HSU050", (4, 0, 0), "warning",
+         "with Khepri (the feature flag khepri_db, which a cluster that begins with 4.2 has), the bindings of "
+         "x-modulus-hash are counted in an order that no topology shows and that each start of a node may change: keys "
+         "may move to other queues",
+         "let consumers finish before the upgrade, and before khepri_db is enabled, if the order of messages counts; "
+         "4.3 has an order that stays", "observed", modulus_hashes, notes("4.3.0"), until=(4, 3, 0), recurs=True),
     Fact("HSU048", (4, 3, 0), "warning",
          "messages with an empty key get here from all topic exchanges, before 4.3.1 and until its feature flag is "
          "enabled",

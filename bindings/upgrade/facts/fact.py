@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, Literal, NamedTuple
 
-from bindings.upgrade.facts.crossing import Crossing, Seen
+from bindings.upgrade.facts.crossing import Crossing, Part, Seen
 
 __all__ = ["ALWAYS", "Fact", "Numbers", "Severity", "Source", "notes"]
 
@@ -37,14 +37,18 @@ class Fact(NamedTuple):
     """The first release for which it holds no more; None if it holds for all since then."""
     feature: str = ""
     """The deprecated feature that a broker may be configured to permit: then the fact does not hold."""
+    explain: Callable[[Crossing, Part], str] = lambda crossing, part: ""
+    """Returns what the fact means to a part because of others in the topology, "" for nothing beside ``what``."""
+    recurs: bool = False
+    """Whether it comes with each upgrade to a release for which it holds, also from one for which it held already."""
 
     def holds_for(self, numbers: Numbers) -> bool:
         """Return whether the fact holds for a release."""
         return self.since <= numbers and (self.until is None or numbers < self.until)
 
     def comes_between(self, old: Numbers, new: Numbers) -> bool:
-        """Return whether the fact holds for the new release and not for the old one, or their rules decide."""
-        return self.since == ALWAYS or (self.holds_for(new) and not self.holds_for(old))
+        """Return whether the fact comes with the upgrade from an old release to a new one, or their rules decide."""
+        return self.since == ALWAYS or (self.holds_for(new) and (self.recurs or not self.holds_for(old)))
 
 
 def notes(version: str) -> str:

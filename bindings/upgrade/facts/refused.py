@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
+from bindings.upgrade.facts.crossing import Crossing, Part
 from bindings.upgrade.facts.fact import Fact
 from exchange.entities.entities import PREDECLARED, Binding, Exchange, Policy, Queue
 from exchange.entities.indexes import Tables
@@ -87,6 +88,11 @@ def refused_policies(topology: Topology, new: Profile) -> Iterator[tuple[Policy,
                 yield policy, answer
 
 
+def shifts_of_policies(crossing: Crossing, part: Part) -> str:
+    """Return which other policies come into force when what is refused is removed from a policy."""
+    return crossing.policy_shifts.explain(part) if isinstance(part, Policy) else ""
+
+
 def _answer(refuse: Refuse, old: Profile, new: Profile) -> str | None:
     """Return the answer of the new release if it refuses a part, and the old one does not; else None.
 
@@ -115,8 +121,8 @@ FACTS: Final[tuple[Fact, ...]] = (
          "bind with what the answer asks for: fewer '#', smaller weights in the same proportion, or the selector",
          "live brokers", lambda crossing: refused_bindings(crossing.before, crossing.new)),
     Fact("HSU004", (0, 0, 0), "error", f"the new release refuses the policy. {STAYS}",
-         "remove the setting from the policy; one without any other keeps policies of lower priority out of force: see "
-         "which would come into force before you remove it, as --transform default does", "live brokers",
-         lambda crossing: refused_policies(crossing.before, crossing.new)),
+         "remove the setting from the policy, and look at what that means to others; --transform default does so, and "
+         "keeps them as they are in force", "live brokers",
+         lambda crossing: refused_policies(crossing.before, crossing.new), explain=shifts_of_policies),
 )  # fmt: skip
 """Many facts in each row: the rules of both releases are asked, which are not written down here again."""

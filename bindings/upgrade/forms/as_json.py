@@ -53,6 +53,8 @@ class SightingJson(TypedDict):
     """Where it is seen; empty for what is about the whole broker."""
     answer: str | None
     """The broker's answer for what is refused."""
+    explanation: str | None
+    """What it means to the parts because of others, such as policies of lower priority; null for nothing."""
 
 
 class ChangeJson(TypedDict):
@@ -263,4 +265,5 @@ def _sighting_json(sighting: Sighting) -> SightingJson:
         "page": fact.page or None,
         "parts": [part_json(part) for part in sighting.parts],
         "answer": sighting.detail or None,
+        "explanation": sighting.explanation or None,
     }

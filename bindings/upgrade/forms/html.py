@@ -132,6 +132,8 @@ def _fact(sighting: Sighting) -> Iterator[str]:
     yield "<dl>"
     if sighting.detail:
         yield f"<dt>{introduce_answer(sighting).capitalize()}</dt><dd><code>{_text(sighting.detail)}</code></dd>"
+    if sighting.explanation:
+        yield f"<dt>Here</dt><dd>{_text(sighting.explanation)}</dd>"
     yield f"<dt>Way out</dt><dd>{_text(fact.way_out)}</dd>"
     yield "</dl>"
     yield "</div>"

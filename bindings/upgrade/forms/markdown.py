@@ -27,6 +27,8 @@ __all__ = ["to_markdown"]
 
 SENTENCE: Final = 480
 """Maximum number of characters of a sentence."""
+EXPLANATION: Final = 3_000
+"""Maximum number of characters of what a fact means because of others, such as policies and their queues."""
 LINES: Final = 200
 """Maximum number of lines of a block, and of facts of one severity; the JSON has all."""
 
@@ -96,7 +98,8 @@ def _row(sighting: Sighting) -> str:
     if sighting.detail:
         who = introduce_answer(sighting)
         answer = f" {who[0].upper()}{who[1:]}: {quote_code(sighting.detail, SENTENCE, in_cell=False)}."
-    return f"- {fact.id} {where}{_plain(fact.what)} ({known}).{answer} Way out: {_plain(fact.way_out)}."
+    here = f" Here: {escape_text(sighting.explanation, EXPLANATION)}." if sighting.explanation else ""
+    return f"- {fact.id} {where}{_plain(fact.what)} ({known}).{answer}{here} Way out: {_plain(fact.way_out)}."
 
 
 def _plain(text: str) -> str:

@@ -76,4 +76,6 @@ def _sighting_lines(sighting: Sighting) -> Iterator[str]:
     yield f"  {fact.id} {where}{fact.what} ({describe_source(fact)})"
     if sighting.detail:
         yield f"      {introduce_answer(sighting)}: {sighting.detail}"
+    if sighting.explanation:
+        yield f"      here: {sighting.explanation}"
     yield f"      way out: {fact.way_out}"

@@ -73,13 +73,13 @@ def group_alike(sightings: Iterable[Sighting]) -> list[Sighting]:
 
     Its answer is the one for its first part.
     """
-    groups: dict[tuple[str, str], list[Sighting]] = {}
+    groups: dict[tuple[str, str, str], list[Sighting]] = {}
     for sighting in sightings:
         answer = sighting.detail
         if len(sighting.parts) == 1:
             for name in _names_of(sighting.parts[0]):
                 answer = answer.replace(f"'{name}'", "''")
-        groups.setdefault((sighting.fact.id, answer), []).append(sighting)
+        groups.setdefault((sighting.fact.id, answer, sighting.explanation), []).append(sighting)
     return [group[0]._replace(parts=tuple(part for each in group for part in each.parts)) for group in groups.values()]
 
 

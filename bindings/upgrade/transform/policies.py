@@ -38,12 +38,12 @@ NO_LIMIT: Final = {"delivery-limit": -1}
 KEEPING: Final = "keep-delivery-limit"
 """Name of the policy for quorum queues that no other policy is about."""
 
-INERT: Final = {"queue-leader-locator": "client-local"}
-"""A definition for a policy that must stay: all types of queues support it, and it moves no message.
+INERT: Final[tuple[Mapping[str, Any], ...]] = ({"queue-leader-locator": "client-local"}, {"queue-mode": "default"})
+"""Definitions for a policy that must stay and move no message; the first that all its queues support is taken.
 
-It is the default for the node of a new queue; where the broker's configuration has another one, it overrides that.
+The first is the default for the node of a new queue; where the broker's configuration has another one, it overrides
+that. Classic queues support it from 4.0 on, and the second in all releases.
 """
-
 
 NARROW: Final = ("classic_queues", "quorum_queues", "streams", "queues", "exchanges", "all")
 """What a policy can apply to, each before what includes it."""
@@ -67,7 +67,7 @@ def strip_mirroring(draft: Draft) -> Iterator[Change | Left]:
 def remove_lazy_mode(draft: Draft) -> Iterator[Change | Left]:
     """Remove the key of lazy mode."""
     for policy in _all(draft):
-        if "queue-mode" in policy.definition:
+        if "queue-mode" in policy.definition and policy.definition not in INERT:
             yield Change(policy, _with_definition(policy, {}, "queue-mode"))
 
 
@@ -193,9 +193,18 @@ def drop_empty(draft: Draft) -> Iterator[Change | Left]:
         if not others:
             yield Change(policy, None)
         elif not policy.operator:
-            yield Change(policy, replace(policy, definition=INERT))
+            types = {part.type for part in _parts_with(policy, draft) if isinstance(part, Queue)}
+            kept = [replace(policy, definition=each) for each in INERT]
+            supported = [
+                each for each in kept if not any(unsupported_keys(each, kind, draft.now.profile) for kind in types)
+            ]
+            yield Change(policy, supported[0]) if supported else Left(policy, f"without it, {_quote(others)}")
         else:
-            yield Left(policy, f"without it, {list_some(sorted(map(repr, others)), NAMED)} would come into force")
+            yield Left(policy, f"without it, {_quote(others)}")
+
+
+def _quote(others: Names) -> str:
+    return f"{list_some(sorted(map(repr, others)), NAMED)} would come into force"
 
 
 def keep_delivery_limit(draft: Draft) -> Iterator[Change | Left]:

@@ -71,7 +71,8 @@ TRANSFORMATIONS: Final[tuple[Transformation, ...]] = (
         "drop-empty-policies", (3, 12, 0),
         "a policy that sets nothing is removed, as a broker refuses it; one that keeps another policy out of force "
         "gets queue-leader-locator = client-local, which moves no message: it chooses the node of a new queue, as the "
-        "broker does unless queue_leader_locator is configured", "", policies.drop_empty,
+        "broker does unless queue_leader_locator is configured; before 4.0 one of classic queues gets queue-mode = "
+        "default", "", policies.drop_empty,
     ),
     Transformation(
         "keep-delivery-limit", (4, 0, 0),

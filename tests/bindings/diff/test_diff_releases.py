@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -18,7 +19,7 @@ from bindings.diff.comparison.compare import compare
 from bindings.diff.diff import diff
 from exchange import Binding, Exchange, Message, Policy, Queue, Topology, Typed
 from exchange.entities.entities import Destination
-from exchange.entities.profile import PROFILES, profile_by_name
+from exchange.entities.profile import PROFILES, profile_by_name, profile_for
 from exchange.errors import BrokerError
 from tests.support import oracle
 
@@ -145,6 +146,9 @@ def test_the_settings_in_force_are_those_of_each_release() -> None:
 def test_a_release_of_two_numbers_is_its_newest_patch_release() -> None:
     assert profile_by_name("4.3") == profile_by_name("rabbitmq-4.3") == PROFILES["rabbitmq-4.3"]
     assert profile_by_name("4.3.0") != PROFILES["rabbitmq-4.3"]
+    newest = profile_by_name("4.2")
+    assert newest is not None
+    assert newest == profile_by_name("4.2.x") == replace(profile_for("4.2.6"), name="rabbitmq-4.2")
 
 
 NUMBERS = """\
@@ -228,7 +232,13 @@ def test_a_default_counts_where_a_limit_is_removed_between_the_releases(tmp_path
 @pytest.mark.parametrize(
     ("old", "new", "named"),
     [
-        ("4.2", "4.3", "4.2 (by the rules of rabbitmq-4.0), then rabbitmq-4.3"),
+        ("4.1", "4.3", "4.1 (by the rules of rabbitmq-4.0), then rabbitmq-4.3"),
+        ("4.1.x", "4.2", "4.1.x (by the rules of rabbitmq-4.0), then rabbitmq-4.2"),
+        (
+            "4.2.5-1",
+            "4.3.0-rc.1",
+            "4.2.5-1 (by the rules of rabbitmq-4.0), then 4.3.0-rc.1 (by the rules of rabbitmq-4.3.0)",
+        ),
         ("v4.1", "4.2.1", "4.1 (by the rules of rabbitmq-4.0), then 4.2.1 (by the rules of rabbitmq-4.0)"),
         ("rabbitmq-3.13", "4.2.6", "rabbitmq-3.13, then rabbitmq-4.2.6"),
     ],

@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
 
+from bindings.commands.diff import diff_command
 from bindings.commands.upgrade import upgrade_command
 
 PAST = """\
@@ -45,6 +47,54 @@ def test_nothing_is_proved_of_hashes_whose_order_the_past_of_the_broker_decides(
     ]
     assert result.exit_code == 0  # such a move loses no message
     assert all(fact in result.output for fact in ("HSU013", "HSU024"))
+
+
+COUNTED = """\
+exchange counted: x-modulus-hash
+queue a
+queue b
+counted -> a: "1"
+counted -> b: "2"
+"""
+
+
+@pytest.mark.parametrize(("old", "new"), [("3.13", "4.0"), ("3.12", "4.2"), ("4.0", "4.1"), ("4.2.5", "4.2.6")])
+def test_nothing_is_proved_of_the_order_of_x_modulus_hash_where_khepri_may_keep_it(
+    tmp_path: Path, old: str, new: str
+) -> None:
+    """Each node that starts may order it anew: also an upgrade between two releases with the same rules."""
+    result = run(tmp_path, COUNTED, "--from", old, "--to", new, "--format", "json")
+    [vhost] = json.loads(result.stdout)["vhosts"]
+    assert [(each["at"], each["certain"]) for each in vhost["meaning"]["choices"]] == [("counted", False)]
+    assert (vhost["meaning"]["verdict"], vhost["severity"]) == ("undecided", "warning")
+    [fact] = [each for each in vhost["sightings"] if each["id"] == "HSU050"]
+    assert [each["name"] for each in fact["parts"]] == ["counted"]
+    assert "khepri_db" in fact["what"]
+    assert "consumers finish before" in fact["way_out"]
+    assert result.exit_code == 0
+
+
+def test_with_mnesia_alone_the_order_of_x_modulus_hash_is_known(tmp_path: Path) -> None:
+    result = run(tmp_path, COUNTED, "--from", "3.10", "--to", "3.13")
+    assert routes(result.output) == ["  no message is routed differently: proved for all keys and headers"]
+    assert "HSU050" not in result.output
+
+
+def test_a_single_destination_of_x_modulus_hash_gets_all_in_any_order(tmp_path: Path) -> None:
+    result = run(tmp_path, COUNTED.replace("-> b", "-> a"), "--from", "4.0", "--to", "4.2")
+    assert routes(result.output) == ["  no message is routed differently: proved for all keys and headers"]
+    assert "HSU050" not in result.output
+
+
+def test_diff_claims_no_more_of_two_releases_than_upgrade_and_proves_one_broker_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "t.bindings"
+    path.write_text(COUNTED)
+    releases = CliRunner().invoke(diff_command, [str(path), "--from", "4.0", "--to", "4.1"])
+    assert "exchange 'counted' may choose otherwise" in releases.output
+    assert releases.exit_code == 1
+    same = CliRunner().invoke(diff_command, [str(path), str(path), "--profile", "4.0"])
+    assert "proved for all keys and headers" in same.output
+    assert same.exit_code == 0
 
 
 def test_the_order_of_bindings_to_one_queue_alone_moves_nothing(tmp_path: Path) -> None:

@@ -274,7 +274,8 @@ def test_the_page_goes_to_standard_output_and_the_report_to_standard_error(tmp_p
         (("-o", "new.yaml"), "RabbitMQ imports JSON"),
         (("-o", "new.yml.gz"), "RabbitMQ imports JSON"),
         (("--from", "4"), "'4' is no release of RabbitMQ that is known here"),
-        (("--to", "3.12.x"), "'3.12.x' is no release of RabbitMQ that is known here"),
+        (("--to", "4.x"), "'4.x' is no release of RabbitMQ that is known here"),
+        (("--to", "4.3-rc.1"), "or a release from 3.10 on, as 4.1.3, 4.1 or 4.1.x"),
     ],
 )
 def test_an_option_that_cannot_be_meant_is_refused_with_what_can(

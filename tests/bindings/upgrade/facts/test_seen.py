@@ -116,6 +116,7 @@ CASES: dict[str, tuple[Topology, Topology]] = {
     "HSU047": (headers(0.0), headers(0)),
     "HSU049": (queue({"queue-version": 1}), queue({"queue-version": 2})),
     "HSU048": (exchange("topic", key=""), exchange("direct", key="")),
+    "HSU050": (exchange("x-modulus-hash"), exchange("x-modulus-hash", 1)),
 }
 """Fact -> a topology that shows it, and one that does not."""
 

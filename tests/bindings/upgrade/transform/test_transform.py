@@ -209,22 +209,23 @@ def test_an_empty_policy_is_dropped_unless_it_keeps_another_one_out_of_force() -
     assert in_force.get("max-length") is None
 
 
-def test_who_removes_a_refused_policy_by_hand_is_warned_of_the_one_below_it() -> None:
-    top = Policy("top", "^jobs", {"ha-mode": "all"}, "queues", 5)
+def test_before_4_0_a_policy_of_classic_queues_is_kept_by_a_setting_that_they_support() -> None:
+    """A policy with queue-leader-locator would not be in force in them, and the one of lower priority would."""
+    top = Policy("top", "^jobs", {"queue-mode": "lazy"}, "queues", 5)
     low = Policy("low", "", {"max-length": 9}, "queues", 1)
-    found = upgrade_topology(of(Queue("jobs"), top, low), release_of("3.13"), release_of("4.3")).sightings
-    [refused] = [each for each in found if each.fact.id == "HSU004"]
-    assert [getattr(part, "name", "") for part in refused.parts] == ["top"]
-    assert "keeps policies of lower priority out of force" in refused.fact.way_out
-    [in_force] = of(Queue("jobs"), low).policies_in_force().possible_settings(Queue("jobs"))
-    assert in_force.get("max-length") == 9
+    for new in ("3.12", "3.13"):
+        after = transform(of(Queue("jobs"), top, low), old="3.10", new=new)
+        assert dict(after.policies["top"].definition) == {"queue-mode": "default"}
+        [in_force] = after.policies_in_force().possible_settings(after.queues["jobs"])
+        assert in_force.get("max-length") is None
+        assert transform(after, old="3.10", new=new) == after
 
 
 def test_the_setting_of_a_policy_that_is_kept_is_the_default_unless_the_broker_is_configured_otherwise() -> None:
     """A policy overrides the configuration; every type of queues supports this setting."""
     [row] = [each for each in TRANSFORMATIONS if each.name == "drop-empty-policies"]
     assert "queue_leader_locator is configured" in row.what
-    policy = Policy("p", "", INERT)
+    policy = Policy("p", "", INERT[0])
     assert not [kind for kind in ("classic", "quorum", "stream") if unsupported_keys(policy, kind)]
 
 
