@@ -113,6 +113,7 @@ FIRST: Final[Mapping[str, tuple[str, ...]]] = {
         "a cluster of 3.13 with Khepri cannot be upgraded: set up a new one beside it",
     ),
     "4.1": ("raise a frame_max that clients set below 8192",),
+    "4.2": ("have Erlang 27 for each node that gets 4.2.9 or later, which require it; 3.13 runs on Erlang 26",),
     "4.3": (
         "be on Erlang 27",
         "enable the feature flag khepri_db, which enable_feature_flag all may leave out: 4.3 has no Mnesia",

@@ -113,12 +113,13 @@ FACTS: Final[tuple[Fact, ...]] = (
          "bind an integer of milliseconds in place of the timestamp", "live brokers",
          bindings_with_timestamps, notes("3.13.0")),
     Fact("HSU013", (4, 3, 0), "note",
-         "the hash ring is kept over restarts; before 4.3 a restart builds it anew, ordered by weight and queue, so an "
-         "upgrade may move keys if the bindings were made in another order",
+         "the hash ring is kept over restarts; before 4.3, unless Khepri is enabled, a restart builds it anew, ordered "
+         "by weight and queue, so an upgrade may move keys if the bindings were made in another order",
          "let consumers finish before the upgrade if the order of messages counts", "observed",
          rings_in_another_order, notes("4.3.0")),
     Fact("HSU021", (4, 3, 0), "note",
-         "an exchange that is not durable outlives a restart of the broker: Khepri keeps all exchanges",
+         "an exchange that is not durable outlives a restart of the broker: Khepri, which older releases may have, "
+         "keeps all exchanges",
          "delete it, or declare it with auto-delete, if it should go", "observed",
          transient_exchanges, notes("4.0.1")),
     Fact("HSU022", (4, 3, 0), "warning",
@@ -140,7 +141,8 @@ FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU046", (3, 13, 0), "note",
          "a message with an empty array as the header that is hashed ends the channel with an error, up to 4.3.4",
          "do not publish empty arrays in this header", "live brokers", hashes_of_headers, until=(4, 3, 5)),
-    Fact("HSU047", (4, 0, 0), "note", "on Erlang 27, which 4.3 requires, 0.0 in a header does not equal -0.0",
+    Fact("HSU047", (4, 0, 0), "note",
+         "on Erlang 27, which 4.2.9 and 4.3.3 require, 0.0 in a header does not equal -0.0",
          "publish the zero that the binding has", "live brokers", bindings_with_zeros),
     Fact("HSU050", (4, 0, 0), "warning",
          "with Khepri (the feature flag khepri_db, which a cluster that begins with 4.2 has), the bindings of "

@@ -37,6 +37,8 @@ class Fact(NamedTuple):
     """The first release for which it holds no more; None if it holds for all since then."""
     feature: str = ""
     """The deprecated feature that a broker may be configured to permit: then the fact does not hold."""
+    later: tuple[Numbers, ...] = ()
+    """In series after that of ``since``, the first releases for which it holds, where these are not the first ones."""
     explain: Callable[[Crossing, Part], str] = lambda crossing, part: ""
     """Returns what the fact means to a part because of others in the topology, "" for nothing beside ``what``."""
     recurs: bool = False
@@ -44,7 +46,10 @@ class Fact(NamedTuple):
 
     def holds_for(self, numbers: Numbers) -> bool:
         """Return whether the fact holds for a release."""
-        return self.since <= numbers and (self.until is None or numbers < self.until)
+        firsts = {first[:2]: first for first in self.later}
+        return max(self.since, firsts.get(numbers[:2], self.since)) <= numbers and (
+            self.until is None or numbers < self.until
+        )
 
     def comes_between(self, old: Numbers, new: Numbers) -> bool:
         """Return whether the fact comes with the upgrade from an old release to a new one, or their rules decide."""

@@ -118,7 +118,7 @@ def unseen_facts(upgrade: Upgrade) -> Iterator[tuple[str, list[Fact]]]:
 
 def describe_source(fact: Fact) -> str:
     """Return since when a fact holds, and how that is known."""
-    since = f"since {_name(fact.since)}, " if any(fact.since) else ""
+    since = f"since {' and '.join(map(_name, (fact.since, *fact.later)))}, " if any(fact.since) else ""
     until = f"before {_name(fact.until)}, " if fact.until is not None else ""
     return f"{since}{until}{SOURCES[fact.source]}"
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from bindings.cli import find_command
 from bindings.upgrade.facts.fact import Fact
 from bindings.upgrade.facts.table import FACTS
+from bindings.upgrade.forms.words import describe_source
 from bindings.upgrade.releases import find_steps, release_of
 from bindings.upgrade.upgrade import plan_upgrade, upgrade_topology
 from docs.scripts.facts import PAGE, with_facts
@@ -211,6 +212,23 @@ def test_a_fact_that_comes_with_an_upgrade_comes_with_one_of_its_steps(fact: Fac
     whole = fact.comes_between(way[0], way[-1])
     assert whole <= any(steps)
     assert any(steps) <= (whole or fact.until is not None)
+
+
+def test_a_fact_that_came_with_patch_releases_of_several_series_holds_from_each_on() -> None:
+    [fact] = [each for each in FACTS if each.id == "HSU220"]
+    holds = {
+        name: fact.holds_for(release_of(name).numbers) for name in ("4.2.8", "4.2.9", "4.3.2", "4.3.3", "4.2", "4.3")
+    }
+    assert holds == {"4.2.8": False, "4.2.9": True, "4.3.2": False, "4.3.3": True, "4.2": True, "4.3": True}
+    assert describe_source(fact) == "since 4.2.9 and 4.3.3, from the release notes"
+    [body] = [each for each in FACTS if each.id == "HSU213"]
+    assert [body.holds_for((3, minor, 6)) for minor in (11, 12, 13)] == [False, False, True]
+
+
+@pytest.mark.parametrize("fact", [fact for fact in FACTS if fact.later], ids=lambda fact: fact.id)
+def test_the_series_of_a_fact_are_named_in_order_and_each_once(fact: Fact) -> None:
+    series = [numbers[:2] for numbers in (fact.since, *fact.later)]
+    assert series == sorted(set(series))
 
 
 def test_facts_from_the_release_notes_name_them() -> None:
