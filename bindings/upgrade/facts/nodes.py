@@ -16,7 +16,8 @@ FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU201", (3, 13, 0), "note", "a node with mqtt.subscription_ttl does not start",
          "set mqtt.max_session_expiry_interval_seconds, in seconds", "release notes", everywhere, notes("3.13.0")),
     Fact("HSU202", (4, 0, 0), "note",
-         "a node with mqtt.default_user, mqtt.default_pass, amqp1_0.default_user or amqp1_0.default_vhost does not start",
+         "a node with mqtt.default_user, mqtt.default_pass, amqp1_0.default_user or amqp1_0.default_vhost does not "
+         "start",
          "set anonymous_login_user, anonymous_login_pass and default_vhost", "observed", everywhere, notes("4.0.1")),
     Fact("HSU203", (4, 0, 0), "note",
          "a node with cluster_formation.randomized_startup_delay_range.min or .max does not start",
