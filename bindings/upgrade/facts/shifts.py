@@ -53,8 +53,13 @@ class PolicyShifts:
                 self._compare(before, policies)
 
     def explain(self, policy: Policy) -> str:
-        """Return what the removal of the refused settings of a policy means to others: a sentence without its end."""
+        """Return what the removal of the refused settings of a policy means to others: a sentence without its end.
+
+        "" if it is not its settings that are refused.
+        """
         key = _key(policy)
+        if key not in self._mended:
+            return ""
         below, gained = self._below.get(key, {}), self._gained.get(key, {})
         if self._mended[key].definition:
             if not gained:
@@ -82,12 +87,13 @@ class PolicyShifts:
         refused = {name for is_operator, name in self._mended if is_operator == operator}
         mended = {name: self._mended.get((operator, name), policy) for name, policy in policies.items()}
         mended = {name: policy for name, policy in mended.items() if policy.definition or name not in refused}
-        for part in (*before.queues.values(), *before.exchanges.values()):
+        parts: list[Queue | Exchange] = [*before.queues.values(), *before.exchanges.values()]
+        for part in parts:
             was, now = _names(part, policies, before.profile), _names(part, mended, self._new)
-            for name in (was - now) & refused:
+            for name in refused & (was - now):
                 for other in now - was - {None}:
                     self._below.setdefault((operator, name), {}).setdefault(other, []).append(part)
-            for name in (now - was) & refused:
+            for name in refused & (now - was):
                 for other in was - now:
                     self._gained.setdefault((operator, name), {}).setdefault(other, []).append(part)
 

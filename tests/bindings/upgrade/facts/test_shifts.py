@@ -97,6 +97,15 @@ def test_an_operator_policy_is_compared_with_operator_policies_and_cannot_be_kep
     assert text.endswith("; change the patterns of those that should not")
 
 
+def test_a_policy_that_is_refused_for_its_pattern_has_nothing_to_explain(tmp_path: Path) -> None:
+    path = tmp_path / "shop.json"
+    policy = {"vhost": "/", "name": "p", "pattern": "(", "definition": {"max-length": 5}, "apply-to": "queues"}
+    path.write_text(json.dumps({"queues": [{"name": "q", "vhost": "/"}], "policies": [policy]}))
+    for options in ([], ["--transform", "default"]):
+        result = CliRunner().invoke(upgrade_command, [str(path), "--from", "3.13", "--to", "4.3", *options])
+        assert (result.exit_code, "here:" in result.output) == (0, False), result.output
+
+
 def test_many_queues_are_counted_and_long_names_clipped() -> None:
     top = Policy("top", "", MIRRORED, "queues", 5)
     low = Policy("low" * 80, "x*" * 500, {"max-length": 9}, "queues", 1)
@@ -141,9 +150,10 @@ def test_each_policy_that_is_named_comes_into_force_and_each_that_comes_is_named
             changed = kept if name in refused else policy.definition
             after[name] = Policy(name, policy.pattern, changed, policy.apply_to, policy.priority)
     gone = refused - after.keys()
+    parts: list[Queue | Exchange] = [*topology.queues.values(), *topology.exchanges.values()]
     for name in gone:
         comes: set[str] = set()
-        for part in (*topology.queues.values(), *topology.exchanges.values()):
+        for part in parts:
             was = {
                 each.name for each in possible_policies(part, topology.policies, topology.profile) if each is not None
             }
