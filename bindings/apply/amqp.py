@@ -30,6 +30,9 @@ class Refused(HashstarError):
         self.code = code
 
 
+GONE: Final = "the connection is gone: "
+
+
 class Lost(HashstarError):
     """The connection is closed, or the broker does not answer; whether the operation was carried out is unknown."""
 
@@ -92,9 +95,13 @@ class Connection:
         )
         try:
             self._wait("the connection", seconds)
-        except HashstarError:
+        except HashstarError as error:
             self.close()
-            raise
+            if not isinstance(error, Lost):
+                raise
+            why = str(error).removeprefix(GONE)
+            text = f"{parameters.host}:{parameters.port}: no connection of AMQP can be opened: {why}"
+            raise Lost(f"{text}; if its AMQP is elsewhere, say --other-address") from None
 
     @property
     def cluster(self) -> str:
@@ -211,4 +218,4 @@ def _to_our_error(error: Any) -> HashstarError:
         cause = error.args[0]
     if cause is not None:
         return _to_our_error(cause)
-    return Lost(f"the connection is gone: {error}" if str(error) else f"the connection is gone: {type(error).__name__}")
+    return Lost(f"{GONE}{error}" if str(error) else f"{GONE}{type(error).__name__}")

@@ -20,6 +20,7 @@ from bindings.recording.ledger import NAME, Ledger
 from bindings.sources.recording.model import (
     ACCEPTED,
     CLOSED,
+    CLOSINGS,
     NO_CODE,
     RECORDED,
     Answer,
@@ -44,12 +45,11 @@ ANSWERS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Method of a broker -> the calls that it answers."""
 
-CLOSING: Final = ("connection.close", "channel.close", "channel.close-ok")
 _IDS: Final = {(shape.class_id, shape.method_id): name for name, shape in METHODS.items()}
 """Numbers of a method -> its name."""
 _READ: Final = frozenset(
     METHODS[name].class_id << 16 | METHODS[name].method_id
-    for name in chain(RECORDED, ANSWERS, CLOSING, ("connection.start", "channel.open"))
+    for name in chain(RECORDED, ANSWERS, CLOSINGS, ("connection.start", "channel.open", "channel.close-ok"))
 )
 """Class and method as one number, of the methods that are decoded; all others pass unread."""
 PUBLISH: Final = 60 << 16 | 40
@@ -219,7 +219,7 @@ class Conversation:
                 self._ledger.add_broker(_read_broker(method.arguments["server_properties"]))
             elif method.name == "channel.close-ok":
                 self._close_channel(frame.channel)
-            elif method.name in CLOSING:
+            elif method.name in CLOSINGS:
                 self._take_refusal(frame.channel, method.name, method.arguments)
 
     def _take_answer(self, number: int, name: str, given: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from bindings.sources.recording.model import ACCEPTED, Publishing, Recording, Request
+from bindings.sources.recording.model import ACCEPTED, CLOSINGS, Publishing, Recording, Request
 from exchange.display import count_noun
 
 __all__ = ["describe_request", "summary_lines"]
@@ -16,23 +16,31 @@ LISTED: Final = 10
 
 def summary_lines(recording: Recording) -> Iterator[str]:
     """Yield the lines of a summary."""
-    calls = sum(request.count for request in recording.requests)
+    requests = [request for request in recording.requests if request.method not in CLOSINGS]
+    closings = [request for request in recording.requests if request.method in CLOSINGS]
+    calls = sum(request.count for request in requests)
     messages = sum(each.messages for each in recording.publishing)
     yield (
         f"{count_noun(recording.opened, 'connection')} of {count_noun(len(recording.connections), 'client')}: "
-        f"{count_noun(len(recording.requests), 'different request')} in {count_noun(calls, 'call')}, "
+        f"{count_noun(len(requests), 'different request')} in {count_noun(calls, 'call')}, "
         f"{count_noun(messages, 'message')} published"
     )
     most = sorted(recording.connections.items(), key=lambda each: -each[1])
     yield from (f"  {client}: {count_noun(count, 'connection')}" for client, count in most[:LISTED])
     yield from _more(len(most), "client")
-    rows: list[Request | Publishing] = [*recording.requests, *recording.publishing]
+    rows: list[Request | Publishing] = [*requests, *recording.publishing]
     refusals = [(row, answer, count) for row in rows for answer, count in row.answers.items() if answer != ACCEPTED]
     if refusals:
         yield "refused by the broker:"
     for row, answer, count in refusals[:LISTED]:
         yield f"  {describe_request(row)}, {count_noun(count, 'time')}: {answer.code} {answer.text}"
     yield from _more(len(refusals), "refusal")
+    ends = [(row.method.partition(".")[0], *each) for row in closings for each in row.answers.items()]
+    if ends:
+        yield "closed by the broker, which blames no request that is recorded:"
+    for what, answer, count in ends[:LISTED]:
+        yield f"  {count_noun(count, what)}: {answer.code} {answer.text}"
+    yield from _more(len(ends), "reason")
     for unread, count in recording.unread.items():
         number = count_noun(count, "connection")
         yield f"passed on without being read to the end: {number}, {unread.side}: {unread.reason}"

@@ -201,7 +201,8 @@ def read_source(data: bytes, name: str, vhost: str | None = None, *, path: str |
 
 
 def _of_format(known: Format, imported: Imported, name: str, path: str | None) -> Source:
-    return Source(name, imported.definitions, path=path, format=known, imported=imported)
+    definitions = imported.definitions
+    return Source(name, definitions, definitions.profile, path, format=known, imported=imported)
 
 
 def load(

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal, TypedDict
 
-from bindings.sources.recording.model import RECORDED, Answer, Client, Publishing, Recording, Request, Unread
+from bindings.sources.recording.model import CLOSINGS, RECORDED, Answer, Client, Publishing, Recording, Request, Unread
 from exchange.amqp.methods import METHODS
 from exchange.errors import InputError
 from exchange.field_json import decode_table, encode_table, json_line
@@ -74,7 +74,10 @@ class AnswerJson(TypedDict):
 
 
 class RequestJson(TypedDict):
-    """A method that a client has called, with the same arguments each time."""
+    """A method that a client has called, with the same arguments each time.
+
+    `connection.close` and `channel.close` are the broker's own: `answers` has why, where it blames no call.
+    """
 
     kind: Literal["request"]
     client: int
@@ -209,6 +212,10 @@ def read_recording(text: str, name: str) -> Recording:
     return reader.recording
 
 
+METHODS_READ: Final = {**RECORDED, **CLOSINGS}
+"""Method that a line may be about -> the arguments that it has."""
+
+
 class _Reader:
     """Puts the lines of a file together."""
 
@@ -238,7 +245,7 @@ class _Reader:
 
     def _read_request(self, line: Mapping[str, Any]) -> Request:
         method = _get(line, "method", str)
-        if method not in RECORDED:
+        if method not in METHODS_READ:
             raise InputError(f"no recording has the method {method!r:.60}")
         arguments = decode_table(line.get("arguments"), "arguments")
         _check_arguments(method, arguments)
@@ -298,8 +305,9 @@ FORMS: Final[Mapping[str, Callable[[Any], bool]]] = {
 
 def _check_arguments(method: str, arguments: Mapping[str, Any]) -> None:
     """Raise InputError for other arguments than those that are recorded, and for values of another type."""
-    if sorted(arguments) != sorted(RECORDED[method]):
-        raise InputError(f"{method} has the arguments {', '.join(RECORDED[method]) or 'none'}")
+    names = METHODS_READ[method]
+    if sorted(arguments) != sorted(names):
+        raise InputError(f"{method} has the arguments {', '.join(names) or 'none'}")
     shape = dict(METHODS[method].arguments)
     if method == "basic.consume":
         shape |= {"prefetch_count": "short", "prefetch_global": "bit"}

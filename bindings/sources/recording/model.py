@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 __all__ = [
-    "ACCEPTED", "CLOSED", "NO_CODE", "RECORDED", "Answer", "Client", "Publishing", "Recording", "Request", "Unread",
+    "ACCEPTED", "CLOSED", "CLOSINGS", "NO_CODE", "RECORDED", "Answer", "Client", "Publishing", "Recording", "Request",
+    "Unread",
 ]  # fmt: skip
 
 
@@ -69,10 +70,13 @@ RECORDED: Final[Mapping[str, tuple[str, ...]]] = {
 The two last ones of a consumer are those of the last ``basic.qos`` on its channel.
 """
 
+CLOSINGS: Final[Mapping[str, tuple[str, ...]]] = {"connection.close": (), "channel.close": ()}
+"""Method of a broker that is recorded where it blames no call, as for an unknown delivery tag -> its arguments."""
+
 
 @dataclass(slots=True)
 class Request:
-    """A method that clients have called with the same arguments."""
+    """A method that clients have called with the same arguments; or one of `CLOSINGS`, and ``answers`` has why."""
 
     client: Client
     vhost: str

@@ -71,14 +71,22 @@ class _Fault(BrokerError):
 class AnsweringHost:
     """A virtual host that answers methods of clients; what it accepts changes it.
 
-    ``permitted`` has the deprecated features that the broker is configured to permit, such as ``global_qos``.
+    ``permitted`` has the deprecated features that the broker is configured to permit, such as ``global_qos``;
+    ``missing`` the types of exchanges that it does not know. Of others that are unknown here it has the plugin.
     """
 
-    def __init__(self, topology: Topology, release: Release, permitted: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        release: Release,
+        permitted: frozenset[str] = frozenset(),
+        missing: frozenset[str] = frozenset(),
+    ) -> None:
         self._tables: Final = topology.tables()
         self._host: Final = rules.VirtualHost(topology.vhost, release.profile)
         self._release: Final = release
         self._permitted: Final = permitted
+        self._missing: Final = missing
 
     def answer(self, method: str, given: Arguments) -> Foretold:
         """Return what the release answers; methods that no release refuses are accepted."""
@@ -113,7 +121,8 @@ class AnsweringHost:
         exchange = Exchange(
             name, given["type"], given["durable"], given["auto_delete"], given["internal"], given["arguments"]
         )
-        if KINDS.get(exchange.type) is None and name not in self._tables.exchanges:
+        is_known = exchange.type in KINDS or exchange.type in self._missing
+        if not is_known and name not in self._tables.exchanges:
             self._tables.apply(Change(True, exchange))  # of a plugin, which the broker has, as far as is known
             return
         self._apply(rules.declare_exchange(self._tables, self._host, exchange))

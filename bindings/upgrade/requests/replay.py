@@ -52,7 +52,9 @@ def replay(
 
     ``recorded_vhost`` is the virtual host of the recording if that has another name than the topology's.
     """
-    host = AnsweringHost(Topology(vhost=topology.vhost), release, permitted)
+    recordings = list(recordings)
+    missing = _missing_types(recordings) - {exchange.type for exchange in topology.exchanges.values()}
+    host = AnsweringHost(Topology(vhost=topology.vhost), release, permitted, missing)
     fixed: set[tuple[str, str]] = set()
     for part in _parts(topology):
         ask = _declaration(part, host)
@@ -74,6 +76,18 @@ def replay(
             yield Ask(deletion, arguments, host.answer(deletion, arguments), None)
             foretold = host.answer(method, given)
         yield Ask(method, given, foretold, row)
+
+
+def _missing_types(recordings: Iterable[Recording]) -> frozenset[str]:
+    """Return the types of exchanges that a recorded broker did not know, and none has accepted."""
+    declared = [each for recording in recordings for each in recording.requests if each.method == "exchange.declare"]
+    known = {each.arguments["type"] for each in declared if each.was_accepted}
+    return frozenset(
+        each.arguments["type"]
+        for each in declared
+        if each.arguments["type"] not in known
+        and any(f"unknown exchange type '{each.arguments['type']}'" in answer.text for answer in each.answers)
+    )
 
 
 def tunings(recordings: Iterable[Recording], release: Release) -> Iterator[Ask]:

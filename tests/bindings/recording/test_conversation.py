@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bindings.recording.conversation import Conversation
 from bindings.recording.ledger import CLIENTS, Ledger
-from bindings.sources.recording.file import recording_lines
+from bindings.sources.recording.file import read_recording, recording_lines
 from bindings.sources.recording.model import ACCEPTED, Answer, Client, Recording, Request
 from tests.support.amqp_talk import Sent, close, frame, handshake, message, method
 
@@ -20,6 +20,7 @@ names = st.sampled_from(["a", "b", "", "amq.gen-1"])
 tables = st.dictionaries(
     st.sampled_from(["x-message-ttl", "x-queue-type", "n"]), st.sampled_from([1, "quorum", True, None, [1, {"a": 2}]])
 )
+KINDS = ("queue", "exchange", "bind", "publish", "refuse", "end", "shutdown", "beat", "qos", "damage")
 EXCHANGE, QUEUE = ("exchange.declare-ok", "queue.declare-ok")
 
 
@@ -30,7 +31,7 @@ def talks(draw: st.DrawFn) -> list[Sent]:
     if draw(st.integers(0, 9)) == 0:
         del talk[2:]  # hostile: it goes on without having named itself
     for _ in range(draw(st.integers(0, 8))):
-        kind = draw(st.sampled_from(["queue", "exchange", "bind", "publish", "refuse", "beat", "qos", "damage"]))
+        kind = draw(st.sampled_from(KINDS))
         name = draw(names)
         if kind == "queue":
             talk.append(Sent("client", method("queue.declare", queue=name, durable=True, arguments=draw(tables))))
@@ -48,6 +49,11 @@ def talks(draw: st.DrawFn) -> list[Sent]:
             talk.append(Sent("broker", close(404, f"NOT_FOUND - no queue '{name}'", (50, 10))))
             talk.append(Sent("client", method("channel.close-ok") + method("channel.open")))
             talk.append(Sent("broker", method("channel.open-ok")))
+        elif kind == "end":  # it blames no call that is recorded
+            talk.append(Sent("broker", close(406, "PRECONDITION_FAILED - unknown delivery tag 7", (60, 80))))
+            talk.append(Sent("client", method("channel.close-ok") + method("channel.open")))
+        elif kind == "shutdown":
+            talk.append(Sent("broker", close(320, "CONNECTION_FORCED - shutdown", (0, 0), 0)))
         elif kind == "qos":
             talk.append(Sent("client", method("basic.qos", prefetch_count=5, is_global=True)))
             talk.append(Sent("client", method("basic.consume", queue=name, consumer_tag="secret-tag")))
@@ -83,6 +89,13 @@ def test_any_cut_of_what_is_said_gives_the_same_recording(talk: list[Sent], data
         size = data.draw(st.integers(1, max(1, len(sent))))
         cut += [Sent(side, sent[at : at + size]) for at in range(0, len(sent), size)]
     assert written(record(cut)) == written(record(talk))
+
+
+@given(talks())
+def test_what_is_recorded_can_be_read_again(talk: list[Sent]) -> None:
+    recording = record(talk)
+    read = read_recording(written(recording), "asked.jsonl")
+    assert (read.requests, read.publishing) == (recording.requests, recording.publishing)
 
 
 @given(talks())

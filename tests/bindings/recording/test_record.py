@@ -130,6 +130,28 @@ def test_a_signal_ends_it_with_a_whole_file_even_with_open_connections(proxy: Re
         connection.channel()
 
 
+def test_what_the_broker_closes_by_itself_is_no_refusal_of_a_request(proxy: Recorded) -> None:
+    """Such as a channel on which an unknown delivery tag was acknowledged; the recording is as good as any."""
+    connection = pika.BlockingConnection(pika.URLParameters(proxy.url))
+    channel = connection.channel()
+    channel.queue_declare("q", durable=True)
+    channel.basic_ack(7)
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker):
+        channel.queue_declare("q", durable=True)
+    connection.close()
+    assert proxy.stop() == 0
+    lines = proxy.err.splitlines()
+    at = lines.index("closed by the broker, which blames no request that is recorded:")
+    assert lines[at + 1] == "  1 channel: 406 PRECONDITION_FAILED - unknown delivery tag 7"
+    assert "refused by the broker:" not in lines
+    [end] = [each for each in proxy.recording.requests if each.method == "channel.close"]
+    assert [answer.code for answer in end.answers] == [406]
+    result = CliRunner().invoke(
+        find_command("upgrade"), [str(proxy.path), "--from", "3.13", "--declares", str(proxy.path)]
+    )
+    assert result.exit_code == 0, result.output
+
+
 def test_what_is_no_amqp_passes_and_is_counted(proxy: Recorded) -> None:
     with socket.create_connection((proxy.host, proxy.port), timeout=10) as client:
         client.sendall(b"GET / HTTP/1.1\r\n\r\n")

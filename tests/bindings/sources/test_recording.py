@@ -98,6 +98,13 @@ def test_a_recording_is_the_topology_that_its_clients_have_declared(tmp_path: Pa
     assert [queue["name"] for queue in json.loads(result.stdout)["queues"]] == ["billing", "other"]
 
 
+def test_the_release_of_the_recorded_broker_chooses_the_rules(tmp_path: Path) -> None:
+    path = tmp_path / "asked.jsonl"
+    path.write_text(text_of(recording(request("queue.declare", queue="q"))), encoding="utf-8")
+    shown = CliRunner().invoke(find_command("check"), [str(path)]).output
+    assert f"{path}: by the rules of rabbitmq-3.10, as its rabbitmq_version is 3.10.8" in shown
+
+
 def test_what_was_deleted_after_its_last_declaration_is_gone(tmp_path: Path) -> None:
     kept, gone, back = (request("queue.declare", queue=name) for name in ("kept", "gone", "back"))
     deletions = [request("queue.delete", queue=name) for name in ("gone", "back")]

@@ -120,6 +120,22 @@ def test_what_was_refused_when_it_was_recorded_is_counted_apart() -> None:
     assert (found.refused, len(found.already), found.severity) == ((), 1, None)
 
 
+def test_an_exchange_type_that_the_recorded_broker_lacked_is_refused_again() -> None:
+    """One that it had, or that nothing is known of, is taken for a plugin that the new broker has, too."""
+    unknown = Answer(503, "COMMAND_INVALID - unknown exchange type 'x-nope'")
+    lacked = request("exchange.declare", exchange="e", type="x-nope", answer=unknown)
+    release = release_of("4.3")
+    [topology] = [Topology(profile=release.profile)]
+    found = find_refused([topology], [recording(lacked)], release)
+    assert (found.refused, [each.answer for each in found.already]) == (
+        (), [Answer(406, "PRECONDITION_FAILED - unknown exchange type 'x-nope'")],
+    )  # fmt: skip
+    had = request("exchange.declare", exchange="other", type="x-nope")
+    for rows in ([had], [had, lacked], [lacked, had]):
+        found = find_refused([topology], [recording(*rows)], release)
+        assert (found.refused, found.already) == ((), ())
+
+
 def test_a_global_prefetch_on_a_quorum_queue_is_refused_where_it_is_shared() -> None:
     consume = request("basic.consume", queue="replicated", prefetch_count=5, prefetch_global=True)
     text = "NOT_IMPLEMENTED - queue 'replicated' in vhost '/' does not support global qos"
