@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 
 from bridge.groups.connection import build_properties, close, connect, import_aiormq, losing
 from bridge.groups.state import read_state
+from exchange.dispatch.publishing import finish
 from exchange.errors import HashstarError
 from exchange.message import Message
 from exchange.partition.partitioning.key_source import KeySource
@@ -88,8 +89,10 @@ class Publisher:
         properties = build_properties(message, delivery_mode=2)
         with losing(f"a message for {self._queue!r} is not confirmed"):
             try:
-                await self._channel.basic_publish(
-                    message.body, exchange=self._queue, routing_key=key, properties=properties, mandatory=True
+                await finish(
+                    self._channel.basic_publish(
+                        message.body, exchange=self._queue, routing_key=key, properties=properties, mandatory=True
+                    )
                 )
             except import_aiormq().exceptions.PublishError:
                 raise Unroutable(f"key {key!r} of {self._queue!r} leads to no queue: its slot is not bound") from None

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 from uuid import uuid4
 
+from exchange.dispatch.publishing import finish
 from exchange.entities.entities import DIRECT_REPLY_TO
 from exchange.errors import HashstarError, PreconditionFailed
 from exchange.message import Message
@@ -274,7 +275,7 @@ class Requester:
             published = self._messages.to_aio_pika(message, correlation, link.reply_to, left)
             self._waiting[correlation] = link, replied
             self._counts["sent"] += 1
-            await exchange.publish(published, message.routing_key, mandatory=True)
+            await finish(exchange.publish(published, message.routing_key, mandatory=True))
             return await replied
         except PublishError:
             text = f"no queue gets a message of exchange {message.exchange!r} with the key {message.routing_key!r}"

@@ -24,6 +24,7 @@ from exchange.dispatch.answers import Answers
 from exchange.dispatch.delivery import Answer, Delivery, Ticket
 from exchange.dispatch.link import Link, LinkLost, Unroutable
 from exchange.dispatch.policy import OnError, Retry
+from exchange.dispatch.publishing import finish
 from exchange.dispatch.turns import Turns
 from exchange.display import count_noun
 from exchange.message import Message
@@ -110,6 +111,7 @@ class Consumer:
         self._timer: asyncio.TimerHandle | None = None
         self._sending: asyncio.Task[None] | None = None
         self._publishing: Final[dict[Ticket, list[asyncio.Task[None]]]] = {}
+        self._settling: Final[set[Ticket]] = set()  # handled, and not answered yet
         self._pool: ThreadPoolExecutor | None = None
         self._overdue: Final[dict[Ticket, Future[object]]] = {}  # handlers whose time is over and whose thread runs on
         self._dispatch: Final = dispatch
@@ -172,9 +174,16 @@ class Consumer:
                 await self._over.wait()
         except TimeoutError:
             self._cut_short = True
-            for task in [*self._tasks.values()]:
-                task.cancel()
-            await self._over.wait()
+            for ticket, task in [*self._tasks.items()]:
+                if ticket not in self._settling:
+                    task.cancel()
+            try:  # what was handled in time is settled
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await self._over.wait()
+            except TimeoutError:
+                for task in [*self._tasks.values()]:
+                    task.cancel()
+                await self._over.wait()
 
     async def wait(self) -> None:
         """Wait until the consumer is over; raise the error that ended it.
@@ -270,6 +279,7 @@ class Consumer:
             self._leave(ticket, key, counted)
             raise
         try:
+            self._settling.add(ticket)
             if ticket in self._publishing:
                 error = await self._wait_for_replies(ticket) or error
             if error is not None:
@@ -306,6 +316,7 @@ class Consumer:
     def _leave(self, ticket: Ticket, key: Hashable, counted: bool) -> None:
         if self._tasks.pop(ticket, None) is None:
             return
+        self._settling.discard(ticket)
         self._publishing.pop(ticket, None)
         overdue = self._overdue.pop(ticket, None)
         if overdue is not None:
@@ -371,7 +382,7 @@ class Consumer:
     async def _retry(self, policy: Retry, delivery: Delivery, seconds: float, error: Exception) -> None:
         where = _place_of(delivery)
         try:
-            await self._link.publish(policy.delay(delivery, seconds))
+            await finish(self._link.publish(policy.delay(delivery, seconds)))
         except (LinkLost, Unroutable) as trouble:
             text = "%s, failed: requeued, since the broker refused its retry: %s"
             log.error(text, where, trouble, exc_info=error)  # noqa: TRY400  # the traceback is that of the handler
@@ -450,7 +461,7 @@ class Consumer:
 
     async def _wait_for_replies(self, ticket: Ticket) -> Exception | None:
         """Wait until the broker has the replies; return the error if it did not take one."""
-        results = await asyncio.gather(*self._publishing.pop(ticket), return_exceptions=True)
+        results = await finish(asyncio.gather(*self._publishing.pop(ticket), return_exceptions=True))
         return next((result for result in results if isinstance(result, Exception)), None)
 
     # The end.

@@ -254,6 +254,24 @@ def test_a_request_that_every_broker_refuses_is_refused_before_it_ends_the_chann
     run(echo, test)
 
 
+def test_a_call_that_is_cancelled_does_not_cancel_its_publish() -> None:
+    """A broker that returns its message in that moment would end aiormq's reader, and all calls of the connection."""
+    published: list[bytes] = []
+
+    async def test(broker: Broker, requester: Requester) -> None:
+        call = asyncio.create_task(requester.request(Message("", "rpc", body=b"1")))
+        while not requester.counts.sent:  # noqa: ASYNC110  # step by step
+            await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await asyncio.sleep(0.01)
+        assert published == [b"1"]
+        assert requester.counts.in_flight == 0
+
+    run(lambda broker, message, key: published.append(message.body), test)
+
+
 def test_another_event_loop_is_refused_without_harm_to_the_requester() -> None:
     async def test(_: Broker, requester: Requester) -> None:
         def ask() -> None:

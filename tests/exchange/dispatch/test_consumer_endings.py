@@ -232,6 +232,72 @@ def test_a_reply_that_is_lost_with_its_channel_neither_ends_the_consumer_nor_is_
     assert "was handled, but its channel is lost: the broker delivers it again" in caplog.text
 
 
+@pytest.mark.parametrize("handled", [True, False])
+def test_what_was_handled_in_time_is_settled_after_the_time_to_stop(handled: bool) -> None:
+    """Its reply or retry is under way: to cancel it and put the message back would publish it twice."""
+
+    class Slow(MemoryLink):
+        async def publish(self, message: Message) -> None:
+            await asyncio.sleep(2)
+            await super().publish(message)
+
+    link, dispatcher = Slow(), Dispatcher()
+
+    @dispatcher.on("#")
+    async def reply(_: Delivery) -> str:
+        if not handled:
+            raise ValueError
+        return "done"
+
+    async def then(consumer: Consumer) -> None:
+        await until(lambda: consumer.in_flight)
+        await asyncio.sleep(0.1)
+        await consumer.stop(timeout=0)
+
+    link.put(message(1, reply_to="caller"))
+    consumer = consumed(dispatcher, link, then, on_error=Retry((1,)))
+    assert [answer for answer, _ in link.settled] == ["ack"]
+    assert len(link.published) == 1
+    assert consumer.counts.released == 0
+
+
+@pytest.mark.parametrize("handled", [True, False])
+def test_a_broker_that_confirms_nothing_does_not_hold_up_the_end(handled: bool) -> None:
+    """As one whose memory is short: the message is put back, and its publish is not cancelled, which clients do not bear."""
+
+    class Blocked(MemoryLink):
+        async def publish(self, message: Message) -> None:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                cancelled.append(message)
+                raise
+            await super().publish(message)
+
+    link, dispatcher = Blocked(), Dispatcher()
+    cancelled: list[Message] = []
+    took: list[float] = []
+
+    @dispatcher.on("#")
+    async def reply(_: Delivery) -> str:
+        if not handled:
+            raise ValueError
+        return "done"
+
+    async def then(consumer: Consumer) -> None:
+        await until(lambda: consumer.in_flight)
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        await consumer.stop(timeout=1)
+        took.append(loop.time() - start)
+        assert cancelled == []
+
+    link.put(message(1, reply_to="caller"))
+    consumed(dispatcher, link, then, on_error=Retry((1,)))
+    assert numbers(link, "requeue") == [1]
+    assert took[0] < 10
+
+
 def test_waiting_for_a_consumer_that_was_never_started_is_an_error() -> None:
     async def work() -> None:
         consumer = Dispatcher().consume(MemoryLink())
