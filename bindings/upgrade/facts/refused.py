@@ -122,7 +122,7 @@ FACTS: Final[tuple[Fact, ...]] = (
          "live brokers", lambda crossing: refused_bindings(crossing.before, crossing.new)),
     Fact("HSU004", (0, 0, 0), "error", f"the new release refuses the policy. {STAYS}",
          "remove the setting from the policy, and look at what that means to others; --transform default does so, and "
-         "keeps them as they are in force", "live brokers",
+         "keeps others as they are in force where it can", "live brokers",
          lambda crossing: refused_policies(crossing.before, crossing.new), explain=shifts_of_policies),
 )  # fmt: skip
 """Many facts in each row: the rules of both releases are asked, which are not written down here again."""

@@ -7,12 +7,11 @@ that a type of queues does not support.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from bindings.diff.planning.step import describe_part
-from exchange.display import clip_line, list_some
+from exchange.display import clip_line, count_noun, list_some
 from exchange.entities.entities import Exchange, Policy, Queue
 from exchange.entities.in_force import possible_policies
 from exchange.entities.policy_definitions import wrong_settings
@@ -79,7 +78,7 @@ class PolicyShifts:
             if policy.operator
             else "to prevent that, keep it with queue-leader-locator = client-local alone, which moves no message"
         )
-        return f"it sets nothing else: when it is removed, {list_some(shifts, LISTED)}; {keep}"
+        return f"it sets nothing else: when it is removed, {list_some(shifts, LISTED, 'and')}; {keep}"
 
     def _compare(self, before: Topology, policies: Mapping[str, Policy]) -> None:
         """Compare the policies in force in each part by the rules of the old release, and by those of the new one."""
@@ -141,5 +140,13 @@ def _by_name(parts: Parts) -> Iterator[tuple[str | None, list[Queue | Exchange]]
     yield from sorted(parts.items(), key=lambda pair: (pair[0] is not None, pair[0] or ""))
 
 
-def _list(parts: Iterable[Queue | Exchange]) -> str:
-    return list_some([clip_line(describe_part(part), NAME) for part in parts], LISTED)
+def _list(parts: Sequence[Queue | Exchange]) -> str:
+    """Return the names of parts, queues first: ``queue 'jobs'`` or ``2 queues ('jobs', 'tasks') and exchange 'x'``."""
+    lists = []
+    for noun, kind in (("queue", Queue), ("exchange", Exchange)):
+        names = [clip_line(repr(part.name), NAME) for part in parts if isinstance(part, kind)]
+        if len(names) == 1:
+            lists.append(f"{noun} {names[0]}")
+        elif names:
+            lists.append(f"{count_noun(len(names), noun)} ({list_some(names, LISTED)})")
+    return " and ".join(lists)

@@ -43,7 +43,7 @@ def test_a_policy_that_comes_into_force_is_named_with_its_priority_its_pattern_a
     queues = (Queue("jobs"), Queue("jobs.eu"), Queue("just"), Queue("other"))
     assert explain(of(top, low, queues=queues), top) == (
         "it sets nothing else: when it is removed, policy 'low' (priority 1, pattern '^j') comes into force in "
-        "queue 'jobs', queue 'jobs.eu'; to prevent that, keep it with queue-leader-locator = client-local alone, which "
+        "2 queues ('jobs', 'jobs.eu'); to prevent that, keep it with queue-leader-locator = client-local alone, which "
         "moves no message"
     )
 
@@ -56,7 +56,8 @@ def test_several_policies_below_a_refused_one_are_each_named_and_refused_ones_ar
     lower = Policy("lower", "", {"alternate-exchange": "x"}, "exchanges", 1)
     text = explain(of(top, between, low, lower, exchanges=("jobs",)), top)
     assert "policy 'low' (priority 1, pattern '') comes into force in queue 'jobs'" in text
-    assert "policy 'lower' (priority 1, pattern '') comes into force in exchange 'jobs'" in text
+    assert "policy 'lower' (priority 1, pattern '') comes into force in exchange 'jobs';" in text
+    assert "force in queue 'jobs' and policy 'lower'" in text
     assert "between" not in text
 
 
@@ -110,7 +111,8 @@ def test_many_queues_are_counted_and_long_names_clipped() -> None:
     top = Policy("top", "", MIRRORED, "queues", 5)
     low = Policy("low" * 80, "x*" * 500, {"max-length": 9}, "queues", 1)
     text = explain(of(top, low, queues=tuple(Queue(f"{n}" * 90) for n in range(10, 50))), top)
-    assert " and 30 more; " in text
+    assert " in 40 queues (" in text
+    assert " and 30 more); " in text
     assert len(text) < 2_500
 
 
