@@ -149,7 +149,7 @@ FACTS: Final[tuple[Fact, ...]] = (
          "x-modulus-hash are counted in an order that no topology shows and that each start of a node may change: keys "
          "may move to other queues",
          "let consumers finish before the upgrade, and before khepri_db is enabled, if the order of messages counts; "
-         "4.3 has an order that stays", "observed", modulus_hashes, notes("4.3.0"), until=(4, 3, 0), recurs=True),
+         "4.3 has an order that stays", "live brokers", modulus_hashes, notes("4.3.0"), until=(4, 3, 0), recurs=True),
     Fact("HSU048", (4, 3, 0), "warning",
          "messages with an empty key get here from all topic exchanges, before 4.3.1 and until its feature flag is "
          "enabled",
