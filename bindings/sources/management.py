@@ -30,7 +30,7 @@ from exchange.errors import InputError
 from exchange.limits import ANSWER_BYTES, ANSWER_SECONDS
 from exchange.topology.topology import Topology
 
-__all__ = ["Management", "ask_at_terminal", "is_address"]
+__all__ = ["Management", "RefusedRequest", "ask_at_terminal", "is_address"]
 
 USER, PASSWORD = "HASHSTAR_RABBITMQ_USER", "HASHSTAR_RABBITMQ_PASSWORD"
 EXCHANGE: Final = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
@@ -60,6 +60,16 @@ def ask_at_terminal(address: str, user: str | None) -> tuple[str, str]:
         return user, getpass.getpass(f"password of {user!r} for {address}: ", sys.stderr)
     except (EOFError, KeyboardInterrupt):
         raise InputError(f"{address}: no password was given") from None
+
+
+class RefusedRequest(InputError):
+    """The management API refuses a request."""
+
+    def __init__(self, text: str, status: int, reason: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.reason = reason
+        """The broker's words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +190,8 @@ class Management:
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise InputError(f"{self.address}: {_describe(error)}") from None
         if not 200 <= answer.status < 300:
-            raise InputError(f"{self.address}: {self._refusal(answer, path)}")
+            text = f"{self.address}: {self._refusal(answer, path)}"
+            raise RefusedRequest(text, answer.status, _reason(answer))
         if answer.body.lstrip()[:1] not in (b"", b"{", b"["):
             raise InputError(f"{self.address}: what answers is no management API: its answer is not JSON")
         return answer.body

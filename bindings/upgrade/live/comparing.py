@@ -18,6 +18,7 @@ from bindings.apply.amqp import Refused
 from bindings.apply.live import Live
 from bindings.diff.planning.step import describe_part
 from bindings.recording.summary import describe_request
+from bindings.sources.management import RefusedRequest
 from bindings.sources.recording.model import ACCEPTED, NO_CODE, Answer, Publishing, Recording, Request
 from bindings.upgrade.live.asking import LiveHost
 from bindings.upgrade.live.fresh_host import fresh_host, permitted_features
@@ -26,7 +27,7 @@ from bindings.upgrade.requests.answering import normalise
 from bindings.upgrade.requests.replay import Ask, declaration_of, replay, tunings
 from exchange.entities.entities import PREDECLARED, Binding, Exchange, Policy, Queue
 from exchange.entities.indexes import Change
-from exchange.errors import BrokerError, InputError
+from exchange.errors import BrokerError
 from exchange.kinds import kind_of
 from exchange.limits import LIVE_CALLS
 from exchange.message import Message
@@ -194,8 +195,10 @@ def _compare_policies(shown: Shown, topology: Topology, live: Live, release: Rel
         try:
             live.set_policy(policy)
             seen = ACCEPTED
-        except InputError as error:
-            seen = foretold if foretold != ACCEPTED else Answer(400, str(error))
+        except RefusedRequest as error:
+            if error.status != 400:
+                raise
+            seen = foretold if foretold != ACCEPTED else Answer(400, f"BAD_REQUEST - {' '.join(error.reason.split())}")
         _add(shown, Difference(topology.vhost, describe_part(policy), foretold, seen))
 
 

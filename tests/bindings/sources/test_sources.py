@@ -25,7 +25,7 @@ from bindings.apply.live import Live
 from bindings.sources import management
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
-from bindings.sources.management import LOGIN, PASSWORD, USER, Management, ask_at_terminal
+from bindings.sources.management import LOGIN, PASSWORD, USER, Management, RefusedRequest, ask_at_terminal
 from bindings.sources.open import load, open_source
 from exchange import Binding, Exchange, Queue, Topology
 from exchange.entities.profile import LATEST, PROFILES, profile_for
@@ -271,6 +271,14 @@ def test_the_error_of_a_refusal_names_the_way_out(code: int, body: str, path: st
     assert str(caught.value).startswith(f"http://{address}:")
     assert words in str(caught.value)
     assert "s3cret" not in str(caught.value)
+
+
+def test_a_refused_request_has_the_words_of_the_broker_apart() -> None:
+    """For a comparison with what was foretold, without the address."""
+    with answering(400, '{"reason": "Validation failed\\n\\nx"}') as (address, _):
+        with pytest.raises(RefusedRequest, match="it answers 400") as caught:
+            Management.at(f"http://ann:s3cret@{address}").request("GET", "/api/policies")
+        assert (caught.value.status, caught.value.reason) == (400, "Validation failed\n\nx")
 
 
 def test_the_password_is_not_sent_to_the_target_of_a_redirect() -> None:
