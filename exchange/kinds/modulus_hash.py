@@ -35,7 +35,7 @@ class ModulusHash(Kind):
 
     def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
         super().__init__(exchange, profile, choose)
-        self._sorts = profile.modulus_hash_sorts
+        self._profile = profile
         self._bindings: list[Binding] = []
 
     def bind(self, binding: Binding) -> None:
@@ -53,7 +53,8 @@ class ModulusHash(Kind):
         count = len(self._bindings)
         if not count:
             return "there are no bindings"
-        return f"hash {_hash(keys)} of the routing keys, modulo {count} bindings, is {_hash(keys) % count}"
+        order = " as Mnesia orders them" if self.depends_on_store(self._bindings, self._profile) else ""
+        return f"hash {_hash(keys)} of the routing keys, modulo {count} bindings{order}, is {_hash(keys) % count}"
 
     @classmethod
     def rules(cls, exchange: Exchange, bindings: Collection[Binding], profile: Profile) -> Hashable:
@@ -71,7 +72,7 @@ class ModulusHash(Kind):
         return Miss(OTHER_ROUTE, "the message's hash chose another binding")
 
     def _place(self, binding: Binding) -> tuple[bytes, ...]:
-        return _sort_key(binding, self._sorts)
+        return _sort_key(binding, self._profile.modulus_hash_sorts)
 
 
 def _sort_key(binding: Binding, by_destination: bool) -> tuple[bytes, ...]:

@@ -42,7 +42,7 @@ FACTS: Final[tuple[Fact, ...]] = (
          "release notes", everywhere, notes("3.12.2")),
     Fact("HSU113", (4, 2, 0), "note",
          "an answer to a direct reply-to whose requester has left counts as routed: mandatory returns it no longer",
-         "do not tell by basic.return that a requester has left", "live brokers", everywhere, notes("4.2.0")),
+         "do not wait for basic.return to learn that a requester has left", "live brokers", everywhere, notes("4.2.0")),
     Fact("HSU115", (4, 2, 6), "note",
          "a passive declaration is refused with 403 to a user without any permission for the name; 4.2.6 and 4.3.0 "
          "refuse it to one without that to configure",

@@ -124,8 +124,9 @@ FACTS: Final[tuple[Fact, ...]] = (
          transient_exchanges, notes("4.0.1")),
     Fact("HSU022", (4, 3, 0), "warning",
          "the plugin of the exchange's type does not come with RabbitMQ: one that keeps data in Mnesia does not work "
-         "with 4.3, which has no Mnesia",
-         "install a release of the plugin that is made for 4.3, or do without it", "release notes",
+         "with 4.3, and loses what it keeps, such as delayed messages, when khepri_db is enabled",
+         "find a release of the plugin that is made for 4.3, or do without it; let delayed messages arrive and disable "
+         "the plugin before khepri_db is enabled", "release notes",
          exchanges_of_other_plugins, notes("4.3.0")),
     Fact("HSU023", (3, 13, 0), "note",
          "links of federation over TLS verify the certificate of the other broker, as Erlang 26 does by default",

@@ -33,7 +33,7 @@ FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU207", (3, 10, 12), "note", "a node does not start if its definitions.local.file is invalid",
          "check the file before: hashstar check FILE", "release notes", everywhere, notes("3.10.12"),
          later=((3, 11, 4),)),
-    Fact("HSU208", (3, 10, 8), "note", "a node accepts 65536 connections unless ERL_MAX_PORTS is set",
+    Fact("HSU208", (3, 10, 8), "note", "a node accepts 65536 connections at most unless ERL_MAX_PORTS is set",
          "set ERL_MAX_PORTS for more", "release notes", everywhere, notes("3.10.8")),
     Fact("HSU209", (4, 3, 0), "note", "there are no RAM nodes",
          "turn them into disc nodes before khepri_db is enabled: rabbitmqctl stop_app, change_cluster_node_type disc, "

@@ -173,6 +173,13 @@ def test_no_release_is_upgraded_to_an_older_one() -> None:
             plan_upgrade([Topology()], release_of(old), release_of(new))
 
 
+@pytest.mark.parametrize(("old", "new"), [("3.13", "4.2"), ("3.13", "4.3"), ("4.1", "4.2.5")])
+def test_a_step_to_4_2_asks_for_erlang_27_which_its_newest_patch_releases_require(old: str, new: str) -> None:
+    """A node of 3.13 cannot be on it before the step."""
+    [step] = [each for each in find_steps(release_of(old), release_of(new)) if each.end == "4.2"]
+    assert any("Erlang 27 for each node that gets 4.2.9 or later" in first for first in step.first)
+
+
 def test_a_step_asks_for_a_patch_release_only_of_those_on_an_older_one() -> None:
     def first(old: str, new: str) -> tuple[str, ...]:
         return find_steps(release_of(old), release_of(new))[0].first

@@ -280,6 +280,23 @@ def test_the_choice_of_a_hash_is_described() -> None:
     assert kind_of("topic").describe_choice(message, keys) is None
 
 
+@pytest.mark.parametrize(("release", "depends"), [("3.13", False), ("4.0", True), ("4.2.6", True), ("4.3", False)])
+def test_the_choice_of_a_list_names_the_store_whose_order_it_takes_where_there_are_two(
+    release: str, depends: bool
+) -> None:
+    """From 4.0 to 4.2; with one destination, there is nothing to order."""
+    profile = profile_for(release)
+    listed = kind_of("x-modulus-hash", profile=profile)
+    listed.bind(to("a", "1"))
+    text = listed.describe_choice(Message("x", "k"), ["k"])
+    assert text is not None
+    assert "Mnesia" not in text
+    listed.bind(to("b", "1"))
+    text = listed.describe_choice(Message("x", "k"), ["k"])
+    assert text is not None
+    assert ("as Mnesia orders them" in text) == depends
+
+
 def test_the_obstacle_of_a_queue_is_that_the_hash_chose_another() -> None:
     """The obstacle on the way to it."""
     topology = Topology([Exchange("x", "x-consistent-hash")], [Queue("a"), Queue("b")], [to("a"), to("b")])
