@@ -42,6 +42,10 @@ class Connection(Protocol):
     def broker(self) -> Broker:
         """The broker that the client is connected to."""
 
+    @property
+    def user(self) -> str:
+        """Name of the user that has logged in."""
+
     def send(self, channel: int, name: str, content: tuple[ContentHeader, bytes] | None = None, **given: Any) -> None:
         """Send a method, with the content of a message."""
 
@@ -356,6 +360,7 @@ class Channel:
             if self._reply_tag is None:
                 raise PreconditionFailed("fast reply consumer does not exist")
             content = content.with_property("reply_to", self._reply_address)
+        self._check_user(exchange, content)
 
         def publish() -> bool:
             publication = self._broker.publish(exchange, key, content, body)
@@ -376,11 +381,22 @@ class Channel:
             method = "basic.ack" if is_confirmed else "basic.nack"
             self._connection.send(self._number, method, delivery_tag=self._confirmed)
 
+    def _check_user(self, exchange: str, content: ContentHeader) -> None:
+        """Raise PreconditionFailed for the name of another user. What is wrong with the exchange is answered first."""
+        user, actual = content.property("user_id"), self._connection.user
+        known = self._broker.life.topology.exchanges.get(exchange)
+        if user not in (None, actual) and known is not None and not known.internal:
+            raise PreconditionFailed(f"user_id property set to '{user}' but authenticated user was '{actual}'")
+
     def _confirm_select(self, given: Arguments) -> None:
+        if self._transaction is not None:
+            raise PreconditionFailed("cannot switch from tx to confirm mode")
         self._confirmed = self._confirmed or 0
         self._answer(given, "confirm.select-ok")
 
     def _tx_select(self, given: Arguments) -> None:
+        if self._confirmed is not None:
+            raise PreconditionFailed("cannot switch from confirm to tx mode")
         self._transaction = self._transaction or []
         self._answer(given, "tx.select-ok")
 

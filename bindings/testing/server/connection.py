@@ -9,6 +9,7 @@ from typing import Any, Final
 from bindings.testing.server.broker import Broker, ResourceLocked
 from bindings.testing.server.channel import Channel, NotAllowed
 from exchange.amqp import ContentHeader, MalformedHeader
+from exchange.amqp.fields import decode_table
 from exchange.amqp.frames import BODY, END, HEAD, HEADER, HEARTBEAT, METHOD, PROTOCOL
 from exchange.amqp.methods import Method, decode_method, encode_method
 from exchange.errors import AccessRefused, BrokerError, HashstarError, NotFound, PreconditionFailed
@@ -58,6 +59,7 @@ class ServerConnection:
         self._contents: Final[dict[int, tuple[ContentHeader, int, list[bytes]]]] = {}
         """Channel -> header, missing bytes and body so far of a content that is being received."""
         self._frame_max = FRAME_BYTES
+        self.user = ""
 
     async def run(self) -> None:
         """Serve the client until one of the two closes the connection."""
@@ -100,7 +102,8 @@ class ServerConnection:
             mechanisms=b"PLAIN AMQPLAIN",
             locales=b"en_US",
         )
-        await self._expect("connection.start-ok")
+        login = await self._expect("connection.start-ok")
+        self.user = _user_of(login["mechanism"], login["response"])
         self.send(0, "connection.tune", channel_max=CHANNELS, frame_max=FRAME_BYTES, heartbeat=0)
         tuned = await self._expect("connection.tune-ok")
         self._frame_max = min(tuned["frame_max"] or FRAME_BYTES, FRAME_BYTES)
@@ -244,3 +247,11 @@ class ServerConnection:
                     pass
         except (TimeoutError, ConnectionError):
             pass
+
+
+def _user_of(mechanism: str, response: str | bytes) -> str:
+    """Return the name in a client's response to the server's start; "" if there is none."""
+    raw = response.encode("utf-8", "surrogateescape") if isinstance(response, str) else response
+    if mechanism == "AMQPLAIN":
+        return str(decode_table(raw).get("LOGIN", ""))
+    return raw.split(b"\0")[1].decode("utf-8", "surrogateescape") if raw.count(b"\0") == 2 else ""

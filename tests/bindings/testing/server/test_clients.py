@@ -39,6 +39,10 @@ ORDERS = Topology(
 )  # fmt: skip
 
 
+def of(user: str) -> pika.BasicProperties:
+    return pika.BasicProperties(user_id=user)
+
+
 @pytest.fixture
 def server() -> Iterator[AmqpServer]:
     with AmqpServer() as running:
@@ -111,12 +115,25 @@ def test_confirms_and_returns(server: AmqpServer, channel: BlockingChannel) -> N
     (406, lambda c: (c.basic_ack(17), c.queue_declare("q"))),
     (406, lambda c: c.exchange_declare("x", "nonsense")),
     (404, lambda c: (c.basic_publish("nowhere", "a", b""), c.queue_declare("q"))),
+    (404, lambda c: (c.basic_publish("nowhere", "a", b"", of("nobody")), c.queue_declare("q"))),
+    (406, lambda c: (c.basic_publish("", "a", b"", of("nobody")), c.queue_declare("q"))),
+    (406, lambda c: (c.tx_select(), c._impl.confirm_delivery(print), c.queue_declare("q"))),
+    (406, lambda c: (c.confirm_delivery(), c.tx_select())),
 ])  # fmt: skip
 def test_a_refusal_closes_the_channel_and_not_the_connection(channel: BlockingChannel, code: int, call: Any) -> None:
     with pytest.raises(ChannelClosedByBroker) as caught:
         call(channel)
     assert caught.value.reply_code == code
     channel.connection.channel().queue_declare("still")
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "AMQPLAIN"])
+def test_a_message_may_name_the_user_who_publishes_it(server: AmqpServer, mechanism: str) -> None:
+    with kombu.Connection(server.url.replace("guest:guest", "shop:secret"), login_method=mechanism) as connection:
+        queue = connection.SimpleQueue("q")
+        queue.put("mine", user_id="shop")
+        assert queue.get(timeout=10).properties["user_id"] == "shop"
+        queue.close()
 
 
 def test_another_virtual_host_is_refused(server: AmqpServer) -> None:
