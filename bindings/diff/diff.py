@@ -79,10 +79,10 @@ def diff(
     """Return the plan that makes the new topology of the old one, and what that means to messages.
 
     Each routes by the rules of its own profile: if these are two releases, the result is what an upgrade means, and the
-    plan is to be carried out on the release of ``new``. If the broker is ``upgraded`` between them, nothing is proved
-    of exchanges whose choice depends on its metadata store. What is not decided within ``seconds`` is reported as
-    undecided, and no difference is reported only where that is proved. ``progress`` is called with the numbers of
-    destinations compared and to compare.
+    plan is to be carried out on the release of ``new``. If the broker is ``upgraded`` between them, also to a release
+    of the same profile, nothing is proved of exchanges whose choice depends on its metadata store. What is not decided
+    within ``seconds`` is reported as undecided, and no difference is reported only where that is proved. ``progress``
+    is called with the numbers of destinations compared and to compare.
 
     Raises InputError where a topic exchange has a binding whose key is longer than AMQP allows: no router takes it.
 

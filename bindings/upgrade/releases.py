@@ -10,10 +10,14 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from exchange.display import clip_line
 from exchange.entities.profile import NEWEST_PATCH, Profile, profile_by_name, read_release
 from exchange.errors import InputError
 
 __all__ = ["FLAGS", "Release", "Step", "find_steps", "release_of"]
+
+LONGEST: Final = 60
+"""Maximum number of characters of an unknown release that an error quotes."""
 
 
 class Release(NamedTuple):
@@ -51,7 +55,7 @@ def release_of(name: str) -> Release:
     profile = None if numbers is None else profile_by_name(name)
     if numbers is None or profile is None:
         known = f"give one from {SERIES[0]} to {SERIES[-1]}, such as '4.3', '4.2.x' or '4.2.6'"
-        raise InputError(f"{name!r} is no release of RabbitMQ that is known here: {known}")
+        raise InputError(f"{clip_line(repr(name), LONGEST)} is no release of RabbitMQ that is known here: {known}")
     return Release(numbers, profile)
 
 

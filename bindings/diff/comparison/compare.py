@@ -47,15 +47,16 @@ def compare(
 ) -> Meaning:
     """Return which messages go elsewhere after the change.
 
-    If the broker is ``upgraded`` between the two, nothing is proved of an exchange whose choice depends on the broker's
-    metadata store: the upgrade may change that, and each start of a node may reorder what it has.
+    If the broker is ``upgraded`` between the two, as it is between two profiles, nothing is proved of an exchange whose
+    choice depends on the broker's metadata store: the upgrade may change that, and each start of a node may reorder
+    what it has.
 
     ``steps`` bounds the cost of a question about one exchange and one queue, ``total`` that of all. What is not
     decided within these and before the ``deadline`` is ``undecided``. ``progress`` is called with the numbers of
     destinations compared and to compare. Each topology routes by the rules of its own profile.
     """
     inquiry = Inquiry(before, after, steps, total, deadline or Deadline())
-    return _Comparison(inquiry, upgraded=upgraded).compare(progress)
+    return _Comparison(inquiry, upgraded=upgraded or before.profile != after.profile).compare(progress)
 
 
 class _Comparison:

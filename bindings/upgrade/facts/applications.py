@@ -28,7 +28,7 @@ FACTS: Final[tuple[Fact, ...]] = (
          "release notes", everywhere, notes("4.3.0")),
     Fact("HSU108", (4, 0, 0), "note",
          "an AMQP 1.0 message must have a body, and its annotations and footer only symbols that begin with x-",
-         "change publishers that set other annotations", "release notes", everywhere, notes("4.0.1")),
+         "change publishers that send no body or set other annotations", "release notes", everywhere, notes("4.0.1")),
     Fact("HSU109", (4, 2, 0), "note", "an AMQP 1.0 message without a header section is not durable",
          "set durable = true in publishers", "release notes", everywhere, notes("4.2.0")),
     Fact("HSU110", (4, 3, 0), "note",

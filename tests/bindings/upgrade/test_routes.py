@@ -11,6 +11,8 @@ from click.testing import CliRunner, Result
 
 from bindings.commands.diff import diff_command
 from bindings.commands.upgrade import upgrade_command
+from bindings.diff.diff import diff
+from bindings.sources.open import load
 
 PAST = """\
 exchange ring: x-consistent-hash
@@ -92,6 +94,9 @@ def test_diff_claims_no_more_of_two_releases_than_upgrade_and_proves_one_broker_
     releases = CliRunner().invoke(diff_command, [str(path), "--from", "4.0", "--to", "4.1"])
     assert "exchange 'counted' may choose otherwise" in releases.output
     assert releases.exit_code == 1
+    topology = load(str(path))
+    meaning = diff(topology.with_profile("3.13"), topology.with_profile("4.0")).meaning
+    assert [choice.at for choice in meaning.choices] == ["counted"]
     same = CliRunner().invoke(diff_command, [str(path), str(path), "--profile", "4.0"])
     assert "proved for all keys and headers" in same.output
     assert same.exit_code == 0

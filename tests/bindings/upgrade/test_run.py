@@ -288,6 +288,13 @@ def test_an_option_that_cannot_be_meant_is_refused_with_what_can(
     assert [each.name for each in tmp_path.iterdir()] == ["shop.bindings"]
 
 
+def test_a_release_of_an_export_that_is_no_release_is_quoted_in_part_if_it_is_long(tmp_path: Path) -> None:
+    result = run(tmp_path, text=json.dumps({"rabbitmq_version": "4." * 5_000, "queues": []}))
+    assert result.exit_code == 2
+    assert "is no release of RabbitMQ" in result.stderr
+    assert len(result.stderr) < 300
+
+
 @pytest.mark.parametrize("version", ["3.6.15", "%%VSN%%"])
 def test_an_export_of_an_unknown_release_asks_for_from_and_warns_of_no_profile(tmp_path: Path, version: str) -> None:
     text = json.dumps({"rabbitmq_version": version, "queues": []})
