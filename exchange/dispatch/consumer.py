@@ -8,14 +8,11 @@ the delivery came on: a delivery of a lost channel is never answered on the next
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 import threading
 import warnings
-from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import reduce
 from types import TracebackType
 from typing import Any, Final, Self, cast
@@ -23,19 +20,15 @@ from typing import Any, Final, Self, cast
 from exchange.dispatch.answers import Answers
 from exchange.dispatch.delivery import Answer, Delivery, Ticket
 from exchange.dispatch.link import Link, LinkLost, Unroutable
-from exchange.dispatch.policy import OnError, Retry
+from exchange.dispatch.policy import Retry
 from exchange.dispatch.publishing import finish
+from exchange.dispatch.settings import Counts, Handle, Middleware, Settings
+from exchange.dispatch.threads import HandlerThreads
 from exchange.dispatch.turns import Turns
 from exchange.display import count_noun
 from exchange.message import Message
 
-__all__ = ["Consumer", "Counts", "Handle", "Middleware", "Settings"]
-
-Handle = Callable[[Delivery], Awaitable[object]]
-"""All handlers of a delivery as one function."""
-
-Middleware = Callable[[Handle], Handle]
-"""A wrapper of such a function: it returns a function that may call the wrapped one."""
+__all__ = ["Consumer"]
 
 log: Final = logging.getLogger(__name__)
 
@@ -49,42 +42,7 @@ prefetch is done, so that the broker never runs out of deliveries that it may se
 PAUSE_SECONDS: Final = 1.0
 """Seconds before a delivery is put back whose retry the broker refused: it is delivered again at once."""
 
-THREADS: Final = 64
-"""Maximum number of threads for the plain handlers of one consumer."""
-
 DONE: Final[Mapping[str, str]] = {"raise": "not acknowledged", "dead-letter": "rejected", "requeue": "requeued"}
-
-
-@dataclass(slots=True)
-class Counts:
-    """Number of deliveries of a consumer since it started, by outcome."""
-
-    received: int = 0
-    handled: int = 0
-    """All handlers returned."""
-    failed: int = 0
-    """Not handled: a handler raised, took too long, or there was none. Retried ones are counted here, too."""
-    retried: int = 0
-    """Published into a delay queue."""
-    released: int = 0
-    """Put back when the consumer stopped: not started, or cancelled."""
-    lost: int = 0
-    """Given by a channel that was closed before they were answered: the broker delivers them again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The options of `Dispatcher.consume` that decide how a consumer works."""
-
-    on_error: OnError | Retry
-    prefetch: int | None
-    concurrency: int
-    key_of: Callable[[Message], Hashable] | None
-    timeout: float | None
-    middleware: Sequence[Middleware]
-    threads: bool
-    ack_by_hand: bool
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Consumer:
@@ -112,8 +70,7 @@ class Consumer:
         self._sending: asyncio.Task[None] | None = None
         self._publishing: Final[dict[Ticket, list[asyncio.Task[None]]]] = {}
         self._settling: Final[set[Ticket]] = set()  # handled, and not answered yet
-        self._pool: ThreadPoolExecutor | None = None
-        self._overdue: Final[dict[Ticket, Future[object]]] = {}  # handlers whose time is over and whose thread runs on
+        self._threads: Final = HandlerThreads(link.queue, settings.concurrency)
         self._dispatch: Final = dispatch
         self._handle: Handle = dispatch  # in its wrappers, from the start on
         self._limits: Final[dict[Ticket, asyncio.Timeout]] = {}
@@ -307,7 +264,7 @@ class Consumer:
 
     async def _call_handlers(self, delivery: Delivery) -> object:
         """Call the handlers. One that catches its cancellation and returns has been cancelled all the same."""
-        result = await self._dispatch(delivery, call=self._call_in_thread if self._settings.threads else None)
+        result = await self._dispatch(delivery, call=self._threads.call if self._settings.threads else None)
         limit = self._limits.get(delivery._ticket)
         if self._cut_short or (limit is not None and limit.expired()):
             raise asyncio.CancelledError
@@ -318,9 +275,10 @@ class Consumer:
             return
         self._settling.discard(ticket)
         self._publishing.pop(ticket, None)
-        overdue = self._overdue.pop(ticket, None)
-        if overdue is not None:
-            overdue.add_done_callback(lambda _: self._leave_from_thread(key))
+        running = self._threads.take_running(ticket)
+        if running is not None:
+            # Its turn ends with its thread: no other handler of its key, and no more than allowed, until then.
+            running.add_done_callback(lambda _: self._leave_from_thread(key))
         elif counted:
             self._turns.leave(key)
         if not self._stopped:
@@ -334,20 +292,6 @@ class Consumer:
 
         with suppress(RuntimeError):  # the loop was closed meanwhile
             cast("asyncio.AbstractEventLoop", self._loop).call_soon_threadsafe(leave)
-
-    async def _call_in_thread(self, handler: Callable[[Delivery], object], delivery: Delivery) -> object:
-        if self._pool is None:
-            size = min(self._settings.concurrency, THREADS)
-            self._pool = ThreadPoolExecutor(size, thread_name_prefix=f"handlers of {self._link.queue}")
-        called = self._pool.submit(contextvars.copy_context().run, _call, handler, delivery)
-        try:
-            return await asyncio.wrap_future(called)
-        except asyncio.CancelledError:
-            if not called.cancel() and called.running():
-                # Its turn ends with its thread: no other handler of its key, and no more than allowed, until then.
-                self._overdue[delivery._ticket] = called
-                log.warning("%s, was cancelled, and its handler runs on in its thread", _place_of(delivery))
-            raise
 
     # Deliveries that failed.
 
@@ -503,8 +447,7 @@ class Consumer:
             log.debug("queue %r: the channel for publishing was not closed: %s", self._link.queue, trouble)
 
     def _end_of_stop(self, _: asyncio.Task[None]) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown()
         self._over.set()
 
 
@@ -513,14 +456,6 @@ def _wrap(handle: Handle, middleware: Middleware) -> Handle:
     if not callable(wrapped):
         raise TypeError(f"middleware is a function that returns a function; {middleware!r} returned {wrapped!r}")
     return wrapped
-
-
-def _call(handler: Callable[[Delivery], object], delivery: Delivery) -> object:
-    """Call a plain handler in a thread. A future cannot carry a StopIteration: as in a coroutine, it is wrapped."""
-    try:
-        return handler(delivery)
-    except StopIteration as error:
-        raise RuntimeError("a handler raised StopIteration") from error
 
 
 def _place_of(delivery: Delivery) -> str:

@@ -7,9 +7,10 @@ from inspect import iscoroutinefunction
 from typing import Any, Final
 
 from exchange.dispatch.clients.aio_pika import AioPikaQueue
-from exchange.dispatch.consumer import Consumer, Middleware, Settings
+from exchange.dispatch.consumer import Consumer
 from exchange.dispatch.link import Link
 from exchange.dispatch.policy import OnError, Retry
+from exchange.dispatch.settings import Middleware, Settings
 from exchange.message import Message
 from exchange.partition.partitioning.specification import Partitioning, parse_key_source
 

@@ -32,7 +32,8 @@ from exchange.patterns.pattern import AMQP, Dialect, Pattern, dialect_named
 from exchange.threads import defer_counting
 
 if TYPE_CHECKING:
-    from exchange.dispatch.consumer import Consumer, Middleware
+    from exchange.dispatch.consumer import Consumer
+    from exchange.dispatch.settings import Middleware
     from exchange.partition.partitioning.specification import Partitioning
 
 __all__ = ["Dispatcher", "NoHandler", "OnError", "message_from_pika"]
@@ -257,7 +258,12 @@ class Dispatcher(Generic[M]):
         return matching
 
     def _find_for(self, message: M) -> Sequence[Registration[M]]:
-        key = self._key(message)
+        try:
+            key = self._key(message)
+        except AttributeError:
+            if self._has_key:
+                raise
+            raise TypeError(f"a Message is dispatched, not {message!r:.200}: see key= of Dispatcher") from None
         registrations = self._find(key)
         if registrations or self._ignore:
             return registrations

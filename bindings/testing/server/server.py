@@ -52,6 +52,8 @@ class AmqpServer:
         choose: Choose = randrange,
     ) -> None:
         self._initial: Final = Topology() if topology is None else topology
+        if not isinstance(self._initial, Topology):
+            raise TypeError(f"a Topology is wanted, not {topology!r}: bindings.load reads one from a file")
         self._host: Final = host
         self._port = port
         self._broker: Final = Broker(self._initial, choose=choose)
@@ -62,7 +64,12 @@ class AmqpServer:
 
     @property
     def url(self) -> str:
-        """Address for clients, with the virtual host: ``amqp://guest:guest@127.0.0.1:40123/%2F``."""
+        """Address for clients, with the virtual host: ``amqp://guest:guest@127.0.0.1:40123/%2F``.
+
+        Raises RuntimeError for a server with any free port that was not started yet.
+        """
+        if not self._port:
+            raise RuntimeError("the server has no address before it is started")
         vhost = quote(self._initial.vhost, safe="")
         return f"amqp://guest:guest@{self._host}:{self._port}/{vhost}"
 
@@ -76,7 +83,9 @@ class AmqpServer:
         return self._ask(lambda broker: broker.life.messages(queue))
 
     def start(self) -> Self:
-        """Start to listen, and return when clients can connect. Raises OSError."""
+        """Start to listen, and return when clients can connect. Raises OSError, and RuntimeError if it runs already."""
+        if self._loop is not None:
+            raise RuntimeError("the server runs already")
         started = threading.Event()
         errors: list[OSError] = []
 
@@ -111,8 +120,8 @@ class AmqpServer:
         self.stop()
 
     async def _run(self, started: threading.Event) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         server = await asyncio.start_server(self._accept, self._host, self._port)
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self._port = server.sockets[0].getsockname()[1]
         started.set()
         await self._stop.wait()

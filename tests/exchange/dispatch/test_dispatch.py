@@ -559,3 +559,12 @@ def test_a_handler_that_is_not_hashable_is_refused() -> None:
 
     with pytest.raises(TypeError, match="it has no hash"):
         Dispatcher().add("#", Unhashable())
+
+
+def test_what_is_no_message_is_refused_unless_the_key_is_found_otherwise() -> None:
+    for wrong in ("order.eu.created", None, [Message("orders", "a")]):
+        with pytest.raises(TypeError, match="a Message is dispatched, not"):
+            Dispatcher().dispatch(wrong)  # type: ignore[arg-type]
+    by_name: Dispatcher[Any] = Dispatcher(key=lambda record: record.name)
+    with pytest.raises(AttributeError, match="'str' object has no attribute 'name'"):
+        by_name.dispatch("order.eu.created")

@@ -288,6 +288,27 @@ def test_a_stopped_server_can_be_started_again(server: AmqpServer) -> None:
     assert bodies(server, "q") == [b"x"]
 
 
+def test_a_server_starts_once_and_has_an_address_from_then_on() -> None:
+    server = AmqpServer()
+    with pytest.raises(RuntimeError, match="no address before it is started"):
+        _ = server.url
+    with server:
+        with pytest.raises(RuntimeError, match="runs already"):
+            server.start()
+        with pika.BlockingConnection(pika.URLParameters(server.url)) as connection:
+            connection.channel().queue_declare("q")
+        taken = AmqpServer(port=pika.URLParameters(server.url).port)
+        with pytest.raises(OSError, match="in use"):
+            taken.start()
+        taken.stop()
+    assert server.url.startswith("amqp://guest:guest@127.0.0.1:")
+
+
+def test_a_server_of_what_is_no_topology_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"a Topology is wanted, not 'shop\.json': bindings\.load reads one"):
+        AmqpServer("shop.json")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("sent", [
     b"GET / HTTP/1.1\r\n\r\n",
     START + bytes(100),
