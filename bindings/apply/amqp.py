@@ -8,9 +8,10 @@ raises `Lost`. pika's blocking connection has no such limit, so this module runs
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from bindings.apply.wire import reply_to, to_pika
 from exchange.errors import HashstarError, InputError
 
 __all__ = ["SECONDS", "Connection", "Lost", "Refused", "need_pika"]
@@ -130,10 +131,14 @@ class Connection:
         channel = self._channel
         return self._start(what, lambda done: operation(channel, done))
 
-    def send(self, what: str, method: Any, reply: type) -> Any:
-        """Send a method, and return the broker's answer of type ``reply``. Raises what `call` raises."""
+    def send(self, what: str, name: str, arguments: Mapping[str, Any]) -> Any:
+        """Send a method of `exchange.amqp.methods`, and return the broker's answer. Raises what `call` raises."""
+        try:
+            method = to_pika(name, arguments)
+        except ValueError as error:
+            raise Refused(501, f"not sent: {error}") from None
         # pika's own calls build the method and encode its arguments themselves; all of them end in _rpc.
-        return self.call(what, lambda channel, done: channel._rpc(method, done, [reply]))
+        return self.call(what, lambda channel, done: channel._rpc(method, done, [reply_to(name)]))
 
     def close(self) -> None:
         """Close the connection; errors are ignored."""

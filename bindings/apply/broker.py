@@ -6,20 +6,22 @@ deleted, unless the user asks for that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, Self
 
 from bindings.apply.address import Addresses
 from bindings.apply.amqp import SECONDS, Connection, Refused
 from bindings.apply.live import Live, as_stored
-from bindings.apply.wire import with_arguments
 from bindings.diff.planning.step import Step
+from exchange.entities.declarations import declaration_of
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.errors import HashstarError, InputError
 
 __all__ = ["Broker", "InUse"]
 
 NOT_FOUND: Final = 404
+NAMES: Final = ("exchange", "queue", "source", "destination")
+"""Arguments of methods that name an exchange or a queue."""
 
 
 class InUse(HashstarError):
@@ -68,8 +70,8 @@ class Broker:
     def carry_out(self, step: Step) -> None:
         """Carry out one step.
 
-        Raises Refused or InUse if the step was not done; Lost or InputError if that is unknown; ValueError or TypeError
-        for a name or value that AMQP cannot carry.
+        Raises Refused or InUse if the step was not done; Lost or InputError if that is unknown; TypeError for a value
+        that AMQP cannot carry.
         """
         part = step.part
         if isinstance(part, Policy):
@@ -79,41 +81,20 @@ class Broker:
                 self._live.clear_policy(part.name)
         elif isinstance(part, Binding):
             if step.added or not part.arguments or not self._live.unbind(part):
-                self._bind(part, step)
-        elif isinstance(part, Exchange):
-            self._exchange(part, step)
+                self._declare(part, step)
         elif step.added:
-            self._declare_queue(part, step)
+            self._declare(part, step)
+        elif isinstance(part, Exchange):
+            name = as_stored(part.name)
+            self._call(step, lambda channel, done: channel.exchange_delete(name, not step.in_use, callback=done))
         else:
             self._delete_queue(part, step)
 
-    def _bind(self, part: Binding, step: Step) -> None:
-        from pika import spec  # only needed to talk to a broker
-
-        kind = spec.Queue if part.destination.kind == "queue" else spec.Exchange
-        method = kind.Bind if step.added else kind.Unbind
-        reply = kind.BindOk if step.added else kind.UnbindOk
-        names = ("queue", "exchange") if kind is spec.Queue else ("destination", "source")
-        ends = dict(zip(names, (as_stored(part.destination.name), as_stored(part.source)), strict=True))
-        self._send(step, method(**ends, routing_key=part.routing_key), reply, part.arguments)
-
-    def _exchange(self, part: Exchange, step: Step) -> None:
-        from pika import spec
-
-        name = as_stored(part.name)
-        if not step.added:
-            self._call(step, lambda channel, done: channel.exchange_delete(name, not step.in_use, callback=done))
-            return
-        flags = {"durable": part.durable, "auto_delete": part.auto_delete, "internal": part.internal}
-        method = spec.Exchange.Declare(exchange=name, type=part.type, **flags)
-        self._send(step, method, spec.Exchange.DeclareOk, part.arguments)
-
-    def _declare_queue(self, part: Queue, step: Step) -> None:
-        from pika import spec
-
-        flags = {"durable": part.durable, "auto_delete": part.auto_delete}
-        method = spec.Queue.Declare(queue=as_stored(part.name), **flags)
-        self._send(step, method, spec.Queue.DeclareOk, part.arguments)
+    def _declare(self, part: Exchange | Queue | Binding, step: Step) -> None:
+        """Declare an exchange or a queue; bind, or unbind a binding that the step removes."""
+        method, given = declaration_of(part)
+        given |= {name: as_stored(given[name]) for name in NAMES if name in given}
+        self._connection.send(str(step), method if step.added else method.replace("bind", "unbind"), given)
 
     def _delete_queue(self, part: Queue, step: Step) -> None:
         name = as_stored(part.name)
@@ -131,9 +112,6 @@ class Broker:
                 if count:
                     raise InUse(f"queue {part.name!r} has {count} {what}; --force deletes it all the same")
         self._call(step, lambda channel, done: channel.queue_delete(name, careful, careful, callback=done))
-
-    def _send(self, step: Step, method: Any, reply: type, arguments: Mapping[str, Any]) -> None:
-        self._connection.send(str(step), with_arguments(method, arguments), reply)
 
     def _call(self, step: Step, operation: Callable[[Any, Callable[[Any], None]], object]) -> Any:
         return self._connection.call(str(step), operation)

@@ -1,4 +1,4 @@
-"""AMQP methods whose arguments `exchange.amqp` encodes, in place of pika.
+"""AMQP methods for pika that `exchange.amqp` encodes.
 
 pika chooses the widths of integers and floats by itself and rewrites decimals. But the types must stay: they decide
 what a headers binding matches, and which binding an unbind removes.
@@ -6,31 +6,37 @@ what a headers binding matches, and which binding an unbind removes.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
-from exchange.amqp import encode_table
+from exchange.amqp.methods import METHODS, encode_method
 
-__all__ = ["with_arguments"]
-
-NONE: Final = b"\0\0\0\0"
-"""An empty table as pika encodes it: only its length, 0."""
+__all__ = ["reply_to", "to_pika"]
 
 
-def with_arguments(method: Any, arguments: Mapping[str, Any]) -> Any:
-    """Return one of pika's methods with these arguments in the table at its end.
+def to_pika(name: str, arguments: Mapping[str, Any]) -> Any:
+    """Return a method as an object of pika. Raises ValueError for a name or value that AMQP cannot carry."""
+    from pika import amqp_object  # only needed to talk to a broker
 
-    Raises ValueError for arguments that AMQP cannot carry.
-    """
-    table = encode_table(arguments)
-    encode = method.encode
+    payload = encode_method(name, **arguments)
 
-    def encode_with_table() -> list[bytes]:
-        pieces: list[bytes] = encode()
-        if pieces[-1] != NONE:
-            raise ValueError(f"{method.NAME} does not end in an empty table of arguments")
-        return [*pieces[:-1], struct.pack(">I", len(table)) + table]
+    class Encoded(amqp_object.Method):  # type: ignore[misc]  # pika has no types
+        INDEX = _number(name)
+        NAME = name
+        synchronous = True
 
-    method.encode = encode_with_table
-    return method
+        def encode(self) -> list[bytes]:
+            return [payload[4:]]  # pika writes the number itself
+
+    return Encoded()
+
+
+def reply_to(name: str) -> Any:
+    """Return pika's class of the answer to a method."""
+    from pika import spec
+
+    return spec.methods[_number(f"{name}-ok")]
+
+
+def _number(name: str) -> int:
+    return METHODS[name].class_id << 16 | METHODS[name].method_id

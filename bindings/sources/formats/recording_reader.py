@@ -16,6 +16,7 @@ from bindings.sources.formats.format import File, Target
 from bindings.sources.formats.imported import Imported
 from bindings.sources.recording.file import read_recording
 from bindings.sources.recording.model import Recording, Request
+from exchange.entities.declarations import binding_of, exchange_of, queue_of
 from exchange.entities.entities import PREDECLARED, Binding, Exchange, Queue
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
@@ -93,15 +94,9 @@ def _removed(request: Request) -> Iterator[Any]:
 
 
 READERS: Final[dict[str, Callable[[Any], Part]]] = {
-    "exchange.declare": lambda given: Exchange(
-        given["exchange"], given["type"], given["durable"], given["auto_delete"], given["internal"], given["arguments"]
-    ),
-    "queue.declare": lambda given: Queue(given["queue"], given["durable"], given["auto_delete"], given["arguments"]),
-    "queue.bind": lambda given: Binding.to_queue(
-        given["exchange"], given["queue"], given["routing_key"], given["arguments"]
-    ),
-    "exchange.bind": lambda given: Binding.to_exchange(
-        given["source"], given["destination"], given["routing_key"], given["arguments"]
-    ),
+    "exchange.declare": exchange_of,
+    "queue.declare": queue_of,
+    "queue.bind": binding_of,
+    "exchange.bind": binding_of,
 }
 """Method -> function that returns the part that it declares."""

@@ -10,7 +10,8 @@ from uuid import uuid4
 
 from bindings.testing.server.broker import Broker
 from exchange.amqp import ContentHeader, content_of
-from exchange.entities.entities import DIRECT_REPLY_TO, Binding, Exchange, Queue
+from exchange.entities.declarations import binding_of, exchange_of, queue_of, with_last_queue
+from exchange.entities.entities import DIRECT_REPLY_TO
 from exchange.errors import AccessRefused, BrokerError, NotFound, PreconditionFailed
 from exchange.field_values import type_and_value
 from exchange.lifecycle.consumers import Consumer, Delivery
@@ -106,7 +107,7 @@ class Channel:
         if handler is None:
             raise NotImplementedByServer(f"{name} is not implemented by this server")
         with self._broker.act():
-            handler(given)
+            handler(with_last_queue(name, given, self._last_queue))
 
     def _answer(self, given: Arguments, name: str, **arguments: Any) -> None:
         if not given.get("nowait"):
@@ -128,10 +129,7 @@ class Channel:
     def _exchange_declare(self, given: Arguments) -> None:
         name = given["exchange"]
         if not given["passive"]:
-            self._broker.life.declare_exchange(
-                Exchange(name, given["type"], given["durable"], given["auto_delete"], given["internal"],
-                         given["arguments"])
-            )  # fmt: skip
+            self._broker.life.declare_exchange(exchange_of(given))
         elif name not in self._broker.life.topology.exchanges:
             raise NotFound(f"no exchange '{name}' in vhost '{self._broker.vhost}'")
         self._answer(given, "exchange.declare-ok")
@@ -141,11 +139,11 @@ class Channel:
         self._answer(given, "exchange.delete-ok")
 
     def _exchange_bind(self, given: Arguments) -> None:
-        self._broker.life.bind(_exchange_binding(given))
+        self._broker.life.bind(binding_of(given))
         self._answer(given, "exchange.bind-ok")
 
     def _exchange_unbind(self, given: Arguments) -> None:
-        self._broker.life.unbind(_exchange_binding(given))
+        self._broker.life.unbind(binding_of(given))
         self._answer(given, "exchange.unbind-ok")
 
     # Queues
@@ -156,10 +154,9 @@ class Channel:
             self._answer(given, "queue.declare-ok", queue=name)
             return
         if given["passive"]:
-            queue = self._queue(name)
+            queue = self._queue(name or self._last_queue)
         else:
-            declared = Queue(name, given["durable"], given["auto_delete"], given["arguments"])
-            queue = self._broker.declare_queue(declared, self._connection, exclusive=given["exclusive"])
+            queue = self._broker.declare_queue(queue_of(given), self._connection, exclusive=given["exclusive"])
         self._last_queue = queue.name
         self._answer(
             given,
@@ -170,16 +167,13 @@ class Channel:
         )
 
     def _queue_bind(self, given: Arguments) -> None:
-        name = given["queue"] or self._last_queue
-        if name in self._broker.life.queues:
-            self._queue(name)
-        key = given["routing_key"] or ("" if given["queue"] else self._last_queue)
-        self._broker.life.bind(Binding.to_queue(given["exchange"], name, key, given["arguments"]))
+        if given["queue"] in self._broker.life.queues:
+            self._queue(given["queue"])
+        self._broker.life.bind(binding_of(given))
         self._answer(given, "queue.bind-ok")
 
     def _queue_unbind(self, given: Arguments) -> None:
-        name = given["queue"] or self._last_queue
-        self._broker.life.unbind(Binding.to_queue(given["exchange"], name, given["routing_key"], given["arguments"]))
+        self._broker.life.unbind(binding_of(given))
         self._answer(given, "queue.unbind-ok")
 
     def _queue_purge(self, given: Arguments) -> None:
@@ -187,7 +181,7 @@ class Channel:
         self._answer(given, "queue.purge-ok", message_count=self._broker.life.purge(queue.name))
 
     def _queue_delete(self, given: Arguments) -> None:
-        name = given["queue"] or self._last_queue
+        name = given["queue"]
         count = 0
         if name in self._broker.life.queues:
             queue = self._queue(name)
@@ -202,7 +196,7 @@ class Channel:
         self._answer(given, "queue.delete-ok", message_count=count)
 
     def _queue(self, name: str) -> LiveQueue:
-        return self._broker.queue(name or self._last_queue, self._connection)
+        return self._broker.queue(name, self._connection)
 
     # Consumers
 
@@ -420,10 +414,6 @@ class Channel:
         if not given["active"]:
             raise NotImplementedByServer("active=false")
         self._answer(given, "channel.flow-ok", active=True)
-
-
-def _exchange_binding(given: Arguments) -> Binding:
-    return Binding.to_exchange(given["source"], given["destination"], given["routing_key"], given["arguments"])
 
 
 def _integer(value: Any) -> int:

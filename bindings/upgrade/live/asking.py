@@ -15,7 +15,7 @@ from bindings.apply.amqp import Connection, Lost, Refused
 from bindings.sources.recording.model import ACCEPTED, CLOSED, NO_CODE, Answer
 from bindings.upgrade.requests.answering import normalise
 from exchange.amqp import content_of
-from exchange.amqp.methods import METHODS, encode_method
+from exchange.entities.declarations import with_last_queue
 from exchange.message import Message
 
 __all__ = ["SECONDS", "LiveHost"]
@@ -54,9 +54,9 @@ class LiveHost:
         if method in OWN_CHANNEL:
             connection.leave_channel()
         try:
-            given = self._named(method, arguments)
+            given = with_last_queue(method, arguments, self._generated)
             if method == "queue.delete" and foretold == ACCEPTED:
-                given |= UNCONDITIONAL  # whether it has messages or consumers is not what is foretold
+                given = {**given, **UNCONDITIONAL}  # whether it has messages or consumers is not what is foretold
             self._make(connection, method, given)
         except Refused as refused:
             return _to_answer(refused)
@@ -108,16 +108,7 @@ class LiveHost:
             seconds=SECONDS, name=NAME, frame_max=frame_max,
         )  # fmt: skip
 
-    def _named(self, method: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments with the name that the broker has given a queue in place of ""."""
-        given = dict(arguments)
-        if given.get("queue") == "" and method != "queue.declare":
-            given["queue"] = self._generated
-            if given.get("routing_key") == "":
-                given["routing_key"] = self._generated
-        return given
-
-    def _make(self, connection: Connection, method: str, given: dict[str, Any]) -> None:
+    def _make(self, connection: Connection, method: str, given: Mapping[str, Any]) -> None:
         if method == "basic.publish":
             _publish(connection, Message(given["exchange"]), immediate=given["immediate"])
         elif method == "basic.get":
@@ -126,7 +117,7 @@ class LiveHost:
             if method == "basic.consume":
                 self._set_prefetch(connection, given)
                 given = {name: value for name, value in given.items() if name not in EXTRA} | {"exclusive": False}
-            answer = connection.send(method, _raw(method, given), _reply(method))
+            answer = connection.send(method, method, given)
             if method == "queue.declare" and given["queue"] == "":
                 self._generated = answer.method.queue
 
@@ -134,34 +125,11 @@ class LiveHost:
         count, is_global = (given[name] for name in EXTRA)
         if count or is_global:
             qos = {"prefetch_size": 0, "prefetch_count": count, "global": is_global}
-            connection.send("basic.qos", _raw("basic.qos", qos), _reply("basic.qos"))
+            connection.send("basic.qos", "basic.qos", qos)
 
 
 def _to_answer(refused: Refused) -> Answer:
     return Answer(refused.code, normalise(str(refused).removeprefix(f"{refused.code} ")))
-
-
-def _raw(name: str, given: Mapping[str, Any]) -> Any:
-    """Return a method for pika that is encoded here."""
-    from pika import amqp_object
-
-    class Raw(amqp_object.Method):  # type: ignore[misc]  # pika has no types
-        INDEX = METHODS[name].class_id << 16 | METHODS[name].method_id
-        NAME = name
-        synchronous = True
-
-        def encode(self) -> list[bytes]:
-            return [encode_method(name, **given)[4:]]
-
-    return Raw()
-
-
-def _reply(method: str) -> Any:
-    """Return pika's class of the answer to a method."""
-    from pika import spec
-
-    reply = METHODS[f"{method}-ok"]
-    return spec.methods[reply.class_id << 16 | reply.method_id]
 
 
 def _publish(connection: Connection, message: Message, *, immediate: bool = False) -> None:

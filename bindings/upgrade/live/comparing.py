@@ -24,7 +24,8 @@ from bindings.upgrade.live.asking import LiveHost
 from bindings.upgrade.live.fresh_host import fresh_host, permitted_features
 from bindings.upgrade.releases import Release
 from bindings.upgrade.requests.answering import normalise
-from bindings.upgrade.requests.replay import Ask, declaration_of, replay, tunings
+from bindings.upgrade.requests.replay import Ask, replay, tunings
+from exchange.entities.declarations import declaration_of
 from exchange.entities.entities import PREDECLARED, Binding, Exchange, Policy, Queue
 from exchange.entities.indexes import Change
 from exchange.errors import BrokerError

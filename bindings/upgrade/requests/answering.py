@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from bindings.sources.recording.model import ACCEPTED, CLOSED, NO_CODE, Answer
 from bindings.upgrade.releases import Release
-from exchange.entities.entities import DIRECT_REPLY_TO, Binding, Exchange, Queue
+from exchange.entities.declarations import binding_of, exchange_of, queue_of, with_last_queue
+from exchange.entities.entities import DIRECT_REPLY_TO, Exchange, Queue
 from exchange.entities.indexes import Change
 from exchange.entities.queue_arguments import refuse_queue
 from exchange.erlang_terms import show_string
@@ -94,7 +95,7 @@ class AnsweringHost:
         if ask is None:
             return FINE
         try:
-            ask(given)
+            ask(with_last_queue(method, given, GENERATED))
         except BrokerError as error:
             return Foretold(_to_answer(error), _fact_of(error, method))
         except InputError:  # no client can send such a name or argument
@@ -118,9 +119,7 @@ class AnsweringHost:
         if given["passive"]:
             self._find("exchange", name)
             return
-        exchange = Exchange(
-            name, given["type"], given["durable"], given["auto_delete"], given["internal"], given["arguments"]
-        )
+        exchange = exchange_of(given)
         is_known = exchange.type in KINDS or exchange.type in self._missing
         if not is_known and name not in self._tables.exchanges:
             self._tables.apply(Change(True, exchange))  # of a plugin, which the broker has, as far as is known
@@ -131,10 +130,10 @@ class AnsweringHost:
         self._apply(rules.delete_exchange(self._tables, self._host, given["exchange"], given["if_unused"]))
 
     def _exchange_bind(self, given: Arguments) -> None:
-        self._apply(rules.bind(self._tables, self._host, _exchange_binding(given)))
+        self._apply(rules.bind(self._tables, self._host, binding_of(given)))
 
     def _exchange_unbind(self, given: Arguments) -> None:
-        self._apply(rules.unbind(self._tables, _exchange_binding(given)))
+        self._apply(rules.unbind(self._tables, binding_of(given)))
 
     # Queues
 
@@ -145,7 +144,7 @@ class AnsweringHost:
         if given["passive"]:
             self._find("queue", given["queue"])
             return
-        queue = Queue(name, given["durable"], given["auto_delete"], given["arguments"])
+        queue = queue_of({**given, "queue": name})
         if given["exclusive"] and name in self._tables.queues:
             raise _Fault(405, "RESOURCE_LOCKED", self._host.describe_lock(name), "HSU301")
         if name in self._tables.queues or (name.startswith("amq.") and name != GENERATED):
@@ -176,7 +175,7 @@ class AnsweringHost:
             raise PreconditionFailed(f"invalid property 'exclusive-owner' for {what}")
 
     def _queue_delete(self, given: Arguments) -> None:
-        name = given["queue"] or GENERATED
+        name = given["queue"]
         queue = self._tables.queues.get(name)
         if queue is not None and queue.type == "quorum":
             for flag in ("if_unused", "if_empty"):
@@ -188,11 +187,7 @@ class AnsweringHost:
                     )  # fmt: skip
         self._apply(rules.delete_queue(self._tables, name))
 
-    def _queue_bind(self, given: Arguments) -> None:
-        self._apply(rules.bind(self._tables, self._host, _queue_binding(given)))
-
-    def _queue_unbind(self, given: Arguments) -> None:
-        self._apply(rules.unbind(self._tables, _queue_binding(given)))
+    _queue_bind, _queue_unbind = _exchange_bind, _exchange_unbind
 
     def _queue_purge(self, given: Arguments) -> None:
         queue = self._find_queue(given)
@@ -266,7 +261,7 @@ class AnsweringHost:
 
     def _find_queue(self, given: Arguments) -> Queue | None:
         """Return the queue that a request names; None for direct replies. Raises NotFound."""
-        name = given["queue"] or GENERATED
+        name = given["queue"]
         if name.startswith(DIRECT_REPLY_TO):
             return None
         part = self._find("queue", name)
@@ -329,15 +324,3 @@ def _fact_of(error: BrokerError, method: str) -> str:
     if isinstance(error, PreconditionFailed) or error.text.startswith("Feature"):
         return FACTS.get(method, "HSU303" if method.startswith("basic.") else "HSU304")
     return "HSU304"
-
-
-def _exchange_binding(given: Arguments) -> Binding:
-    return Binding.to_exchange(given["source"], given["destination"], given["routing_key"], given["arguments"])
-
-
-def _queue_binding(given: Arguments) -> Binding:
-    name = given["queue"] or GENERATED
-    key = given["routing_key"]
-    if not given["queue"] and not key:
-        key = GENERATED
-    return Binding.to_queue(given["exchange"], name, key, given["arguments"])

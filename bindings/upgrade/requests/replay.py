@@ -14,10 +14,11 @@ from typing import Any, Final, NamedTuple
 from bindings.sources.recording.model import ACCEPTED, Publishing, Recording, Request
 from bindings.upgrade.releases import Release
 from bindings.upgrade.requests.answering import AnsweringHost, Foretold, answer_to_message, answer_to_tuning
+from exchange.entities.declarations import declaration_of
 from exchange.entities.entities import PREDECLARED, Binding, Exchange, Queue
 from exchange.topology.topology import Topology
 
-__all__ = ["Ask", "declaration_of", "replay", "tunings"]
+__all__ = ["Ask", "replay", "tunings"]
 
 PHASES: Final[Mapping[str, int]] = {
     "exchange.declare": 0, "queue.declare": 0,
@@ -112,22 +113,6 @@ def _parts(topology: Topology) -> Iterator[Exchange | Queue | Binding]:
 def _declaration(part: Exchange | Queue | Binding, host: AnsweringHost) -> Ask:
     method, arguments = declaration_of(part)
     return Ask(method, arguments, host.answer(method, arguments), part)
-
-
-def declaration_of(part: Exchange | Queue | Binding) -> tuple[str, dict[str, Any]]:
-    """Return the method that declares a part, and its arguments."""
-    if isinstance(part, Exchange):
-        flags = {"durable": part.durable, "auto_delete": part.auto_delete, "internal": part.internal}
-        named = {"exchange": part.name, "type": part.type}
-        return "exchange.declare", {**named, **flags, "passive": False, "arguments": part.arguments}
-    if isinstance(part, Queue):
-        flags = {"durable": part.durable, "auto_delete": part.auto_delete, "exclusive": False}
-        return "queue.declare", {"queue": part.name, **flags, "passive": False, "arguments": part.arguments}
-    kind, name = part.destination
-    key = {"routing_key": part.routing_key, "arguments": part.arguments}
-    if kind == "queue":
-        return "queue.bind", {"queue": name, "exchange": part.source, **key}
-    return "exchange.bind", {"destination": name, "source": part.source, **key}
 
 
 def _rows(recordings: Iterable[Recording], vhost: str) -> list[tuple[str, Mapping[str, Any], Request | Publishing]]:

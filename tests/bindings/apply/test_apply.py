@@ -20,7 +20,7 @@ from bindings.apply.amqp import Connection, Lost, Refused
 from bindings.apply.apply import Stopped, apply
 from bindings.apply.broker import Broker
 from bindings.apply.live import Live, hash_arguments
-from bindings.apply.wire import with_arguments
+from bindings.apply.wire import to_pika
 from bindings.diff.planning.step import Step
 from bindings.sources.management import Management
 from exchange import Binding, Exchange, Policy, Queue, Topology
@@ -37,13 +37,8 @@ def test_arguments_are_sent_with_their_types(value: Any) -> None:
     """As the tests that compare routes with live brokers write them, behind all that pika writes of a method."""
     plain = b"".join(spec.Queue.Declare(queue="q", durable=True).encode())
     field = b"\x01h" + encode_field(value)
-    sent = b"".join(with_arguments(spec.Queue.Declare(queue="q", durable=True), {"h": value}).encode())
+    sent = b"".join(to_pika("queue.declare", {"queue": "q", "durable": True, "arguments": {"h": value}}).encode())
     assert sent == plain[:-4] + len(field).to_bytes(4, "big") + field
-
-
-def test_only_methods_that_end_in_an_empty_table_are_given_arguments() -> None:
-    with pytest.raises(ValueError, match=r"Queue\.Delete does not end in"):
-        with_arguments(spec.Queue.Delete(queue="q"), {}).encode()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,59 @@
+"""Parts of a topology as the AMQP methods that declare or bind them, and back.
+
+Arguments have the names of `exchange.amqp.methods`. Those that no part has, such as ``nowait``, are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from exchange.entities.entities import Binding, Exchange, Queue
+
+__all__ = ["binding_of", "declaration_of", "exchange_of", "queue_of", "with_last_queue"]
+
+
+def exchange_of(given: Mapping[str, Any]) -> Exchange:
+    """Return the exchange that the arguments of ``exchange.declare`` describe."""
+    return Exchange(
+        given["exchange"], given["type"], given["durable"], given["auto_delete"], given["internal"], given["arguments"]
+    )
+
+
+def queue_of(given: Mapping[str, Any]) -> Queue:
+    """Return the queue that the arguments of ``queue.declare`` describe."""
+    return Queue(given["queue"], given["durable"], given["auto_delete"], given["arguments"])
+
+
+def binding_of(given: Mapping[str, Any]) -> Binding:
+    """Return the binding that the arguments of ``bind`` or ``unbind``, of a queue or an exchange, describe."""
+    key, arguments = given["routing_key"], given["arguments"]
+    if "queue" in given:
+        return Binding.to_queue(given["exchange"], given["queue"], key, arguments)
+    return Binding.to_exchange(given["source"], given["destination"], key, arguments)
+
+
+def declaration_of(part: Exchange | Queue | Binding) -> tuple[str, dict[str, Any]]:
+    """Return the name of the method that declares or binds a part, and its arguments."""
+    if isinstance(part, Exchange):
+        flags = {"durable": part.durable, "auto_delete": part.auto_delete, "internal": part.internal}
+        named = {"exchange": part.name, "type": part.type}
+        return "exchange.declare", {**named, **flags, "passive": False, "arguments": part.arguments}
+    if isinstance(part, Queue):
+        flags = {"durable": part.durable, "auto_delete": part.auto_delete, "exclusive": False}
+        return "queue.declare", {"queue": part.name, **flags, "passive": False, "arguments": part.arguments}
+    kind, name = part.destination
+    key = {"routing_key": part.routing_key, "arguments": part.arguments}
+    if kind == "queue":
+        return "queue.bind", {"queue": name, "exchange": part.source, **key}
+    return "exchange.bind", {"destination": name, "source": part.source, **key}
+
+
+def with_last_queue(method: str, given: Mapping[str, Any], last: str) -> Mapping[str, Any]:
+    """Return the arguments of a method with the last declared queue of the channel in place of "".
+
+    As RabbitMQ reads them: an empty routing key beside an empty name stands for the queue, too.
+    """
+    if method == "queue.declare" or given.get("queue") != "":
+        return given
+    return {**given, "queue": last, **({"routing_key": last} if given.get("routing_key") == "" else {})}
