@@ -8,20 +8,16 @@ made of it in steps, each of which returns another drawing: `crop_around`, `bund
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from bindings.check.rules.finding import SEVERITIES, Finding, Severity
 from bindings.drawing.model import Drawing, Edge, Node, NodeId, Routing
-from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchange, Queue
+from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, Exchange, Queue
 from exchange.kinds import Decider, kind_of
 from exchange.notation import write_arguments
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 
 __all__ = ["draw", "find_highest"]
-
-UNUSED: Final = frozenset(exchange.name for exchange in PREDECLARED)
-"""Exchanges that are not drawn if no edge begins or ends there."""
 
 
 def draw(topology: Topology, findings: Iterable[Finding] = ()) -> Drawing:
@@ -35,7 +31,7 @@ def draw(topology: Topology, findings: Iterable[Finding] = ()) -> Drawing:
     nodes = [
         _exchange(exchange, about)
         for exchange in sorted(topology.exchanges.values(), key=lambda exchange: exchange.name)
-        if exchange.name not in UNUSED or NodeId("exchange", exchange.name) in ends
+        if exchange.name not in PREDECLARED_NAMES or NodeId("exchange", exchange.name) in ends
     ]
     nodes += [_queue(queue, about) for queue in sorted(topology.queues.values(), key=lambda queue: queue.name)]
     known = {node.id for node in nodes}
@@ -87,7 +83,7 @@ def _alternates(graph: TopologyGraph) -> list[Edge]:
     edges = []
     for name, possible in sorted(graph.possible_alternates.items()):
         label = "alternate" if len(possible) == 1 else "alternate?"
-        if len(possible) > 1 and name in UNUSED and not graph.topology.bindings_from(name):
+        if len(possible) > 1 and name in PREDECLARED_NAMES and not graph.topology.bindings_from(name):
             continue  # a policy pattern that is not understood may apply to all of these, and none needs to be drawn
         edges += [
             Edge(NodeId("exchange", name), NodeId("exchange", alternate), (label,), "alternate")

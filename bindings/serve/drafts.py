@@ -19,7 +19,7 @@ from bindings.serve.watching import Reading
 from bindings.sources.document import Document
 from bindings.sources.language.errors import LanguageError
 from exchange.display import clip_line
-from exchange.entities.entities import PREDECLARED
+from exchange.entities.entities import PREDECLARED_NAMES
 from exchange.errors import BrokerError, InputError
 from exchange.topology.topology import Topology
 
@@ -33,7 +33,6 @@ MOST_EDITS: Final = 200
 """Maximum number of edits of a draft."""
 TO_DELETE: Final = {"exchange ": ": fanout", "policy ": ": '.'"}
 """Keyword -> what the language wants after the name, and what deleting by the name alone does not need."""
-PREDECLARED_NAMES: Final = frozenset(exchange.name for exchange in PREDECLARED)
 
 
 class EditError(InputError):

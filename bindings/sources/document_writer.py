@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from bindings.sources.language.statements import APPLY_TO, BARE_ATTRIBUTES, QUEUE_TYPES
-from exchange.entities.entities import PREDECLARED, Binding, Exchange, Policy, Queue
+from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
 from exchange.field_json import encode_table
 from exchange.field_values import thaw
 from exchange.notation import VARIABLE, quote, write_arguments, write_json, write_name, write_table
@@ -23,8 +23,6 @@ __all__ = ["write"]
 
 WIDEST: Final = 100
 """Maximum number of characters of a statement on one line; a longer one has a line for each attribute."""
-
-PREDECLARED_NAMES: Final = frozenset(exchange.name for exchange in PREDECLARED)
 
 
 def write(document: Document) -> Iterator[str]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from exchange.dispatch.clients.pika import delivery_from_pika, properties_for_pika
 from exchange.dispatch.delivery import Answer, Delivery, Ticket
+from exchange.dispatch.policy import DONE, OnError
 from exchange.dispatch.registration import name_of
 from exchange.message import Message
 
@@ -17,7 +18,7 @@ def consume_blocking(
     dispatch: Callable[[Delivery, Callable[[object], object]], object],
     channel: Any,
     queue: str,
-    on_error: str,
+    on_error: OnError,
     prefetch: int | None,
     options: Mapping[str, Any],
 ) -> str:
@@ -38,7 +39,7 @@ def consume_blocking(
         except Exception:
             where = f"in {name_of(handler[-1])}" if handler else "before any handler"
             text = "exchange %r, key %r, failed %s: %s"
-            done = _DONE[on_error] if ticket.answer is None else f"already settled by a handler: {ticket.answer}"
+            done = DONE[on_error] if ticket.answer is None else f"already settled by a handler: {ticket.answer}"
             log.exception(text, delivery.exchange, delivery.routing_key, where, done)
             if on_error == "raise":
                 raise
@@ -52,9 +53,6 @@ def consume_blocking(
         channel.basic_qos(prefetch_count=prefetch)
     tag: str = channel.basic_consume(queue, receive, auto_ack=False, **options)
     return tag
-
-
-_DONE: Final = {"raise": "not acknowledged", "dead-letter": "rejected", "requeue": "requeued"}
 
 
 class _Blocking:

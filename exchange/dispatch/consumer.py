@@ -11,7 +11,7 @@ import asyncio
 import logging
 import threading
 import warnings
-from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Hashable
 from contextlib import suppress
 from functools import reduce
 from types import TracebackType
@@ -20,7 +20,7 @@ from typing import Any, Final, Self, cast
 from exchange.dispatch.answers import Answers
 from exchange.dispatch.delivery import Answer, Delivery, Ticket
 from exchange.dispatch.link import Link, LinkLost, Unroutable
-from exchange.dispatch.policy import Retry
+from exchange.dispatch.policy import DONE, Retry
 from exchange.dispatch.publishing import finish
 from exchange.dispatch.settings import Counts, Handle, Middleware, Settings
 from exchange.dispatch.threads import HandlerThreads
@@ -41,8 +41,6 @@ prefetch is done, so that the broker never runs out of deliveries that it may se
 
 PAUSE_SECONDS: Final = 1.0
 """Seconds before a delivery is put back whose retry the broker refused: it is delivered again at once."""
-
-DONE: Final[Mapping[str, str]] = {"raise": "not acknowledged", "dead-letter": "rejected", "requeue": "requeued"}
 
 
 class Consumer:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from exchange.dispatch.clients.aio_pika import AioPikaQueue
 from exchange.dispatch.consumer import Consumer
 from exchange.dispatch.link import Link
-from exchange.dispatch.policy import OnError, Retry
+from exchange.dispatch.policy import POLICIES, OnError, Retry
 from exchange.dispatch.settings import Middleware, Settings
 from exchange.message import Message
 from exchange.partition.partitioning.specification import Partitioning, parse_key_source
@@ -41,7 +41,7 @@ def build_consumer(
 
     Raises ValueError and TypeError for wrong options.
     """
-    if not isinstance(on_error, Retry) and on_error not in ("raise", "dead-letter", "requeue"):
+    if not isinstance(on_error, Retry) and on_error not in POLICIES:
         raise ValueError(f'on_error is "raise", "dead-letter", "requeue" or a Retry, not {on_error!r}')
     if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
         raise ValueError(f"timeout is a number of seconds above 0, not {timeout!r}")

@@ -22,7 +22,7 @@ from exchange.dispatch.blocking import consume_blocking
 from exchange.dispatch.captures import NamedPattern, parse_named
 from exchange.dispatch.clients.pika import message_from_pika
 from exchange.dispatch.delivery import Delivery
-from exchange.dispatch.policy import NoHandler, OnError, Retry
+from exchange.dispatch.policy import POLICIES, NoHandler, OnError, Retry
 from exchange.dispatch.registration import Registration, check_has_run, check_is_handler, name_of, position_of
 from exchange.display import list_some
 from exchange.forks import DISPATCHERS, lock_at_forks
@@ -124,7 +124,7 @@ class Dispatcher(Generic[M]):
         self._lock: Final = lock_at_forks(DISPATCHERS)
         self._matcher: Final[Matcher[Registration[M]]] = Matcher(self.dialect, cache=cache)
         self._handlers: Final[dict[Callable[[M], object], Registration[M]]] = {}
-        self._nextposition_of = 0
+        self._next_position = 0
         for shared in (self, self._key):
             defer_counting(shared)
 
@@ -160,7 +160,7 @@ class Dispatcher(Generic[M]):
                 "a pattern has names only where messages are `Message` values: other records have no words"
             )
         with self._lock:
-            registration = self._handlers.get(handler) or Registration(self._nextposition_of, handler)
+            registration = self._handlers.get(handler) or Registration(self._next_position, handler)
             known = registration.patterns.get(named.pattern)
             if known is not None:
                 if known.names != named.names:
@@ -172,7 +172,7 @@ class Dispatcher(Generic[M]):
             if len(registration.patterns) == 1:
                 defer_counting(registration)
                 self._handlers[handler] = registration
-                self._nextposition_of += 1
+                self._next_position += 1
             return True
 
     def remove(self, pattern: str | Pattern, handler: Callable[[M], object] | Callable[[Delivery], object]) -> bool:
@@ -358,7 +358,7 @@ class Dispatcher(Generic[M]):
             return build_consumer(self._dispatch_async, channel, on_error=on_error, prefetch=prefetch, **options)
         if isinstance(on_error, Retry):
             raise TypeError("a Retry needs asyncio: await dispatcher.consume(PikaQueue(channel, queue))")
-        if on_error not in ("raise", "dead-letter", "requeue"):
+        if on_error not in POLICIES:
             raise ValueError(f'on_error is "raise", "dead-letter" or "requeue", not {on_error!r}')
         if of_asyncio := [name for name in ASYNCIO_OPTIONS if name in options]:
             raise TypeError(

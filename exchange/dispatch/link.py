@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from exchange.dispatch.answers import Frame
 from exchange.dispatch.delivery import Carrier, Delivery
-from exchange.entities.entities import Binding, Exchange, Queue
+from exchange.entities.entities import DIRECT_REPLY_TO, Binding, Exchange, Queue
 from exchange.errors import HashstarError
 from exchange.message import Message
 
@@ -25,16 +25,12 @@ class Unroutable(HashstarError):
     """The broker has no queue for a published message, and returned it."""
 
 
-DIRECT_REPLY: Final = "amq.rabbitmq.reply-to."
-"""Start of the address of a caller that waits on its own channel: direct reply-to."""
-
-
 def is_mandatory(message: Message) -> bool:
     """Return whether to publish a message as mandatory: all but replies to direct reply-to.
 
     RabbitMQ before 4.3 returns each of these as unroutable, also where the caller gets it.
     """
-    return message.exchange != "" or not message.routing_key.startswith(DIRECT_REPLY)
+    return message.exchange != "" or not message.routing_key.startswith(f"{DIRECT_REPLY_TO}.")
 
 
 @runtime_checkable

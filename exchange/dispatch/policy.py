@@ -14,19 +14,22 @@ exchange. The message carries the table ``x-hashstar-retry``: ``count``, and the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from exchange.dispatch.delivery import RETRY, Delivery
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.errors import HashstarError
 from exchange.message import Message
 
-__all__ = ["Declarations", "NoHandler", "OnError", "Retry"]
+__all__ = ["DONE", "POLICIES", "Declarations", "NoHandler", "OnError", "Retry"]
 
 OnError = Literal["raise", "dead-letter", "requeue"]
 """Policy for a delivery that was not handled: see `Dispatcher.consume`."""
-
+POLICIES: Final = get_args(OnError)
+DONE: Final[Mapping[OnError, str]] = {"raise": "not acknowledged", "dead-letter": "rejected", "requeue": "requeued"}
+"""Policy -> what it does with the delivery, for the log."""
 
 DELAY: Final = "hashstar-delay"
 """Header that selects the delay queue. Headers exchanges do not look at headers whose names begin with ``x-``."""
@@ -89,7 +92,7 @@ class Retry:
         if not all(isinstance(error, type) and issubclass(error, Exception) for error in errors):
             raise TypeError(f"errors are classes of exceptions, not {self.errors!r}")
         object.__setattr__(self, "errors", errors)
-        if self.then not in ("raise", "dead-letter", "requeue"):
+        if self.then not in POLICIES:
             raise ValueError(f'then is "raise", "dead-letter" or "requeue", not {self.then!r}')
         if self.queue_type not in ("quorum", "classic"):
             raise ValueError(f'queue_type is "quorum" or "classic", not {self.queue_type!r}')

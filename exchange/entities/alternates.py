@@ -10,7 +10,6 @@ from exchange.field_values import type_and_value
 
 __all__ = [
     "alternate_exchange",
-    "alternate_in_effect",
     "alternates_in_effect",
     "policy_in_force",
     "possible_alternates",
@@ -37,19 +36,13 @@ def possible_alternates(exchange: Exchange, policies: Mapping[str, Policy]) -> t
     return tuple(dict.fromkeys(alternates))
 
 
-def alternate_in_effect(exchange: Exchange, policies: Mapping[str, Policy]) -> str | None:
-    """Return the alternate exchange that routes a message.
+def alternates_in_effect(exchange: Exchange, policies: Mapping[str, Policy]) -> tuple[str | None, ...]:
+    """Return the alternate exchanges that may route a message, None for none; exactly one element if it is known.
 
-    That is the one of `alternate_exchange`. But the default exchange routes nothing that reaches it as an alternate: in
-    its place, its own alternate routes the message, which a policy can set. A message published to the default exchange
+    They are `possible_alternates`. But the default exchange routes nothing that reaches it as an alternate: in its
+    place, its own alternate routes the message, which a policy can set. A message published to the default exchange
     never goes to that alternate.
     """
-    possible = alternates_in_effect(exchange, policies)
-    return possible[0] if len(possible) == 1 else None
-
-
-def alternates_in_effect(exchange: Exchange, policies: Mapping[str, Policy]) -> tuple[str | None, ...]:
-    """Return the alternate exchanges that may route a message, None for none; exactly one element if it is known."""
     possible = possible_alternates(exchange, policies)
     if "" not in possible:
         return possible

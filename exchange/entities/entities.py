@@ -12,7 +12,9 @@ from exchange.patterns.pcre import expression
 if TYPE_CHECKING:
     from exchange.partition.partitioning.specification import Partitioning
 
-__all__ = ["DIRECT_REPLY_TO", "PREDECLARED", "Binding", "Destination", "Exchange", "Policy", "Queue"]
+__all__ = [
+    "DIRECT_REPLY_TO", "PREDECLARED", "PREDECLARED_NAMES", "Binding", "Destination", "Exchange", "Policy", "Queue",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,7 @@ PREDECLARED: Final = (
     Exchange("amq.rabbitmq.trace", "topic", internal=True),
 )
 """The exchanges that every virtual host has (`rabbit_vhost.erl`)."""
+PREDECLARED_NAMES: Final = frozenset(exchange.name for exchange in PREDECLARED)
 
 DIRECT_REPLY_TO: Final = "amq.rabbitmq.reply-to"
 """The pseudo queue of direct replies; the addresses of repliers begin with it, too."""

@@ -133,11 +133,6 @@ class Policies:
                 chosen[definitions] = settings
         return tuple(chosen.values())
 
-    def dead_letters_of(self, queue: Queue) -> tuple[DeadLetters, ...]:
-        """Return where the dead letters of a queue may go; exactly one element if that is known."""
-        possible = [self.dead_letters_by(settings, queue.type) for settings in self.possible_settings(queue)]
-        return tuple(dict.fromkeys(possible))
-
     @staticmethod
     def dead_letters_by(settings: Settings, queue_type: str) -> DeadLetters:
         """Return where the dead letters of a queue of this type go with these settings."""

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from bindings.analysis.algebra import covers, overlap
 from bindings.sources.definitions import Definitions
-from bindings.sources.definitions.import_warnings import RESERVED
 from bindings.sources.document import Document
 from bindings.sources.files import decode_text
 from bindings.sources.formats import FORMATS
 from bindings.sources.formats.format import File as OtherFile
 from bindings.sources.formats.format import Target as OtherTarget
 from bindings.sources.language.formatter import format_text
+from exchange.entities.entities import PREDECLARED_NAMES
 from exchange.errors import InputError, PatternError, TextError
 from exchange.field_json import decode, encode, json_line, message_from_json, message_from_line, message_to_json
 from exchange.field_values import type_and_value
@@ -122,7 +122,7 @@ def other_format(name: str) -> Callable[[bytes], None]:
         definitions = imported.definitions
         topologies = [definitions.topology(vhost) for vhost in definitions.vhosts]
         written = known.write(definitions, target)
-        parts = any(len(each.exchanges) > len(RESERVED) or each.queues or each.policies for each in topologies)
+        parts = any(len(each.exchanges) > len(PREDECLARED_NAMES) or each.queues or each.policies for each in topologies)
         if parts and not written.warnings:
             again = known.read([OtherFile(target.name, "".join(written.chunks))], "some").definitions
             for topology in topologies:

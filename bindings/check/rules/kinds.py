@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from difflib import get_close_matches
-from typing import Final
 
 from bindings.check.rules.finding import Finding
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import quote_binding, quote_exchange
-from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchange
+from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, Exchange
 from exchange.entities.indexes import Tables
 from exchange.entities.queue_arguments import refuse_queue
 from exchange.errors import BrokerError
@@ -24,9 +23,6 @@ def _suggestion(kind: str) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-RESERVED: Final = frozenset(exchange.name for exchange in PREDECLARED)
-
-
 def find(view: TopologyView) -> Iterator[Finding]:
     """Yield findings about exchanges and bindings."""
     topology = view.topology
@@ -38,7 +34,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
             message = f"{quote_exchange(name)} {unknown}{_suggestion(exchange.type)}"
             yield Finding("HS601", exchange, message)
             continue
-        if name not in RESERVED:
+        if name not in PREDECLARED_NAMES:
             try:
                 rules.declare_exchange(Tables(), host, exchange)
             except BrokerError as error:

@@ -8,9 +8,9 @@ from typing import Final
 from bindings.check.rules.finding import Finding
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import list_names
-from bindings.sources.definitions.import_warnings import PATTERN_SHOWN, RESERVED
+from bindings.sources.definitions.import_warnings import PATTERN_SHOWN
 from exchange.display import clip_line
-from exchange.entities.entities import Exchange, Policy, Queue
+from exchange.entities.entities import PREDECLARED_NAMES, Exchange, Policy, Queue
 from exchange.entities.in_force import QUEUES, applies_to, is_for_type, unsupported_keys
 from exchange.entities.policy_definitions import wrong_settings
 from exchange.entities.queue_arguments import ACCEPTED
@@ -49,7 +49,11 @@ def _find(view: TopologyView, policies: Mapping[str, Policy]) -> Iterator[Findin
             yield Finding("HS701", policy, message)
         elif unsure[policy.name]:
             reason = expression(policy.pattern).unknown or "the broker may give up before it has found it"
-            own = [name for name in dict.fromkeys(part.name for part in unsure[policy.name]) if name not in RESERVED]
+            own = [
+                name
+                for name in dict.fromkeys(part.name for part in unsure[policy.name])
+                if name not in PREDECLARED_NAMES
+            ]
             what = list_names(own) if own else "exchanges"
             message = f"whether {_name(policy)} applies to {what} is not known here: {pattern}: {reason}"
             yield Finding("HS706", policy, message)

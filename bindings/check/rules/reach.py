@@ -10,7 +10,7 @@ from bindings.check.rules.finding import Finding
 from bindings.check.rules.leaks import find_lost_key
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import list_names, quote_binding, quote_exchange
-from exchange.entities.entities import PREDECLARED, Binding, Destination
+from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination
 from exchange.kinds import Decider
 from exchange.kinds.condition import EVERYTHING
 from exchange.patterns.pattern import AMQP
@@ -18,7 +18,6 @@ from exchange.topology.graph import find_cycles, reach
 
 __all__ = ["find", "find_unroutable"]
 
-RESERVED: Final = frozenset(exchange.name for exchange in PREDECLARED)
 
 STEPS: Final = 20_000
 """Maximum cost of one question about two patterns."""
@@ -58,9 +57,9 @@ def _exchanges(view: TopologyView) -> Iterator[Finding]:
                 sources = list_names(led_to[name])
                 message = f"no queue can be reached from {quote_exchange(name)}, and {sources} {verb} there"
                 yield Finding("HS202", exchange, message)
-            elif name not in RESERVED and not exchange.internal:
+            elif name not in PREDECLARED_NAMES and not exchange.internal:
                 yield Finding("HS201", exchange, f"no queue can be reached from {quote_exchange(name)}")
-        if exchange.internal and name not in reached and name not in RESERVED:
+        if exchange.internal and name not in reached and name not in PREDECLARED_NAMES:
             yield Finding("HS203", exchange, f"{quote_exchange(name)} is internal, and nothing leads to it")
 
 

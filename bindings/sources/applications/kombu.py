@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from bindings.sources.applications.parts import Part, declare_parts
-from exchange.entities.entities import PREDECLARED, Binding, Exchange, Policy, Queue
+from exchange.entities.entities import PREDECLARED, PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
 from exchange.entities.profile import LATEST, Profile
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
@@ -110,5 +110,4 @@ def entities_of(topology: Topology) -> list[Any]:
         )
         for queue in topology.queues.values()
     ]
-    predeclared = {each.name for each in PREDECLARED}
-    return [*(entity for name, entity in exchanges.items() if name not in predeclared), *queues]
+    return [*(entity for name, entity in exchanges.items() if name not in PREDECLARED_NAMES), *queues]

@@ -26,7 +26,6 @@ from bindings.sources.definitions.entries import (
 )
 from bindings.sources.definitions.extensions import KEY, Additions
 from bindings.sources.definitions.import_warnings import (
-    RESERVED,
     SourceWarning,
     argument_warnings,
     definitions_warnings,
@@ -43,7 +42,7 @@ from bindings.sources.files import decode_text, read_content, save_lines
 from bindings.sources.language.errors import LanguageError
 from bindings.sources.language.expectations import Expectation
 from exchange.display import clip_line
-from exchange.entities.entities import Policy, Queue
+from exchange.entities.entities import PREDECLARED_NAMES, Policy, Queue
 from exchange.entities.profile import LATEST, Profile, closest_profile, profile_by_name
 from exchange.errors import InputError
 from exchange.json_text import Refused, find_fault, refuse_constant
@@ -205,7 +204,7 @@ class Definitions:
         if vhost not in self.vhosts:
             raise InputError(f"there is no virtual host {vhost!r}; there are {_join(self.vhosts)}")
         return Topology(
-            [part for name, part in self._by_name("exchanges", vhost).items() if name not in RESERVED],
+            [part for name, part in self._by_name("exchanges", vhost).items() if name not in PREDECLARED_NAMES],
             self._with_partitionings_of(vhost, self._by_name("queues", vhost)),
             [entry.part for entry in self._in("bindings", vhost) if entry.part.source],
             [*self._by_name("policies", vhost).values(), *self._operator_policies_of(vhost)],
@@ -386,7 +385,7 @@ class Definitions:
     def _edit(self, key: str, parts: Mapping[str, Part], vhost: str, field_vhost: str | None) -> list[Entry]:
         """Return the entries of a section with these parts in one virtual host; ``field_vhost`` is that of new ones."""
         before = self._by_name(key, vhost)
-        skipped = RESERVED if key == "exchanges" else ()
+        skipped = PREDECLARED_NAMES if key == "exchanges" else ()
         names = self._names(vhost)
         entries = []
         for entry in self._document.get(key, ()):

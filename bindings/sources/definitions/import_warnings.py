@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from bindings.sources.definitions.entries import ENCODE, Entry, Part
 from exchange.display import clip_line
-from exchange.entities.entities import PREDECLARED, Binding, Exchange, Policy
+from exchange.entities.entities import PREDECLARED, PREDECLARED_NAMES, Binding, Exchange, Policy
 from exchange.field_json import encode_table
 from exchange.field_values import to_bytes
 from exchange.kinds import Unknown, kind_of
@@ -21,7 +21,6 @@ from exchange.patterns.pcre import expression
 __all__ = [
     "FILE_ONLY",
     "PATTERN_SHOWN",
-    "RESERVED",
     "SourceWarning",
     "argument_texts",
     "argument_warnings",
@@ -32,8 +31,6 @@ __all__ = [
     "undeclared_vhosts",
 ]
 
-RESERVED: Final = frozenset(exchange.name for exchange in PREDECLARED)
-"""The names of the predeclared exchanges, which nobody declares."""
 
 PATTERN_SHOWN: Final = 80
 """Maximum number of characters of a pattern in a message."""
@@ -141,7 +138,7 @@ def part_warnings(part: Part) -> Iterator[tuple[str, str]]:
         if not part.source and part != Binding.to_queue("", part.destination.name, part.destination.name):
             yield FILE_ONLY, f": {describe(part)} cannot exist in RabbitMQ and is left out"
         return
-    if isinstance(part, Exchange) and part.name in RESERVED:
+    if isinstance(part, Exchange) and part.name in PREDECLARED_NAMES:
         if part not in PREDECLARED:
             text = f"{describe(part)} is predeclared with other attributes"
             yield FILE_ONLY, f": skipped by RabbitMQ's import and left out: {text}"

@@ -19,7 +19,7 @@ from bindings.sources.formats.imported import Collector, Imported
 from bindings.sources.formats.nodes import Node
 from bindings.sources.formats.yaml_text import documents_of
 from exchange.display import clip_line
-from exchange.entities.entities import PREDECLARED, Binding, Exchange, Queue
+from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Queue
 from exchange.errors import InputError
 
 __all__ = ["read_asyncapi"]
@@ -28,7 +28,6 @@ HOPS: Final = 20
 """Maximum number of references from one to the next."""
 MARKS: Final = frozenset("{}")
 """Characters of an address with parameters, which is no routing key."""
-PREDECLARED_NAMES: Final = frozenset(exchange.name for exchange in PREDECLARED)
 
 
 class _Channel(NamedTuple):

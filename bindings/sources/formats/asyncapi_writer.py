@@ -13,11 +13,10 @@ from hashlib import sha256
 from typing import Any, Final
 
 from bindings.sources.definitions import Definitions
-from bindings.sources.definitions.import_warnings import RESERVED
 from bindings.sources.formats.format import Omissions, Target, Written, find_half
 from bindings.sources.formats.yaml_text import write_documents
 from exchange.display import count_noun, list_some
-from exchange.entities.entities import Binding, Exchange, Queue
+from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Queue
 from exchange.topology.topology import Topology
 
 __all__ = ["BINDING_VERSION", "TYPES", "VERSION", "write_asyncapi"]
@@ -86,7 +85,7 @@ class _Writer:
                     queue = binding.destination.name
                     messages[queue][channel] = {"$ref": f"#/channels/{channel}/messages/message"}
                     bound[queue].append(key)
-            if not by_key and name not in RESERVED:
+            if not by_key and name not in PREDECLARED_NAMES:
                 self._exchange_channel(vhost, exchanges[name], None)
         for name, part in queues.items():
             self._queue_channel(vhost, part, messages[name], bound[name])
@@ -101,7 +100,7 @@ class _Writer:
                 reason = f"AsyncAPI has no exchange of type {part.type!r}"
                 self.omissions.part(vhost, part, f"{reason} ({count_noun(count, 'binding')})" if count else reason)
             return False
-        if part.name in RESERVED:
+        if part.name in PREDECLARED_NAMES:
             return bool(vhost) and not find_half(vhost)
         if self.omissions.refuses(vhost, part, None):
             return False

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.entries import Part
-from bindings.sources.definitions.import_warnings import RESERVED, argument_texts
+from bindings.sources.definitions.import_warnings import argument_texts
 from bindings.sources.formats.beside import kept_sections, limits_of, settings_of
 from bindings.sources.formats.format import Omissions, Target, Written, find_half
 from bindings.sources.formats.go_json import alterations
 from bindings.sources.formats.operator_names import ALLOWED, Names
 from bindings.sources.formats.operator_reader import CLUSTER, LIMITS, VERSION
 from bindings.sources.formats.yaml_text import write_documents
-from exchange.entities.entities import Binding, Exchange, Policy, Queue
+from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
 from exchange.errors import InputError
 from exchange.field_json import encode_table
 from exchange.field_values import thaw
@@ -58,7 +58,7 @@ class _Writer:
         topologies = [(vhost, definitions.topology(vhost)) for vhost in definitions.vhosts]
         for vhost, topology in topologies:
             for exchange in topology.exchanges.values():
-                if exchange.name not in RESERVED:
+                if exchange.name not in PREDECLARED_NAMES:
                     yield from self._exchange(vhost, exchange)
             for queue in topology.queues.values():
                 yield from self._queue(vhost, queue)

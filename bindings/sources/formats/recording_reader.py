@@ -17,13 +17,12 @@ from bindings.sources.formats.imported import Imported
 from bindings.sources.recording.file import read_recording
 from bindings.sources.recording.model import Recording, Request
 from exchange.entities.declarations import binding_of, exchange_of, queue_of
-from exchange.entities.entities import PREDECLARED, Binding, Exchange, Queue
+from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Queue
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
 __all__ = ["read_declared", "refuse_to_write"]
 
-RESERVED: Final = frozenset(exchange.name for exchange in PREDECLARED)
 VERSION: Final = re.compile(r"RabbitMQ ([0-9]+\.[0-9]+\.[0-9]+)")
 
 Part = Exchange | Queue | Binding
@@ -66,7 +65,7 @@ def _declared(recording: Recording, vhost: str) -> Topology:
             queues[part.name] = part
         else:
             bindings[part] = None
-    ends = {("exchange", name) for name in (*exchanges, *RESERVED)} | {("queue", name) for name in queues}
+    ends = {("exchange", name) for name in (*exchanges, *PREDECLARED_NAMES)} | {("queue", name) for name in queues}
     kept = [each for each in bindings if {("exchange", each.source), tuple(each.destination)} <= ends]
     return Topology(exchanges.values(), queues.values(), kept, vhost=vhost)
 
@@ -82,7 +81,7 @@ def _added(request: Request) -> Part | None:
     read, given = READERS.get(request.method), request.arguments
     if read is None or given.get("passive") or given.get("exclusive") or given.get("queue") == "":
         return None
-    return None if request.method == "exchange.declare" and given["exchange"] in RESERVED else read(given)
+    return None if request.method == "exchange.declare" and given["exchange"] in PREDECLARED_NAMES else read(given)
 
 
 def _removed(request: Request) -> Iterator[Any]:

@@ -10,7 +10,7 @@ from bindings.sources.language.expectations import Expectation, Relation
 from bindings.sources.language.syntax import Node
 from bindings.sources.language.tokens import Token
 from bindings.sources.language.values import Item, Terms
-from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchange, Policy, Queue
+from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, Exchange, Policy, Queue
 from exchange.errors import HashstarError, PatternError, TextError
 from exchange.field_json import decode_table
 from exchange.field_values import EMPTY, FieldTable
@@ -136,7 +136,7 @@ def read_exchange(node: Node, terms: Terms) -> Exchange:
     """Read ``exchange NAME: TYPE, FLAG, alternate NAME, KEY = VALUE ...``."""
     name = terms.text(node.children[1])
     token = terms.tokens[node.children[1]]
-    if any(name == predeclared.name for predeclared in PREDECLARED):
+    if name in PREDECLARED_NAMES:
         raise Mistake(f"every virtual host has the exchange {name!r}; it is not declared", token)
     first = _first_attribute(node)
     if first is None or first.rule != "word":

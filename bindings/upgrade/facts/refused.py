@@ -11,7 +11,7 @@ from typing import Final
 
 from bindings.upgrade.facts.crossing import Crossing, Part
 from bindings.upgrade.facts.fact import Fact
-from exchange.entities.entities import PREDECLARED, Binding, Exchange, Policy, Queue
+from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
 from exchange.entities.indexes import Tables
 from exchange.entities.policy_definitions import refuse_policy
 from exchange.entities.profile import Profile
@@ -23,7 +23,6 @@ from exchange.topology.topology import Topology
 
 __all__ = ["FACTS"]
 
-RESERVED: Final = frozenset(exchange.name for exchange in PREDECLARED)
 
 Refuse = Callable[[Profile], None]
 """Function that raises the BrokerError with which a release refuses a part."""
@@ -47,7 +46,7 @@ def refused_queues(topology: Topology, new: Profile) -> Iterator[tuple[Queue, st
 def refused_exchanges(topology: Topology, new: Profile) -> Iterator[tuple[Exchange, str]]:
     """Yield the exchanges that only the new release refuses to declare."""
     for name, exchange in topology.exchanges.items():
-        if name in RESERVED:
+        if name in PREDECLARED_NAMES:
             continue
 
         def declare(profile: Profile, part: Exchange = exchange) -> None:

@@ -26,7 +26,7 @@ from bindings.upgrade.releases import Release
 from bindings.upgrade.requests.answering import normalise
 from bindings.upgrade.requests.replay import Ask, replay, tunings
 from exchange.entities.declarations import declaration_of
-from exchange.entities.entities import PREDECLARED, Binding, Exchange, Policy, Queue
+from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
 from exchange.entities.indexes import Change
 from exchange.errors import BrokerError
 from exchange.kinds import kind_of
@@ -43,7 +43,6 @@ LIVE_SECONDS: Final = 120.0
 """Default maximum duration in seconds of asking a test broker."""
 SMALLEST_TUNED: Final = 4_096
 """The smallest frame_max that AMQP allows, and that can be asked for."""
-RESERVED: Final = frozenset(exchange.name for exchange in PREDECLARED)
 ALTERNATE: Final = "alternate-exchange"
 
 
@@ -268,7 +267,7 @@ def _declare_plainly(topology: Topology, host: LiveHost, live: Live, budget: _Bu
     """Declare what decides about routes, with plain queues, and return what the broker has taken of it."""
     taken = Topology(vhost=topology.vhost, profile=topology.profile).tables()
     parts: list[Exchange | Queue | Binding] = [
-        *(exchange for name, exchange in topology.exchanges.items() if name not in RESERVED),
+        *(exchange for name, exchange in topology.exchanges.items() if name not in PREDECLARED_NAMES),
         *map(Queue, topology.queues),
         *topology.bindings,
     ]

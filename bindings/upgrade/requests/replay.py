@@ -15,7 +15,7 @@ from bindings.sources.recording.model import ACCEPTED, Publishing, Recording, Re
 from bindings.upgrade.releases import Release
 from bindings.upgrade.requests.answering import AnsweringHost, Foretold, answer_to_message, answer_to_tuning
 from exchange.entities.declarations import declaration_of
-from exchange.entities.entities import PREDECLARED, Binding, Exchange, Queue
+from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Queue
 from exchange.topology.topology import Topology
 
 __all__ = ["Ask", "replay", "tunings"]
@@ -28,7 +28,6 @@ PHASES: Final[Mapping[str, int]] = {
 }  # fmt: skip
 """Method -> when it is asked, passive declarations as what is published; the others are not asked of a virtual host."""
 PASSIVE: Final = 2
-RESERVED: Final = frozenset(exchange.name for exchange in PREDECLARED)
 INEQUIVALENT: Final = "HSU301"
 
 
@@ -105,7 +104,7 @@ def _answer_to_publishing(host: AnsweringHost, release: Release, row: Publishing
 
 
 def _parts(topology: Topology) -> Iterator[Exchange | Queue | Binding]:
-    yield from (exchange for name, exchange in topology.exchanges.items() if name not in RESERVED)
+    yield from (exchange for name, exchange in topology.exchanges.items() if name not in PREDECLARED_NAMES)
     yield from topology.queues.values()
     yield from topology.bindings
 

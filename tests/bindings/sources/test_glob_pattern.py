@@ -43,11 +43,12 @@ def expand(pattern: str) -> list[str]:
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(PARTS, min_size=1, max_size=5))
 def test_a_pattern_matches_what_glob_matches(tree: Path, parts: list[str]) -> None:
-    """In a tree without links; Python's glob may have a match several times."""
+    """In a tree without links; Python's glob may have a match several times, and up to 3.12 one that is not there."""
     pattern = "/".join([str(tree), *parts])
     if not is_pattern(pattern):
         return
-    expected = {name.rstrip("/") for name in glob.glob(pattern, recursive=True)}  # noqa: PTH207
+    found = {name.rstrip("/") for name in glob.glob(pattern, recursive=True)}  # noqa: PTH207
+    expected = {name for name in found if Path(name).exists()}
     assert expand(pattern) == sorted(expected)
 
 

@@ -13,6 +13,7 @@ from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Policies, S
 from exchange.entities.profile import LATEST, PROFILES, Profile
 from exchange.errors import BadRequest, NotFound
 from exchange.field_values import Typed
+from exchange.lifecycle.limits import limits_of
 
 OLD, V4, NEW = (PROFILES[f"rabbitmq-{release}"] for release in ("3.13", "4.0", "4.3"))
 
@@ -159,11 +160,13 @@ def test_arguments_that_no_policy_sets_are_settings_too() -> None:
 def test_dead_letters_at_least_once_need_a_quorum_queue_that_rejects() -> None:
     strategy = {"dead_letter_strategy": "at-least-once", "dead_letter_exchange": "dlx"}
     rejecting = Policy("p", "", {"overflow": "reject-publish"})
-    assert Policies({}).dead_letters_of(quorum(**strategy)) == (DeadLetters("dlx"),)
-    assert Policies({"p": rejecting}).dead_letters_of(quorum(**strategy)) == (DeadLetters("dlx", at_least_once=True),)
-    assert Policies({}).dead_letters_of(quorum(dead_letter_routing_key="k")) == (NO_DEAD_LETTERS,)
+    assert limits_of(quorum(**strategy), Policies({})).dead_letters == DeadLetters("dlx")
+    assert limits_of(quorum(**strategy), Policies({"p": rejecting})).dead_letters == DeadLetters(
+        "dlx", at_least_once=True
+    )
+    assert limits_of(quorum(dead_letter_routing_key="k"), Policies({})).dead_letters == NO_DEAD_LETTERS
     by_policy = Policy("p", "", {"dead-letter-exchange": "", "dead-letter-routing-key": "parked"})
-    assert Policies({"p": by_policy}).dead_letters_of(classic()) == (DeadLetters("", "parked"),)
+    assert limits_of(classic(), Policies({"p": by_policy})).dead_letters == DeadLetters("", "parked")
 
 
 def test_operator_policies_are_set_and_cleared_beside_policies_of_the_same_name() -> None:

@@ -19,11 +19,9 @@ from bindings.sources.formats.terraform.syntax import Body, Expression, Items, L
 from exchange.display import clip_line
 from exchange.errors import InputError
 
-__all__ = ["JSON_KEYS", "read_terraform"]
+__all__ = ["read_terraform"]
 
 WAY_OUT: Final = "terraform show -json has the value"
-JSON_KEYS: Final = frozenset({"planned_values", "values", "terraform_version", "resource"})
-"""Names of which one stands at the top of each JSON file of Terraform."""
 
 
 def read_terraform(files: Sequence[File], name: str) -> Imported:

@@ -12,12 +12,12 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from bindings.sources.definitions import Definitions
-from bindings.sources.definitions.import_warnings import RESERVED, argument_texts
+from bindings.sources.definitions.import_warnings import argument_texts
 from bindings.sources.formats.beside import kept_sections, limits_of, settings_of
 from bindings.sources.formats.format import Omissions, Target, Written, find_half
 from bindings.sources.formats.go_json import alterations
 from bindings.sources.formats.terraform.resources import INTEGER, LIMITS
-from exchange.entities.entities import Binding, Exchange, Policy, Queue
+from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
 from exchange.errors import InputError
 from exchange.field_json import encode_table
 from exchange.field_values import thaw
@@ -41,7 +41,6 @@ SPECIAL: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\": "\\\\
 MARKED: Final = re.compile(r"[$%](?=\{)")
 LONGEST: Final = 60
 """Maximum number of characters of a resource's name before its hash."""
-POLICY_TARGETS: Final = ("queues", "exchanges", "all", "classic_queues", "quorum_queues", "streams")
 SETTINGS: Final = ("description", "default_queue_type", "tracing")
 """Settings of a virtual host that the provider has attributes for."""
 
@@ -78,7 +77,7 @@ class _Writer:
         topologies = [(vhost, definitions.topology(vhost)) for vhost in definitions.vhosts]
         for vhost, topology in topologies:
             for exchange in topology.exchanges.values():
-                if exchange.name not in RESERVED:
+                if exchange.name not in PREDECLARED_NAMES:
                     yield from self._exchange(vhost, exchange)
             for queue in topology.queues.values():
                 yield from self._queue(vhost, queue)

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.entries import Part
-from bindings.sources.definitions.import_warnings import RESERVED, describe
+from bindings.sources.definitions.import_warnings import describe
 from bindings.sources.document import Document
 from bindings.sources.formats import FORMATS, File, Format, Imported, format_of
 from bindings.sources.formats.format import Target, Written, find_half
 from bindings.sources.formats.imported import Collector
 from exchange import Binding, Destination, Exchange, Policy, Queue, Topology
+from exchange.entities.entities import PREDECLARED_NAMES
 from exchange.errors import InputError
 from tests.support.bindings.documents import ODD, documents
 
@@ -42,7 +43,7 @@ def write_and_read(known: Format, target: Target, definitions: Definitions) -> t
 
 def parts_of(topology: Topology) -> Iterator[Part]:
     """Yield what a file of another system can have; a partitioning is none of it."""
-    yield from (part for name, part in topology.exchanges.items() if name not in RESERVED)
+    yield from (part for name, part in topology.exchanges.items() if name not in PREDECLARED_NAMES)
     yield from (replace(part, partitioning=None) for part in topology.queues.values())
     yield from (binding for binding in topology.bindings if binding.source)
     yield from topology.policies.values()
