@@ -99,6 +99,8 @@ class Link:
     """The reason, once the connection or the channel is gone."""
     exchanges: set[str] = field(default_factory=lambda: {""})
     """Exchanges that are known to exist."""
+    probes: dict[str, asyncio.Task[str | None]] = field(default_factory=dict)
+    """Exchange -> the question to the broker whether it exists, which is under way."""
 
 
 class Requester:
@@ -293,17 +295,14 @@ class Requester:
 
     async def _exchange(self, link: Link, name: str) -> Any:
         """Return an exchange. Raises Refused if there is none: publishing to it would end the channel of all calls."""
-        from aio_pika.exceptions import ChannelClosed
-
         if name not in link.exchanges:
-            probe = await link.connection.channel()
-            try:
-                await probe.get_exchange(name)
-            except ChannelClosed as error:
-                raise Refused(str(error)) from None
-            finally:
-                with suppress(Exception):
-                    await probe.close()
+            probe = link.probes.get(name)
+            if probe is None:  # of many calls at once, the first asks
+                probe = link.probes[name] = asyncio.create_task(_probe(link, name))
+                probe.add_done_callback(lambda _: link.probes.pop(name))
+            refusal = await finish(probe)
+            if refusal is not None:
+                raise Refused(refusal)
             link.exchanges.add(name)
         return await link.channel.get_exchange(name, ensure=False) if name else link.channel.default_exchange
 
@@ -381,6 +380,21 @@ def _connect_to(url: str) -> Connect:
     import aio_pika
 
     return partial(aio_pika.connect, url)
+
+
+async def _probe(link: Link, exchange: str) -> str | None:
+    """Return why there is no such exchange; None if there is. The question may end its channel, so it has its own."""
+    from aio_pika.exceptions import ChannelClosed
+
+    channel = await link.connection.channel()
+    try:
+        await channel.get_exchange(exchange)
+    except ChannelClosed as error:
+        return str(error)
+    finally:
+        with suppress(Exception):
+            await channel.close()
+    return None
 
 
 def _check_timeout(seconds: float) -> None:

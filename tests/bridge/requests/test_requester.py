@@ -35,6 +35,8 @@ class Broker:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.connections: list[Connection] = []
+        self.probes: list[str] = []
+        """Exchanges of which it was asked whether they exist."""
         self.refuses = 0
         """Number of connections that it refuses."""
 
@@ -77,6 +79,22 @@ class Callbacks(list[Any]):
     add = list.append
 
 
+class Probe:
+    """A channel on which it is asked whether an exchange exists."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+
+    async def get_exchange(self, name: str) -> None:
+        self.broker.probes.append(name)
+        await asyncio.sleep(0.001)
+        if name == "missing":
+            raise ChannelNotFoundEntity(404, "NOT_FOUND - no exchange 'missing'")
+
+    async def close(self) -> None:
+        pass
+
+
 class Connection:
     """A connection, its only channel, its default exchange and its reply queue in one."""
 
@@ -88,8 +106,8 @@ class Connection:
         self.reply_to = ""
         self.take: Callable[[Any], Coroutine[Any, Any, None]]
 
-    async def channel(self, **_: Any) -> Connection:
-        return self
+    async def channel(self, **options: Any) -> Any:
+        return self if options else Probe(self.broker)
 
     async def get_queue(self, name: str, *, ensure: bool) -> Connection:
         self.name = name
@@ -106,8 +124,7 @@ class Connection:
         self.take = take
 
     async def get_exchange(self, name: str, *, ensure: bool = True) -> Connection:
-        if name == "missing":
-            raise ChannelNotFoundEntity(404, "NOT_FOUND - no exchange 'missing'")
+        assert not ensure
         return self
 
     @property
@@ -270,6 +287,24 @@ def test_a_call_that_is_cancelled_does_not_cancel_its_publish() -> None:
         assert requester.counts.in_flight == 0
 
     run(lambda broker, message, key: published.append(message.body), test)
+
+
+def test_of_many_first_calls_at_once_one_asks_whether_the_exchange_exists() -> None:
+    async def test(broker: Broker, requester: Requester) -> None:
+        calls = [asyncio.create_task(requester.request(Message("shop", "rpc"))) for _ in range(50)]
+        await asyncio.sleep(0)
+        calls[0].cancel()  # the others wait for its answer
+        ended = await asyncio.gather(*calls, return_exceptions=True)
+        assert sum(isinstance(each, Message) for each in ended) == 49
+        refused = await asyncio.gather(
+            *[requester.request(Message("missing", "rpc")) for _ in range(50)], return_exceptions=True
+        )
+        assert {type(each) for each in refused} == {Refused}
+        with pytest.raises(Refused, match="no exchange 'missing'"):
+            await requester.request(Message("missing", "rpc"))
+        assert broker.probes == ["shop", "missing", "missing"]
+
+    run(echo, test)
 
 
 def test_another_event_loop_is_refused_without_harm_to_the_requester() -> None:
