@@ -8,10 +8,9 @@ order configuration (``orderTopicConf``) prevents that: the list then always has
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from exchange.errors import InputError
@@ -110,15 +109,16 @@ def publish_queues(route: TopicRoute) -> Partitions:
     """
     if route.order_topic_conf:
         counts = _parse_order(route.order_topic_conf)
-        return _list_queues((Broker(name), number) for name, count in counts for number in range(count))
+        return _list_queues(_number_queues((Broker(name), count) for name, count in counts))
     if route.order_topic_conf is None and route.mappings:
         return _list_queues(_static_queues(route))
     masters = _masters(route)
     return _list_queues(
-        (Broker(data.broker, masters[data.broker]), number)
-        for data in sorted(route.queues, key=lambda data: code_units(data.broker))
-        if data.perm & WRITE and data.broker in masters
-        for number in range(data.write_queues)
+        _number_queues(
+            (Broker(data.broker, masters[data.broker]), data.write_queues)
+            for data in sorted(route.queues, key=lambda data: code_units(data.broker))
+            if data.perm & WRITE and data.broker in masters
+        )
     )
 
 
@@ -129,10 +129,8 @@ def subscribe_queues(route: TopicRoute) -> Partitions:
     """
     if route.mappings:
         return _list_queues(_static_queues(route))
-    queues = _distinct(
-        (Broker(data.broker), number) for data in route.queues if data.perm & READ for number in range(data.read_queues)
-    )
-    return _list_queues(sorted(queues, key=_order))
+    queues = _number_queues((Broker(data.broker), data.read_queues) for data in route.queues if data.perm & READ)
+    return _list_queues(sorted(set(queues), key=_order))
 
 
 def proxy_queues(route: TopicRoute) -> Partitions:
@@ -151,10 +149,8 @@ def proxy_queues(route: TopicRoute) -> Partitions:
     unknown = (used | {name for name, _ in counts}) - known
     if unknown:
         raise InputError(f"the route has no brokerData for {', '.join(sorted(unknown))}: the proxy fails to read it")
-    queues = _distinct(
-        (Broker(name, masters[name]), number) for name, count in counts if name in masters for number in range(count)
-    )
-    return _list_queues(sorted(queues, key=_order))
+    queues = _number_queues((Broker(name, masters[name]), count) for name, count in counts if name in masters)
+    return _list_queues(sorted(set(queues), key=_order))
 
 
 @lru_cache(maxsize=64)
@@ -197,8 +193,8 @@ def _masters(route: TopicRoute) -> dict[str, str]:
     return {name: addresses[MASTER] for name, addresses in first.items() if MASTER in addresses}
 
 
-def _static_queues(route: TopicRoute) -> Iterator[Queue]:
-    """Yield the logical queues of a static topic (`topicRouteData2EndpointsForStaticTopic`).
+def _static_queues(route: TopicRoute) -> list[Queue]:
+    """Return the logical queues of a static topic (`topicRouteData2EndpointsForStaticTopic`).
 
     All of them belong to one broker, a name without servers. So a retry never finds another broker.
     """
@@ -208,26 +204,26 @@ def _static_queues(route: TopicRoute) -> Iterator[Queue]:
             totals[mapping.scope] = max(mapping.total_queues, totals.get(mapping.scope, 0))
     if len(totals) > 1:
         raise InputError(f"a static topic of {len(totals)} scopes ({', '.join(totals)}): their order is not defined")
-    for scope, total in totals.items():
-        broker = Broker("__syslo__" + ("global__" if scope == "__global__" else scope))
-        yield from ((broker, number) for number in range(total))
+    return _number_queues(
+        (Broker("__syslo__" + ("global__" if scope == "__global__" else scope)), total)
+        for scope, total in totals.items()
+    )
 
 
-def _distinct(queues: Iterable[Queue]) -> set[Queue]:
-    """Return the distinct queues, but at most one more than is allowed: a hostile route may have billions."""
-    return set(islice(queues, PARTITIONS + 1))
-
-
-def _list_queues(queues: Iterable[Queue]) -> Partitions:
-    partitions = [
-        Partition(position, broker, f"{broker.name}:{number}")
-        for position, (broker, number) in enumerate(islice(queues, PARTITIONS + 1))
-    ]
-    if len(partitions) > PARTITIONS:
+def _number_queues(counts: Iterable[tuple[Broker, int]]) -> list[Queue]:
+    """Return the queues of brokers by their numbers. A hostile route, of billions, is refused before one is listed."""
+    counted = list(counts)
+    if sum(max(count, 0) for _, count in counted) > PARTITIONS:
         raise InputError(f"the route has more than {PARTITIONS:,} queues")
-    if not partitions:
+    return [(broker, number) for broker, count in counted for number in range(count)]
+
+
+def _list_queues(queues: Sequence[Queue]) -> Partitions:
+    if not queues:
         raise InputError("the route has no queue (the client: No route info of this topic)")
     try:
-        return Partitions(partitions)
+        return Partitions(
+            [Partition(position, broker, f"{broker.name}:{number}") for position, (broker, number) in enumerate(queues)]
+        )
     except ValueError:
         raise InputError("the route names a queue twice") from None
