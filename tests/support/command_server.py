@@ -80,7 +80,7 @@ def command_server() -> CommandServer:
 def serve() -> None:
     """Answer requests until there are none."""
     main = importlib.import_module("bridge.cli").main
-    for package in ("exchange", "bindings"):  # imported before the fork, so that no child has to
+    for package in ("exchange", "bindings", "bridge"):  # imported before the fork, so that no child has to
         for module in pkgutil.walk_packages([str(ROOT / package)], f"{package}."):
             if module.name.rpartition(".")[2] not in {"pytest_plugin", "__main__"} and not {"spark", "adapters"} & {
                 *module.name.split(".")
@@ -96,6 +96,8 @@ def serve() -> None:
         with suppress(ImportError):  # of an extra that is not installed
             importlib.import_module(module_name)
     _make_parsers()
+    with suppress(ImportError):
+        importlib.import_module("pyarrow").array([])  # imports pandas, if that is installed
     gc.collect()
     gc.freeze()  # else each child's first collection copies the pages of all that was imported
     for line in sys.stdin:

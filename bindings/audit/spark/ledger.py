@@ -146,7 +146,9 @@ class Ledger:
             values = {}
             for study, reader in self._studies.items():
                 path = self._folder / study / f"{name}.parquet"
-                values[study] = reader.value_of(pq.ParquetFile(path, page_checksum_verification=True).read())
+                values[study] = reader.value_of(
+                    pq.ParquetFile(path, page_checksum_verification=True).read(use_threads=False)
+                )
             account = account_from_json(json.loads((self._folder / ACCOUNT / f"{name}.json").read_bytes()))
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
             raise InputError(f"{self._folder}: {name} cannot be read: {error}") from None
