@@ -252,6 +252,16 @@ def missing(reason: str, environ: Mapping[str, str] = os.environ) -> NoReturn:
     pytest.skip(reason)
 
 
+def addresses_of(server: Server) -> tuple[str, str]:
+    """Return the addresses of the management API, with a login, and of AMQP."""
+    if server.management_url is None:
+        pytest.skip("needs the management API")
+    parts = urllib.parse.urlsplit(server.management_url)
+    login = "" if parts.username else "guest:guest@"
+    amqp = urllib.parse.urlsplit(server.url)
+    return f"http://{login}{parts.netloc}", f"amqp://{amqp.hostname}:{amqp.port}"
+
+
 def started(container: DockerContainer, image: str) -> None:
     """Start a container of a test's own, or skip the test that needs it, as `missing`."""
     try:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import bindings
+from bindings.apply.address import Addresses
 from bindings.upgrade.releases import release_of
 from bindings.upgrade.upgrade import upgrade_topology
 from exchange import Binding, Exchange, Message, Queue, Topology
 from exchange.entities.profile import profile_for
 from tests.support.differential import Outcome, compare_one, manage
-from tests.support.servers import SERVERS, running
+from tests.support.servers import SERVERS, addresses_of, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +25,7 @@ NUMBER = 8
 """Number of queues: one of 40,320 orders of theirs is that of Mnesia."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def khepri(rabbitmq_servers: list[Server]) -> Iterator[Server]:
     """Yield a broker of its own with Khepri enabled, in a release that may also have Mnesia."""
     both = [each for each in rabbitmq_servers if (4, 0) <= each.version_info < (4, 3) and ":" in each.origin]
@@ -65,3 +67,14 @@ def test_the_order_of_x_modulus_hash_is_another_one_with_khepri_which_upgrade_do
     found = upgrade_topology(topology, release_of("3.13"), release_of(khepri.version))
     assert "HSU050" in {sighting.fact.id for sighting in found.sightings}
     assert found.difference.meaning.verdict == "undecided"
+
+
+@pytest.mark.live
+def test_a_test_broker_is_not_asked_where_its_metadata_store_sends_a_message(khepri: Server) -> None:
+    """With Khepri it is not where the model sends it, which is no finding."""
+    topology = counted("3.13")
+    shown = bindings.upgrade(topology, khepri.version, live=Addresses.of(*addresses_of(khepri))).live
+    assert shown is not None
+    assert (shown.not_foretold, shown.not_seen, shown.messages) == ([], [], 0)
+    assert shown.not_asked > 0
+    assert shown.accepted > NUMBER

@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import aio_pika
 import kombu
@@ -35,6 +34,7 @@ from exchange import Topology
 from tests.support.differential import manage
 from tests.support.recorded import recorded
 from tests.support.recordings import random_recording, random_topology, text_of
+from tests.support.servers import addresses_of
 
 if TYPE_CHECKING:
     from tests.support.servers import Server
@@ -46,16 +46,6 @@ ROUND = 40
 UPGRADE = find_command("upgrade")
 NAME = "hashstar-record"
 ROOT = Path(__file__).parents[3]
-
-
-def addresses_of(server: Server) -> tuple[str, str]:
-    """Return the addresses of the management API, with a login, and of AMQP."""
-    if server.management_url is None:
-        pytest.skip("needs the management API")
-    parts = urlsplit(server.management_url)
-    login = "" if parts.username else "guest:guest@"
-    amqp = urlsplit(server.url)
-    return f"http://{login}{parts.netloc}", f"amqp://{amqp.hostname}:{amqp.port}"
 
 
 def with_pika(url: str) -> None:
