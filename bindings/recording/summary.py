@@ -33,13 +33,13 @@ def summary_lines(recording: Recording) -> Iterator[str]:
     if refusals:
         yield "refused by the broker:"
     for row, answer, count in refusals[:LISTED]:
-        yield f"  {describe_request(row)}, {count_noun(count, 'time')}: {answer.code} {answer.text}"
+        yield f"  {describe_request(row)}, {count_noun(count, 'time')}: {answer}"
     yield from _more(len(refusals), "refusal")
     ends = [(row.method.partition(".")[0], *each) for row in closings for each in row.answers.items()]
     if ends:
         yield "closed by the broker, which blames no request that is recorded:"
     for what, answer, count in ends[:LISTED]:
-        yield f"  {count_noun(count, what)}: {answer.code} {answer.text}"
+        yield f"  {count_noun(count, what)}: {answer}"
     yield from _more(len(ends), "reason")
     for unread, count in recording.unread.items():
         number = count_noun(count, "connection")

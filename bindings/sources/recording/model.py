@@ -40,6 +40,9 @@ class Answer(NamedTuple):
     text: str
     """The broker's text of a refusal, else ""."""
 
+    def __str__(self) -> str:
+        return f"{self.code} {self.text}" if self.code else self.text
+
 
 ACCEPTED: Final = Answer(None, "")
 NO_CODE: Final = 0

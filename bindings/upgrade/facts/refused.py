@@ -5,11 +5,12 @@ For a topology that is under the rules of the new release itself, it is all that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Final
+from itertools import chain
+from typing import Final, TypeVar
 
-from bindings.upgrade.facts.crossing import Crossing, Part
+from bindings.upgrade.facts.crossing import Crossing, Part, Seen
 from bindings.upgrade.facts.fact import Fact
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
 from exchange.entities.indexes import Tables
@@ -19,72 +20,50 @@ from exchange.entities.queue_arguments import refuse_queue
 from exchange.errors import BrokerError
 from exchange.kinds import Unknown, kind_of
 from exchange.topology import rules
-from exchange.topology.topology import Topology
 
 __all__ = ["FACTS"]
 
 
-Refuse = Callable[[Profile], None]
-"""Function that raises the BrokerError with which a release refuses a part."""
+P = TypeVar("P", bound=Part)
 
 
-def refused_queues(topology: Topology, new: Profile) -> Iterator[tuple[Queue, str]]:
+def refused_queues(crossing: Crossing) -> Iterator[Seen]:
     """Yield the queues that only the new release refuses to declare, each with its answer."""
-    for name, queue in topology.queues.items():
-        what = rules.VirtualHost(topology.vhost, new).describe("queue", name)
-        if not queue.arguments:
-            continue  # nothing that could be refused
 
-        def declare(profile: Profile, part: Queue = queue, name: str = what) -> None:
-            refuse_queue(part, name, profile)
+    def declare(queue: Queue, profile: Profile) -> None:
+        what = rules.VirtualHost(crossing.before.vhost, profile).describe("queue", queue.name)
+        refuse_queue(queue, what, profile)
 
-        answer = _answer(declare, topology.profile, new)
-        if answer is not None:
-            yield queue, answer
+    with_arguments = [queue for queue in crossing.before.queues.values() if queue.arguments]
+    return _find_refused(with_arguments, declare, crossing)
 
 
-def refused_exchanges(topology: Topology, new: Profile) -> Iterator[tuple[Exchange, str]]:
+def refused_exchanges(crossing: Crossing) -> Iterator[Seen]:
     """Yield the exchanges that only the new release refuses to declare."""
-    for name, exchange in topology.exchanges.items():
-        if name in PREDECLARED_NAMES:
-            continue
 
-        def declare(profile: Profile, part: Exchange = exchange) -> None:
-            rules.declare_exchange(Tables(), rules.VirtualHost(topology.vhost, profile), part)
+    def declare(exchange: Exchange, profile: Profile) -> None:
+        rules.declare_exchange(Tables(), rules.VirtualHost(crossing.before.vhost, profile), exchange)
 
-        answer = _answer(declare, topology.profile, new)
-        if answer is not None:
-            yield exchange, answer
+    exchanges = [each for name, each in crossing.before.exchanges.items() if name not in PREDECLARED_NAMES]
+    return _find_refused(exchanges, declare, crossing)
 
 
-def refused_bindings(topology: Topology, new: Profile) -> Iterator[tuple[Binding, str]]:
+def refused_bindings(crossing: Crossing) -> Iterator[Seen]:
     """Yield the bindings that only the new release refuses to make."""
-    tables = topology.tables()
-    for name, exchange in topology.exchanges.items():
-        kind = kind_of(exchange)
-        if kind is Unknown:
-            continue
-        for binding in topology.bindings_from(name):
+    topology, tables = crossing.before, crossing.before.tables()
 
-            def bind(profile: Profile, part: Binding = binding, source: Exchange = exchange) -> None:
-                kind_of(source).check_binding(source, part, tables, profile)
+    def bind(binding: Binding, profile: Profile) -> None:
+        source = tables.exchanges[binding.source]
+        kind_of(source).check_binding(source, binding, tables, profile)
 
-            answer = _answer(bind, topology.profile, new)
-            if answer is not None:
-                yield binding, answer
+    known = [name for name, exchange in topology.exchanges.items() if kind_of(exchange) is not Unknown]
+    return _find_refused(chain.from_iterable(map(topology.bindings_from, known)), bind, crossing)
 
 
-def refused_policies(topology: Topology, new: Profile) -> Iterator[tuple[Policy, str]]:
+def refused_policies(crossing: Crossing) -> Iterator[Seen]:
     """Yield the policies and operator policies that only the new release refuses to set."""
-    for policies in (topology.policies, topology.operator_policies):
-        for policy in policies.values():
-
-            def declare(profile: Profile, part: Policy = policy) -> None:
-                refuse_policy(part, profile)
-
-            answer = _answer(declare, topology.profile, new)
-            if answer is not None:
-                yield policy, answer
+    policies = (*crossing.before.policies.values(), *crossing.before.operator_policies.values())
+    return _find_refused(policies, refuse_policy, crossing)
 
 
 def shifts_of_policies(crossing: Crossing, part: Part) -> str:
@@ -92,19 +71,20 @@ def shifts_of_policies(crossing: Crossing, part: Part) -> str:
     return crossing.policy_shifts.explain(part) if isinstance(part, Policy) else ""
 
 
-def _answer(refuse: Refuse, old: Profile, new: Profile) -> str | None:
-    """Return the answer of the new release if it refuses a part, and the old one does not; else None.
+def _find_refused(parts: Iterable[P], refuse: Callable[[P, Profile], None], crossing: Crossing) -> Iterator[Seen]:
+    """Yield the parts that the new release refuses, and the old one, if it is another, does not; each with its answer.
 
-    If both are the same release, it is its answer.
+    ``refuse`` raises the BrokerError with which a release refuses a part.
     """
-    try:
-        refuse(new)
-    except BrokerError as error:
-        with suppress(BrokerError):
-            if old != new:
-                refuse(old)
-            return str(error)
-    return None
+    old, new = crossing.before.profile, crossing.new
+    for part in parts:
+        try:
+            refuse(part, new)
+        except BrokerError as error:
+            with suppress(BrokerError):
+                if old != new:
+                    refuse(part, old)
+                yield part, str(error)
 
 
 STAYS: Final = "What is there already stays if the cluster is upgraded; an import and a new declaration fail."
@@ -112,16 +92,16 @@ STAYS: Final = "What is there already stays if the cluster is upgraded; an impor
 FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU001", (0, 0, 0), "error", f"the new release refuses the queue. {STAYS}",
          "remove or change the argument, in the application that declares the queue, too", "live brokers",
-         lambda crossing: refused_queues(crossing.before, crossing.new)),
+         refused_queues),
     Fact("HSU002", (0, 0, 0), "error", f"the new release refuses the exchange. {STAYS}",
          "declare an exchange of another type or without the argument", "live brokers",
-         lambda crossing: refused_exchanges(crossing.before, crossing.new)),
+         refused_exchanges),
     Fact("HSU003", (0, 0, 0), "error", f"the new release refuses the binding. {STAYS}",
          "bind with what the answer asks for: fewer '#', smaller weights in the same proportion, or the selector",
-         "live brokers", lambda crossing: refused_bindings(crossing.before, crossing.new)),
+         "live brokers", refused_bindings),
     Fact("HSU004", (0, 0, 0), "error", f"the new release refuses the policy. {STAYS}",
          "remove the setting from the policy, and look at what that means to others; --transform default does so, and "
          "keeps others as they are in force where it can", "live brokers",
-         lambda crossing: refused_policies(crossing.before, crossing.new), explain=shifts_of_policies),
+         refused_policies, explain=shifts_of_policies),
 )  # fmt: skip
 """Many facts in each row: the rules of both releases are asked, which are not written down here again."""

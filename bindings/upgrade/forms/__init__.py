@@ -1,1 +1,1 @@
-"""An upgrade as text, Markdown and JSON."""
+"""An upgrade as text, Markdown, HTML and JSON."""

@@ -1,4 +1,4 @@
-"""What recorded applications are refused, and what a live broker has shown: as text, Markdown and JSON."""
+"""What recorded applications are refused: as text, Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final, TypedDict
 
 from bindings.recording.summary import describe_request
-from bindings.sources.recording.model import ACCEPTED, Answer, Request
+from bindings.sources.recording.model import ACCEPTED, Request
 from bindings.upgrade.facts.table import FACTS
 from bindings.upgrade.requests.applications import FOUND, Applications, Refused
 from exchange.display import count_noun, list_some
@@ -118,7 +118,7 @@ def applications_to_text(applications: Applications) -> Iterator[str]:
         what, way_out = explain_fact(refused.fact)
         yield f"  {refused.fact} {_describe(refused)}: {what}"
         if refused.answer != ACCEPTED:
-            yield f"      the broker: {_quote(refused.answer)}"
+            yield f"      the broker: {refused.answer}"
         yield f"      asked by: {_describe_clients(refused)}"
         yield f"      way out: {way_out}"
     yield from map("  {}".format, _remarks(applications))
@@ -133,7 +133,7 @@ def applications_to_markdown(applications: Applications) -> Iterator[str]:
         what, way_out = explain_fact(refused.fact)
         answer = ""
         if refused.answer != ACCEPTED:
-            answer = f" The broker: {quote_code(_quote(refused.answer), SENTENCE, in_cell=False)}."
+            answer = f" The broker: {quote_code(str(refused.answer), SENTENCE, in_cell=False)}."
         yield (
             f"- [ ] {refused.fact} {_plain(_describe(refused))}: {_plain(what)}.{answer} "
             f"Asked by {_plain(_describe_clients(refused))}. Way out: {_plain(way_out)}."
@@ -149,10 +149,6 @@ def explain_fact(fact: str) -> tuple[str, str]:
         return kind.what, kind.way_out
     [found] = [each for each in FACTS if each.id == fact]
     return found.what, found.way_out
-
-
-def _quote(answer: Answer) -> str:
-    return f"{answer.code} {answer.text}" if answer.code else answer.text
 
 
 def _remarks(applications: Applications) -> Iterator[str]:

@@ -18,6 +18,7 @@ from bindings.upgrade.forms.live import shown_to_text
 from bindings.upgrade.forms.words import (
     LISTED,
     TITLES,
+    clip_lines,
     describe_parts,
     describe_source,
     group_by_severity,
@@ -157,9 +158,7 @@ def _list(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _block(lines: Sequence[str]) -> Iterator[str]:
-    more = len(lines) - LINES
-    shown = [*lines[:LINES], *([f"and {count_noun(more, 'more line')}"] if more > 0 else [])]
-    yield f"<pre>{chr(10).join(map(_text, shown))}</pre>"
+    yield f"<pre>{chr(10).join(map(_text, clip_lines(lines, LINES)))}</pre>"
 
 
 def _text(text: str) -> str:

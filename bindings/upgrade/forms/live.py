@@ -103,13 +103,11 @@ def _calls(differences: Sequence[Difference]) -> Iterator[str]:
     for difference in differences[:LISTED]:
         place = "" if difference.vhost in ("", "/") else f" in virtual host {difference.vhost!r}"
         yield f"    {difference.what}{place}"
-        yield f"      foretold: {_describe(difference.foretold)}"
-        yield f"      the broker: {_describe(difference.seen)}"
+        yield f"      foretold: {_or_accepted(difference.foretold)}"
+        yield f"      the broker: {_or_accepted(difference.seen)}"
     if len(differences) > LISTED:
         yield f"    and {count_noun(len(differences) - LISTED, 'more call')}"
 
 
-def _describe(answer: Answer) -> str:
-    if answer == ACCEPTED:
-        return "accepted"
-    return answer.text if answer.code is None else f"{answer.code} {answer.text}"
+def _or_accepted(answer: Answer) -> str:
+    return "accepted" if answer == ACCEPTED else str(answer)

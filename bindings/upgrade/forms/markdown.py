@@ -10,6 +10,7 @@ from bindings.upgrade.forms.applications import applications_to_markdown
 from bindings.upgrade.forms.live import shown_to_markdown
 from bindings.upgrade.forms.words import (
     LISTED,
+    clip_lines,
     describe_parts,
     describe_source,
     group_by_severity,
@@ -84,8 +85,7 @@ def _severities(sightings: Sequence[Sighting], begin: str = "") -> Iterator[str]
 
 
 def _block(lines: Sequence[str]) -> Iterator[str]:
-    more = len(lines) - LINES
-    yield from quote_block([*lines[:LINES], *([f"and {count_noun(more, 'more line')}"] if more > 0 else [])])
+    yield from quote_block(clip_lines(lines, LINES))
     yield ""
 
 

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 __all__ = [
     "LISTED",
     "TITLES",
+    "clip_lines",
     "describe_change",
     "describe_parts",
     "describe_source",
-    "group_alike",
     "introduce_answer",
     "traffic_lines",
     "transformed_lines",
@@ -68,7 +68,7 @@ def describe_parts(parts: Sequence[Part]) -> str:
     return f"{number}, {list_some(names, NAMED)}"
 
 
-def group_alike(sightings: Iterable[Sighting]) -> list[Sighting]:
+def _group_alike(sightings: Iterable[Sighting]) -> list[Sighting]:
     """Return sightings, those of a fact as one whose answers differ only in the names of their parts.
 
     Its answer is the one for its first part.
@@ -90,7 +90,7 @@ def group_by_severity(sightings: Iterable[Sighting]) -> Iterator[tuple[str, list
     """
     seen = [each for each in sightings if each.parts]
     for severity, title in TITLES.items():
-        if alike := group_alike(each for each in seen if each.fact.severity == severity):
+        if alike := _group_alike(each for each in seen if each.fact.severity == severity):
             yield title, alike
 
 
@@ -180,6 +180,12 @@ def traffic_lines(traffic: Traffic) -> Iterator[str]:
         example = f", such as key '{row.shapes.items[0].example}'" if row.shapes.items else ""
         yield f"  {row.messages:,} {describe_move(row.change)}{example}"
     yield from _more(len(traffic.changes.rerouted))
+
+
+def clip_lines(lines: Sequence[str], most: int) -> list[str]:
+    """Return lines, with a number in place of those beyond ``most``."""
+    more = len(lines) - most
+    return [*lines[:most], f"and {count_noun(more, 'more line')}"] if more > 0 else [*lines]
 
 
 def _more(number: int) -> Iterator[str]:

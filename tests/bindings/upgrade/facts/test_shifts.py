@@ -144,7 +144,7 @@ def test_each_policy_that_is_named_comes_into_force_and_each_that_comes_is_named
     """The oracle mends each refused policy, asks each part before and after, and knows nothing else."""
     release = profile(new)
     crossing = Crossing(topology, release)
-    refused = {policy.name for policy, _ in refused_policies(topology, release) if isinstance(policy, Policy)}
+    refused = {policy.name for policy, _ in refused_policies(crossing) if isinstance(policy, Policy)}
     after = {}
     for name, policy in topology.policies.items():
         kept = {key: value for key, value in policy.definition.items() if not wrong_settings({key: value}, release)}
