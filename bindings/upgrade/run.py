@@ -98,33 +98,38 @@ def upgrade(
         content = source.content if vhost is None else source.content.only(vhost)
         transformed = [each.transformed.topology for each in result.vhosts if each.transformed is not None]
         result = result._replace(definitions=transform_definitions(content, transformed, names))
-    if archives:
-        paths = [archives] if isinstance(archives, str | os.PathLike) else archives
-        step = progress or (lambda done, of: None)
-        result = _with_traffic(result, topologies, [os.fspath(path) for path in paths], sample_bytes, spark, step)
-    recordings = _read_recordings(source, declares)
-    after_upgrade = [
+    old_topologies = [topology.with_profile(before.profile) for topology in topologies]
+    new_topologies = [
         topology.with_profile(after.profile) if vhost.transformed is None else vhost.transformed.topology
         for topology, vhost in zip(topologies, result.vhosts, strict=True)
     ]
+    if archives:
+        pairs = [*zip(old_topologies, new_topologies, strict=True)]
+        step = progress or (lambda done, of: None)
+        result = _with_traffic(result, pairs, _list_paths(archives), sample_bytes, spark, step)
+    recordings = _read_recordings(source, declares)
     if recordings:
-        result = result._replace(applications=find_refused(after_upgrade, recordings, after, features, vhost))
+        result = result._replace(applications=find_refused(new_topologies, recordings, after, features, vhost))
     if live is not None:
         witnesses = [
-            witnesses_of(topology.with_profile(before.profile), each.difference.meaning)
-            for topology, each in zip(topologies, result.vhosts, strict=True)
+            witnesses_of(topology, each.difference.meaning)
+            for topology, each in zip(old_topologies, result.vhosts, strict=True)
         ]
-        shown = ask_broker(live, after_upgrade, recordings, witnesses, after, seconds=live_seconds)
+        shown = ask_broker(live, new_topologies, recordings, witnesses, after, seconds=live_seconds)
         result = result._replace(live=shown)
     return result
 
 
 def _read_recordings(source: Topology | Source, paths: Path | Sequence[Path]) -> list[Recording]:
     """Read what was recorded; a source that is a recording is one of them."""
-    names = [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    names = _list_paths(paths)
     if isinstance(source, Source) and source.format is RECORDING and source.path is not None:
         names = [source.path, *(name for name in names if name != source.path)]
     return [read_asked(name) for name in names]
+
+
+def _list_paths(given: Path | Sequence[Path]) -> list[str]:
+    return [os.fspath(path) for path in ([given] if isinstance(given, str | os.PathLike) else given)]
 
 
 def _permitted(names: Iterable[str], live: Addresses | None) -> frozenset[str]:
@@ -156,7 +161,7 @@ def _release_in(source: Topology | Source, new: Release) -> Release:
 
 def _with_traffic(
     result: Upgrade,
-    topologies: Sequence[Topology],
+    pairs: Sequence[tuple[Topology, Topology]],
     archives: Sequence[str],
     sample_bytes: int | None,
     spark: SparkSession | None,
@@ -164,21 +169,18 @@ def _with_traffic(
 ) -> Upgrade:
     """Return an upgrade with the messages of archives that move; Arrow is needed for these only.
 
+    ``pairs`` are the topologies of each virtual host before and after the upgrade.
     Raises NoRecords if the archives have no messages of any virtual host.
     """
     from bindings.audit.local.run import NoRecords
     from bindings.upgrade.traffic import count_traffic
 
-    old, new = result.old.profile, result.new.profile
     vhosts: list[VhostUpgrade] = []
-    for each, topology in zip(result.vhosts, topologies, strict=True):
-        after = topology.with_profile(new) if each.transformed is None else each.transformed.topology
+    for each, (before, after) in zip(result.vhosts, pairs, strict=True):
         try:
-            traffic = count_traffic(
-                topology.with_profile(old), after, archives, most_bytes=sample_bytes, spark=spark, step=step
-            )
+            traffic = count_traffic(before, after, archives, most_bytes=sample_bytes, spark=spark, step=step)
         except NoRecords:
-            if len(vhosts) == len(topologies) - 1 and not any(vhost.traffic for vhost in vhosts):
+            if len(vhosts) == len(pairs) - 1 and not any(vhost.traffic for vhost in vhosts):
                 raise
             vhosts.append(each)
         else:
