@@ -46,8 +46,8 @@ PAUSE_SECONDS: Final = 1.0
 class Consumer:
     """The consumption of one queue; `Dispatcher.consume` makes it.
 
-    ``await`` it to start, or enter it with ``async with``, which also stops it. It belongs to the event loop that
-    starts it, and starts once.
+    ``await`` it to start, or enter it with ``async with``, which also stops it, and raises the
+    error that ended it unless `wait` has. It belongs to the event loop that starts it, and starts once.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class Consumer:
         self._stopped = False
         self._cut_short = False  # whether the handlers at work were cancelled, as the time to stop was over
         self._error: BaseException | None = None
+        self._raised = False  # whether `wait` has raised it
         self._over: Final = asyncio.Event()
 
     @property
@@ -151,6 +152,7 @@ class Consumer:
             raise RuntimeError("the consumer was never started: write consumer = await dispatcher.consume(...)")
         await self._over.wait()
         if self._error is not None:
+            self._raised = True
             raise self._error
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -164,6 +166,8 @@ class Consumer:
     ) -> None:
         # A block that was cancelled, or has failed, must not wait for handlers without a limit.
         await self.stop(None if kind is None else 0)
+        if kind is None and self._error is not None and not self._raised:
+            raise self._error
 
     def __del__(self) -> None:
         if getattr(self, "_over", None) is not None and self._loop is None:
@@ -412,6 +416,8 @@ class Consumer:
         """End the consumption: a handler failed, or the client delivers no more."""
         if self._loop is not None and not self._stopped:
             self._error = error
+            if isinstance(error, LinkLost):
+                log.error("nothing is consumed any more: %s", error)
             self._begin_to_stop()
 
     def _begin_to_stop(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from exchange import Delivery, Dispatcher, Message, Retry
+from exchange.dispatch import LinkLost
 from exchange.dispatch.consumer import Consumer
 from exchange.dispatch.middleware import deduplicated, logged, measured, observed, traced
 from tests.exchange.dispatch.test_consumer import all_handled, consumed, message, numbers, until
@@ -296,6 +297,42 @@ def test_a_broker_that_confirms_nothing_does_not_hold_up_the_end(handled: bool) 
     consumed(dispatcher, link, then, on_error=Retry((1,)))
     assert numbers(link, "requeue") == [1]
     assert took[0] < 10
+
+
+def test_a_consumer_that_failed_is_not_left_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    """Where nobody waits for it: a lost channel is logged when it is lost, and leaving raises the error."""
+    for lose in (True, False):
+        link, dispatcher = MemoryLink(), Dispatcher()
+        dispatcher.add("#", lambda _: 1 // 0)
+
+        async def then(consumer: Consumer, link: MemoryLink = link, lose: bool = lose) -> None:
+            if lose:
+                link.lose(for_good=True)
+            else:
+                link.put(message(1))
+            await until(lambda: not consumer.running)
+
+        with pytest.raises(LinkLost if lose else ZeroDivisionError):
+            consumed(dispatcher, link, then, threads=False)
+    assert "nothing is consumed any more: lost for good" in caplog.text
+
+
+def test_an_error_that_was_waited_for_or_another_one_is_raised_once() -> None:
+    async def fail(consumer: Consumer) -> None:
+        link.lose(for_good=True)
+        with pytest.raises(LinkLost):
+            await consumer.wait()
+
+    link = MemoryLink()
+    consumed(Dispatcher(), link, fail)
+
+    async def raise_another(consumer: Consumer) -> None:
+        link.lose(for_good=True)
+        raise ValueError("of the block")
+
+    link = MemoryLink()
+    with pytest.raises(ValueError, match="of the block"):
+        consumed(Dispatcher(), link, raise_another)
 
 
 def test_waiting_for_a_consumer_that_was_never_started_is_an_error() -> None:
