@@ -32,13 +32,14 @@ class Content:
     ``message`` is the message as it was published, without BCC. ``exchange`` and ``keys`` are where it was published
     to, or dead-lettered to: the routing key, then the keys of CC and BCC. ``hidden_keys`` are those of BCC, which
     consumers do not see. ``ttl`` is the time to live in milliseconds that the message brings along, None for none.
-    ``failures`` is the number of failed deliveries that releases since 4.0 remember beyond a death, None for none.
+    ``deaths_are_headers`` is whether exchanges see the deaths, as a header x-death. ``failures`` is the number of
+    failed deliveries that releases since 4.0 remember beyond a death, None for none.
     Nothing of this changes once a queue has it.
     """
 
     __slots__ = (
-        "_headers", "deaths", "died", "exchange", "failures", "first", "has_cc", "hidden_keys", "keys", "last",
-        "message", "ttl",
+        "_headers", "deaths", "deaths_are_headers", "died", "exchange", "failures", "first", "has_cc", "hidden_keys",
+        "keys", "last", "message", "ttl",
     )  # fmt: skip
 
     def __init__(self, message: Message, exchange: str, keys: tuple[str, ...], ttl: int | None) -> None:
@@ -50,6 +51,7 @@ class Content:
         self.has_cc = True
         self.died = False
         self.deaths: tuple[Death, ...] = ()
+        self.deaths_are_headers = False
         self.first: tuple[str, str, str] | None = None
         self.last: tuple[str, str, str] | None = None
         self.failures: int | None = None
@@ -100,8 +102,13 @@ class DeadLetter(Message):
 
     @property
     def headers(self) -> Mapping[str, Any]:
-        """The headers of the content."""
-        return self.content.headers
+        """The headers of the content; since 3.13 without x-death, but for one that was published."""
+        headers = self.content.headers
+        if self.content.deaths_are_headers:
+            return headers
+        published = self.content.message.headers
+        kept = {name: value for name, value in headers.items() if name != "x-death"}
+        return {**kept, "x-death": published["x-death"]} if "x-death" in published else kept
 
     @property
     def properties(self) -> Mapping[str, Any]:
@@ -190,6 +197,7 @@ def record_death(
     dead.hidden_keys = content.hidden_keys
     dead.has_cc = not release.deaths_are_headers or (content.has_cc and key is None)
     dead.died = True
+    dead.deaths_are_headers = release.deaths_are_headers
     last = (reason, queue, content.exchange)
     dead.last = last if release.names_last_death else None
     deaths = content.deaths

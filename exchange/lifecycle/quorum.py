@@ -103,26 +103,24 @@ class QuorumQueue(LiveQueue):
     def _take_back(self, deliveries: Iterable[Delivery], failed: bool, closed: bool = False) -> None:
         """Make messages ready again, behind earlier ones that came back, or dead-letter those over the delivery limit.
 
-        Without a limit, a message that was given back goes to the end of the queue: since 4.3 by basic.nack only.
+        Up to 4.2, without a limit, a message that was given back goes to the end of the queue.
         """
         release, limit = self._rules, self.limits.delivery_limit
-        goes_last = limit is None and not closed and not (release.nack_is_no_failure and failed)
+        goes_last = limit is None and not closed and release.unlimited_returns_go_last
         for delivery in deliveries:
             message, consumer = delivery.stored, delivery.consumer
             self._bytes += message.size
             count = (message.failures or 0) if release.failures_are_limited else message.returns
-            if limit is not None and count <= limit:
-                self.quorum_order.give_back(message)
-            elif goes_last:
+            if goes_last:
                 self._places += 1
                 self.quorum_order.put_last(message, self._places)
-            elif limit is not None:
+            elif limit is None or count <= limit:
+                self.quorum_order.give_back(message)
+            else:
                 self.discard(message, "delivery_limit")
                 if release.limit_gives_credit and consumer is not None and consumer.prefetch:
                     consumer.most += 1
                     self.turns.settled(consumer)
-            else:
-                self.order.give_back(message)
         self.run()
 
     def _give_up(self, message: Stored, reason: str) -> None:

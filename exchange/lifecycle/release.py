@@ -40,6 +40,8 @@ class Release:
     """Dead letters of classic queues do so, too, and are redelivered messages then (since 4.3)."""
     nack_is_no_failure: bool
     """basic.nack gives a message back without a failed delivery, unlike basic.reject (since 4.3)."""
+    unlimited_returns_go_last: bool
+    """What is given back to a quorum queue without a delivery limit goes to its end (up to 4.2), not to its place."""
     quorum_priorities: int
     """Number of priorities of a quorum queue: 1; 2 since 4.0, which take turns; 32 since 4.3, in strict order."""
     drops_in_order: bool
@@ -67,6 +69,7 @@ _4_3: Final = Release(
     counts_failures=True,
     classic_counts_failures=True,
     nack_is_no_failure=True,
+    unlimited_returns_go_last=False,
     quorum_priorities=32,
     drops_in_order=True,
     hears_own_limit_late=True,
@@ -77,6 +80,7 @@ _4_0: Final = replace(
     failures_are_limited=False,
     classic_counts_failures=False,
     nack_is_no_failure=False,
+    unlimited_returns_go_last=True,
     quorum_priorities=2,
     drops_in_order=False,
     hears_own_limit_late=False,

@@ -44,6 +44,15 @@ def _headers_bindings(crossing: Crossing) -> Iterator[tuple[Binding, list[tuple[
                 yield binding, [type_and_value(binding.arguments[name]) for name in names]
 
 
+def bindings_that_ask_for_deaths(crossing: Crossing) -> Iterator[Seen]:
+    """Yield the headers bindings that ask for x-death."""
+    for name, exchange in crossing.before.exchanges.items():
+        if kind_of(exchange).decider is Decider.HEADERS:
+            for binding in crossing.before.bindings_from(name):
+                if "x-death" in dict(conditions_of(binding, crossing.new)):
+                    yield binding, ""
+
+
 def rings_in_another_order(crossing: Crossing) -> Iterator[Seen]:
     """Yield the exchanges with a hash ring whose bindings are not in the order in which a restart makes them."""
     for name, exchange in crossing.before.exchanges.items():
@@ -112,6 +121,10 @@ FACTS: Final[tuple[Fact, ...]] = (
          "a message's timestamp in a header is compared in milliseconds, a binding's as it is: equal ones do not match",
          "bind an integer of milliseconds in place of the timestamp", "live brokers",
          bindings_with_timestamps, notes("3.13.0")),
+    Fact("HSU051", (3, 13, 0), "warning",
+         "a headers exchange does not see the x-death of dead letters any more: a binding that asks for it gets none",
+         "ask for x-first-death-queue or x-first-death-reason, which all releases show to headers exchanges",
+         "live brokers", bindings_that_ask_for_deaths),
     Fact("HSU013", (4, 3, 0), "note",
          "the hash ring is kept over restarts; before 4.3, unless Khepri is enabled, a restart builds it anew, ordered "
          "by weight and queue, so an upgrade may move keys if the bindings were made in another order",

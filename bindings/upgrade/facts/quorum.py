@@ -55,6 +55,7 @@ that_dead_letter: Final = queues_where(
 with_a_negative_limit: Final = queues_where(
     lambda queue, old, new: any(_is_negative(settings, "argument") for settings in old), "quorum"
 )
+with_no_limit: Final = queues_where(lambda queue, old, new: all(map(_is_negative, new)), "quorum")
 with_a_limit_by_policy: Final = queues_where(
     lambda queue, old, new: any(
         "policy" in settings.values["delivery-limit"].source for settings in new if "delivery-limit" in settings.values
@@ -94,6 +95,11 @@ FACTS: Final[tuple[Fact, ...]] = (
          "tried again at once, before all others, up to the delivery limit",
          "wait before a message is given back, or reject it to a queue from which it comes back later",
          "live brokers", without_a_limit, notes("3.10.0")),
+    Fact("HSU052", (4, 3, 0), "warning",
+         "without a delivery limit, too, a message that is given back goes to its old place, no longer to the end of "
+         "the queue: one that fails is tried again at once, before all others, for ever",
+         "set a delivery limit and a dead letter exchange, or wait before a message is given back", "live brokers",
+         with_no_limit),
     Fact("HSU031", (4, 0, 0), "note",
          "the priority of a message counts: above 4 it is high, and overtakes others; before 4.0 it has no effect",
          "publish without priority what must stay in order", "live brokers", quorum_queues, notes("4.0.1"),

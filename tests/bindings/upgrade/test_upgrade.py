@@ -75,7 +75,7 @@ EVERY = {"HSU010", "HSU030", "HSU031", "HSU032", "HSU036", "HSU037", "HSU042"}
         (of_queue({"delivery-limit": 50}, queue_type="quorum"), "3.13", "4.0", set()),
         (of_queue({"dead-letter-exchange": "x"}, queue_type="quorum"), "3.13", "4.0", {"HSU008", "HSU014", "HSU029"}),
         (of_queue(queue_type="quorum"), "4.0", "4.3", {"HSU016"}),
-        (of_queue(queue_type="quorum", delivery_limit=-1), "4.0", "4.3", set()),
+        (of_queue(queue_type="quorum", delivery_limit=-1), "4.0", "4.3", {"HSU052"}),
         (of_queue(queue_type="quorum"), "3.13", "4.3", {"HSU007"}),
         (of_queue(queue_type="quorum", delivery_limit=5), "3.13", "4.3", {"HSU016"}),
         (of_queue({"queue-mode": "lazy"}), "3.10", "3.12", {"HSU009"}),

@@ -58,6 +58,36 @@ def test_a_negative_delivery_limit_is_none_since_4_0_and_zero_before(profile: st
     assert bodies(broker, "a") == ([b"1"] if stays else [])
 
 
+@pytest.mark.parametrize(("profile", "first"), [("rabbitmq-4.0", b"2"), ("rabbitmq-4.3", b"1")])
+@pytest.mark.parametrize("method", ["nack", "reject"])
+def test_what_is_given_back_without_a_limit_goes_last_until_4_2(profile: str, first: bytes, method: str) -> None:
+    broker = Broker(Topology(queues=[queue("a", queue_type="quorum", delivery_limit=-1)], profile=profile))
+    send(broker, "a", b"1", b"2")
+    getattr(broker, method)(broker.get("a"))
+    assert bodies(broker, "a")[0] == first
+
+
+@pytest.mark.parametrize(("profile", "seen"), [("rabbitmq-3.12", 1), ("rabbitmq-3.13", 0), ("rabbitmq-4.3", 0)])
+def test_a_headers_exchange_sees_the_first_death_and_until_3_12_all(profile: str, seen: int) -> None:
+    """A header x-death that was published is one as others, in all releases."""
+    bindings = [
+        Binding.to_queue("h", "all", "", {"x-match": "any-with-x", "x-death": None}),
+        Binding.to_queue("h", "first", "", {"x-match": "any-with-x", "x-first-death-queue": "a"}),
+    ]
+    queues = [queue("a", dead_letter_exchange="h"), Queue("all"), Queue("first")]
+    broker = Broker(Topology([Exchange("h", "headers")], queues, bindings, profile=profile))
+    published: list[dict[str, Any]] = [{}, {"x-death": []}]
+    for headers in published:
+        broker.publish(Message("", "a", headers))
+        delivery = broker.get("a")
+        assert delivery is not None
+        broker.reject(delivery, requeue=False)
+    assert (len(bodies(broker, "all")), len(bodies(broker, "first"))) == (
+        1 + seen,
+        1 + bool(profile != "rabbitmq-3.12"),
+    )
+
+
 def test_an_unused_queue_expires_with_its_messages() -> None:
     """A consumer, basic.get and a new declaration count as use; its messages are not dead-lettered."""
     expiring = queue("a", expires=60_000, dead_letter_exchange="", dead_letter_routing_key="b")

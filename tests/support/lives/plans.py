@@ -8,7 +8,7 @@ left out.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from math import inf
@@ -33,6 +33,10 @@ ENDS: Final = (("ack", False), ("nack", True), ("nack", False), ("reject", True)
 """How a delivery may end: the method, and whether it requeues."""
 TIMER_MILLISECONDS: Final = 10
 """Time by which two timers must differ, for a broker to ring them in their order."""
+DEATHS: Final[tuple[Mapping[str, Any], ...]] = (
+    {"x-first-death-reason": "expired"}, {"x-first-death-reason": "rejected"}, {"x-death": None},
+)  # fmt: skip
+"""What a headers binding asks of dead letters."""
 MOST_DEATHS: Final = 40
 """Maximum number of dead letters of one step."""
 MOST_TAKES: Final = 100
@@ -314,7 +318,7 @@ def make_topology(rng: Random, prefix: str, profile: Profile, *, policies: bool)
         for exchange, key, arguments in (
             ("topic", rng.choice(("a.*", "#.b", "*.*", "#")), {}),
             ("fanout", "", {}),
-            ("headers", "", {"x-match": "any-with-x", "x-first-death-reason": rng.choice(("expired", "rejected"))}),
+            ("headers", "", {"x-match": "any-with-x", **rng.choice(DEATHS)}),
         ):
             if rng.random() < 0.3:
                 topology = topology.bind(Binding.to_queue(f"{prefix}{exchange}", name, key, arguments))
@@ -340,7 +344,7 @@ def make_queue(rng: Random, name: str, names: list[str], targets: list[str], pro
         arguments["x-overflow"] = rng.choice(kinds)
     if is_quorum:
         if rng.random() < 0.5:
-            arguments["x-delivery-limit"] = rng.randint(0, 3)
+            arguments["x-delivery-limit"] = rng.randint(-1, 3)
         if arguments.get("x-overflow") == "reject-publish" and rng.random() < 0.3:
             arguments["x-dead-letter-strategy"] = "at-least-once"
     elif rng.random() < 0.25:

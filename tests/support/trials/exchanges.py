@@ -10,7 +10,7 @@ import pika.exceptions
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.field_values import Typed
 from tests.support.amqp_wire import all_types_in_pika
-from tests.support.trials.lab import Lab
+from tests.support.trials.lab import Lab, publish, take
 
 
 def matches(lab: Lab, wanted: Any, sent: Any) -> bool:
@@ -36,6 +36,18 @@ def numbers_have_kinds(lab: Lab) -> bool:
 def timestamps_are_milliseconds(lab: Lab) -> bool:
     """HSU012."""
     return not matches(lab, Typed("timestamp", 5000), Typed("timestamp", 5000))
+
+
+def deaths_are_not_seen(lab: Lab) -> bool:
+    """HSU051: that of the first death is."""
+    channel = lab.channel()
+    exchange = lab.exchange(channel, "headers")
+    by_death, by_first = lab.queue(channel), lab.queue(channel)
+    channel.queue_bind(by_death, exchange, "", {"x-match": "any-with-x", "x-death": None})
+    channel.queue_bind(by_first, exchange, "", {"x-match": "any-with-x", "x-first-death-reason": "expired"})
+    publish(channel, lab.queue(channel, message_ttl=1, dead_letter_exchange=exchange), "m")
+    take(channel, by_first)
+    return channel.basic_get(by_death)[0] is None
 
 
 def zeros_have_signs(lab: Lab) -> bool:

@@ -47,6 +47,15 @@ def goes_back_to_its_place(lab: Lab) -> bool:
     return drain(channel, queue, 2) == ["first", "second"]
 
 
+def goes_back_to_its_place_without_a_limit(lab: Lab) -> bool:
+    """HSU052; before 4.0, where a negative limit is one of 0, the message is dropped."""
+    channel = lab.channel()
+    queue = lab.queue(channel, queue_type="quorum", delivery_limit=-1)
+    publish(channel, queue, "first", "second")
+    channel.basic_nack(take(channel, queue)[0].delivery_tag)
+    return bool(take(channel, queue)[2] == "first")
+
+
 def has_two_priorities(lab: Lab) -> bool:
     """HSU031."""
     return order_of_priorities(lab) == ["5", "9", "0"]

@@ -43,6 +43,8 @@ TRIALS: Final[Mapping[str, Trial]] = {
     "HSU045": exchanges.hashes_values_without_types,
     "HSU046": exchanges.fails_on_empty_arrays,
     "HSU047": exchanges.zeros_have_signs,
+    "HSU052": quorum.goes_back_to_its_place_without_a_limit,
+    "HSU051": exchanges.deaths_are_not_seen,
     "HSU101": applications.unknown_types_close_the_channel,
     "HSU102": applications.refuses_17_mebibytes,
     "HSU103": applications.refuses_small_frames,

@@ -31,6 +31,11 @@ def headers(wanted: object) -> Topology:
     return Topology([Exchange("h", "headers")], [Queue("q")], [Binding.to_queue("h", "q", "", {"n": wanted})])
 
 
+def of_deaths(match: str) -> Topology:
+    binding = Binding.to_queue("h", "q", "", {"x-match": match, "x-death": None, "n": "1"})
+    return Topology([Exchange("h", "headers")], [Queue("q")], [binding])
+
+
 def exchange(kind: str, number: int = 2, key: str = "1", *, durable: bool = True, **arguments: object) -> Topology:
     """Return an exchange with some queues bound to it."""
     named = {name.replace("_", "-"): value for name, value in arguments.items()}
@@ -117,6 +122,8 @@ CASES: dict[str, tuple[Topology, Topology]] = {
     "HSU049": (queue({"queue-version": 1}), queue({"queue-version": 2})),
     "HSU048": (exchange("topic", key=""), exchange("direct", key="")),
     "HSU050": (exchange("x-modulus-hash"), exchange("x-modulus-hash", 1)),
+    "HSU052": (quorum(delivery_limit=-1), quorum()),
+    "HSU051": (of_deaths("any-with-x"), of_deaths("any")),
 }
 """Fact -> a topology that shows it, and one that does not."""
 
