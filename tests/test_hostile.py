@@ -111,7 +111,6 @@ CONTENTS: dict[str, bytes] = {
     "empty.toml": b"",
     "junk.bindings": bytes(range(256)) * 64,
     "junk.json": b"\x89PNG\r\n\x1a\n" + os.urandom(1) * 5000,
-    "bomb.json.gz": gzip.compress(bytes(600 << 20), 1),
     "cut.json.gz": gzip.compress(NAMES.encode())[:-9],
     "deep.json": ('{"queues":' + DEEP).encode(),
     "deep.toml": ("a = " + DEEP).encode(),
@@ -128,6 +127,8 @@ CONTENTS: dict[str, bytes] = {
     "escape.json": b'{"hashstar":{"partitioned":{"/":{"q":"kafka.murmur2 over 3 by header \\"a\\\\q\\""}}}}',
     "url.toml": f'topology = "http://admin:{PASSWORD}#x@broker:15672/"\n[sources.a]\nurl = "amqp"\n'.encode(),
 }
+BOMB = "bomb.json.gz"
+"""Packed by the fixture: half a second of a processor, which each process that collects tests would take."""
 
 
 @pytest.fixture(scope="module")
@@ -136,8 +137,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("hostile")
     for name, data in CONTENTS.items():
         (folder / name).write_bytes(data)
+    (folder / BOMB).write_bytes(gzip.compress(bytes(600 << 20), 1))
     (folder / "folder.bindings").mkdir()
-    found = {name: str(folder / name) for name in CONTENTS}
+    found = {name: str(folder / name) for name in (*CONTENTS, BOMB)}
     found["missing"] = str(folder / "missing")
     os.mkfifo(folder / "pipe")
     found[PIPE] = str(folder / "pipe")
@@ -173,14 +175,15 @@ def trials(command: click.Command, hostile: dict[str, str], folder: Path) -> Ite
     harmless |= {"target": str(folder / "out.jsonl")} if "target" in places else {}
     for what, value in hostile.items():
         for name in places:
-            text = CONTENTS.get(what, value.encode("utf-8", "surrogateescape"))[:100_000].replace(b"\0", b" ")
+            data = Path(value).read_bytes() if what == BOMB else value.encode("utf-8", "surrogateescape")
+            text = CONTENTS.get(what, data)[:100_000].replace(b"\0", b" ")
             hostile_value = value if name in {*FILES, "target"} else os.fsdecode(text)
             if name == "target" and what not in ENDS_WITH_2[1:]:  # else it is written, over what others are to read
                 continue
             if what == PIPE and name == "file":  # a stream of messages, which waits for its writer
                 continue
             values = {**harmless, name: hostile_value}
-            yield name, what, arguments_of(command, values), value if what in CONTENTS else os.devnull
+            yield name, what, arguments_of(command, values), value if what in (*CONTENTS, BOMB) else os.devnull
 
 
 @pytest.mark.parametrize("names", COMMANDS)

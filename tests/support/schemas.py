@@ -7,12 +7,17 @@ from decimal import Decimal
 from functools import cache
 from typing import Any
 
-from jsonschema import Draft7Validator, Draft202012Validator
-
 from bridge.schema.names import SCHEMAS
 from exchange.json_schema import DRAFT_07
 
-__all__ = ["as_json", "build", "closed", "close", "validator"]
+__all__ = ["as_json", "build", "closed", "close", "validator", "validator_class"]
+
+
+def validator_class(draft: str = "") -> Any:
+    """Return the class of validators of a draft, 2020-12 if it is not draft 7."""
+    import jsonschema  # what it checks formats with compiles forty grammars: not in all processes
+
+    return jsonschema.Draft7Validator if draft == DRAFT_07 else jsonschema.Draft202012Validator
 
 
 @cache
@@ -25,13 +30,13 @@ def build(name: str) -> dict[str, Any]:
 def validator(name: str) -> Any:
     """Return the validator of a schema."""
     schema = build(name)
-    return (Draft7Validator if schema["$schema"] == DRAFT_07 else Draft202012Validator)(schema)
+    return validator_class(schema["$schema"])(schema)
 
 
 @cache
 def closed(name: str) -> Any:
     """Return the validator of a schema that allows no other fields than it has."""
-    return Draft202012Validator(close(build(name)))
+    return validator_class()(close(build(name)))
 
 
 def close(schema: Any) -> Any:

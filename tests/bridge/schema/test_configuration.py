@@ -16,7 +16,6 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jsonschema import Draft7Validator
 
 from bindings.report.settings import read_settings
 from bridge.daemon import keys as file_keys
@@ -27,10 +26,11 @@ from bridge.pump import keys as pump_keys
 from bridge.table import Table
 from docs.scripts.schemas import PAGE, SETTINGS, TABLES, with_settings, with_tables
 from exchange import InputError
+from exchange.json_schema import DRAFT_07
 from tests.bindings.report.test_gates import IGNORE, WHOLE
 from tests.bridge.daemon.test_config import MIXED, RIGHT, TOPOLOGY, edit, mistakes
 from tests.support.pages import PAGES, ROOT, blocks
-from tests.support.schemas import as_json, validator
+from tests.support.schemas import as_json, validator, validator_class
 
 ROLES = ("SOURCE", "TARGET", "DEAD_LETTERS")
 SYSTEMS = tuple(dict.fromkeys(SCHEMES.values()))
@@ -209,7 +209,7 @@ def test_the_schema_of_a_key_accepts_what_its_form_reads(value: Any) -> None:
             continue
         if isinstance(value, date) != (name in ("since", "until")):  # dates of TOML are texts in JSON
             continue
-        is_valid = Draft7Validator(key.schema).is_valid(as_json(value))
+        is_valid = validator_class(DRAFT_07)(key.schema).is_valid(as_json(value))
         table = Table({name: value}, "bridge.toml", environment={"A": "5"})
         error = error_of(partial(key.read, table))
         if error is None:
@@ -221,7 +221,7 @@ def test_the_schema_of_a_key_accepts_what_its_form_reads(value: Any) -> None:
 def test_the_defaults_of_keys_are_valid_and_those_of_the_readers(tmp_path: Path) -> None:
     for name, key in all_keys():
         if key.default is not None:
-            assert Draft7Validator(key.schema).is_valid(key.default), name
+            assert validator_class(DRAFT_07)(key.schema).is_valid(key.default), name
         assert key.schema.get("default") == key.default, name
 
 
