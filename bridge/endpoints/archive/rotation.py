@@ -229,5 +229,14 @@ def _is_bad(error: BaseException | None) -> bool:
     return True
 
 
+class _WithoutPandas:
+    """Finds no pandas: pyarrow imports it with its first array, half of the time until the first spool, for nothing."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("the process that rotates spools does without pandas", name=fullname)
+
+
 if __name__ == "__main__":
+    sys.meta_path.insert(0, _WithoutPandas())
     main()
