@@ -61,6 +61,7 @@ class Consumer:
         self._settings: Final = settings
         self._turns: Final[Turns[Delivery]] = Turns(settings.concurrency)
         self._tasks: Final[dict[Ticket, asyncio.Task[None]]] = {}
+        self._starting = False
         self._answers: Final[dict[Any, Answers]] = {}  # by channel: after a reconnect there may be two
         self._unsent: Final[set[Any]] = set()
         self._batch: Final = max(1, (settings.prefetch or 0) // 8)
@@ -202,21 +203,30 @@ class Consumer:
         self._start_next()
 
     def _start_next(self) -> None:
-        while (started := self._turns.start()) is not None:
-            delivery, key = started
-            if self._link.is_open(delivery._ticket.channel):
-                self._start(delivery, key)
-            else:  # the broker delivers it again: do not handle it twice
-                self.counts.lost += 1
-                self._turns.leave(key)
+        if self._starting:  # eager tasks end in here, and so begin the next ones
+            return
+        self._starting = True
+        try:
+            while (started := self._turns.start()) is not None:
+                delivery, key = started
+                if self._link.is_open(delivery._ticket.channel):
+                    self._start(delivery, key)
+                else:  # the broker delivers it again: do not handle it twice
+                    self.counts.lost += 1
+                    self._turns.leave(key)
+        finally:
+            self._starting = False
 
     def _start(self, delivery: Delivery, key: Hashable, error: Exception | None = None) -> None:
-        self._tasks[delivery._ticket] = asyncio.get_running_loop().create_task(self._work(delivery, key, error))
+        task = asyncio.get_running_loop().create_task(self._work(delivery, key, error))
+        if not task.done():  # as an eager one may be (`asyncio.eager_task_factory`)
+            self._tasks[delivery._ticket] = task
 
     async def _work(self, delivery: Delivery, key: Hashable, error: Exception | None) -> None:
         """Handle one delivery and settle it; ``error`` is the reason not to handle it at all."""
         ticket = delivery._ticket
         counted = error is None
+        self._tasks[ticket] = cast("asyncio.Task[None]", asyncio.current_task())
         try:
             if error is None:
                 if self._settings.timeout is None:
@@ -372,7 +382,8 @@ class Consumer:
             self._timer.cancel()
             self._timer = None
         if self._sending is None and self._unsent:
-            self._sending = asyncio.get_running_loop().create_task(self._send())
+            sending = asyncio.get_running_loop().create_task(self._send())
+            self._sending = None if sending.done() else sending
 
     async def _send(self) -> None:
         try:
