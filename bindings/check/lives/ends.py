@@ -61,6 +61,8 @@ def find_vanishing(view: TopologyView) -> Iterator[Finding]:
                 message = f"messages that {_list_deaths(_deaths(limits))} {why}"
                 yield Finding("HS323", queue, message, name, detail="no exchange", life=Life("", name, (event,)))
             continue
+        if limits.dead_letters.at_least_once:
+            continue  # what no queue takes stays
         for place in places.get(name, ()):
             targets = graph.targets(place)
             lead = walk_back(came, place)
@@ -71,7 +73,7 @@ def find_vanishing(view: TopologyView) -> Iterator[Finding]:
                 deaths = tuple(what for what in deaths if _is_lost(graph, lead, what))
                 shown = f" with the key '{place.key}'" if limits.dead_letter_address[1] is None else ""
                 cause, text = ("unroutable", f"no queue gets its dead letters{shown}") if deaths else ("", "")
-            elif targets and not limits.dead_letters.at_least_once and all(_refuses(graph, each) for each in targets):
+            elif targets and all(_refuses(graph, each) for each in targets):
                 cause, text = "full queue", f"{list_names(targets)} refuses its dead letters when it is full"
             if cause:
                 filled = [Event(target, "filled") for target in targets]
@@ -150,9 +152,12 @@ def _rejections(way: Sequence[Place]) -> list[Event]:
 def _dropped(graph: PlaceGraph, came: Mapping[Place, Place | None], elsewhere: Collection[str]) -> Iterator[Finding]:
     """Yield one finding for each circle on which RabbitMQ drops messages that come back without a rejection."""
     dying: dict[Place, Event] = {}
+    keeping: set[Place] = set()
     for place in graph.edges:
         limits = graph.view.limits_of(place.name) if place.kind == "queue" else None
         if limits is not None:
+            if limits.dead_letters.at_least_once:
+                keeping.add(place)
             what: What | None = next(_deaths(limits), None)
             if what is not None and what != "rejected":
                 dying[place] = Event(place.name, what, after=expiry_by(limits) if what == "expired" else None)
@@ -160,7 +165,7 @@ def _dropped(graph: PlaceGraph, came: Mapping[Place, Place | None], elsewhere: C
     known, queues = set(elsewhere), graph.view.topology.queues
     for circle in find_cycles(edges):
         members = set(circle)
-        ends = [place for place in circle if place.kind == "queue" and place.name not in known]
+        ends = [place for place in circle if place.kind == "queue" and place not in keeping and place.name not in known]
         for life in islice((life for end in ends for life in _lives_to(graph, came, dying, members, end)), ATTEMPTS):
             if len(life.events) > TRIED or comes_true(graph, life):
                 queue = queues[life.events[-1].queue]

@@ -32,6 +32,7 @@ def found(text: str, prefix: str = "HS32") -> list[tuple[str, str]]:
     return [(each.code, each.message) for each in findings]
 
 
+KEPT = 'quorum, x-dead-letter-strategy = "at-least-once", x-overflow = "reject-publish"'
 FANOUT = "exchange f: fanout\nf -> a\nf -> b\n"
 EXPIRING = 'x-message-ttl = 5, x-dead-letter-exchange = "f", x-dead-letter-routing-key = "k"'
 
@@ -127,6 +128,9 @@ def test_a_time_to_live_of_zero_is_no_pause() -> None:
          'f -> w\nqueue a: x-dead-letter-exchange = "f"\nt -> a: "a.#"'),
          [("messages that expire or are rejected vanish from queue 'w': no queue gets its dead letters with the key "
           "''")]),
+        # What must arrive at least once is kept where no queue takes it: alone, or at the end of a circle.
+        (f'exchange h: headers\nqueue a: {KEPT}, x-dead-letter-exchange = "h"', []),
+        (f"queue a: {KEPT}, x-delivery-limit = 2, {to('b')}\nqueue b: {KEPT}, x-delivery-limit = 2, {to('a')}", []),
         # What headers of dead letters decide is tried.
         (('exchange h: headers\nqueue a: x-dead-letter-exchange = "h"\nqueue b: '
          f'{to("a")}\nh -> b: all-with-x {{ x-first-death-queue = "a" }}'), []),
