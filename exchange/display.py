@@ -9,12 +9,12 @@ a bidirectional mark makes a name look like another one. So each line that a com
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 __all__ = [
-    "clip_line", "count_noun", "dump_json", "escape_line", "escape_lines", "hide_login", "list_some", "split_error",
-    "write_milliseconds",
+    "clip_line", "count_noun", "count_rest", "dump_json", "escape_line", "escape_lines", "hide_login", "list_some",
+    "split_error", "write_milliseconds",
 ]  # fmt: skip
 
 OWN_BREAK: Final = re.compile(r"\n(?= {2}(?! *(?:::|##\[))|--)")
@@ -78,6 +78,12 @@ def write_milliseconds(number: int) -> str:
         if number and number % size == 0:
             return f"{number // size:,} {unit}"
     return f"{number:,} ms"
+
+
+def count_rest(count: int, listed: int, what: str = "", *, indent: str = "  ") -> Iterator[str]:
+    """Yield a line with the number of those that are not listed, ``  and 7 more``, and ``what``; none if all are."""
+    if count > listed:
+        yield f"{indent}and {count - listed:,} more{what}"
 
 
 def list_some(texts: Sequence[str], most: int, last: str = "") -> str:

@@ -18,9 +18,12 @@ __all__ = [
     "CommandInvalid",
     "HashstarError",
     "InputError",
+    "NotAllowed",
     "NotFound",
+    "NotImplementedByBroker",
     "PatternError",
     "PreconditionFailed",
+    "ResourceLocked",
     "TextError",
 ]
 
@@ -98,10 +101,28 @@ class NotFound(BrokerError):
     code, name = 404, "NOT_FOUND"
 
 
+class ResourceLocked(BrokerError):
+    """405: the queue is exclusive to another connection."""
+
+    code, name = 405, "RESOURCE_LOCKED"
+
+
 class PreconditionFailed(BrokerError):
     """406: the request contradicts what exists, or an argument is not allowed."""
 
     code, name = 406, "PRECONDITION_FAILED"
+
+
+class NotAllowed(BrokerError):
+    """530: the operation is not allowed in this state. It closes the connection, as all codes from 500 on."""
+
+    code, name = 530, "NOT_ALLOWED"
+
+
+class NotImplementedByBroker(BrokerError):
+    """540: the broker, or the type of the queue, does not have the method."""
+
+    code, name = 540, "NOT_IMPLEMENTED"
 
 
 class CommandInvalid(BrokerError):

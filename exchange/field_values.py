@@ -310,6 +310,19 @@ def thaw(value: Any) -> Any:
     return [thaw(item) for item in value] if isinstance(value, tuple) else value
 
 
+def to_plain(value: Any) -> Any:
+    """Return a value as client libraries take it: numbers without their width, timestamps as datetime."""
+    if isinstance(value, Typed) and value.type == "timestamp":
+        from datetime import UTC, datetime  # not at the top: see `_rare_type_and_value`
+
+        return datetime.fromtimestamp(value.value, UTC)
+    if isinstance(value, Typed):
+        return to_plain(value.value)
+    if isinstance(value, Mapping):
+        return {name: to_plain(item) for name, item in value.items()}
+    return [to_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
 def _restore_table(frozen: dict[str, Any]) -> FieldTable:
     """Build a table of fields that are frozen already."""
     table = FieldTable()

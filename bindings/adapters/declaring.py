@@ -5,13 +5,11 @@ Nothing is deleted; `bindings.apply` changes a live broker to a topology, and ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from exchange.entities.entities import PREDECLARED, Exchange
 from exchange.errors import InputError
-from exchange.field_values import Typed
+from exchange.field_values import to_plain
 from exchange.topology.topology import Topology
 
 __all__ = ["declare", "declare_async"]
@@ -62,18 +60,3 @@ def _list_exchanges(topology: Topology) -> list[Exchange]:
     if topology.policies:
         raise InputError(f"policy {next(iter(topology.policies))!r} cannot be declared over AMQP: see hashstar apply")
     return [exchange for exchange in topology.exchanges.values() if exchange not in PREDECLARED]
-
-
-def to_plain(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments as client libraries take them: numbers without their width, timestamps as datetime."""
-    return {name: _to_plain(value) for name, value in table.items()}
-
-
-def _to_plain(value: Any) -> Any:
-    if isinstance(value, Typed):
-        if value.type == "timestamp":
-            return datetime.fromtimestamp(value.value, UTC)
-        return _to_plain(value.value)
-    if isinstance(value, Mapping):
-        return to_plain(value)
-    return [_to_plain(each) for each in value] if isinstance(value, list | tuple) else value

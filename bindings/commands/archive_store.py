@@ -14,7 +14,7 @@ from bindings.report.figures import format_time
 from bindings.report.inspection import bad_json, bad_lines
 from bindings.report.inspection_types import LevelJson, MatchesJson, StoredMessageJson, StoreJson, TopicJson
 from exchange.commands.console import echo_line
-from exchange.display import clip_line, count_noun, escape_line, list_some
+from exchange.display import clip_line, count_noun, count_rest, escape_line, list_some
 from exchange.errors import HashstarError, InputError
 
 if TYPE_CHECKING:
@@ -102,8 +102,7 @@ def _store_lines(store: Store, inspection: StoreInspection) -> Iterator[str]:
             yield f"{title}:"
         for topic in sorted(topics, key=lambda topic: -topic.messages)[:LISTED]:
             yield from _topic_lines(topic, store.topics.get(topic.name))
-        if len(topics) > LISTED:
-            yield f"  and {len(topics) - LISTED} more"
+        yield from count_rest(len(topics), LISTED)
     timer = store.timer
     if inspection.levels or inspection.wheel.waiting or timer is not None:
         yield "delayed, as delivery was written down last:"
@@ -174,8 +173,7 @@ def _group_lines(inspection: StoreInspection) -> Iterator[str]:
         offsets = ", ".join([f"{each.queue}: {each.offset:,}" for each in queues[:LISTED]])
         lag = sum(each.lag for each in queues)
         yield f"  {clip_line(group, WIDTH)} of {clip_line(topic, WIDTH)}: {lag:,} behind (queue: offset; {offsets})"
-    if len(rows) > LISTED:
-        yield f"  and {len(rows) - LISTED} more"
+    yield from count_rest(len(rows), LISTED)
 
 
 def _delay(level: Level) -> str:
@@ -303,8 +301,7 @@ def _matches_lines(matches: Matches) -> Iterator[str]:
                 yield f"  {escape_line(name)}: {clip_line(value, BODY)}"
         for size, text in _bodies(message):
             yield f"  body: {text}" if size is None else f"  body: {count_noun(size, 'byte')}: {text}"
-    if len(matches.messages) > LISTED:
-        yield f"and {len(matches.messages) - LISTED} more messages"
+    yield from count_rest(len(matches.messages), LISTED, " messages", indent="")
     if matches.deleted:
         yield f"deleted since: {count_noun(matches.deleted, 'message')} that the index names"
     if matches.others:

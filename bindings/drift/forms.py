@@ -12,7 +12,7 @@ from bindings.diff.forms.as_json import MeaningJson, SettingsChangeJson, meaning
 from bindings.diff.forms.text import meaning_lines, settings_lines
 from bindings.diff.planning.step import describe_part
 from bindings.drift.drift import REASONS, Change, Drift, Object, Reason
-from exchange.display import count_noun, list_some
+from exchange.display import count_noun, count_rest, list_some
 from exchange.json_types import FieldJson
 
 __all__ = ["DriftJson", "UnknownJson", "drift_lines", "drift_to_json", "format_time", "headline", "unknown_to_json"]
@@ -95,8 +95,7 @@ def drift_lines(drift: Drift, meaning: Meaning | None) -> Iterator[str]:
     """Yield what differs, what is ignored, and what it means to messages."""
     for item in drift.objects[:LISTED]:
         yield f"  {item.change:7}  {describe_part(item.part)}{_details(item)}"
-    if len(drift.objects) > LISTED:
-        yield f"  and {len(drift.objects) - LISTED:,} more; --format json lists all"
+    yield from count_rest(len(drift.objects), LISTED, "; --format json lists all")
     if drift.ignored:
         counts = [f"{drift.ignored[reason]:,} {WHY[reason]}" for reason in REASONS if reason in drift.ignored]
         yield f"ignored: {'; '.join(counts)}"
@@ -108,8 +107,7 @@ def drift_lines(drift: Drift, meaning: Meaning | None) -> Iterator[str]:
 
 def _first(lines: list[str]) -> Iterator[str]:
     yield from lines[:LISTED]
-    if len(lines) > LISTED:
-        yield f"  and {len(lines) - LISTED:,} more lines; --format json has all"
+    yield from count_rest(len(lines), LISTED, " lines; --format json has all")
 
 
 def _details(item: Object) -> str:

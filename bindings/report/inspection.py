@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from bindings.report.figures import format_time
 from bindings.report.forms.json_types import BadJson
 from bindings.report.inspection_types import BiasKey, InspectionJson
-from exchange.display import count_noun, escape_line, list_some
+from exchange.display import count_noun, count_rest, escape_line, list_some
 
 if TYPE_CHECKING:
     from bindings.archive.formats.detect import Archive
@@ -49,8 +49,7 @@ def inspection_lines(archive: Archive, inspection: Inspection) -> Iterator[str]:
         for (vhost, name), count in inspection.exchanges.most_common(LISTED):
             where = "" if vhost is None else f"  in {vhost!r}"
             yield f"  {count:>12,}  {escape_line(name) or '(default exchange)'}{where}"
-        if len(inspection.exchanges) > LISTED:
-            yield f"  and {len(inspection.exchanges) - LISTED} more"
+        yield from count_rest(len(inspection.exchanges), LISTED)
     yield from skipped_lines(unread)
     yield from bad_lines(unread)
 
@@ -112,8 +111,7 @@ def bad_lines(unread: Unread) -> Iterator[str]:
         for bad in unread.samples[reason]:
             sample = f": {escape_line(bad.sample.decode('utf-8', 'replace'))}" if bad.sample else ""
             yield f"  {escape_line(bad.source)} at {bad.offset}{sample}"
-    if len(unread.bad) > REASONS:
-        yield f"bad: and {len(unread.bad) - REASONS} more reasons"
+    yield from count_rest(len(unread.bad), REASONS, " reasons", indent="bad: ")
 
 
 def bad_json(unread: Unread) -> list[BadJson]:

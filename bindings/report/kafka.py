@@ -17,7 +17,7 @@ from bindings.report.kafka_types import (
     KafkaTopicPartitionJson,
     KafkaTransactionJson,
 )
-from exchange.display import clip_line, count_noun, escape_line, list_some
+from exchange.display import clip_line, count_noun, count_rest, escape_line, list_some
 
 if TYPE_CHECKING:
     from bindings.archive.kafka.cluster import Cluster
@@ -47,15 +47,13 @@ def kafka_lines(found: FolderInspection) -> Iterator[str]:
             yield f"{title}:"
         for topic in sorted(topics, key=_count_records, reverse=True)[:LISTED]:
             yield from _topic_lines(topic)
-        if len(topics) > LISTED:
-            yield f"  and {len(topics) - LISTED} more"
+        yield from count_rest(len(topics), LISTED)
     yield from _group_lines(found)
     if found.transactions:
         yield "transactional producers:"
         for each in found.transactions[:LISTED]:
             yield f"  {_transaction_line(each)}"
-        if len(found.transactions) > LISTED:
-            yield f"  and {len(found.transactions) - LISTED} more"
+        yield from count_rest(len(found.transactions), LISTED)
     if found.cluster is not None:
         yield from _cluster_lines(found, found.cluster)
     yield from bad_lines(found.problems)
@@ -77,8 +75,7 @@ def _topic_lines(topic: TopicFacts) -> Iterator[str]:
     filled = [each for each in topic.partitions if each.facts.end_offset]
     for each in filled[:LISTED]:
         yield from _partition_lines(each)
-    if len(filled) > LISTED:
-        yield f"    and {len(filled) - LISTED} more partitions"
+    yield from count_rest(len(filled), LISTED, " partitions", indent="    ")
 
 
 def _partition_lines(located: LocatedPartition) -> Iterator[str]:
@@ -121,13 +118,11 @@ def _group_lines(found: FolderInspection) -> Iterator[str]:
         for (topic, partition), each, lag in rows[:LISTED]:
             end = "its log is elsewhere" if lag is None else f"{lag:,} behind"
             yield f"    {clip_line(topic, WIDTH)}-{partition}: offset {each.offset:,}, {end}"
-        if len(rows) > LISTED:
-            yield f"    and {len(rows) - LISTED} more partitions"
+        yield from count_rest(len(rows), LISTED, " partitions", indent="    ")
         for member in list(group.members.values())[:LISTED]:
             count = count_noun(len(member.partitions), "partition")
             yield f"    member {clip_line(member.client_id, WIDTH)} at {escape_line(member.host)}: {count}"
-    if len(found.groups) > LISTED:
-        yield f"  and {len(found.groups) - LISTED} more"
+    yield from count_rest(len(found.groups), LISTED)
 
 
 def _transaction_line(each: TransactionState) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NotRequired, TypedDict
 
 from bridge.scaling.scaling import Plan
-from exchange.display import count_noun, list_some
+from exchange.display import count_noun, count_rest, list_some
 from exchange.partition.clients.rocketmq.queues import WRITE
 from exchange.partition.clients.rocketmq.scaling import Situation, Step, moved_keys, refusal
 from exchange.partition.moves import KeyCounts, Moves
@@ -122,8 +122,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     for step in plan.steps[:LISTED]:
         yield f"  {describe_step(step, situation)}"
         yield f"      {_why(plan, step)}"
-    if len(plan.steps) > LISTED:
-        yield f"  and {len(plan.steps) - LISTED} more"
+    yield from count_rest(len(plan.steps), LISTED)
 
 
 def describe_step(step: Step, situation: Situation) -> str:

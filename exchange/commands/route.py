@@ -25,7 +25,7 @@ from exchange.errors import BrokerError, HashstarError, InputError, NotFound
 from exchange.field_json import decode, json_line, message_from_json
 from exchange.field_values import to_bytes
 from exchange.json_text import JsonFault, parse, value_from_line
-from exchange.lifecycle.described import LivesJson, life_lines, lives_json
+from exchange.lifecycle.forms import LivesJson, life_lines, lives_json
 from exchange.lifecycle.possible import PossibleLives, find_lives
 from exchange.limits import SHORTSTR_BYTES
 from exchange.lines import read_lines

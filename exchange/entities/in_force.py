@@ -94,6 +94,25 @@ class Settings:
         value = self.get(name)
         return value if isinstance(value, str) else None
 
+    def dead_letters_in(self, queue_type: str) -> DeadLetters:
+        """Return where the dead letters of a queue of this type go with these settings."""
+        exchange = self.text("dead-letter-exchange")
+        if exchange is None or queue_type == "stream":
+            return NO_DEAD_LETTERS
+        strategy, overflow = self.get("dead-letter-strategy"), self.get("overflow")
+        sure = queue_type == "quorum" and strategy == "at-least-once" and overflow == "reject-publish"
+        return DeadLetters(exchange, self.text("dead-letter-routing-key"), sure)
+
+    def overflow_in(self, queue_type: str) -> Overflow:
+        """Return what a queue of this type does at its maximum length with these settings.
+
+        A quorum queue that is to refuse and dead-letter logs a warning and drops its oldest messages.
+        """
+        overflow = self.text("overflow")
+        if overflow == "reject-publish":
+            return "reject-publish"
+        return "reject-publish-dlx" if overflow == "reject-publish-dlx" and queue_type != "quorum" else "drop-head"
+
     @property
     def policy_definition(self) -> dict[str, Any]:
         """Policy and operator policy merged, without arguments: the management API's effective_policy_definition."""
@@ -132,27 +151,6 @@ class Policies:
                 definitions = (policy and policy.definition, operator_policy and operator_policy.definition)
                 chosen[definitions] = settings
         return tuple(chosen.values())
-
-    @staticmethod
-    def dead_letters_by(settings: Settings, queue_type: str) -> DeadLetters:
-        """Return where the dead letters of a queue of this type go with these settings."""
-        exchange = settings.text("dead-letter-exchange")
-        if exchange is None or queue_type == "stream":
-            return NO_DEAD_LETTERS
-        strategy, overflow = settings.get("dead-letter-strategy"), settings.get("overflow")
-        sure = queue_type == "quorum" and strategy == "at-least-once" and overflow == "reject-publish"
-        return DeadLetters(exchange, settings.text("dead-letter-routing-key"), sure)
-
-    @staticmethod
-    def overflow_by(settings: Settings, queue_type: str) -> Overflow:
-        """Return what a queue of this type does at its maximum length with these settings.
-
-        A quorum queue that is to refuse and dead-letter logs a warning and drops its oldest messages.
-        """
-        overflow = settings.text("overflow")
-        if overflow == "reject-publish":
-            return "reject-publish"
-        return "reject-publish-dlx" if overflow == "reject-publish-dlx" and queue_type != "quorum" else "drop-head"
 
     def _merge(self, part: Queue | Exchange, policy: Policy | None, operator: Policy | None) -> Mapping[str, Setting]:
         values = _merge_policies(policy, operator)

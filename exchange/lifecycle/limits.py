@@ -66,11 +66,11 @@ def limits_by(settings: Settings, queue: Queue, profile: Profile) -> Limits:
         None if is_stream else settings.integer("max-length-bytes"),
         None if is_stream else settings.integer("message-ttl"),
         None if is_stream else settings.integer("expires"),
-        Policies.overflow_by(settings, queue.type),
+        settings.overflow_in(queue.type),
         find_delivery_limit(settings.integer("delivery-limit"), profile) if is_quorum else None,
         0 if is_quorum or is_stream else _max_priority(settings.integer("max-priority")),
         settings.get("single-active-consumer") is True,
-        Policies.dead_letters_by(settings, queue.type),
+        settings.dead_letters_in(queue.type),
     )
 
 

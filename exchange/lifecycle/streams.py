@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from exchange.errors import BrokerError, PreconditionFailed
+from exchange.errors import NotImplementedByBroker, PreconditionFailed
 from exchange.lifecycle.consumers import Consumer, Delivery, Turns
 from exchange.lifecycle.content import Content
 from exchange.lifecycle.limits import Limits
@@ -18,12 +18,6 @@ __all__ = ["Offset", "StreamQueue"]
 
 Offset = str | int
 """``first``, ``last``, ``next``, or the number of a message."""
-
-
-class NotImplementedByStream(BrokerError):
-    """540: a method that streams do not have."""
-
-    code, name = 540, "NOT_IMPLEMENTED"
 
 
 class StreamQueue(LiveQueue):
@@ -46,11 +40,11 @@ class StreamQueue(LiveQueue):
 
     def get(self, *, auto_ack: bool) -> Delivery | None:
         """Raise the broker's error: a stream is read by consumers only."""
-        raise NotImplementedByStream(f"basic.get not supported by stream queues queue '{self.name}'")
+        raise NotImplementedByBroker(f"basic.get not supported by stream queues queue '{self.name}'")
 
     def purge(self) -> int:
         """Raise the broker's error: a stream keeps its messages."""
-        raise NotImplementedByStream(f"queue.purge not supported by stream queues queue '{self.name}'")
+        raise NotImplementedByBroker(f"queue.purge not supported by stream queues queue '{self.name}'")
 
     def remove(self, message: Stored) -> None:
         """Raise the error of `purge`."""
@@ -64,7 +58,7 @@ class StreamQueue(LiveQueue):
         if not consumer.prefetch:
             raise PreconditionFailed("consumer prefetch count is not set for stream queue")
         if consumer.auto_ack:
-            raise NotImplementedByStream(f"automatic acknowledgement not supported by stream queue '{self.name}'")
+            raise NotImplementedByBroker(f"automatic acknowledgement not supported by stream queue '{self.name}'")
         end = len(self._messages)
         named = {"first": 0, "last": max(end - 1, 0), "next": end}
         if isinstance(offset, str) and offset not in named:

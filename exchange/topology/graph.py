@@ -107,9 +107,7 @@ class TopologyGraph:
             queues = list(self.topology.queues.values())
         found: dict[str, tuple[DeadLetters, ...]] = {}
         for queue in queues:
-            possible = [
-                Policies.dead_letters_by(settings, queue.type) for settings in self.possible_settings(queue.name)
-            ]
+            possible = [settings.dead_letters_in(queue.type) for settings in self.possible_settings(queue.name)]
             letters = tuple(dict.fromkeys(possible))
             if letters != (NO_DEAD_LETTERS,):
                 found[queue.name] = letters

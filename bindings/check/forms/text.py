@@ -11,7 +11,7 @@ from bindings.check.forms.reporter import Reporter, message_lines
 from bindings.check.forms.statistics import statistics_lines
 from bindings.check.report import CheckResult, Report, count_severities
 from bindings.check.rules.finding import Finding, Severity
-from exchange.display import count_noun, escape_line
+from exchange.display import count_noun, count_rest, escape_line
 
 __all__ = ["REPORTER", "to_text"]
 
@@ -74,8 +74,7 @@ def _outcome_lines(result: CheckResult) -> Iterator[str]:
         return
     for name, reason in result.skipped[:NAMED]:
         yield f"{name}: skipped: {reason}"
-    if len(result.skipped) > NAMED:
-        yield f"and {len(result.skipped) - NAMED:,} more skipped"
+    yield from count_rest(len(result.skipped), NAMED, " skipped", indent="")
     counts = _counts(count_severities(result.reports), sum(report.known for report in result.reports))
     yield f"{', '.join(_outcomes(result))}: {counts}"
 

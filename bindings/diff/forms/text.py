@@ -27,7 +27,7 @@ from bindings.diff.forms.words import (
 from bindings.diff.planning.plan import Plan
 from bindings.diff.planning.step import describe_part
 from bindings.diff.settings.changes import SettingsChange
-from exchange.display import count_noun
+from exchange.display import count_noun, count_rest
 
 __all__ = ["files_to_text", "meaning_lines", "plan_lines", "settings_lines", "to_text"]
 
@@ -135,8 +135,7 @@ def _effect_lines(effect: Effect) -> Iterator[str]:
         yield f"      {text}{',' if unless else ''}"
         if unless:
             yield f"        {unless}"
-    if len(effect.terms) > TERMS:
-        yield f"      and {len(effect.terms) - TERMS} more"
+    yield from count_rest(len(effect.terms), TERMS, indent="      ")
     yield f"      such as {quote_message(effect.witness)}"
 
 
@@ -148,5 +147,5 @@ def _more(differences: Sequence[object], most: int | None) -> Iterator[str]:
 def _undecided_lines(undecided: Sequence[Undecided]) -> Iterator[str]:
     for question in undecided[:UNDECIDED]:
         yield f"  ? {describe_undecided(question)}"
-    if len(undecided) > UNDECIDED:
-        yield f"  ? and {len(undecided) - UNDECIDED:,} more undecided; --json lists all, --budget allows more time"
+    rest = " undecided; --json lists all, --budget allows more time"
+    yield from count_rest(len(undecided), UNDECIDED, rest, indent="  ? ")

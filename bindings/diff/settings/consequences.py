@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from exchange.display import count_noun, write_milliseconds
-from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Policies, Settings
+from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Settings
 from exchange.entities.profile import Profile
 from exchange.lifecycle.limits import find_delivery_limit
 
@@ -49,7 +49,7 @@ class Side(NamedTuple):
     @property
     def letters(self) -> DeadLetters:
         """Where dead letters are sent."""
-        return Policies.dead_letters_by(self.settings, self.type)
+        return self.settings.dead_letters_in(self.type)
 
     @property
     def overflow(self) -> str:

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from exchange.amqp import ContentHeader, message_of
 from exchange.entities.entities import Queue
-from exchange.errors import BrokerError
+from exchange.errors import ResourceLocked
 from exchange.kinds import Choose
 from exchange.lifecycle.broker import Broker as Life
 from exchange.lifecycle.outcomes import Publication
@@ -25,16 +25,10 @@ from exchange.message import Message
 from exchange.topology.rules import VirtualHost
 from exchange.topology.topology import Topology
 
-__all__ = ["Broker", "Receiver", "ResourceLocked"]
+__all__ = ["Broker", "Receiver"]
 
 GENERATED: Final = "gen-"
 """Beginning of the names of queues that are declared without one. RabbitMQ's own prefix, ``amq.gen-``, is reserved."""
-
-
-class ResourceLocked(BrokerError):
-    """405: the queue is exclusive to another connection."""
-
-    code, name = 405, "RESOURCE_LOCKED"
 
 
 class Receiver(Protocol):

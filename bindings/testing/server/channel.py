@@ -12,28 +12,16 @@ from bindings.testing.server.broker import Broker
 from exchange.amqp import ContentHeader, content_of
 from exchange.entities.declarations import binding_of, exchange_of, queue_of, with_last_queue
 from exchange.entities.entities import DIRECT_REPLY_TO
-from exchange.errors import AccessRefused, BrokerError, NotFound, PreconditionFailed
+from exchange.errors import AccessRefused, BrokerError, NotAllowed, NotFound, NotImplementedByBroker, PreconditionFailed
 from exchange.field_values import type_and_value
 from exchange.lifecycle.consumers import Consumer, Delivery
 from exchange.lifecycle.queues import LiveQueue
 from exchange.lifecycle.streams import Offset
 from exchange.message import Message
 
-__all__ = ["Channel", "Connection", "NotAllowed", "NotImplementedByServer"]
+__all__ = ["Channel", "Connection"]
 
 Arguments = Mapping[str, Any]
-
-
-class NotAllowed(BrokerError):
-    """530: it closes the connection."""
-
-    code, name = 530, "NOT_ALLOWED"
-
-
-class NotImplementedByServer(BrokerError):
-    """540: a method that this server does not have; it closes the connection."""
-
-    code, name = 540, "NOT_IMPLEMENTED"
 
 
 class Connection(Protocol):
@@ -105,7 +93,7 @@ class Channel:
         """Carry out a method of the client. Raises BrokerError."""
         handler = getattr(self, "_" + name.replace(".", "_").replace("-", "_"), None)
         if handler is None:
-            raise NotImplementedByServer(f"{name} is not implemented by this server")
+            raise NotImplementedByBroker(f"{name} is not implemented by this server")
         with self._broker.act():
             handler(with_last_queue(name, given, self._last_queue))
 
@@ -342,7 +330,7 @@ class Channel:
 
     def _basic_publish(self, given: Arguments) -> None:
         if given["immediate"]:
-            raise NotImplementedByServer("immediate=true")
+            raise NotImplementedByBroker("immediate=true")
         self.pending = (given["exchange"], given["routing_key"], given["mandatory"])
 
     def publish(self, content: ContentHeader, body: bytes) -> None:
@@ -412,7 +400,7 @@ class Channel:
 
     def _channel_flow(self, given: Arguments) -> None:
         if not given["active"]:
-            raise NotImplementedByServer("active=false")
+            raise NotImplementedByBroker("active=false")
         self._answer(given, "channel.flow-ok", active=True)
 
 

@@ -6,13 +6,21 @@ import asyncio
 import logging
 from typing import Any, Final
 
-from bindings.testing.server.broker import Broker, ResourceLocked
-from bindings.testing.server.channel import Channel, NotAllowed
+from bindings.testing.server.broker import Broker
+from bindings.testing.server.channel import Channel
 from exchange.amqp import ContentHeader, MalformedHeader
 from exchange.amqp.fields import decode_table
 from exchange.amqp.frames import BODY, END, HEAD, HEADER, HEARTBEAT, METHOD, PROTOCOL
 from exchange.amqp.methods import Method, decode_method, encode_method
-from exchange.errors import AccessRefused, BrokerError, HashstarError, NotFound, PreconditionFailed
+from exchange.errors import (
+    AccessRefused,
+    BrokerError,
+    HashstarError,
+    NotAllowed,
+    NotFound,
+    PreconditionFailed,
+    ResourceLocked,
+)
 from exchange.limits import BODY_BYTES
 
 __all__ = ["ServerConnection"]

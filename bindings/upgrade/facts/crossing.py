@@ -10,7 +10,7 @@ from typing import TypeAlias
 from bindings.upgrade.facts.shifts import PolicyShifts
 from bindings.upgrade.facts.ways import DeadLetterWays
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
-from exchange.entities.in_force import Policies, Settings
+from exchange.entities.in_force import Settings
 from exchange.entities.profile import Profile
 from exchange.topology.topology import Topology
 
@@ -73,4 +73,4 @@ def queues_where(
 
 def may_dead_letter(queue: Queue, possible: tuple[Settings, ...]) -> bool:
     """Return whether a queue with one of these settings has a dead letter exchange."""
-    return any(Policies.dead_letters_by(settings, queue.type).exchange is not None for settings in possible)
+    return any(settings.dead_letters_in(queue.type).exchange is not None for settings in possible)

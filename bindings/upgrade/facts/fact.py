@@ -19,7 +19,7 @@ ALWAYS: Final[Numbers] = (0, 0, 0)
 
 
 class Fact(NamedTuple):
-    """Something that is otherwise from a release on."""
+    """A difference between releases of RabbitMQ."""
 
     id: str
     since: Numbers
@@ -38,7 +38,7 @@ class Fact(NamedTuple):
     feature: str = ""
     """The deprecated feature that a broker may be configured to permit: then the fact does not hold."""
     later: tuple[Numbers, ...] = ()
-    """In series after that of ``since``, the first releases for which it holds, where these are not the first ones."""
+    """First releases of later series for which it holds, where these are not the first ones of their series."""
     explain: Callable[[Crossing, Part], str] = lambda crossing, part: ""
     """Returns what the fact means to a part because of others in the topology, "" for nothing beside ``what``."""
     recurs: bool = False

@@ -138,7 +138,7 @@ class SectionJson(TypedDict):
     name: str
     what: str
     entries: int
-    """Number of entries that are otherwise, or left out."""
+    """Number of entries that were changed or left out."""
 
 
 class VhostUpgradeJson(TypedDict):

@@ -21,7 +21,7 @@ from bindings.upgrade.forms.words import (
 )
 from bindings.upgrade.releases import FLAGS, Release
 from bindings.upgrade.upgrade import Sighting, Upgrade, VhostUpgrade
-from exchange.display import count_noun
+from exchange.display import count_noun, count_rest
 from exchange.markdown import escape_text, quote_block, quote_code
 
 __all__ = ["to_markdown"]
@@ -79,8 +79,7 @@ def _vhost_lines(vhost: VhostUpgrade, release: Release) -> Iterator[str]:
 def _severities(sightings: Sequence[Sighting], begin: str = "") -> Iterator[str]:
     for title, seen in group_by_severity(sightings):
         yield from (f"**{begin}{title if begin else title.capitalize()}**", "", *map(_row, seen[:LINES]))
-        if len(seen) > LINES:
-            yield f"- and {len(seen) - LINES:,} more; the JSON has all"
+        yield from count_rest(len(seen), LINES, "; the JSON has all", indent="- ")
         yield ""
 
 

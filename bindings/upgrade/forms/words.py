@@ -14,7 +14,7 @@ from bindings.upgrade.facts.fact import ALWAYS, Fact, Numbers, Severity, Source
 from bindings.upgrade.releases import Release
 from bindings.upgrade.transform.transformation import Change
 from bindings.upgrade.upgrade import Sighting, Transformed, Upgrade
-from exchange.display import clip_line, count_noun, list_some
+from exchange.display import clip_line, count_noun, count_rest, list_some
 from exchange.entities.entities import Binding
 
 if TYPE_CHECKING:
@@ -189,5 +189,4 @@ def clip_lines(lines: Sequence[str], most: int) -> list[str]:
 
 
 def _more(number: int) -> Iterator[str]:
-    if number > LISTED:
-        yield f"      and {number - LISTED:,} more; the JSON has all"
+    yield from count_rest(number, LISTED, "; the JSON has all", indent="      ")

@@ -8,7 +8,7 @@ are deleted at the end. Nothing else of the broker is changed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -106,7 +106,6 @@ def ask_broker(
     release: Release,
     *,
     seconds: float,
-    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Shown:
     """Declare topologies on a broker in virtual hosts of their own, ask what was recorded, publish ``witnesses``.
 
@@ -117,11 +116,10 @@ def ask_broker(
     shown = Shown(management.version(), permitted_features(management))
     budget = _Budget(seconds)
     for number, (topology, messages) in enumerate(zip(topologies, witnesses, strict=True)):
-        progress(number, len(topologies))
         with fresh_host(management) as name, LiveHost(addresses, name) as host:
             if not number:
                 _compare(shown, "", tunings(recordings, release), host, budget)
-            there = Live(management, name).as_declared(_moved(topology, name))
+            there = Live(management, name).as_declared(_in_vhost(topology, name))
             asks = replay(there, recordings, release, shown.permitted, topology.vhost)
             _compare(shown, topology.vhost, asks, host, budget)
             _compare_policies(shown, topology, Live(management, name), release, budget)
@@ -131,7 +129,7 @@ def ask_broker(
     return shown
 
 
-def _moved(topology: Topology, vhost: str) -> Topology:
+def _in_vhost(topology: Topology, vhost: str) -> Topology:
     return Topology.of_tables(topology.tables(), vhost, topology.profile)
 
 
@@ -145,10 +143,10 @@ def _compare(shown: Shown, vhost: str, asks: Iterable[Ask], host: LiveHost, budg
             seen = host.tune(ask.arguments["frame_max"])
         else:
             seen = host.answer(ask.method, ask.arguments, foretold)
-        _add(shown, Difference(vhost, _describe(ask), _of(vhost, foretold, host), _of(vhost, seen, host)))
+        _add(shown, Difference(vhost, _describe(ask), *(_translate(each, host, vhost) for each in (foretold, seen))))
 
 
-def _of(vhost: str, answer: Answer, host: LiveHost) -> Answer:
+def _translate(answer: Answer, host: LiveHost, vhost: str) -> Answer:
     """Return an answer with the name of the topology's virtual host in place of the fresh one."""
     return answer._replace(text=answer.text.replace(f"vhost '{host.vhost}'", f"vhost '{vhost}'"))
 

@@ -1,4 +1,4 @@
-"""A virtual host of a release as its answers to clients show it: which requests it refuses, with its codes and texts.
+"""A model of the answers of a release to clients: which requests a virtual host refuses, with its codes and texts.
 
 Declaring, binding and deleting follow the rules of `exchange.topology.rules`. What is here beside them is what only a
 server knows: exclusive queues, consumers, prefetch, publishing, and what a release denies by default. A live broker is

@@ -1,4 +1,4 @@
-"""What recorded clients ask, asked again of a release whose virtual host has a topology.
+"""Replay recorded requests: ask them again of a release whose virtual host has a topology.
 
 The topology is declared first, part by part, as an import does. Then come the requests in the order of their first
 calls, in `PHASES`: what is declared, what is bound, what is published, consumed and set, what is deleted. For a

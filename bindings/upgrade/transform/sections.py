@@ -20,7 +20,7 @@ class SectionTransformation(NamedTuple):
     name: str
     what: str
     edit: Callable[[Definitions], tuple[Definitions, int]]
-    """Returns the definitions, and the number of entries that are otherwise."""
+    """Returns the definitions, and the number of entries that were changed or left out."""
     since: tuple[int, int, int] | None = None
     """The first release for which it is done by default; None if it never is."""
 

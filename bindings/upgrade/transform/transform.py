@@ -43,7 +43,7 @@ class SectionChange(NamedTuple):
     name: str
     what: str
     entries: int
-    """Number of entries that are otherwise, or left out."""
+    """Number of entries that were changed or left out."""
 
 
 def choose(names: Iterable[str], old: Release, new: Release) -> frozenset[str]:

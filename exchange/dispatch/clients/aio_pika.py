@@ -9,7 +9,7 @@ from exchange.dispatch.answers import Frame
 from exchange.dispatch.delivery import Carrier, Delivery, Ticket, assemble_delivery
 from exchange.dispatch.link import LinkLost, Unroutable, is_mandatory
 from exchange.entities.entities import Binding, Exchange, Queue
-from exchange.field_values import Typed
+from exchange.field_values import to_plain
 from exchange.message import NO_FIELDS, Message
 
 if TYPE_CHECKING:
@@ -144,10 +144,10 @@ class AioPikaQueue:
         """Publish on a channel of its own, which is opened at the first message."""
         if self._properties is None:
             raise LinkLost(f"queue {self.queue!r}: nothing was delivered yet, so there is nothing to answer")
-        properties = {name: _to_aiormq(value) for name, value in message.properties.items()}
+        properties = to_plain(message.properties)
         if "type" in properties:
             properties["message_type"] = properties.pop("type")
-        headers = {name: _to_aiormq(value) for name, value in message.headers.items()}
+        headers = to_plain(message.headers)
         publisher = await self._open_publisher()
         try:
             confirmation = await publisher.basic_publish(
@@ -170,9 +170,9 @@ class AioPikaQueue:
         for exchange in exchanges:
             await channel.exchange_declare(exchange.name, exchange_type=exchange.type, durable=exchange.durable)
         for queue in queues:
-            await channel.queue_declare(queue.name, durable=queue.durable, arguments=_to_aiormq(queue.arguments))
+            await channel.queue_declare(queue.name, durable=queue.durable, arguments=to_plain(queue.arguments))
         for source, destination, key, arguments in bindings:
-            await channel.queue_bind(destination.name, source, key, arguments=_to_aiormq(arguments))
+            await channel.queue_bind(destination.name, source, key, arguments=to_plain(arguments))
 
     async def close(self) -> None:
         """Close the channel for publishing."""
@@ -190,16 +190,3 @@ class AioPikaQueue:
                 underlay = await self._channel.get_underlay_channel()
                 self._publisher = await underlay.connection.channel(publisher_confirms=True, on_return_raises=False)
             return self._publisher
-
-
-def _to_aiormq(value: Any) -> Any:
-    """Return a field value as aiormq encodes it; of a `Typed` value the value alone, as it chooses types itself."""
-    if isinstance(value, Mapping):
-        return {name: _to_aiormq(item) for name, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [_to_aiormq(item) for item in value]
-    if isinstance(value, Typed) and value.type == "timestamp":
-        from datetime import UTC, datetime
-
-        return datetime.fromtimestamp(value.value, UTC)
-    return value.value if isinstance(value, Typed) else value

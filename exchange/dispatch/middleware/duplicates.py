@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from exchange.dispatch.delivery import Delivery
-from exchange.dispatch.middleware.observing import Handle, check_is_no_handler
+from exchange.dispatch.middleware.observing import check_is_no_handler
+from exchange.dispatch.settings import Handle
 
 __all__ = ["SeenIds", "SeenInMemory", "deduplicated"]
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from exchange.dispatch.delivery import Delivery
-from exchange.dispatch.middleware.observing import Handle, check_is_no_handler, observed
+from exchange.dispatch.middleware.observing import check_is_no_handler, observed
+from exchange.dispatch.settings import Handle
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

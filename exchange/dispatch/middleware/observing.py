@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from inspect import iscoroutinefunction
 from time import perf_counter
 from typing import Final
 
 from exchange.dispatch.delivery import Delivery
+from exchange.dispatch.settings import Handle
 
 __all__ = ["check_is_no_handler", "logged", "observed"]
-
-Handle = Callable[[Delivery], Awaitable[object]]
 
 LOGGER: Final = logging.getLogger("exchange.dispatch.deliveries")
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from exchange.dispatch.delivery import Delivery
-from exchange.dispatch.middleware.observing import Handle, check_is_no_handler
+from exchange.dispatch.middleware.observing import check_is_no_handler
+from exchange.dispatch.settings import Handle
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider

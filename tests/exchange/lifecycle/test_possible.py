@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bridge.cli import hashstar
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.lifecycle.broker import Broker
-from exchange.lifecycle.described import life_lines
+from exchange.lifecycle.forms import life_lines
 from exchange.lifecycle.outcomes import Loss
 from exchange.lifecycle.possible import Way, find_lives, goes_alone
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, NotRequired, TypedDict
 
-from exchange.display import list_some, write_milliseconds
+from exchange.display import count_rest, list_some, write_milliseconds
 from exchange.lifecycle.possible import REASONS, Deletion, PossibleLives, Reason, Way, goes_alone
 from exchange.lifecycle.targets import Cause
 
@@ -40,11 +40,11 @@ def life_lines(lives: PossibleLives) -> Iterator[str]:
         how = "for ever, without a consumer" if goes_alone(round_) else "as long as consumers reject it"
         before = f"{_witness(lead)}, then over and over: " if lead else ""
         yield f"  goes round {how}: {before}{_witness(round_)}, back in '{round_[-1].target}'"
-    yield from _more(len(lives.rounds))
+    yield from count_rest(len(lives.rounds), LISTED)
     for loss in lives.losses[:LISTED]:
         cause = loss[-1].cause
         yield f"  is lost: {_witness(loss)}" + (f"; {CAUSES[cause]}" if cause is not None else "")
-    yield from _more(len(lives.losses))
+    yield from count_rest(len(lives.losses), LISTED)
     if not lives.is_whole:
         yield "  what else goes round or is lost is not known: there are too many ways to follow all of them"
 
@@ -71,11 +71,6 @@ def _describe_deletion(deletion: Deletion) -> str:
 
 def _witness(ways: Iterable[Way]) -> str:
     return ", ".join(map(str, ways))
-
-
-def _more(number: int) -> Iterator[str]:
-    if number > LISTED:
-        yield f"  and {number - LISTED:,} more"
 
 
 class WayJson(TypedDict):
