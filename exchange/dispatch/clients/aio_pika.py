@@ -64,6 +64,7 @@ class AioPikaQueue:
         self._tag: str | None = None
         self._publisher: Any = None
         self._opening: asyncio.Lock | None = None
+        self._forget: list[Callable[[], object]] = []  # what removes the callbacks at the application's channel
         self._properties: Callable[..., Any] | None = None  # aiormq's class, as the first delivery shows it
 
     async def open(
@@ -91,12 +92,19 @@ class AioPikaQueue:
         if not hasattr(self._channel, "restore"):  # not robust: what is lost stays lost
             underlay = await self._channel.get_underlay_channel()
             callbacks: set[Any] = getattr(underlay, "on_consumer_cancel_callbacks", set())
-            callbacks.add(
-                lambda _: ended(
-                    LinkLost(f"queue {name!r}: the broker cancelled the consumer: is the queue still there?")
-                )
-            )
-            self._channel.close_callbacks.add(lambda _, error: ended(self._describe_end(error)))
+
+            def on_cancel(_: Any) -> None:
+                ended(LinkLost(f"queue {name!r}: the broker cancelled the consumer: is the queue still there?"))
+
+            def on_close(_: Any, error: BaseException | None) -> None:
+                ended(self._describe_end(error))
+
+            callbacks.add(on_cancel)
+            self._channel.close_callbacks.add(on_close)
+            self._forget += [
+                lambda: callbacks.discard(on_cancel),
+                lambda: self._channel.close_callbacks.discard(on_close),
+            ]
         else:
             self._watch(ended)
         self._tag = await self._aio_pika_queue.consume(on_message, no_ack=False, **options)
@@ -106,7 +114,9 @@ class AioPikaQueue:
         from asyncio import ensure_future  # not at the top: blocking consumers need none of it
 
         for closed in (self._channel.closed(), self._channel._connection.closed()):
-            ensure_future(closed).add_done_callback(lambda _: ended(None))
+            watched = ensure_future(closed)
+            watched.add_done_callback(lambda _: ended(None))
+            self._forget.append(watched.cancel)
 
     def _describe_end(self, error: BaseException | None) -> LinkLost | None:
         """Return what to report of a plain channel that was closed: None if the application closed it."""
@@ -175,7 +185,9 @@ class AioPikaQueue:
             await channel.queue_bind(destination.name, source, key, arguments=to_plain(arguments))
 
     async def close(self) -> None:
-        """Close the channel for publishing."""
+        """Close the channel for publishing, and forget the application's: it may outlive many consumers."""
+        while self._forget:
+            self._forget.pop()()
         if self._publisher is not None and not self._publisher.is_closed:
             await self._publisher.close()
 

@@ -79,10 +79,11 @@ class PikaQueue:
             raise TypeError(f"{channel!r} is no channel of pika's AsyncioConnection")
         self.queue = queue
         self._channel = channel
-        self._calls = _Calls(channel)
+        self._calls: _Calls | None = None
         self._tag: str | None = None
         self._publisher: _Publisher | None = None
         self._opening: asyncio.Lock | None = None
+        self._forget: list[Callable[[], object]] = []  # what removes the callbacks at the application's channel
         self._properties: Callable[..., Any] | None = None  # pika's class, as the first delivery shows it
 
     async def open(
@@ -95,6 +96,7 @@ class PikaQueue:
     ) -> None:
         """Begin to consume; ``options`` are those of ``basic_consume``."""
         queue, channel = self.queue, self._channel
+        self._calls = calls = _Calls(channel)
 
         def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
             self._properties = type(properties)
@@ -112,14 +114,20 @@ class PikaQueue:
             ended(LinkLost(f"queue {queue!r}: the broker cancelled the consumer: is the queue still there?"))
 
         channel.add_on_cancel_callback(on_cancel)
+        number, callbacks = channel.channel_number, channel.callbacks
+        self._forget += [
+            calls.forget,
+            lambda: callbacks.remove(number, "_on_channel_close", on_close),
+            lambda: callbacks.remove(number, "Basic.Cancel", on_cancel),
+        ]
         if prefetch is not None:
-            await self._calls.ask("basic_qos", prefetch_count=prefetch)
-        frame = await self._calls.ask("basic_consume", queue, on_message, auto_ack=False, **options)
+            await calls.ask("basic_qos", prefetch_count=prefetch)
+        frame = await calls.ask("basic_consume", queue, on_message, auto_ack=False, **options)
         self._tag = frame.method.consumer_tag
 
     async def cancel(self) -> None:
         """Cancel the consumer."""
-        if self._channel.is_open and self._tag is not None:
+        if self._channel.is_open and self._calls is not None and self._tag is not None:
             await self._calls.ask("basic_cancel", self._tag)
 
     def is_open(self, channel: Any) -> bool:
@@ -159,7 +167,9 @@ class PikaQueue:
             await ask("queue_bind", destination.name, source, key, arguments=_to_pika(arguments))
 
     async def close(self) -> None:
-        """Close the channel for publishing."""
+        """Close the channel for publishing, and forget the application's: it may outlive many consumers."""
+        while self._forget:
+            self._forget.pop()()
         if self._publisher is not None and self._publisher.channel.is_open:
             self._publisher.channel.close()
 
@@ -173,9 +183,16 @@ class PikaQueue:
                 if not connection.is_open:
                     raise LinkLost(f"queue {self.queue!r}: the connection is closed")
                 opened = _future()
-                connection.add_on_close_callback(lambda _, reason: _fail(opened, LinkLost(str(reason))))
-                connection.channel(on_open_callback=lambda channel: _fulfil(opened, channel))
-                publisher = _Publisher(await opened)
+
+                def on_close(_: Any, reason: BaseException) -> None:
+                    _fail(opened, LinkLost(str(reason)))
+
+                connection.add_on_close_callback(on_close)
+                try:
+                    connection.channel(on_open_callback=lambda channel: _fulfil(opened, channel))
+                    publisher = _Publisher(await opened)
+                finally:
+                    connection.callbacks.remove(0, connection.ON_CONNECTION_CLOSED, on_close)
                 await publisher.calls.ask("confirm_delivery", publisher.on_confirm)
                 self._publisher = publisher
             return self._publisher
@@ -232,6 +249,10 @@ class _Calls:
             return await answer
         finally:
             self._waiting.discard(answer)
+
+    def forget(self) -> None:
+        """Remove the callback at the channel."""
+        self._channel.callbacks.remove(self._channel.channel_number, "_on_channel_close", self._lose)
 
     def _lose(self, _: Any, reason: BaseException) -> None:
         for answer in self._waiting:
