@@ -67,7 +67,7 @@ def describe_request(row: Request | Publishing) -> str:
     if isinstance(row, Publishing):
         return f"basic.publish to exchange {row.exchange!r}"
     name = row.arguments.get(NAMED_BY.get(row.method, "queue"))
-    if name == "":
+    if name == "" and row.method not in NAMED_BY:
         return f"{row.method} of a queue that the broker names"
     if isinstance(name, str):
         passive = ", passive" if row.arguments.get("passive") else ""

@@ -211,8 +211,9 @@ def refuse_queue(queue: Queue, what: str, profile: Profile) -> None:
             if wrong is not None:
                 raise PreconditionFailed(f"invalid arg '{name}' for {what}: {wrong}")
     known = frozenset().union(*ACCEPTED[profile.settings].values())
-    # As recorded: 4.3 adds a missing type and then checks the arguments sorted by name.
-    for name in sorted(arguments) if profile.settings == "4.3" and "x-queue-type" not in arguments else arguments:
+    # Since 4.0 the broker adds a missing type, and then checks the arguments sorted by name.
+    is_sorted = profile.settings in ("4.0", "4.3") and "x-queue-type" not in arguments
+    for name in sorted(arguments) if is_sorted else arguments:
         if name in known and name not in accepted:
             raise PreconditionFailed(f"invalid arg '{name}' for {what} of queue type {MODULES[kind]}")
     if kind == "classic":

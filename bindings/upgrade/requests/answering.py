@@ -18,7 +18,7 @@ from exchange.entities.entities import DIRECT_REPLY_TO, Exchange, Queue
 from exchange.entities.indexes import Change
 from exchange.entities.queue_arguments import refuse_queue
 from exchange.erlang_terms import show_string
-from exchange.errors import BrokerError, InputError, NotFound, PreconditionFailed
+from exchange.errors import AccessRefused, BrokerError, InputError, NotFound, PreconditionFailed
 from exchange.field_values import INTEGER_TYPES, type_and_value
 from exchange.kinds import KINDS
 from exchange.limits import SHORTSTR_BYTES
@@ -88,6 +88,8 @@ class AnsweringHost:
         self._release: Final = release
         self._permitted: Final = permitted
         self._missing: Final = missing
+        self._exclusive: Final[set[str]] = set()
+        """Queues that are locked: another declaration that is not exclusive is refused."""
 
     def answer(self, method: str, given: Arguments) -> Foretold:
         """Return what the release answers; methods that no release refuses are accepted."""
@@ -116,6 +118,8 @@ class AnsweringHost:
 
     def _exchange_declare(self, given: Arguments) -> None:
         name = given["exchange"]
+        if not name:
+            raise AccessRefused("operation not permitted on the default exchange")
         if given["passive"]:
             self._find("exchange", name)
             return
@@ -145,13 +149,15 @@ class AnsweringHost:
             self._find("queue", given["queue"])
             return
         queue = queue_of({**given, "queue": name})
-        if given["exclusive"] and name in self._tables.queues:
+        if name in self._tables.queues and (given["exclusive"] or name in self._exclusive):
             raise _Fault(405, "RESOURCE_LOCKED", self._host.describe_lock(name), "HSU301")
         if name in self._tables.queues or (name.startswith("amq.") and name != GENERATED):
             self._apply(rules.declare_queue(self._tables, self._host, queue))
             return
         self._refuse_new(queue, exclusive=given["exclusive"])
         self._tables.apply(Change(True, queue))
+        if given["exclusive"]:
+            self._exclusive.add(name)
 
     def _refuse_new(self, queue: Queue, *, exclusive: bool) -> None:
         """Raise what the release answers to a new queue, in the order in which it checks."""
@@ -186,6 +192,7 @@ class AnsweringHost:
                         f"{flag.replace('_', '-')} flag set are not supported by quorum queues", "HSU303",
                     )  # fmt: skip
         self._apply(rules.delete_queue(self._tables, name))
+        self._exclusive.discard(name)
 
     _queue_bind, _queue_unbind = _exchange_bind, _exchange_unbind
 

@@ -55,6 +55,8 @@ def refused(
         (request("exchange.declare", exchange="orders", type="direct", durable=True), "HSU301", 406,
          ("PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'orders' in vhost '/': received 'direct' but "
          "current is 'topic'")),
+        (request("exchange.declare", exchange="", type="direct", durable=True), "HSU304", 403,
+         "ACCESS_REFUSED - operation not permitted on the default exchange"),
         (request("queue.declare", queue="new"), "HSU005", 541,
          "INTERNAL_ERROR - Feature `transient_nonexcl_queues` is deprecated"),
         (request("queue.declare", queue="new", durable=True, arguments={"x-queue-version": 1}), "HSU001", 406,
@@ -151,6 +153,15 @@ def test_what_clients_have_declared_makes_room_and_what_the_topology_has_does_no
     assert len(refused(one, other, topology=Topology(queues=[Queue("new")]))) == 1
     deletion = request("queue.delete", queue="new")
     assert refused(one, other, deletion, topology=Topology(queues=[Queue("new")])) == []
+
+
+def test_an_exclusive_queue_makes_room_for_one_that_is_not() -> None:
+    """For clients that came one after the other; on one connection the second declaration is refused."""
+    rows = [request("queue.declare", queue="mine", durable=True, exclusive=each) for each in (True, False, True)]
+    assert refused(*rows) == []
+    host = AnsweringHost(THERE, release_of("4.3"))
+    answers = [host.answer("queue.declare", row.arguments).answer.code for row in rows]
+    assert answers == [None, 405, 405]
 
 
 def test_the_order_of_clients_does_not_matter() -> None:

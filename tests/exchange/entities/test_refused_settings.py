@@ -58,6 +58,19 @@ def test_a_policy_is_refused_as_by_the_broker(release: str) -> None:
     assert different == []
 
 
+@pytest.mark.parametrize(
+    ("release", "first"), [("3.13.7", "x-max-age"), ("4.0.5", "x-delivery-limit"), ("4.3.6", "x-delivery-limit")]
+)
+def test_the_first_argument_of_another_type_is_by_name_since_4_0(release: str, first: str) -> None:
+    """Where a queue names no type: the broker adds it, and sorts the arguments by that."""
+    topology = Topology(profile=profile_for(release))
+    refused = answer(topology, Queue("q", arguments={"x-max-age": "1h", "x-delivery-limit": 5}))
+    assert (
+        refused
+        == f"406 PRECONDITION_FAILED - invalid arg '{first}' for queue 'q' in vhost '/' of queue type rabbit_classic_queue"
+    )
+
+
 def test_router_and_topology_refuse_the_same() -> None:
     """And nothing has changed after that."""
     router = Router(Topology())
