@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from exchange.dispatch.answers import Frame
@@ -113,10 +114,13 @@ class AioPikaQueue:
         """Report when the application closes a robust channel or its connection: nothing else ends these."""
         from asyncio import ensure_future  # not at the top: blocking consumers need none of it
 
+        def on_close(_: Any) -> None:
+            ended(None)
+
         for closed in (self._channel.closed(), self._channel._connection.closed()):
-            watched = ensure_future(closed)
-            watched.add_done_callback(lambda _: ended(None))
-            self._forget.append(watched.cancel)
+            watched = ensure_future(closed)  # in some releases the future of aio-pika itself: do not cancel it
+            watched.add_done_callback(on_close)
+            self._forget.append(partial(watched.remove_done_callback, on_close))
 
     def _describe_end(self, error: BaseException | None) -> LinkLost | None:
         """Return what to report of a plain channel that was closed: None if the application closed it."""
