@@ -10,7 +10,7 @@ from bindings.sources.definitions.entries import Part
 from bindings.sources.document import Document, Section, identity_of
 from bindings.sources.language import statements
 from bindings.sources.language.blocks import find_levels
-from bindings.sources.language.errors import LanguageError, Mistake
+from bindings.sources.language.errors import Mistake
 from bindings.sources.language.expectations import Expectation
 from bindings.sources.language.syntax import Node, Shapes, parse
 from bindings.sources.language.tokens import Statement, Token, split_rows, split_statements
@@ -39,8 +39,7 @@ def read(text: str, name: str = "bindings", observe: Observe = lambda vhost, lin
     try:
         reader.run(find_levels(split_statements(split_rows(lines))), {})
     except Mistake as mistake:
-        line = mistake.first.line
-        raise LanguageError(mistake.message, name, line, lines[line - 1], mistake.columns) from None
+        raise mistake.in_file(name, lines) from None
     except RecursionError:
         raise InputError(f"{name}: nested too deeply") from None
     return reader.document(name)

@@ -6,17 +6,14 @@ twice in one object is an error. An edit rewrites only what it changes.
 
 from __future__ import annotations
 
-import json
-import math
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from bindings.sources.definitions.entries import (
     ENCODE,
     SECTIONS,
-    Compactor,
     Entry,
     Object,
     Part,
@@ -38,14 +35,13 @@ from bindings.sources.definitions.operator_policies import (
     remove_operator_policies,
     write_operator_policies,
 )
+from bindings.sources.definitions.text import parse_text, write_text
 from bindings.sources.files import decode_text, read_content, save_lines
-from bindings.sources.language.errors import LanguageError
 from bindings.sources.language.expectations import Expectation
 from exchange.display import clip_line
 from exchange.entities.entities import PREDECLARED_NAMES, Policy, Queue
 from exchange.entities.profile import LATEST, Profile, closest_profile, profile_by_name
 from exchange.errors import InputError
-from exchange.json_text import Refused, find_fault, refuse_constant
 from exchange.topology.topology import Topology
 
 __all__ = ["Definitions", "load_topology"]
@@ -76,12 +72,12 @@ class Definitions:
     def load(cls, path: str | os.PathLike[str], vhost: str | None = None) -> Definitions:
         """Read a file, gzipped or not. Raises InputError, which names the file and the position in it."""
         name = os.fspath(path)
-        return cls._of(_parse(decode_text(read_content(name), name), name), name, vhost)
+        return cls._of(parse_text(decode_text(read_content(name), name), name), name, vhost)
 
     @classmethod
     def loads(cls, text: str | bytes, name: str = "definitions", vhost: str | None = None) -> Definitions:
         """Read a text; errors call it ``name``. Raises InputError, which names the position in it."""
-        return cls._of(_parse(decode_text(text, name) if isinstance(text, bytes) else text, name), name, vhost)
+        return cls._of(parse_text(decode_text(text, name) if isinstance(text, bytes) else text, name), name, vhost)
 
     @classmethod
     def _of(cls, document: Object, name: str, vhost: str | None) -> Definitions:
@@ -296,14 +292,14 @@ class Definitions:
 
     def dump(self) -> str:
         """Return the JSON text: every exchange, queue, binding ... on its own line, so that versions compare well."""
-        return "".join(self._chunks())
+        return "".join(write_text(self._document))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a file, gzipped if its name ends with ".gz"; an old file stays until the new one is complete.
 
         Raises InputError when it cannot be written.
         """
-        save_lines(os.fspath(path), self._chunks())
+        save_lines(os.fspath(path), write_text(self._document))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Definitions):
@@ -410,19 +406,6 @@ class Definitions:
                 there.add(part)
         return [*entries, *(Entry.new(part, field_vhost) for part in wanted if part.source and part not in there)]
 
-    def _chunks(self) -> Iterator[str]:
-        comma = "{"
-        for key, section in self._document.items():
-            yield f"{comma}\n {ENCODE(key)}: "
-            comma = ","
-            if isinstance(section, list) and section:
-                for number, item in enumerate(section):
-                    yield f"{',' if number else '['}\n  {ENCODE(expand(item))}"
-                yield "\n ]"
-            else:
-                yield ENCODE(section)
-        yield "\n}\n" if self._document else "{}\n"
-
 
 def load_topology(
     path: str | os.PathLike[str], vhost: str | None = None, profile: Profile | str | None = None
@@ -438,50 +421,12 @@ def load_topology(
         raise InputError(f"{os.fspath(path)}: {error}") from None
 
 
-def _parse(text: str, name: str) -> Object:
-    try:
-        document = json.loads(text, object_pairs_hook=Compactor(), parse_float=_finite, parse_constant=refuse_constant)
-    except json.JSONDecodeError as error:
-        raise _error_at(text, error.pos, f"not JSON: {_reason(text, error)}", name) from None
-    except (ValueError, Refused, RecursionError) as error:
-        fault = find_fault(text)
-        if fault is None:
-            raise InputError(f"{name}: not JSON: {error}") from None
-        raise _error_at(text, fault.place, str(fault), name) from None
-    if not isinstance(document, dict):
-        raise InputError(f'{name}: not definitions, which are an object: {{"exchanges": [...], "queues": [...], ...}}')
-    return document
-
-
 def _named_vhost(document: Object) -> str | None:
     """Return the virtual host that some entries name and others do not, of an export that lists no virtual hosts."""
     names: set[str | None] = {entry.vhost for key in SECTIONS for entry in document.get(key, ())}
     if "vhosts" in document or None not in names or len(names) != 2:
         return None
     return next(name for name in names if name is not None)
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise Refused
-    return number
-
-
-def _reason(text: str, error: json.JSONDecodeError) -> str:
-    before = text[max(0, error.pos - 1000) : error.pos].rstrip()
-    if before.endswith(",") and text[error.pos : error.pos + 1] in ("]", "}"):
-        return "a comma with nothing behind it"
-    return error.msg
-
-
-def _error_at(text: str, position: int, reason: str, name: str) -> LanguageError:
-    start = text.rfind("\n", 0, position) + 1
-    end = text.find("\n", position)
-    line = text[start:] if end < 0 else text[start:end]
-    return LanguageError(
-        reason, name, text.count("\n", 0, position) + 1, line, (position - start, position - start + 1)
-    )
 
 
 def _same_section(one: Any, another: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Final
 
@@ -36,6 +36,11 @@ class Mistake(Exception):
         end = self.last if self.last.line == self.first.line else self.first
         return start, max(start + 1, end.column + len(end.text))
 
+    def in_file(self, name: str, lines: Sequence[str]) -> LanguageError:
+        """Return the error of a file with these lines."""
+        line = self.first.line
+        return LanguageError(self.message, name, line, lines[line - 1], self.columns)
+
 
 class LanguageError(TextError, InputError):
     """A text in the language that cannot be read; ``place`` is ``name:line:column``, both from 1."""
@@ -48,6 +53,14 @@ class LanguageError(TextError, InputError):
             start = max(0, min(span[0] - WIDEST // 2, len(source) - WIDEST))
             source, span = source[start : start + WIDEST], (span[0] - start, min(span[1] - start, WIDEST))
         super().__init__(message, source, span)
+
+    @classmethod
+    def at(cls, position: int, message: str, name: str, text: str) -> LanguageError:
+        """Return the error about one character of a text."""
+        start, end = text.rfind("\n", 0, position) + 1, text.find("\n", position)
+        line = text[start:] if end < 0 else text[start:end]
+        span = (position - start, position - start + 1)
+        return cls(message, name, text.count("\n", 0, position) + 1, line, span)
 
     def __str__(self) -> str:
         return f"{self.place}: {super().__str__()}"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bindings.sources.language.blocks import find_levels
-from bindings.sources.language.errors import LanguageError, Mistake
+from bindings.sources.language.errors import Mistake
 from bindings.sources.language.syntax import Shapes, parse
 from bindings.sources.language.tokens import Row, Statement, Token, split_rows, split_statements
 from exchange.errors import InputError
@@ -27,8 +27,7 @@ def format_text(text: str, name: str = "bindings") -> str:
     try:
         return "".join(f"{line}\n" for line in _without_extra_blanks(_format_lines(lines)))
     except Mistake as mistake:
-        line = mistake.first.line
-        raise LanguageError(mistake.message, name, line, lines[line - 1], mistake.columns) from None
+        raise mistake.in_file(name, lines) from None
     except RecursionError:
         raise InputError(f"{name}: nested too deeply") from None
 

@@ -60,15 +60,10 @@ class _Wrong(Exception):
 
 def parse_hcl(text: str, name: str) -> Body:
     """Parse a file. Raises LanguageError, an InputError, which names the file, the line and the column."""
-    parser = _Parser(text)
     try:
-        return parser.body(0, is_file=True)
+        return _Parser(text).body(0, is_file=True)
     except _Wrong as wrong:
-        start = text.rfind("\n", 0, wrong.at) + 1
-        end = text.find("\n", wrong.at)
-        line = text[start:] if end < 0 else text[start:end]
-        column = wrong.at - start
-        raise LanguageError(wrong.reason, name, parser.line(wrong.at), line, (column, column + 1)) from None
+        raise LanguageError.at(wrong.at, wrong.reason, name, text) from None
 
 
 def parse_template(text: str) -> Expression:
