@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from hypothesis import strategies as st
@@ -37,7 +37,9 @@ plain = st.one_of(
     st.none(), st.booleans(), integers, st.floats(), st.text(st.characters()), st.binary(max_size=40), st.decimals(),
     st.datetimes(),
 )  # fmt: skip
-typed = st.sampled_from(sorted(RANGES)).flatmap(lambda kind: st.integers(*RANGES[kind]).map(partial(Typed, kind)))
+typed = st.sampled_from(sorted(RANGES)).flatmap(
+    cache(lambda kind: st.integers(*RANGES[kind]).map(partial(Typed, kind)))
+)
 keys = st.one_of(
     plain,
     typed,

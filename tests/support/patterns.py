@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from itertools import product
+from typing import TypeVar
 
 from hypothesis import strategies as st
 
 from exchange import Pattern
 from exchange.patterns.pattern import DIALECTS
 
-__all__ = ["DIALECT_NAMES", "all_keys", "matched", "patterns", "words_in"]
+T = TypeVar("T")
+
+__all__ = ["all_keys", "in_a_dialect", "matched", "patterns", "words_in"]
 
 LONGEST = {"amqp": 5, "mqtt": 4, "nats": 5}
 """Maximum number of words of the keys that are tried."""
@@ -23,8 +27,6 @@ PATTERN_WORDS = {
     "mqtt": ["a", "", "$s", "+", "+"],
     "nats": ["a", "b", "*", "*"],
 }
-
-DIALECT_NAMES = st.sampled_from(list(KEY_WORDS))
 
 
 @cache
@@ -48,6 +50,7 @@ def words_in(dialect: str, key: str) -> int:
     return len(DIALECTS[dialect].split(key))
 
 
+@cache
 def patterns(dialect: str) -> st.SearchStrategy[Pattern]:
     """Make patterns of up to four words."""
     words = st.lists(st.sampled_from(PATTERN_WORDS[dialect]), max_size=4)
@@ -56,3 +59,8 @@ def patterns(dialect: str) -> st.SearchStrategy[Pattern]:
         words = st.builds(list.__add__, words, st.sampled_from([[], [last], [last]]))
     separator = DIALECTS[dialect].separator
     return words.map(separator.join).filter(lambda text: text or dialect == "amqp").map(lambda t: Pattern(t, dialect))
+
+
+def in_a_dialect(make: Callable[[str], st.SearchStrategy[T]]) -> st.SearchStrategy[T]:
+    """Draw from one of the strategies that ``make`` makes of the names of dialects, each once and not for each draw."""
+    return st.sampled_from(list(KEY_WORDS)).flatmap(cache(make))

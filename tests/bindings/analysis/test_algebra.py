@@ -17,13 +17,13 @@ from bindings.analysis import algebra
 from bindings.analysis.algebra import Answer, Key, covers, empty, equivalent, exhaustive, overlap
 from exchange import Pattern, PatternError
 from exchange.patterns.pattern import AMQP
-from tests.support.patterns import DIALECT_NAMES, all_keys, matched, patterns, words_in
+from tests.support.patterns import all_keys, in_a_dialect, matched, patterns, words_in
 
 SETTINGS = settings(max_examples=200, deadline=None)
-ONE = DIALECT_NAMES.flatmap(patterns)
-TWO = DIALECT_NAMES.flatmap(lambda name: st.tuples(patterns(name), patterns(name)))
-THREE = DIALECT_NAMES.flatmap(lambda name: st.tuples(patterns(name), patterns(name), patterns(name)))
-MANY = DIALECT_NAMES.flatmap(lambda name: st.tuples(patterns(name), st.lists(patterns(name), max_size=6)))
+ONE = in_a_dialect(patterns)
+TWO = in_a_dialect(lambda name: st.tuples(patterns(name), patterns(name)))
+THREE = in_a_dialect(lambda name: st.tuples(patterns(name), patterns(name), patterns(name)))
+MANY = in_a_dialect(lambda name: st.tuples(patterns(name), st.lists(patterns(name), max_size=6)))
 
 
 def is_shown(witness: str | None, shown_by: Collection[str], dialect: str) -> bool:
@@ -87,7 +87,7 @@ def test_patterns_are_equivalent_where_they_match_the_same_keys(case: tuple[Patt
 
 
 @SETTINGS
-@given(DIALECT_NAMES.flatmap(lambda name: st.tuples(*[st.lists(patterns(name), max_size=3)] * 2)))
+@given(in_a_dialect(lambda name: st.tuples(*[st.lists(patterns(name), max_size=3)] * 2)))
 def test_any_patterns_and_no_others_are_empty_or_have_a_key(case: tuple[list[Pattern], list[Pattern]]) -> None:
     """The question under all others, for any number of patterns on either side."""
     all_of, none_of = case

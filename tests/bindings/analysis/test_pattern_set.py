@@ -10,11 +10,11 @@ from bindings.analysis.algebra import Key, covers, exhaustive, overlap
 from bindings.analysis.pattern_set import Cover, PatternSet, Remainder, difference, redundant
 from exchange import Pattern
 from exchange.patterns.pattern import DIALECTS
-from tests.support.patterns import DIALECT_NAMES, matched, patterns
+from tests.support.patterns import in_a_dialect, matched, patterns
 
 SETTINGS = settings(max_examples=200, deadline=None)
-MANY = DIALECT_NAMES.flatmap(lambda name: st.tuples(patterns(name), st.lists(patterns(name), max_size=8)))
-TWO_LISTS = DIALECT_NAMES.flatmap(
+MANY = in_a_dialect(lambda name: st.tuples(patterns(name), st.lists(patterns(name), max_size=8)))
+TWO_LISTS = in_a_dialect(
     lambda name: st.tuples(st.just(name), *[st.lists(patterns(name), max_size=6, unique=True)] * 2)
 )
 

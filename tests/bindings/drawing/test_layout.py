@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import combinations, pairwise
 from random import Random
 
@@ -21,12 +22,15 @@ from bindings.drawing.layout.slots import MOST_SLOTS, build_slots
 
 Graph = tuple[int, list[tuple[int, int]]]
 
-graphs = st.integers(1, 12).flatmap(
-    lambda count: st.tuples(
-        st.just(count),
-        st.lists(st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)), max_size=25),
-    )
-)
+
+@cache
+def graphs_of(count: int) -> st.SearchStrategy[Graph]:
+    """Make graphs of some nodes, by their number."""
+    nodes = st.integers(0, count - 1)
+    return st.tuples(st.just(count), st.lists(st.tuples(nodes, nodes), max_size=25))
+
+
+graphs = st.integers(1, 12).flatmap(graphs_of)
 
 
 def without_cycles(graph: Graph) -> list[tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from exchange.errors import InputError
 from exchange.limits import SLOTS
 from exchange.partition.slots import moved_slots, place_slots
 
-SIZES = st.integers(1, 300).flatmap(lambda slots: st.tuples(st.just(slots), *[st.integers(1, slots)] * 2))
+SIZES = st.integers(1, 300).flatmap(cache(lambda slots: st.tuples(st.just(slots), *[st.integers(1, slots)] * 2)))
 
 
 @given(SIZES)

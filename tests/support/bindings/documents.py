@@ -88,19 +88,25 @@ EXPECTATIONS = st.builds(
 )  # fmt: skip
 
 
+# Strategies of whole parts, made once: not for each document.
+CHOSEN_PROFILES = st.none() | st.sampled_from(list(PROFILES.values()))
+VHOST_LISTS = st.lists(TEXTS, min_size=1, max_size=3, unique=True)
+EXCHANGE_LISTS = st.lists(exchanges(), max_size=3)
+QUEUE_LISTS = st.lists(QUEUES, max_size=3)
+BINDING_LISTS = st.lists(BINDINGS, max_size=4)
+POLICY_LISTS = st.lists(POLICIES, max_size=2)
+EXPECTATION_LISTS = st.lists(EXPECTATIONS, max_size=2)
+
+
 @st.composite
 def documents(draw: st.DrawFn) -> Document:
     """Draw a document of one to three virtual hosts."""
-    profile = draw(st.none() | st.sampled_from(list(PROFILES.values())))
+    profile = draw(CHOSEN_PROFILES)
     sections = {}
-    for vhost in draw(st.lists(TEXTS, min_size=1, max_size=3, unique=True)):
+    for vhost in draw(VHOST_LISTS):
         topology = Topology(
-            draw(st.lists(exchanges(), max_size=3)),
-            draw(st.lists(QUEUES, max_size=3)),
-            draw(st.lists(BINDINGS, max_size=4)),
-            draw(st.lists(POLICIES, max_size=2)),
-            vhost=vhost,
+            draw(EXCHANGE_LISTS), draw(QUEUE_LISTS), draw(BINDING_LISTS), draw(POLICY_LISTS), vhost=vhost
         )
-        expectations = tuple(draw(st.lists(EXPECTATIONS, max_size=2)))
+        expectations = tuple(draw(EXPECTATION_LISTS))
         sections[vhost] = Section(topology if profile is None else topology.with_profile(profile), expectations)
     return Document(sections, profile)
