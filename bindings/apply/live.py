@@ -65,7 +65,7 @@ class Live:
                 bindings.append(by_name.get((binding[:3], name.rpartition("~")[2]), binding))
         return Topology(
             current.exchanges.values(), current.queues.values(), bindings,
-            [*current.policies.values(), *current.operator_policies.values()],
+            current.all_policies,
             vhost=self.vhost, profile=profile,
         )  # fmt: skip
 
@@ -91,7 +91,7 @@ class Live:
                 )
                 for binding in topology.bindings
             ],
-            [*topology.policies.values(), *topology.operator_policies.values()],
+            topology.all_policies,
             vhost=topology.vhost,
             profile=topology.profile,
         )

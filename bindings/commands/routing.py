@@ -23,12 +23,10 @@ def load(where: str, vhost: str | None, profile: str | None) -> Topology:
 
 def _refused_settings(topology: Topology) -> Iterator[str]:
     """Yield the policies whose settings the release refuses; a broker may still have them from an older release."""
-    for policies in (topology.policies, topology.operator_policies):
-        for policy in policies.values():
-            for wrong in wrong_settings(policy.definition, topology.profile, operator=policy.operator):
-                kind = "operator policy" if policy.operator else "policy"
-                name = f"{kind} '{policy.name}'"
-                yield f"{name} is refused by {topology.profile.name}, but its settings count here: {wrong}"
+    for policy in topology.all_policies:
+        for wrong in wrong_settings(policy.definition, topology.profile, operator=policy.operator):
+            name = f"{'operator policy' if policy.operator else 'policy'} '{policy.name}'"
+            yield f"{name} is refused by {topology.profile.name}, but its settings count here: {wrong}"
 
 
 route_command, explain_command, partition_command, selector_command = build_commands(load)

@@ -204,7 +204,7 @@ def _sort(topology: Topology) -> Topology:
         [_sort_arguments_of(part) for _, part in sorted(topology.exchanges.items())],
         [_sort_arguments_of(part) for _, part in sorted(topology.queues.items())],
         sorted(bindings, key=sort_key),
-        [*topology.policies.values(), *topology.operator_policies.values()],
+        topology.all_policies,
         vhost=topology.vhost,
         profile=topology.profile,
     )

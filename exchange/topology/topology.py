@@ -78,6 +78,11 @@ class Topology:
         """Name -> operator policy."""
         return MappingProxyType(self._tables.operator_policies)
 
+    @property
+    def all_policies(self) -> list[Policy]:
+        """The policies, then the operator policies."""
+        return [*self._tables.policies.values(), *self._tables.operator_policies.values()]
+
     def policies_in_force(self) -> Policies:
         """Return what computes the settings in force for queues and exchanges, of policies as they are now."""
         return Policies(self.policies, self.operator_policies, self.profile)

@@ -53,10 +53,10 @@ def make_table(*headings: str) -> Table:
     return table
 
 
-def make_pairs() -> Table:
-    """Return an empty grid for numbers and what they count."""
+def make_pairs(justify: Literal["left", "right"] = "right") -> Table:
+    """Return an empty grid of two columns, usually for numbers and what they count."""
     grid = Table.grid(padding=(0, 2))
-    grid.add_column(justify="right", no_wrap=True)
+    grid.add_column(justify=justify, no_wrap=True)
     grid.add_column(overflow="fold")
     return grid
 

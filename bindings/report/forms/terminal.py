@@ -393,9 +393,7 @@ class _Writer:
         if not rows:
             return
         yield make_heading("Findings of hashstar check, with the evidence of the traffic", "")
-        grid = Table.grid(padding=(0, 2))
-        grid.add_column(no_wrap=True)
-        grid.add_column(overflow="fold")
+        grid = make_pairs(justify="left")
         for row in rows[: self._listed]:
             grid.add_row(Text(row.finding.code, style="bold"), show_finding(row))
         yield indent(grid, 2)
@@ -425,9 +423,7 @@ class _Writer:
         if not gates:
             return
         yield make_heading("Gates", describe_gates(self._report))
-        grid = Table.grid(padding=(0, 2))
-        grid.add_column(no_wrap=True)
-        grid.add_column(overflow="fold")
+        grid = make_pairs(justify="left")
         for gate in gates[: self._listed]:
             word = Text("passed", style="green") if gate.passed else Text("FAILED", style="bold red")
             scope = f"{gate.of} '{clip_line(gate.scope, LONGEST)}': " if gate.of else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from bindings.sources.definitions.entries import SECTIONS, Entry, Object
@@ -32,7 +33,7 @@ def read_operator_policies(document: Mapping[str, Any]) -> Iterator[tuple[str | 
         vhost = item.get("vhost")
         policy = SECTIONS["policies"](value, place)
         if isinstance(policy, Policy):
-            yield vhost if isinstance(vhost, str) else None, _as_operator(policy)
+            yield vhost if isinstance(vhost, str) else None, replace(policy, operator=True)
 
 
 def write_operator_policies(
@@ -44,7 +45,7 @@ def write_operator_policies(
     Other operator policies stay.
     """
     left = dict(policies)
-    sections = {key: list(document[key]) for key in ("parameters", SECTION) if isinstance(document.get(key), list)}
+    sections = _copy_sections(document)
     for key, index, item in _items(document):
         name = item.get("name")
         policy = left.pop(name, None) if isinstance(name, str) and item.get("vhost") in names else None
@@ -71,11 +72,15 @@ def write_operator_policies(
 
 def remove_operator_policies(document: Mapping[str, Any], gone: Collection[str], names: set[str | None]) -> Object:
     """Return the sections of definitions without the operator policies of some names; ``names`` as for writing."""
-    sections = {key: list(document[key]) for key in ("parameters", SECTION) if isinstance(document.get(key), list)}
+    sections = _copy_sections(document)
     for key, index, item in reversed([*_items(document)]):
         if item.get("vhost") in names and item.get("name") in gone:
             del sections[key][index]
     return sections
+
+
+def _copy_sections(document: Mapping[str, Any]) -> Object:
+    return {key: list(document[key]) for key in ("parameters", SECTION) if isinstance(document.get(key), list)}
 
 
 def _items(document: Mapping[str, Any]) -> Iterator[tuple[str, int, Object]]:
@@ -91,7 +96,3 @@ def _fields(policy: Policy) -> Object:
     fields = Entry.new(policy, None).object()
     del fields["name"]
     return fields
-
-
-def _as_operator(policy: Policy) -> Policy:
-    return Policy(policy.name, policy.pattern, policy.definition, policy.apply_to, policy.priority, operator=True)

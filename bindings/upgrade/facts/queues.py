@@ -22,15 +22,14 @@ def transient_queues(crossing: Crossing) -> Iterator[Seen]:
 def with_a_master_locator(crossing: Crossing) -> Iterator[Seen]:
     """Yield the queues and policies that choose the node of a queue by its old name."""
     parts: list[Queue | Policy] = [q for q in crossing.before.queues.values() if f"x-{LOCATOR}" in q.arguments]
-    for policies in (crossing.before.policies, crossing.before.operator_policies):
-        parts += [policy for policy in policies.values() if LOCATOR in policy.definition]
+    parts += [policy for policy in crossing.before.all_policies if LOCATOR in policy.definition]
     yield from ((part, "") for part in parts)
 
 
 def policies_of_version_1(crossing: Crossing) -> Iterator[Seen]:
     """Yield the policies that set version 1 of classic queues."""
-    for policies in (crossing.before.policies, crossing.before.operator_policies):
-        yield from ((policy, "") for policy in policies.values() if policy.definition.get("queue-version") == 1)
+    policies = crossing.before.all_policies
+    yield from ((policy, "") for policy in policies if policy.definition.get("queue-version") == 1)
 
 
 mirrored_queues: Final = queues_where(

@@ -62,8 +62,7 @@ def refused_bindings(crossing: Crossing) -> Iterator[Seen]:
 
 def refused_policies(crossing: Crossing) -> Iterator[Seen]:
     """Yield the policies and operator policies that only the new release refuses to set."""
-    policies = (*crossing.before.policies.values(), *crossing.before.operator_policies.values())
-    return _find_refused(policies, refuse_policy, crossing)
+    return _find_refused(crossing.before.all_policies, refuse_policy, crossing)
 
 
 def shifts_of_policies(crossing: Crossing, part: Part) -> str:

@@ -36,7 +36,7 @@ class PolicyShifts:
 
     def __init__(self, before: Topology, new: Profile) -> None:
         self._new: Final = new
-        self._all: Final = {_key(each): each for policies in _both(before) for each in policies.values()}
+        self._all: Final = {_key(each): each for each in before.all_policies}
         self._mended: Final = {
             key: _without_refused(policy, new)
             for key, policy in self._all.items()
@@ -47,7 +47,7 @@ class PolicyShifts:
         """Refused policy -> the others that come into force where it is in force now."""
         self._gained: Final[dict[Key, Parts]] = {}
         """Refused policy -> the others that are in force now where it comes into force."""
-        for policies in _both(before):
+        for policies in (before.policies, before.operator_policies):
             if any(_key(policy) in self._mended for policy in policies.values()):
                 self._compare(before, policies)
 
@@ -106,10 +106,6 @@ class PolicyShifts:
         kind = "operator policy" if policy.operator else "policy"
         pattern = clip_line(repr(policy.pattern), NAME)
         return f"{kind} {clip_line(repr(name), NAME)} (priority {policy.priority}, pattern {pattern})"
-
-
-def _both(topology: Topology) -> tuple[Mapping[str, Policy], Mapping[str, Policy]]:
-    return topology.policies, topology.operator_policies
 
 
 def _key(policy: Policy) -> Key:

@@ -51,14 +51,9 @@ NARROW: Final = ("classic_queues", "quorum_queues", "streams", "queues", "exchan
 NAMED: Final = 3
 
 
-def _all(draft: Draft) -> Iterator[Policy]:
-    yield from draft.now.policies.values()
-    yield from draft.now.operator_policies.values()
-
-
 def strip_mirroring(draft: Draft) -> Iterator[Change | Left]:
     """Remove the keys of mirroring."""
-    for policy in _all(draft):
+    for policy in draft.now.all_policies:
         rest = {name: value for name, value in policy.definition.items() if not name.startswith("ha-")}
         if len(rest) < len(policy.definition):
             yield Change(policy, replace(policy, definition=rest))
@@ -66,21 +61,21 @@ def strip_mirroring(draft: Draft) -> Iterator[Change | Left]:
 
 def remove_lazy_mode(draft: Draft) -> Iterator[Change | Left]:
     """Remove the key of lazy mode."""
-    for policy in _all(draft):
+    for policy in draft.now.all_policies:
         if "queue-mode" in policy.definition and policy.definition not in INERT:
             yield Change(policy, _with_definition(policy, {}, "queue-mode"))
 
 
 def remove_old_versions(draft: Draft) -> Iterator[Change | Left]:
     """Remove version 1 of classic queues, which is accepted and has no effect."""
-    for policy in _all(draft):
+    for policy in draft.now.all_policies:
         if policy.definition.get("queue-version") == 1:
             yield Change(policy, _with_definition(policy, {}, "queue-version"))
 
 
 def translate_locators(draft: Draft) -> Iterator[Change | Left]:
     """Write queue-master-locator as queue-leader-locator."""
-    for policy in _all(draft):
+    for policy in draft.now.all_policies:
         locator = policy.definition.get("queue-master-locator")
         if locator is not None:
             leader = LEADERS.get(locator) if isinstance(locator, str) and not policy.operator else None
@@ -91,7 +86,7 @@ def translate_locators(draft: Draft) -> Iterator[Change | Left]:
 
 def translate_overflow(draft: Draft) -> Iterator[Change | Left]:
     """Let queues that are quorum queues now refuse what is above their limit: they cannot dead-letter it as well."""
-    for policy in _all(draft):
+    for policy in draft.now.all_policies:
         if policy.definition.get("overflow") != "reject-publish-dlx":
             continue
         queues = [part for part in _parts_with(policy, draft) if isinstance(part, Queue)]
@@ -112,8 +107,8 @@ def keep_in_force(draft: Draft) -> Iterator[Change | Left]:
     Only policies that were changed, or that are about queues whose type was changed.
     """
     old = draft.before
-    unchanged = {*old.policies.values(), *old.operator_policies.values()}
-    for policy in _all(draft):
+    unchanged = set(old.all_policies)
+    for policy in draft.now.all_policies:
         found = {place_of(part): part for part in _parts(draft.now) if policy.is_found_in(part.name) is not False}
         if policy in unchanged and all(_old(part, draft).type == part.type for part in found.values()):
             continue
@@ -181,7 +176,7 @@ def _list(parts: list[Queue | Exchange]) -> str:
 
 def drop_empty(draft: Draft) -> Iterator[Change | Left]:
     """Remove policies that set nothing; one that keeps another out of force gets a setting that moves no message."""
-    for policy in _all(draft):
+    for policy in draft.now.all_policies:
         if policy.definition:
             continue
         without = draft.with_changes([Change(policy, None)]).policies
