@@ -248,10 +248,11 @@ class Consumer:
             self._leave(ticket, key, counted)
             raise
         try:
-            self._settling.add(ticket)
             if ticket in self._publishing:
+                self._settling.add(ticket)
                 error = await self._wait_for_replies(ticket) or error
             if error is not None:
+                self._settling.add(ticket)
                 await self._settle_failed(delivery, error)
             else:
                 self.counts.handled += 1
