@@ -59,7 +59,7 @@ TABLES: tuple[dict[str, Any], ...] = (
     {"x-message-ttl": 60_000}, {"x-message-ttl": Typed("signedint", 60_000)}, {"x-message-ttl": -1},
     {"x-queue-mode": "lazy"}, {"x-queue-version": 1}, {"x-queue-version": 2}, {"x-max-priority": 5},
     {"x-queue-master-locator": "min-masters"}, {"x-dead-letter-exchange": "x"}, {"x-dead-letter-routing-key": "k"},
-    {"x-queue-type": "quorum", "x-delivery-limit": 5},
+    {"x-queue-type": "quorum", "x-delivery-limit": 5}, {"x-max-age": "1h", "x-delivery-limit": 5},
     {"x-queue-type": "quorum", "x-max-priority": 5}, {"x-own": "argument"}, {"x-queue-type": "unknown"},
 )  # fmt: skip
 
@@ -91,7 +91,7 @@ def _random_row(rng: Random) -> Request | Publishing:
             return request("queue.declare", queue=queue, **declared, exclusive=exclusive, arguments=rng.choice(tables))
         case 3:
             kind = rng.choice(["topic", "fanout", "headers", "direct"])
-            return request("exchange.declare", exchange=exchange or "z", type=kind, **declared, internal=yes())
+            return request("exchange.declare", exchange=exchange, type=kind, **declared, internal=yes())
         case 4:
             return request("queue.bind", queue=queue, exchange=exchange, routing_key=rng.choice(["k", "#.a.#.b.#", ""]))
         case 5:

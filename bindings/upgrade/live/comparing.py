@@ -44,6 +44,8 @@ LIVE_SECONDS: Final = 120.0
 SMALLEST_TUNED: Final = 4_096
 """The smallest frame_max that AMQP allows, and that can be asked for."""
 ALTERNATE: Final = "alternate-exchange"
+WORDLESS: Final = "INTERNAL_ERROR"
+"""The whole text of a broker that has failed: its log has the reason."""
 
 
 class Difference(NamedTuple):
@@ -159,12 +161,14 @@ def _can_be_asked(ask: Ask) -> bool:
 
 
 def _add(shown: Shown, difference: Difference) -> None:
-    if difference.foretold == difference.seen or difference.foretold.code == difference.seen.code == NO_CODE:
-        if difference.seen == ACCEPTED:
+    foretold, seen = difference.foretold, difference.seen
+    has_words = seen.code != NO_CODE and seen.text != WORDLESS
+    if foretold == seen or (foretold.code == seen.code and not has_words):
+        if seen == ACCEPTED:
             shown.accepted += 1
         else:
             shown.seen.append(difference)
-    elif difference.seen == ACCEPTED:
+    elif seen == ACCEPTED:
         shown.not_seen.append(difference)
     else:
         shown.not_foretold.append(difference)
