@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 __all__ = [
-    "clip_line", "count_noun", "count_rest", "dump_json", "escape_line", "escape_lines", "hide_login", "list_some",
-    "split_error", "write_milliseconds",
+    "clip_line", "count_noun", "count_rest", "describe_exchange", "dump_json", "escape_line", "escape_lines",
+    "hide_login", "list_some", "split_error", "write_milliseconds",
 ]  # fmt: skip
 
 OWN_BREAK: Final = re.compile(r"\n(?= {2}(?! *(?:::|##\[))|--)")
@@ -70,6 +70,11 @@ def dump_json(value: Any) -> str:
 def count_noun(number: int, noun: str, nouns: str = "") -> str:
     """Return a number with its noun: ``1 queue``, ``2,000 queues``; ``nouns`` is a plural that is not ``noun`` + s."""
     return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
+
+
+def describe_exchange(name: str) -> str:
+    """Return an exchange for a sentence: ``exchange 'orders'``, or ``the default exchange``, whose name is empty."""
+    return f"exchange '{name}'" if name else "the default exchange"
 
 
 def write_milliseconds(number: int) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import IO, Final, NamedTuple, TypedDict
 
+from exchange.display import count_rest, describe_exchange
 from exchange.errors import BrokerError, InputError
 from exchange.field_json import message_from_line
 from exchange.lines import read_lines
@@ -62,11 +63,9 @@ class Moved(NamedTuple):
         """Yield the moves as text, the most frequent first."""
         yield f"messages: {self.counts.total():,} of {self.read:,} go elsewhere"
         for move, count in self.counts.most_common(LISTED):
-            where = f"exchange '{move.exchange}'" if move.exchange else "the default exchange"
-            yield f"  {count:,} to {where}, such as '{self.first[move]}'"
+            yield f"  {count:,} to {describe_exchange(move.exchange)}, such as '{self.first[move]}'"
             yield f"      {_describe_move(move)}"
-        if len(self.counts) > LISTED:
-            yield f"  and {len(self.counts) - LISTED:,} more kinds of move"
+        yield from count_rest(len(self.counts), LISTED, " kinds of move")
 
     def to_json(self) -> MovedJson:
         """Return all moves as JSON values."""

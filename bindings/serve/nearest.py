@@ -21,7 +21,7 @@ from bindings.diff.comparison.paths import PathConditions, from_exchange
 from bindings.diff.comparison.sides import Ways
 from bindings.serve.nearest_key import REPLACE, nearest_key
 from bindings.serve.view import View
-from exchange.display import list_some
+from exchange.display import describe_exchange, list_some
 from exchange.entities.entities import Binding, Destination
 from exchange.errors import BrokerError
 from exchange.kinds.headers import comparable_headers
@@ -160,7 +160,7 @@ def _explain_none(view: View, ways: Ways, message: Message, *, proved: bool) -> 
     others = sorted(
         name for name in ways.exchanges if name and name != message.exchange and ways.side.publishable(name)
     )
-    where = f"exchange '{message.exchange}'" if message.exchange else "the default exchange"
+    where = describe_exchange(message.exchange)
     reason = "none was found"
     if proved:  # one with CC might take one binding by one key, and the next binding by another one
         keys = " with one routing key" if message.exchange in ways.exchanges else ""

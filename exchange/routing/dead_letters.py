@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, Literal, NamedTuple, NotRequired, TypedDict
 
-from exchange.display import count_noun, list_some, write_milliseconds
+from exchange.display import count_noun, describe_exchange, list_some, write_milliseconds
 from exchange.entities.entities import Binding, Queue
 from exchange.entities.in_force import DeadLetters, Overflow, Policies, Settings
 from exchange.errors import BrokerError, InputError, NotFound
@@ -196,7 +196,7 @@ def _limits(hop: DeadLetterHop) -> str:
 def _describe(hop: DeadLetterHop) -> str:
     if hop.outcome == "unknown":
         return "it is not known which policy is in force"
-    exchange = f"exchange '{hop.letters.exchange}'" if hop.letters.exchange else "the default exchange"
+    exchange = describe_exchange(hop.letters.exchange or "")
     end = "kept, and sent again later" if hop.letters.at_least_once else "lost"
     if hop.outcome == "missing":
         return f"{end}, as {exchange} ({hop.source}) does not exist"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NotRequired, TypedDict
 
-from exchange.display import count_noun, escape_line
+from exchange.display import count_noun, describe_exchange, escape_line
 from exchange.entities.entities import Binding, Exchange
 from exchange.entities.precedence import AccountJson, account_json, account_lines
 from exchange.field_json import encode, encode_table
@@ -166,7 +166,7 @@ def to_json(explanation: Explanation) -> ReasonsJson:
 def _lines(explanation: Explanation) -> Iterator[str]:
     message, route = explanation.message, explanation.route
     further = "".join([f", {header} '{key}'" for header, key in message.further_keys()])
-    yield f"{_name(message.exchange)} <- '{message.routing_key}'{further}"
+    yield f"{describe_exchange(message.exchange)} <- '{message.routing_key}'{further}"
     for hop in explanation.hops:
         yield from _hop_lines(hop, message)
     if route.queues:
@@ -176,7 +176,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     elif route.unroutable:
         yield "unroutable: dropped, or returned to a publisher that set mandatory (312 NO_ROUTE)"
     if route.undecided:
-        names = ", ".join(map(_name, route.undecided))
+        names = ", ".join(map(describe_exchange, route.undecided))
         yield f"undecided: what {names} does is not known here, more queues may get it"
     yield from dead_letter_lines(explanation.dead_letters)
     if explanation.asked is not None:
@@ -186,8 +186,8 @@ def _lines(explanation: Explanation) -> Iterator[str]:
 
 
 def _hop_lines(hop: Hop, message: Message) -> Iterator[str]:
-    came_from = "" if hop.came_from is None else f", from {_name(hop.came_from)}"
-    yield f"  {_name(hop.exchange.name)} ({hop.exchange.type or 'direct'}{came_from})"
+    came_from = "" if hop.came_from is None else f", from {describe_exchange(hop.came_from)}"
+    yield f"  {describe_exchange(hop.exchange.name)} ({hop.exchange.type or 'direct'}{came_from})"
     if kind_of(hop.exchange) is Unknown:
         yield "    ? this type of exchange is unknown here"
         return
@@ -262,9 +262,9 @@ def _queue_lines(explanation: Explanation, queue: str) -> Iterator[str]:
     elif not explanation.obstacles:
         yield "  no binding leads there from where this message is"
     for obstacle in explanation.obstacles:
-        where = f"{_name(obstacle.exchange)} -> {obstacle.destination}"
+        where = f"{describe_exchange(obstacle.exchange)} -> {obstacle.destination}"
         if obstacle.binding is not None:
-            where = f"the nearest binding is {_name(obstacle.exchange)} {_binding(obstacle.binding)}"
+            where = f"the nearest binding is {describe_exchange(obstacle.exchange)} {_binding(obstacle.binding)}"
         yield f"  {where}"
         yield f"    {obstacle.reason}"
 
@@ -272,10 +272,6 @@ def _queue_lines(explanation: Explanation, queue: str) -> Iterator[str]:
 def _binding(binding: Binding) -> str:
     arguments = f" {write_arguments(binding.arguments)}" if binding.arguments else ""
     return f"'{binding.routing_key}'{arguments} -> {binding.destination}"
-
-
-def _name(exchange: str) -> str:
-    return f"exchange '{exchange}'" if exchange else "the default exchange"
 
 
 def _placement_json(placement: Placement) -> PlacementJson:

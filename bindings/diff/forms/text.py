@@ -18,7 +18,6 @@ from bindings.diff.forms.words import (
     describe_undecided,
     describe_unroutable,
     happens_at_times,
-    name_exchange,
     name_parts,
     quote_message,
     sign_of,
@@ -27,7 +26,7 @@ from bindings.diff.forms.words import (
 from bindings.diff.planning.plan import Plan
 from bindings.diff.planning.step import describe_part
 from bindings.diff.settings.changes import SettingsChange
-from exchange.display import count_noun, count_rest
+from exchange.display import count_noun, count_rest, describe_exchange
 
 __all__ = ["files_to_text", "meaning_lines", "plan_lines", "settings_lines", "to_text"]
 
@@ -127,7 +126,7 @@ def settings_lines(changes: Sequence[SettingsChange]) -> Iterator[str]:
 def _effect_lines(effect: Effect) -> Iterator[str]:
     sign, verb = ("+", "gains") if effect.gained else ("-", "loses")
     often = ", at times" if happens_at_times(effect) else ""
-    yield f"  {sign} queue '{effect.queue}' {verb} from {name_exchange(effect.exchange)}{often}:"
+    yield f"  {sign} queue '{effect.queue}' {verb} from {describe_exchange(effect.exchange)}{often}:"
     if effect.terms and not effect.exact:
         yield "      messages among those that match"
     for term in effect.terms[:TERMS]:

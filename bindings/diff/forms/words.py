@@ -13,7 +13,7 @@ from bindings.diff.comparison.terms import Term
 from bindings.diff.planning.fields import find_changes
 from bindings.diff.planning.step import Part, Step
 from bindings.diff.settings.changes import SettingsChange
-from exchange.display import count_noun, list_some
+from exchange.display import count_noun, describe_exchange, list_some
 from exchange.entities.precedence import Possible, write_setting
 from exchange.message import Message
 from exchange.notation import write_json, write_table
@@ -22,7 +22,7 @@ from exchange.patterns.pattern import Pattern
 __all__ = [
     "describe_access", "describe_changes", "describe_choice", "describe_default", "describe_fields",
     "describe_partitions", "describe_release", "describe_settings", "describe_term", "describe_undecided",
-    "describe_unroutable", "happens_at_times", "name_exchange", "name_parts", "quote_message", "sign_of", "split_term",
+    "describe_unroutable", "happens_at_times", "name_parts", "quote_message", "sign_of", "split_term",
 ]  # fmt: skip
 
 NAMED: Final = 5
@@ -44,7 +44,7 @@ def describe_release(name: str, profile: str) -> str:
 def describe_access(access: Access) -> str:
     """Return which exchange publishers can use now, or can no longer use, and why."""
     verb = "can be published to now" if access.opened else "can no longer be published to"
-    return f"{name_exchange(access.exchange)} {verb}: it is {access.reason}"
+    return f"{describe_exchange(access.exchange)} {verb}: it is {access.reason}"
 
 
 def describe_default(meaning: Meaning, most: int | None = None) -> Iterator[tuple[str, bool]]:
@@ -71,10 +71,10 @@ def split_term(term: Term, *, gained: bool) -> tuple[str, str]:
     """
     here, there = ("has no match now", "had none") if gained else ("had no match", "has none now")
     text = _join_conditions(term.path.matching) or "all messages"
-    text += "".join([f" where {name_exchange(name)} {here}" for name in term.path.unmatched])
+    text += "".join([f" where {describe_exchange(name)} {here}" for name in term.path.unmatched])
     others = []
     for path in term.unless:
-        unmatched = [f"where {name_exchange(name)} {there}" for name in path.unmatched]
+        unmatched = [f"where {describe_exchange(name)} {there}" for name in path.unmatched]
         others.append(" ".join(filter(None, [_join_conditions(path.matching), *unmatched])).removeprefix("where "))
     if text in others:  # the same words under the rules of two releases
         now, then = ("new", "old") if gained else ("old", "new")
@@ -91,7 +91,7 @@ def happens_at_times(effect: Effect) -> bool:
 def describe_unroutable(lost: Unroutable) -> str:
     """Return which message goes nowhere now, or no longer does."""
     verb = "goes nowhere now" if lost.now else "no longer goes nowhere"
-    return f"published to {name_exchange(lost.exchange)}, {quote_message(lost.witness)} {verb}"
+    return f"published to {describe_exchange(lost.exchange)}, {quote_message(lost.witness)} {verb}"
 
 
 def describe_choice(choice: Choice) -> tuple[str, str]:
@@ -105,7 +105,7 @@ def describe_choice(choice: Choice) -> tuple[str, str]:
         is_known = choice.before is not None and not any(name.startswith("?") for name, _ in choice.before)
         shown = f", which gets to {before} now" if is_known else ", whose queues are not known here"
     return (
-        f"{name_exchange(choice.at)} {verb}, {how}, for messages to {name_exchange(choice.exchange)}",
+        f"{describe_exchange(choice.at)} {verb}, {how}, for messages to {describe_exchange(choice.exchange)}",
         f"such as {quote_message(choice.witness)}{shown}",
     )
 
@@ -166,14 +166,9 @@ def _side(values: Possible) -> str:
 
 def describe_undecided(question: Undecided) -> str:
     """Return which question is undecided, and why."""
-    source = "" if question.exchange is None else f" from {name_exchange(question.exchange)}"
+    source = "" if question.exchange is None else f" from {describe_exchange(question.exchange)}"
     where = f" to {question.destination}" if question.destination is not None else ""
     return f"undecided{source}{where}: {question.reason}"
-
-
-def name_exchange(name: str) -> str:
-    """Return the name of an exchange in a sentence."""
-    return f"exchange '{name}'" if name else "the default exchange"
 
 
 def quote_message(message: Message) -> str:
@@ -196,6 +191,7 @@ def _list_shares(shares: tuple[tuple[str, Fraction], ...] | None) -> str:
     if shares is None:
         return "unknown"
     names = [
-        (f"what {name_exchange(name[1:])} chooses" if name.startswith("?") else name, share) for name, share in shares
+        (f"what {describe_exchange(name[1:])} chooses" if name.startswith("?") else name, share)
+        for name, share in shares
     ]
     return ", ".join([name if share == 1 else f"{name} ({share})" for name, share in names]) or "no queue"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Container, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from exchange.display import count_noun, write_milliseconds
+from exchange.display import count_noun, describe_exchange, write_milliseconds
 from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Settings
 from exchange.entities.profile import Profile
 from exchange.lifecycle.limits import find_delivery_limit
@@ -44,7 +44,7 @@ class Side(NamedTuple):
         if exchange is None:
             return "dropped"
         exists = "" if exchange in self.exchanges else ", which does not exist"
-        return f"dead-lettered to {_exchange(exchange)}{exists}"
+        return f"dead-lettered to {describe_exchange(exchange)}{exists}"
 
     @property
     def letters(self) -> DeadLetters:
@@ -172,7 +172,7 @@ def _dead_letters(name: str, before: Side, after: Side) -> Consequence | None:
     if new.exchange is None or new.exchange not in after.exchanges:
         return Consequence(f"{dead} are {after.gone}{'' if new.exchange is None else ': they are lost'}", loses)
     key = "" if new.routing_key is None else f" with the key '{new.routing_key}'"
-    return Consequence(f"{dead} go to {_exchange(new.exchange)}{key}", loses)
+    return Consequence(f"{dead} go to {describe_exchange(new.exchange)}{key}", loses)
 
 
 def _queue_mode(name: str, before: Side, after: Side) -> Consequence | None:
@@ -219,7 +219,3 @@ _MEANINGS: Final[Mapping[str, Find]] = {
     "queue-type": _queue_type,
 }
 """Setting -> the function that finds what a change of it means."""
-
-
-def _exchange(name: str) -> str:
-    return f"exchange '{name}'" if name else "the default exchange"
