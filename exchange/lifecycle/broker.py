@@ -344,10 +344,7 @@ class Broker:
             delivery.is_settled = True
             return
         live.settle(delivery, outcome, failed)
-        if self.dead:
-            self.dead_letters.send_all()
-        if live.ages:
-            self._set_alarm(live)
+        self._finish(live)
 
     def _finish(self, queue: LiveQueue) -> None:
         """Do what follows from a change of a queue: its dead letters, and its next alarm."""

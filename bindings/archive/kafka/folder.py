@@ -125,9 +125,7 @@ class FolderInspection:
 
 
 def is_data_folder(path: str) -> bool:
-    """Return whether a path is the data folder of a broker: it has partitions, and files that only such a folder
-    has.
-    """
+    """Return whether a path is the data folder of a broker: it has partitions, and files that only brokers write."""
     root = Path(path)
     known = (META, HIGH_WATERMARKS, RECOVERY_POINTS, LOG_STARTS)
     return root.is_dir() and any((root / name).is_file() for name in known) and any(_list_partitions(root))

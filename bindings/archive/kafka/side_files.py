@@ -108,9 +108,7 @@ def read_snapshot(path: Path) -> dict[int, Producer]:
 
 
 def read_aborted(path: Path) -> Iterator[AbortedTransaction]:
-    """Yield the transactions in an index, which may end in the middle of one. Raises InputError if it cannot be
-    read.
-    """
+    """Yield the transactions in an index, which may end in the middle of one. Raises InputError for another file."""
     data = _read(path)
     whole = len(data) // ABORTED.size * ABORTED.size
     for version, *fields in ABORTED.iter_unpack(data[:whole]):
