@@ -21,16 +21,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from bindings.archive.kafka import cluster, groups, transaction_state
 from bindings.archive.kafka.cluster import Cluster, read_cluster
 from bindings.archive.kafka.groups import Group, Groups
 from bindings.archive.kafka.partition import PartitionFacts, inspect_partition, list_segments, read_partition_records
-from bindings.archive.kafka.side_files import format_id, read_offsets, read_properties
+from bindings.archive.kafka.side_files import format_id, read_offsets, read_or_report, read_properties
 from bindings.archive.kafka.transaction_state import TransactionState, read_transaction_states
-from bindings.archive.reading import Bad
 from bindings.archive.sums import Unread
 from exchange.errors import InputError
 
@@ -41,8 +40,6 @@ HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
 CLEAN: Final = ".kafka_cleanshutdown"
-Key = TypeVar("Key")
-Value = TypeVar("Value")
 FOLDER: Final = re.compile(r"(.+)-([0-9]{1,9})")
 OWN_TOPICS: Final = frozenset({
     "__consumer_offsets", "__transaction_state", "__cluster_metadata", "__share_group_state", "__remote_log_metadata",
@@ -138,9 +135,9 @@ def inspect_folder(path: str, step: Callable[[int, int], None] = lambda done, to
     """
     root, found = Path(path), FolderInspection()
     found.is_clean = (root / CLEAN).exists()
-    found.properties = _read_or_report(root / META, read_properties, found.problems)
+    found.properties = read_or_report(root / META, read_properties, found.problems) or {}
     high, points, starts = (
-        _read_or_report(root / name, read_offsets, found.problems)
+        read_or_report(root / name, read_offsets, found.problems) or {}
         for name in (HIGH_WATERMARKS, RECOVERY_POINTS, LOG_STARTS)
     )
     folders = sorted(_list_partitions(root), key=lambda each: each[1:])
@@ -184,14 +181,3 @@ def _folders_of(folders: list[tuple[Path, str, int]], topic: str) -> list[Path]:
 def _topic_id(partitions: list[LocatedPartition]) -> str | None:
     ids = [each.facts.topic_id for each in partitions if each.facts.topic_id is not None]
     return format_id(ids[0]) if ids else None
-
-
-def _read_or_report(path: Path, read: Callable[[Path], dict[Key, Value]], problems: Unread) -> dict[Key, Value]:
-    """Return what a file beside the partitions holds; nothing if it is missing, or damaged, which is reported."""
-    if not path.exists():
-        return {}
-    try:
-        return read(path)
-    except InputError as error:
-        problems.add_bad(Bad(str(path), 0, str(error)))
-        return {}

@@ -25,6 +25,7 @@ from bindings.archive.kafka.side_files import (
     parse_id,
     read_aborted,
     read_epochs,
+    read_or_report,
     read_properties,
     read_snapshot,
 )
@@ -124,16 +125,9 @@ def inspect_partition(folder: Path, topic: str, partition: int, problems: Unread
 
 def _read_side_files(folder: Path, facts: PartitionFacts, problems: Unread) -> int:
     """Read what is beside the segments; return the offset up to which the snapshot of producers is."""
-    try:
-        if (folder / EPOCHS).exists():
-            facts.epochs = read_epochs(folder / EPOCHS)
-    except InputError as error:
-        problems.add_bad(Bad(str(folder / EPOCHS), 0, str(error)))
-    try:
-        if (folder / METADATA).exists():
-            facts.topic_id = parse_id(read_properties(folder / METADATA).get("topic_id", ""))
-    except InputError as error:
-        problems.add_bad(Bad(str(folder / METADATA), 0, str(error)))
+    facts.epochs = read_or_report(folder / EPOCHS, read_epochs, problems) or ()
+    properties = read_or_report(folder / METADATA, read_properties, problems) or {}
+    facts.topic_id = parse_id(properties.get("topic_id", ""))
     aborted: list[AbortedTransaction] = []
     for path in sorted(folder.glob("*.txnindex")):
         try:
@@ -144,11 +138,9 @@ def _read_side_files(folder: Path, facts: PartitionFacts, problems: Unread) -> i
     for path in sorted(folder.glob("[0-9]*.snapshot"), reverse=True):  # the newest that can be read
         if not path.stem.isdecimal():
             continue
-        try:
-            facts.producers = read_snapshot(path)
-        except InputError as error:
-            problems.add_bad(Bad(str(path), 0, str(error)))
-        else:
+        producers = read_or_report(path, read_snapshot, problems)
+        if producers is not None:
+            facts.producers = producers
             return int(path.stem)
     return 0
 

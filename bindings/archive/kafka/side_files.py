@@ -12,19 +12,23 @@ from __future__ import annotations
 import base64
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
+from bindings.archive.reading import Bad
+from bindings.archive.sums import Unread
 from exchange.errors import InputError
 from exchange.limits import SIDE_FILE_BYTES
 
 __all__ = [
     "AbortedTransaction", "EpochStart", "Producer", "format_id", "parse_id", "read_aborted", "read_epochs",
-    "read_offsets", "read_properties", "read_snapshot",
+    "read_offsets", "read_or_report", "read_properties", "read_snapshot",
 ]  # fmt: skip
+
+T = TypeVar("T")
 
 PROPERTY: Final = re.compile(r"\s*([^=:\s#!]+)\s*[=:]\s*(.*?)\s*")
 SNAPSHOT_HEAD: Final = struct.Struct(">hIi")
@@ -68,6 +72,17 @@ class Producer:
     """Epoch of the transaction coordinator that wrote its last marker; -1 if there is none."""
     open_since: int | None = None
     """First offset of its transaction that has not ended; None if there is none."""
+
+
+def read_or_report(path: Path, read: Callable[[Path], T], problems: Unread) -> T | None:
+    """Return what a file holds; None if it is missing, or cannot be read, which is reported."""
+    if not path.exists():
+        return None
+    try:
+        return read(path)
+    except InputError as error:
+        problems.add_bad(Bad(str(path), 0, str(error)))
+        return None
 
 
 def read_properties(path: Path) -> dict[str, str]:
