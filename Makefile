@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Processes that share the tests of `make test`: auto is one per processor; 0 runs them all in one process.
+# Processes that share the tests of `make test`: auto is two per processor; 0 runs them all in one process.
 WORKERS ?= auto
 # Each process of the tests would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
