@@ -154,7 +154,9 @@ class BitPlanes:
         """
         if self.exact:  # one bit for each plane in which any conjunction is satisfied, or the only plane
             if self._own:
-                keys = ((planes != 0).astype(self._powers.dtype) @ self._powers).astype(np.int64).view(np.uint64)
+                with np.errstate(invalid="ignore"):  # OpenBLAS may set that flag by lanes that it does not use
+                    sums = (planes != 0).astype(self._powers.dtype) @ self._powers
+                keys = sums.astype(np.int64).view(np.uint64)
                 if self.bound:
                     return keys, keys
             else:

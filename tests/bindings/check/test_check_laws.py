@@ -13,6 +13,7 @@ from bindings.check.check import check
 from bindings.check.rules.finding import Finding
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.entities.profile import LATEST, PROFILES, Profile
+from exchange.errors import BrokerError
 from tests.support import topologies
 from tests.support.patterns import all_keys, words_in
 
@@ -120,7 +121,15 @@ def test_needless_bindings_decide_nothing_for_odd_messages(seed: int, profile: P
     before, after = open_to_all(topology), open_to_all(without(topology, found))
     for _ in range(60):
         message = topologies.message(rng, topology)
-        assert after.route(message).queues == before.route(message).queues
+        assert outcome(after, message) == outcome(before, message)
+
+
+def outcome(router: Router, message: Message) -> tuple[str, ...] | str:
+    """Return the queues of a message, or why the broker refuses it: 3.13 hashes no header that is an empty array."""
+    try:
+        return router.route(message).queues
+    except BrokerError as error:
+        return str(error)
 
 
 @SETTINGS

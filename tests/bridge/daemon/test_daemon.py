@@ -297,7 +297,7 @@ def test_a_rate_is_kept(tmp_path: Path) -> None:
     ("text", "error"),
     [
         (BRIDGE + "nonsense = 1" + OUT, "[sources.replay] nonsense: is not known here"),
-        ('profile = "rabbit"\n' + BRIDGE + OUT, "or a release from 3.10 on, as 4.1.3, and is 'rabbit'"),
+        ('profile = "rabbit"\n' + BRIDGE + OUT, "or a release from 3.10 on, as 4.1.3, 4.1 or 4.1.x, and is 'rabbit'"),
         (BRIDGE.replace("127.0.0.1:0", "192.0.2.1:9410") + OUT, "http: 192.0.2.1:9410 cannot be served"),
     ],
 )
