@@ -11,7 +11,7 @@ from itertools import islice, pairwise, permutations
 from typing import Final
 
 from bindings.check.lives.places import Place, PlaceGraph, expiry_by, find_leads, holds_messages, walk_back
-from bindings.check.lives.trial import TRIED, comes_true
+from bindings.check.lives.trial import TRIED, comes_true, find_drop
 from bindings.check.rules import dead_letters
 from bindings.check.rules.finding import Finding
 from bindings.check.rules.life import Event, Life, What
@@ -29,6 +29,8 @@ TRIES: Final = 20
 """Number of times that a message may come back to its queue: more is a finding. RabbitMQ's own limit since 4.0."""
 OTHER_RULES: Final = frozenset({"HS311", "HS312", "HS314"})
 """Codes of findings about lost dead letters."""
+SEARCHES: Final = 1_000
+"""Maximum number of circles for which lives of several rounds are looked for."""
 ATTEMPTS: Final = 20
 """Maximum number of queues on one circle of which it is tried whether messages are dropped there."""
 PHRASES: Final[Mapping[What, str]] = {
@@ -162,22 +164,28 @@ def _dropped(graph: PlaceGraph, came: Mapping[Place, Place | None], elsewhere: C
             if what is not None and what != "rejected":
                 dying[place] = Event(place.name, what, after=expiry_by(limits) if what == "expired" else None)
     edges = {place: then for place, then in graph.edges.items() if place.kind == "exchange" or place in dying}
-    known, queues = set(elsewhere), graph.view.topology.queues
+    events = {place.name: event for place, event in dying.items()}
+    known, queues, searches = set(elsewhere), graph.view.topology.queues, SEARCHES
+    release = RELEASES[graph.view.topology.profile.lives]
     for circle in find_cycles(edges):
         members = set(circle)
         ends = [place for place in circle if place.kind == "queue" and place not in keeping and place.name not in known]
-        for life in islice((life for end in ends for life in _lives_to(graph, came, dying, members, end)), ATTEMPTS):
-            if len(life.events) > TRIED or comes_true(graph, life):
-                queue = queues[life.events[-1].queue]
-                known.update(event.queue for event in life.events)
-                names = list(dict.fromkeys(place.name for place in circle if place.kind == "queue"))
-                message = (
-                    f"messages that go round through {list_names(names)} without being rejected are dropped, in "
-                    f"'{queue.name}'"
-                )
-                others = tuple(queues[name] for name in names if name != queue.name)
-                yield Finding("HS323", queue, message, life.routing_key, others, detail="cycle", life=life)
-                break
+        lives = islice((life for end in ends for life in _lives_to(graph, came, dying, members, end)), ATTEMPTS)
+        found = next((life for life in lives if len(life.events) > TRIED or comes_true(graph, life)), None)
+        if found is None and ends and release.deaths_are_headers and searches:
+            # Each death turns the earlier ones round: a message may be dropped only after several rounds.
+            searches -= 1
+            found = find_drop(graph, walk_back(came, ends[0])[0], events, [end.name for end in ends])
+        if found is not None:
+            queue = queues[found.events[-1].queue]
+            names = list(dict.fromkeys(place.name for place in circle if place.kind == "queue"))
+            known.update(names)
+            message = (
+                f"messages that go round through {list_names(names)} without being rejected are dropped, in "
+                f"'{queue.name}'"
+            )
+            others = tuple(queues[name] for name in names if name != queue.name)
+            yield Finding("HS323", queue, message, found.routing_key, others, detail="cycle", life=found)
 
 
 def _lives_to(

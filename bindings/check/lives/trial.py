@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from bindings.check.lives.places import PlaceGraph
+from bindings.check.lives.places import Place, PlaceGraph
 from bindings.check.rules.life import Event, Life
 from exchange.lifecycle.content import Content, death_key, publish_content, record_death
 from exchange.lifecycle.release import RELEASES, Release
 from exchange.lifecycle.targets import find_targets
 from exchange.message import Message
 
-__all__ = ["TRIED", "comes_true"]
+__all__ = ["TRIED", "comes_true", "find_drop"]
 
 LAPS: Final = 8
 """Maximum number of turns of a round, until the message is as it was after an earlier turn."""
 TRIED: Final = 200
 """Maximum number of events of a life that is tried; the time grows with the square of their number."""
+
+SEARCHED: Final = 200
+"""Maximum number of messages, as their deaths have made them, that one search looks at."""
 
 
 def comes_true(graph: PlaceGraph, life: Life) -> bool:
@@ -54,3 +58,32 @@ def _die(graph: PlaceGraph, release: Release, content: Content | None, events: I
         if event.target not in queues if event.target is not None else queues:
             return None
     return content
+
+
+def find_drop(graph: PlaceGraph, start: Place, dying: Mapping[str, Event], ends: Iterable[str]) -> Life | None:
+    """Return a shortest life that ends in one of these queues, as the message came back to it without a rejection.
+
+    On the way messages are rejected, or die as ``dying`` states for each queue. None if a bounded search finds none.
+    """
+    release = RELEASES[graph.view.topology.profile.lives]
+    exchange, key = graph.starts[start]
+    first = publish_content(Message(exchange, key), release)
+    pending: deque[tuple[str, Content, tuple[Event, ...]]] = deque([(start.name, first, ())])
+    wanted, seen = set(ends), set[object]()
+    while pending and len(seen) < SEARCHED:
+        queue, content, events = pending.popleft()
+        limits = graph.view.limits_of(queue)
+        address = None if limits is None else limits.dead_letter_address
+        if address is None:
+            continue
+        for event in (Event(queue, "rejected"), *([dying[queue]] if queue in dying else [])):
+            dead = record_death(content, queue, event.what, address, 0, release)
+            queues, cause = find_targets(graph.router, dead, event.what)
+            if cause == "cycle" and queue in wanted:
+                return Life(exchange, key, (*events, event))
+            for target in queues:
+                state = target, dead.keys, tuple(map(death_key, dead.deaths))
+                if state not in seen:
+                    seen.add(state)
+                    pending.append((target, dead, (*events, event._replace(target=target))))
+    return None

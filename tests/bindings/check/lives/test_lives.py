@@ -12,6 +12,7 @@ from bindings.check.check import check
 from bindings.commands.check import check_command
 from bindings.sources.document import Document
 from exchange import Binding, Exchange, Queue, Topology
+from exchange.entities.profile import PROFILES
 from tests.support.lives.witnesses import play
 
 OPTIONAL = ("HS323", "HS324")
@@ -225,3 +226,20 @@ def test_a_name_with_a_line_break_forges_no_line() -> None:
     shown = CliRunner().invoke(check_command, ["-", "--select", "HS32"], input=text).stdout
     assert "'a\\n::error'" in shown
     assert not any(line.strip().startswith("::") for line in shown.splitlines())
+
+
+def test_a_queue_where_messages_are_dropped_is_named_for_each_circle_that_it_is_on() -> None:
+    """On 3.10, whose deaths change their order with each new one, a message is dropped in 'c' after two rounds only."""
+    ttl = {"x-message-ttl": 10}
+    queues = [
+        Queue("a", arguments={**ttl, "x-dead-letter-exchange": ""}),
+        Queue("c", arguments={**ttl, "x-dead-letter-exchange": "h"}),
+    ]
+    bindings = [Binding.to_queue("f", "c"), Binding.to_queue("h", "a")]
+    exchanges = [Exchange("f", "fanout"), Exchange("h", "headers")]
+    topology = Topology(exchanges, queues, bindings, profile=PROFILES["rabbitmq-3.10"])
+    dropped = [each for each in check(topology, optional=("HS323",)) if each.detail == "cycle"]
+    assert [(each.part, each.life is not None and len(each.life.events)) for each in dropped] == [
+        (queues[0], 2),
+        (queues[1], 7),
+    ]
