@@ -3,9 +3,7 @@
 The public names are imported when they are first used: ``import bindings`` alone loads no module of the engine.
 """
 
-import sys
-from importlib.machinery import ModuleSpec
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from bindings.public_names import import_lazily
 
@@ -43,19 +41,4 @@ MODULES: Final = {
 
 __all__ = tuple(MODULES)
 
-
 __getattr__, __dir__ = import_lazily(__name__, MODULES)
-
-
-class _Moved:
-    """Finds old names when nobody else finds a module; until then the pytest plugin needs nothing of the engine."""
-
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if not fullname.startswith("bindings."):
-            return None
-        from exchange.moved import find_moved
-
-        return find_moved(fullname)
-
-
-sys.meta_path.append(_Moved())

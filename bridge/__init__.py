@@ -5,7 +5,6 @@ The public names are imported when they are first used.
 
 from typing import TYPE_CHECKING, Final
 
-import exchange.moved  # noqa: F401  finds the old names of modules
 from bindings.public_names import import_lazily
 
 if TYPE_CHECKING:

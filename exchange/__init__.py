@@ -22,7 +22,6 @@ from exchange.errors import (
 )
 from exchange.field_values import FieldTable, Typed
 from exchange.message import Message
-from exchange.moved import install
 from exchange.patterns.matcher import Matcher
 from exchange.patterns.pattern import Pattern
 from exchange.routing.route import Explanation, Hop, Route
@@ -40,5 +39,3 @@ __all__ = (
     "AccessRefused", "BrokerError", "CommandInvalid", "HashstarError", "InputError", "NotFound", "PatternError",
     "PreconditionFailed", "TextError",
 )  # fmt: skip
-
-install()

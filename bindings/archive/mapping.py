@@ -13,8 +13,7 @@ By default the topic is the exchange and the key the routing key.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
-from warnings import warn
+from typing import Final
 
 from exchange.errors import InputError
 
@@ -42,10 +41,3 @@ def check_place(place: str) -> str:
 
 USUAL: Final = FieldMapping()
 """The topic is the exchange, the key the routing key."""
-
-
-def __getattr__(name: str) -> Any:
-    if name == "Mapping":
-        warn("Mapping is now FieldMapping; the old name goes in hashstar 1.1", DeprecationWarning, stacklevel=2)
-        return FieldMapping
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

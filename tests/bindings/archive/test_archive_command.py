@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from bindings.archive.formats.detect import FORMATS, detect
 from bindings.archive.formats.json_lines import encode_line
 from bindings.archive.inspection import Inspection, inspect_splits
-from bindings.archive.mapping import FieldMapping
 from bindings.archive.reading import Bad, Bias, Skipped
 from bindings.archive.record import Record, build_batch
 from bindings.commands.archive import archive_command
@@ -142,12 +141,6 @@ def test_an_unknown_place_in_a_mapping_is_bad_usage(tmp_path: Path) -> None:
     result = run("inspect", "--exchange", "value", lines(tmp_path / "f"))
     assert result.exit_code == 2
     assert "is no place" in result.stderr
-
-
-def test_the_old_name_of_a_mapping_is_the_new_class_with_a_warning() -> None:
-    with pytest.warns(DeprecationWarning, match="^Mapping is now FieldMapping;"):
-        from bindings.archive.mapping import Mapping
-    assert Mapping is FieldMapping
 
 
 def test_an_empty_folder_and_a_missing_path_are_no_archives(tmp_path: Path) -> None:
