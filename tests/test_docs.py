@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -35,58 +36,64 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
+@cache
 def anchors(page: Path) -> set[str]:
     """Return the anchors of a page's headings, as GitHub makes them, and the website."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text("utf-8")), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", MARKDOWN, ids=name_of)
-def test_links_lead_to_files_and_headings_that_are_there(page: Path) -> None:
+def missing_links(page: Path) -> Iterator[str]:
+    """Yield each link that leads to no file or heading."""
     text = page.read_text("utf-8")
     for path, anchor in links_of(text, name_of(page)):
-        assert (ROOT / path).exists(), path
-        assert not anchor or anchor in anchors(ROOT / path), f"{path}#{anchor}"
+        if not (ROOT / path).exists() or (anchor and anchor not in anchors(ROOT / path)):
+            yield f"a link to {path}#{anchor}"
     for link in find_links(text):
-        assert not link[1].startswith("#") or link[1][1:] in anchors(page), link[1]
+        if link[1].startswith("#") and link[1][1:] not in anchors(page):
+            yield f"a link to {link[1]}"
 
 
-@pytest.mark.parametrize("page", MARKDOWN, ids=name_of)
-def test_external_links_are_addresses(page: Path) -> None:
-    """Nothing is fetched: their form only. ``python -m docs.scripts.external_links`` lists them."""
+def odd_addresses(page: Path) -> Iterator[str]:
+    """Yield each external link that is no address; ``python -m docs.scripts.external_links`` lists them."""
     for address in external_links(page.read_text("utf-8")):
         parts = urlsplit(address)
-        assert parts.scheme == "https", address
-        assert re.fullmatch(r"([a-z0-9-]+\.)+[a-z]{2,}", parts.netloc), address
-        assert not re.search(r"[\s<>\"\\^`{|}]|[.,;:]$", address), address
+        if (
+            parts.scheme != "https"
+            or not re.fullmatch(r"([a-z0-9-]+\.)+[a-z]{2,}", parts.netloc)
+            or re.search(r"[\s<>\"\\^`{|}]|[.,;:]$", address)
+        ):
+            yield f"the address {address}"
 
 
-@pytest.mark.parametrize("page", MARKDOWN, ids=name_of)
-def test_a_page_has_one_title_and_headings_that_skip_no_level(page: Path) -> None:
+def odd_headings(page: Path) -> Iterator[str]:
+    """Yield the levels of headings, unless there is one title, first, and no level is skipped."""
     levels = [len(marks) for marks in re.findall(r"^(#+) ", FENCE.sub("", page.read_text("utf-8")), re.MULTILINE)]
-    assert levels[:1] == [1]
-    assert levels.count(1) == 1
-    assert all(after <= before + 1 for before, after in pairwise(levels))
+    if levels[:1] != [1] or 1 in levels[1:] or any(after > before + 1 for before, after in pairwise(levels)):
+        yield f"the levels of headings {levels}"
 
 
-@pytest.mark.parametrize("page", MARKDOWN, ids=name_of)
-def test_every_block_of_code_names_its_language(page: Path) -> None:
+def odd_fences(page: Path) -> Iterator[str]:
+    """Yield the languages of blocks of code, unless each names one."""
     fences = re.findall(r"^ *```(.*)$", page.read_text("utf-8"), flags=re.MULTILINE)
-    assert all(fences[::2])
-    assert not any(fences[1::2])
+    if not all(fences[::2]) or any(fences[1::2]):
+        yield f"the languages of blocks {fences}"
 
 
-@pytest.mark.parametrize("page", MARKDOWN, ids=name_of)
-def test_lists_are_lists_to_every_reader_of_markdown(page: Path) -> None:
-    """The website's wants an empty line before a list, and four spaces before what is inside an item."""
+def odd_lists(page: Path) -> Iterator[str]:
+    """Yield each line without what the website wants: an empty one before a list, four spaces inside an item."""
     lines = FENCE.sub("", page.read_text("utf-8")).splitlines()
     for before, line in pairwise(lines):
-        if re.match(r" *- ", line):
-            assert before == "" or re.match(r" *(- |\d+\. )|  ", before), f"no empty line before {line!r}"
-        if before == "" and (indent := re.match(r" +(?=\S)", line)):
-            assert len(indent[0]) % 4 == 0, f"not four spaces before {line!r}"
-        if re.match(r" +(- |\d+\. )", line):
-            assert re.match(r"( {4})+\S", line), f"not four spaces before {line!r}"
+        if re.match(r" *- ", line) and before != "" and not re.match(r" *(- |\d+\. )|  ", before):
+            yield f"no empty line before {line!r}"
+        indent = re.match(r" +(?=\S)", line)
+        if indent and (before == "" or re.match(r" +(- |\d+\. )", line)) and len(indent[0]) % 4:
+            yield f"not four spaces before {line!r}"
+
+
+@pytest.mark.parametrize("faults_of", [missing_links, odd_addresses, odd_headings, odd_fences, odd_lists])
+def test_the_form_of_each_page_is_right(faults_of: Callable[[Path], Iterator[str]]) -> None:
+    assert [f"{name_of(page)}: {fault}" for page in MARKDOWN for fault in faults_of(page)] == []
 
 
 def test_the_readme_is_a_front_page() -> None:
