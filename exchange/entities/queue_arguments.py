@@ -18,7 +18,7 @@ from exchange.erlang_terms import show_string
 from exchange.errors import BrokerError, PreconditionFailed
 from exchange.field_values import INTEGER_TYPES, type_and_value
 
-__all__ = ["compared_arguments", "refuse_queue"]
+__all__ = ["compared_arguments", "refuse_consumer", "refuse_queue"]
 
 MAX_EXPIRY: Final = 315_360_000_000
 """Maximum duration in milliseconds: ten years."""
@@ -184,6 +184,27 @@ MODULES: Final = {
     "quorum": "rabbit_quorum_queue",
     "stream": "rabbit_stream_queue",
 }
+
+
+CONSUMER_ARGUMENTS: Final[Mapping[str, frozenset[str]]] = {
+    "classic": frozenset({"x-priority"}),
+    "quorum": frozenset({"x-priority"}),
+    "stream": frozenset({"x-stream-offset", "x-stream-filter", "x-stream-match-unfiltered"}),
+}
+"""Type of queue -> arguments of its consumers; those that no type knows are accepted."""
+_KNOWN: Final = frozenset().union(*CONSUMER_ARGUMENTS.values())
+
+
+def refuse_consumer(queue: Queue, what: str, arguments: Mapping[str, Any]) -> None:
+    """Raise PreconditionFailed if a queue refuses the arguments of a consumer; ``what`` names the queue."""
+    accepted = CONSUMER_ARGUMENTS.get(queue.type, frozenset(arguments))
+    for name in arguments:
+        if name in _KNOWN and name not in accepted:
+            raise PreconditionFailed(f"invalid arg '{name}' for {what} of queue type rabbit_{queue.type}_queue")
+    kind, _ = type_and_value(arguments.get("x-priority", 0))
+    if kind not in INTEGER_TYPES:
+        wrong = show_string(f"expected integer, got {kind}")
+        raise PreconditionFailed(f"invalid arg 'x-priority' for {what}: {wrong}")
 
 
 def compared_arguments(queue: Queue, profile: Profile) -> tuple[str, ...]:

@@ -53,6 +53,8 @@ class StreamQueue(LiveQueue):
     def start(self, consumer: Consumer, offset: Offset) -> None:
         """Add a consumer that begins at an offset; a negative one is the first message, as in RabbitMQ.
 
+        An offset beyond the end is waited for: messages before it are not delivered.
+
         Raises PreconditionFailed as the broker does.
         """
         if not consumer.prefetch:
@@ -63,7 +65,7 @@ class StreamQueue(LiveQueue):
         named = {"first": 0, "last": max(end - 1, 0), "next": end}
         if isinstance(offset, str) and offset not in named:
             raise PreconditionFailed(f"invalid stream offset {offset!r}: 'first', 'last', 'next' or a number")
-        self._next[consumer] = min(named[offset] if isinstance(offset, str) else max(offset, 0), end)
+        self._next[consumer] = named[offset] if isinstance(offset, str) else max(offset, 0)
         self.add_consumer(consumer)
 
     def run(self) -> None:

@@ -290,6 +290,20 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
+        "bridge/endpoints/rabbitmq/reading.py",
+        "bridge/endpoints/rabbitmq/test_rabbitmq_reopening.py",
+        (
+            "a stream that was a queue is read from what comes next",
+            "await self._begin(connection, {OFFSET: self._offset if last is None else last, **self._arguments})",
+            "await self._begin(connection, self._arguments)",
+        ),
+        (
+            "a stream begins at the offset of one that is gone",
+            "            self._offsets.forget()  # of a stream",
+            "            # of a stream",
+        ),
+    ),
+    *mutants_of(
         "bridge/endpoints/kafka/consumer/assignment.py",
         "bridge/endpoints/kafka/test_kafka_member.py",
         (

@@ -12,12 +12,14 @@ from bindings.testing.server.broker import Broker
 from exchange.amqp import ContentHeader, content_of
 from exchange.entities.declarations import binding_of, exchange_of, queue_of, with_last_queue
 from exchange.entities.entities import DIRECT_REPLY_TO
+from exchange.entities.queue_arguments import refuse_consumer
 from exchange.errors import AccessRefused, BrokerError, NotAllowed, NotFound, NotImplementedByBroker, PreconditionFailed
 from exchange.field_values import type_and_value
 from exchange.lifecycle.consumers import Consumer, Delivery
 from exchange.lifecycle.queues import LiveQueue
 from exchange.lifecycle.streams import Offset
 from exchange.message import Message
+from exchange.topology.rules import VirtualHost
 
 __all__ = ["Channel", "Connection"]
 
@@ -213,9 +215,11 @@ class Channel:
             isinstance(other, ChannelConsumer) and other.is_exclusive for other in others
         ):
             raise AccessRefused(f"queue '{queue.name}' in vhost '{self._broker.vhost}' in exclusive use")
-        arguments = given["arguments"]
+        arguments, life = given["arguments"], self._broker.life
+        what = VirtualHost(self._broker.vhost, life.topology.profile).describe("queue", queue.name)
+        refuse_consumer(life.topology.queues[queue.name], what, arguments)
         priority = type_and_value(arguments.get("x-priority", 0))[1]
-        consumer = ChannelConsumer(queue.name, self._limit_of_new, _integer(priority), given["no_ack"])
+        consumer = ChannelConsumer(queue.name, self._limit_of_new, priority, given["no_ack"])
         consumer.channel, consumer.is_exclusive = self, given["exclusive"]
         self._consumers[tag] = consumer
         try:
@@ -402,13 +406,6 @@ class Channel:
         if not given["active"]:
             raise NotImplementedByBroker("active=false")
         self._answer(given, "channel.flow-ok", active=True)
-
-
-def _integer(value: Any) -> int:
-    """Return a priority of a consumer. Raises PreconditionFailed as the broker."""
-    if not isinstance(value, int):
-        raise PreconditionFailed(f"Non-integer value for priority: {value!r}")
-    return value
 
 
 def _offset(arguments: Arguments) -> Offset:

@@ -16,10 +16,8 @@ from bindings.upgrade.releases import Release
 from exchange.entities.declarations import binding_of, exchange_of, queue_of, with_last_queue
 from exchange.entities.entities import DIRECT_REPLY_TO, Exchange, Queue
 from exchange.entities.indexes import Change
-from exchange.entities.queue_arguments import refuse_queue
-from exchange.erlang_terms import show_string
+from exchange.entities.queue_arguments import refuse_consumer, refuse_queue
 from exchange.errors import AccessRefused, BrokerError, InputError, NotFound, PreconditionFailed
-from exchange.field_values import INTEGER_TYPES, type_and_value
 from exchange.kinds import KINDS
 from exchange.limits import SHORTSTR_BYTES
 from exchange.topology import rules
@@ -35,13 +33,6 @@ SMALLEST_FRAME: Final = 8_192
 WITHOUT_LIMITS: Final = frozenset({"quorum", "stream"})
 """Types of queues without a limit of unacknowledged messages for all consumers of a channel."""
 
-CONSUMER_ARGUMENTS: Final[Mapping[str, frozenset[str]]] = {
-    "classic": frozenset({"x-priority"}),
-    "quorum": frozenset({"x-priority"}),
-    "stream": frozenset({"x-stream-offset", "x-stream-filter", "x-stream-match-unfiltered"}),
-}
-"""Type of queue -> arguments of its consumers; those that no type knows are accepted."""
-KNOWN: Final = frozenset().union(*CONSUMER_ARGUMENTS.values())
 FACTS: Final = {
     "queue.declare": "HSU001", "exchange.declare": "HSU002", "queue.bind": "HSU003", "exchange.bind": "HSU003",
 }  # fmt: skip
@@ -212,7 +203,7 @@ class AnsweringHost:
         if queue is None:
             return
         what = self._host.describe("queue", queue.name)
-        self._check_consumer(queue, what, given["arguments"])
+        refuse_consumer(queue, what, given["arguments"])
         shares = given["prefetch_global"] and self._shares_prefetch
         if queue.type == "stream":
             if shares or not given["prefetch_count"]:  # what all consumers of a channel share is not their own
@@ -224,18 +215,6 @@ class AnsweringHost:
                 self._refuse_stream(queue, f"automatic acknowledgement not supported by stream {queues}{{}}")
         if shares and given["prefetch_count"] and queue.type == "quorum":
             raise _Fault(540, "NOT_IMPLEMENTED", f"{what} does not support global qos", "HSU303")
-
-    def _check_consumer(self, queue: Queue, what: str, arguments: Arguments) -> None:
-        """Raise what the release answers to a consumer's arguments."""
-        accepted = CONSUMER_ARGUMENTS.get(queue.type, frozenset(arguments))
-        for name in arguments:
-            if name in KNOWN and name not in accepted:
-                module = f"rabbit_{queue.type}_queue"
-                raise PreconditionFailed(f"invalid arg '{name}' for {what} of queue type {module}")
-        kind, _ = type_and_value(arguments.get("x-priority", 0))
-        if kind not in INTEGER_TYPES:
-            wrong = show_string(f"expected integer, got {kind}")
-            raise PreconditionFailed(f"invalid arg 'x-priority' for {what}: {wrong}")
 
     def _basic_get(self, given: Arguments) -> None:
         queue = self._find_queue(given)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from functools import partial
 from typing import Final, overload
 from urllib.parse import quote, unquote
 
 import pika
 
 from bindings.sources.address import parse_address
+from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq import keys
 from bridge.table import Secret, Table, read_address
+from bridge.tls import make_context
 from exchange.errors import InputError
 
 __all__ = ["parse_broker", "read_brokers", "cluster_name_of", "read_management"]
@@ -62,19 +65,32 @@ def parse_broker(
 class Brokers(Sequence[pika.URLParameters]):
     """The hosts of one cluster, in the order in which they are tried.
 
-    Each connect iterates over them, and each iteration reads the password again: a new password needs no restart.
-    Iterating raises Disconnected if the password cannot be read.
+    Each connect iterates over them, and each iteration reads the password and the files of certificates again: new ones
+    need no restart. Iterating raises Disconnected if one cannot be read.
     """
 
-    def __init__(self, hosts: Sequence[pika.URLParameters], password: Secret | None) -> None:
+    def __init__(
+        self,
+        hosts: Sequence[pika.URLParameters],
+        password: Secret | None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
         self._hosts = hosts
         self._password = password
+        self._tls = tls
 
     def __iter__(self) -> Iterator[pika.URLParameters]:
         if self._password is not None:
             password = self._password.current()
             for host in self._hosts:
                 host.credentials = pika.PlainCredentials(host.credentials.username, password)
+        if self._tls is not None:
+            try:
+                context = self._tls()
+            except InputError as error:
+                raise Disconnected(str(error)) from None
+            for host in self._hosts:
+                host.ssl_options = pika.SSLOptions(context, host.ssl_options.server_hostname)
         return iter(self._hosts)
 
     @overload
@@ -99,14 +115,10 @@ def read_brokers(name: str, url: str, table: Table) -> Sequence[pika.URLParamete
         first = parse_broker(url, f"hashstar {name}", user, password)
     except InputError as error:
         raise table.error("url", str(error)) from None
+    tls: Callable[[], ssl.SSLContext] | None = None
     if url.startswith("amqps:"):
-        try:
-            context = ssl.create_default_context(cafile=ca_file)
-            if cert_file is not None:
-                context.load_cert_chain(cert_file, key_file)
-        except (OSError, ssl.SSLError) as error:
-            raise table.error("ca_file" if cert_file is None else "cert_file", f"cannot be used: {error}") from None
-        first.ssl_options = pika.SSLOptions(context, server_name or first.host)
+        tls = partial(make_context, table, ca_file, cert_file, key_file)
+        first.ssl_options = pika.SSLOptions(tls(), server_name or first.host)
     elif ca_file or cert_file or key_file or server_name:
         raise table.error("url", "files for TLS are given, but the URL does not begin with amqps:")
     parameters = [first]
@@ -120,7 +132,7 @@ def read_brokers(name: str, url: str, table: Table) -> Sequence[pika.URLParamete
         if first.ssl_options is not None:
             other.ssl_options = pika.SSLOptions(first.ssl_options.context, server_name or other.host)
         parameters.append(other)
-    return Brokers(parameters, password)
+    return Brokers(parameters, password, tls)
 
 
 def cluster_name_of(parameters: pika.URLParameters) -> str:

@@ -17,6 +17,7 @@ from bridge.endpoint import Disconnected, Finding, Layout, Place
 from bridge.endpoints.rabbitmq.addresses import cluster_name_of
 from bridge.endpoints.rabbitmq.connection import Connection
 from bridge.endpoints.rabbitmq.management import Management, Unknown
+from bridge.endpoints.rabbitmq.refusals import NO_ACCESS, NOT_FOUND
 from bridge.endpoints.rabbitmq.routes import Expected, Route
 from exchange.errors import BrokerError
 
@@ -96,11 +97,11 @@ class Look:
         try:
             answer = await self.connection.look("exchange" if kind == "exchange" else "queue", name)
         except BrokerError as error:
-            if error.code == 404:
+            if error.code == NOT_FOUND:
                 if not absent:
                     why = f" ({reason})" if reason else ""
                     self.add("error", f"{kind} {name!r}: there is none; declare it{why}", key)
-            elif error.code == 403:
+            elif error.code == NO_ACCESS:
                 if not absent:
                     why = f"user {self.connection.user!r} has no right that would allow it"
                     self.add("ok", f"{kind} {name!r}: not looked at, {why}", key)

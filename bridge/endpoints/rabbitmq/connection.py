@@ -112,7 +112,11 @@ class Connection:
             raise
 
     async def channel(self, *, apart: bool = False) -> Channel:
-        """Open a channel. The end of a channel that is ``apart`` does not end the connection. Raises Disconnected."""
+        """Open a channel. Raises Disconnected.
+
+        The end of a channel ends the connection, unless the channel is ``apart`` or was asked something just then: the
+        end is the refusal of that.
+        """
         opened: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         try:
             self._wire.channel(on_open_callback=lambda channel: fulfil(opened, channel))
@@ -134,6 +138,11 @@ class Connection:
             raise Disconnected(f"no answer to {what} in {SECONDS:.0f} s") from None
         finally:
             self._waiting.discard(future)
+
+    def forget(self, channel: Channel) -> None:
+        """Forget a channel that has ended."""
+        if channel in self._channels:
+            self._channels.remove(channel)
 
     def write(self, data: bytes) -> None:
         """Write whole frames."""
@@ -223,10 +232,10 @@ class Channel:
         self._channel = channel
         self._contents = Contents()
         self._asked: set[asyncio.Future[Any]] = set()
-        if apart:  # its end concerns only those who wait for its answers
-            channel.add_on_close_callback(lambda _, error: self._refuse(error))
+        self._is_apart = apart
+        channel.add_on_close_callback(lambda _, error: self._end(error))
+        if apart:
             return
-        channel.add_on_close_callback(lambda _, error: connection.lose(error))
         channel.add_on_cancel_callback(
             lambda _: connection.lose(Disconnected("the broker cancelled the consumer: is the queue still there?"))
         )
@@ -248,10 +257,16 @@ class Channel:
         finally:
             self._asked.discard(answer)
 
-    def _refuse(self, error: BaseException) -> None:
+    def _end(self, error: BaseException) -> None:
+        """Report the end of the channel: to those who wait for its answers, as their refusal; else as the loss of the
+        connection, unless the channel is apart.
+        """
+        self._connection.forget(self)
         for answer in self._asked:
             if not answer.done():
                 answer.set_exception(to_answer_error(error))
+        if not self._asked and not self._is_apart:
+            self._connection.lose(error)
 
     async def enable_confirms(self) -> None:
         """Enable publisher confirms, which come as events. Raises the errors of `ask`."""

@@ -79,6 +79,11 @@ class Offsets:
         self._last = offset
         self._fingerprint = fingerprint
 
+    def forget(self) -> None:
+        """Forget what was settled since the process began; what stands in the file is still known."""
+        self._last = self._written = None
+        self._fingerprint = lambda: ""
+
     def write(self) -> None:
         """Write the offset, if it has changed since the last time. Raises OSError."""
         if self._path is None or self._last in (None, self._written):

@@ -25,7 +25,7 @@ from bridge.endpoint import Disconnected, Failure, Finding, Layout, Outgoing, Pl
 from bridge.endpoints.rabbitmq.addresses import cluster_name_of
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
 from bridge.endpoints.rabbitmq.frames import Acked, Event, Returned, encode_publish
-from bridge.endpoints.rabbitmq.refusals import Refused
+from bridge.endpoints.rabbitmq.refusals import ABOUT_A_MESSAGE, NO_ACCESS, NOT_FOUND, NOT_OURS_TO_SEE, Refused
 from bridge.endpoints.rabbitmq.returns import Sent, match_returns
 from bridge.endpoints.rabbitmq.routes import Address, Expected, Route, build_routes
 from bridge.interop.marks import FIRST_HOP, mark_header, origin_fields
@@ -46,16 +46,6 @@ OLDEST: Final = 200
 
 UNROUTED: Final = 10
 """Number of returned messages, without a routed one in between, after which the exchange is taken for the cause."""
-
-NO_ACCESS: Final = 403
-NOT_FOUND: Final = 404
-
-ABOUT_A_MESSAGE: Final = frozenset({406, 501, 502, 503, 505, 506, 540, 541})
-"""Reply codes that one message may cause; the cause of others is a permission, the exchange or the broker."""
-
-NOT_OURS_TO_SEE: Final = frozenset({NO_ACCESS, 405})
-"""Reply codes of a passive declare after which publishing may still work: no permission to declare, or a queue that
-another connection uses exclusively."""
 
 SILENT: Final = 10.0
 """Seconds without a confirm, while publishes are under way, after which the silence is reported as trouble."""

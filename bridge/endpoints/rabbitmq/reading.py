@@ -26,6 +26,7 @@ from bridge.endpoints.rabbitmq.connection import Channel, Connection
 from bridge.endpoints.rabbitmq.frames import Arrived, Event, encode_ack
 from bridge.endpoints.rabbitmq.offsets import Offsets
 from bridge.endpoints.rabbitmq.redeliveries import Redeliveries, count_deliveries
+from bridge.endpoints.rabbitmq.refusals import explain_refusal, refuses_argument
 from bridge.interop import identity_of_message
 from exchange.amqp import ContentHeader, MalformedHeader, content_of, message_of
 from exchange.errors import BrokerError
@@ -34,12 +35,6 @@ from exchange.field_values import type_and_value
 __all__ = ["RabbitmqSource"]
 
 LOG: Final = logging.getLogger(__name__)
-
-NO_ACCESS: Final = 403
-NOT_FOUND: Final = 404
-
-PASSING: Final = ("in exclusive use", "exclusive access", "RESOURCE_LOCKED")
-"""Text in refusals because of another, exclusive consumer."""
 
 FIXED_BYTES: Final = 512
 """Approximate size of a delivery in memory besides its body and properties, in bytes."""
@@ -101,8 +96,8 @@ class RabbitmqSource(Source):
         self._arrived_bytes = 0
         self._news = asyncio.Event()
         self._trouble: Disconnected | None = None
-        self._is_stream: bool | None = None
-        """None: unknown yet. RabbitMQ before 4 does not show it; then each queue is treated as a stream."""
+        self._is_stream = False
+        """Whether the consumer of the present connection reads a stream: the queue may be another one at the next."""
         self._epoch = 0
         """Number of the lane, changed by `open` and `close`: deliveries of an earlier connection settle nothing."""
         self._settled = 0
@@ -155,7 +150,13 @@ class RabbitmqSource(Source):
         if (problem := self._offsets.problem) is not None:  # the last settled offset would be lost
             raise Disconnected(problem)
         try:
-            await self._consume()
+            connection = self._connection = await Connection.open(self._brokers, self._lost)
+            await self._consume(connection)
+            if self._is_stream and self._offsets.last is not None:
+                await self._skip_settled(self._offsets.last)
+        except BrokerError as error:
+            await self.close()
+            raise Disconnected(explain_refusal(error, f"queue {self._queue!r}")) from None
         except BaseException:
             await self.close()
             raise
@@ -175,28 +176,30 @@ class RabbitmqSource(Source):
         self._arrived.clear()
         self._arrived_bytes = 0
 
-    async def _consume(self) -> None:
-        arguments = dict(self._arguments)
-        if self._is_stream is not False:
-            last = self._offsets.last
-            arguments.setdefault(OFFSET, self._offset if last is None else last)
-        self._connection = await Connection.open(self._brokers, self._lost)
-        self._channel = await self._connection.channel()
-        self._channel.on_events = self._take
+    async def _consume(self, connection: Connection) -> None:
+        """Consume from the queue, whatever it is now: a stream takes an offset, which queues of other types refuse.
+
+        Raises BrokerError for other refusals, Disconnected.
+        """
+        last = self._offsets.last
         try:
-            prefetch = self._redeliveries.limit_prefetch(self._prefetch, asyncio.get_running_loop().time())
-            await self._channel.consume(self._queue, exclusive=self._exclusive, arguments=arguments, prefetch=prefetch)
+            await self._begin(connection, {OFFSET: self._offset if last is None else last, **self._arguments})
         except BrokerError as error:
-            await self._connection.close()
-            if OFFSET in str(error) and self._is_stream is None:  # the argument is only for streams: consume again
-                self._is_stream = False
-                self._trouble = None
-                await self._consume()
-                return
-            raise Disconnected(explain_refusal(error, f"queue {self._queue!r}")) from None
-        self._is_stream = self._is_stream is not False
-        if self._is_stream and self._offsets.last is not None:
-            await self._skip_settled(self._offsets.last)
+            if not refuses_argument(error, OFFSET):
+                raise
+            self._is_stream = False
+            self._offsets.forget()  # of a stream that is gone; a later one of this name counts anew
+            await self._begin(connection, self._arguments)
+        else:
+            self._is_stream = True
+
+    async def _begin(self, connection: Connection, arguments: Mapping[str, Any]) -> None:
+        """Consume on a new channel. Raises BrokerError, Disconnected."""
+        channel = await connection.channel()
+        channel.on_events = self._take
+        prefetch = self._redeliveries.limit_prefetch(self._prefetch, asyncio.get_running_loop().time())
+        await channel.consume(self._queue, exclusive=self._exclusive, arguments=arguments, prefetch=prefetch)
+        self._channel = channel
 
     async def _skip_settled(self, last: int) -> None:
         """Skip the message that was settled last. Raises Disconnected if there is neither this message nor a later one.
@@ -217,9 +220,11 @@ class RabbitmqSource(Source):
         if _offset(ContentHeader(first.properties)) == last:
             known = self._offsets.fingerprint
             if known and known != _fingerprint(first.exchange, first.routing_key, first.body):
+                self._offsets.forget()  # without a file, the next try begins as a new source would
+                way_out = f"; {self._offsets.way_out} to read it from its beginning" if self._offsets.has_file else ""
                 raise Disconnected(
                     f"{self.name}: stream {self._queue!r} has another message at offset {last} than the one that was "
-                    f"settled: it was deleted and declared anew; {self._offsets.way_out} to read it from its beginning"
+                    f"settled: it was deleted and declared anew{way_out}"
                 )
             self._arrived.popleft()
             self._arrived_bytes -= len(first.body) + FIXED_BYTES
@@ -346,18 +351,6 @@ class RabbitmqSource(Source):
 def _fingerprint(exchange: bytes, routing_key: bytes, body: bytes) -> str:
     """Return a hash that identifies a message, without its headers, whose encoding differs between broker releases."""
     return sha256(b"\0".join([exchange, routing_key, body])).hexdigest()[:32]
-
-
-def explain_refusal(error: BrokerError, what: str) -> str:
-    """Return the text for a broker's refusal to consume, with the way out."""
-    text = str(error)
-    if any(each in text for each in PASSING):
-        return f"{what}: another consumer has it for itself alone"
-    if error.code == NOT_FOUND:
-        return f"{what}: there is none; declare it"
-    if error.code == NO_ACCESS:
-        return f"{what}: this user may not read it; give it the right to read"
-    return f"{what}: {error.code} {text}"
 
 
 def _offset(content: ContentHeader) -> int | None:

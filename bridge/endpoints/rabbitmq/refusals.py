@@ -1,4 +1,4 @@
-"""Errors that explain why a connection or channel ended, with the way out."""
+"""What a broker refuses: the reply codes and their meaning, and errors that explain it, with the way out."""
 
 from __future__ import annotations
 
@@ -9,9 +9,28 @@ import pika
 import pika.exceptions
 
 from bridge.endpoint import Disconnected
-from exchange.errors import BrokerError
+from exchange.errors import AccessRefused, BrokerError, NotAllowed, NotFound, PreconditionFailed, ResourceLocked
 
-__all__ = ["Refused", "to_answer_error", "explain_connect_error", "to_disconnected", "describe_error"]
+__all__ = [
+    "ABOUT_A_MESSAGE", "NOT_OURS_TO_SEE", "NO_ACCESS", "NOT_FOUND", "Refused", "describe_error",
+    "explain_connect_error", "explain_refusal", "refuses_argument", "to_answer_error", "to_disconnected",
+]  # fmt: skip
+
+NO_ACCESS: Final = AccessRefused.code
+NOT_FOUND: Final = NotFound.code
+
+ABOUT_A_MESSAGE: Final = frozenset({PreconditionFailed.code, 501, 502, 503, 505, 506, 540, 541})
+"""Reply codes that one message may cause; the cause of others is a permission, the exchange or the broker."""
+
+NOT_OURS_TO_SEE: Final = frozenset({NO_ACCESS, ResourceLocked.code})
+"""Reply codes of a passive declare after which publishing may still work: no permission to declare, or a queue that
+another connection uses exclusively."""
+
+NOT_ALLOWED: Final = frozenset({402, NO_ACCESS, NotAllowed.code})
+"""Reply codes for a user or virtual host that is missing or forbidden; one that is only down has others."""
+
+PASSING: Final = ("in exclusive use", "exclusive access", "RESOURCE_LOCKED")
+"""Text in refusals because of another, exclusive consumer."""
 
 
 class Refused(Disconnected):
@@ -58,8 +77,21 @@ SIGNS: Final = (
 CLOSED: Final = re.compile(r"ConnectionClosedByBroker: \((\d+)\)")
 """The broker's own refusal within pika's exceptions, sometimes only as text."""
 
-NOT_ALLOWED: Final = (402, 403, 530)
-"""Reply codes for a user or virtual host that is missing or forbidden; one that is only down has others."""
+
+def explain_refusal(error: BrokerError, what: str) -> str:
+    """Return the text for a broker's refusal to consume, with the way out."""
+    if any(each in error.text for each in PASSING):
+        return f"{what}: another consumer has it for itself alone"
+    if error.code == NOT_FOUND:
+        return f"{what}: there is none; declare it"
+    if error.code == NO_ACCESS:
+        return f"{what}: this user may not read it; give it the right to read"
+    return f"{what}: {error.code} {error.text}"
+
+
+def refuses_argument(error: BrokerError, name: str) -> bool:
+    """Return whether a queue refuses an argument of a consumer because queues of its type do not know it."""
+    return error.code == PreconditionFailed.code and f"invalid arg '{name}'" in error.text
 
 
 def to_disconnected(error: BaseException) -> Disconnected:

@@ -15,6 +15,7 @@ from bridge.rocketmq.remoting.acl import Credentials
 from bridge.rocketmq.remoting.channel import ChannelSettings
 from bridge.rocketmq.remoting.client import ClientSettings
 from bridge.table import Secret, Table, read_address
+from bridge.tls import make_context
 from exchange.errors import InputError
 
 __all__ = ["read_settings"]
@@ -74,18 +75,10 @@ def _tls(table: Table) -> Callable[[], ssl.SSLContext | None]:
     ca_file, cert_file, key_file = (key.read(table) for key in files)
 
     def context_now() -> ssl.SSLContext:
-        try:
-            context = ssl.create_default_context(cafile=ca_file)
-        except (OSError, ssl.SSLError) as error:
-            raise table.error("ca_file", f"{ca_file} cannot be read: {error}") from None
+        context = make_context(table, ca_file, cert_file, key_file)
         if not verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        if cert_file is not None:
-            try:
-                context.load_cert_chain(cert_file, key_file)
-            except (OSError, ssl.SSLError) as error:
-                raise table.error("cert_file", f"{cert_file} cannot be read: {error}") from None
         return context
 
     return context_now

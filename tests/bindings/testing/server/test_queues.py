@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
-from pika.exceptions import NackError
+from pika.exceptions import ChannelClosedByBroker, NackError
 
 from bindings.testing.server import AmqpServer
 
@@ -155,3 +155,11 @@ def test_what_a_consumer_holds_comes_back_in_order_when_its_channel_ends(
     channel.close()
     wait_for(lambda: [message.body for message in server.messages("q")] == [b"0", b"1", b"2", b"3"])
     assert other.basic_get("q")[0].redelivered
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_only_a_stream_takes_an_offset(server: AmqpServer, channel: BlockingChannel, kind: str) -> None:
+    channel.queue_declare("q", durable=True, arguments={"x-queue-type": kind})
+    text = f"invalid arg 'x-stream-offset' for queue 'q' in vhost '/' of queue type rabbit_{kind}_queue"
+    with pytest.raises(ChannelClosedByBroker, match=text):
+        channel.basic_consume("q", lambda *_: None, arguments={"x-stream-offset": "first"})

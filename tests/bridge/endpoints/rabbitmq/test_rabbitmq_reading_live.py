@@ -18,7 +18,7 @@ from bridge.endpoints.rabbitmq.redeliveries import FEW, NEAR
 from bridge.pump.policy import Policy
 from bridge.pump.pump import Inlet, Pump
 from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import Broker
-from tests.support.bridge.behaviour import Silent, on_a_loop, router_to
+from tests.support.bridge.behaviour import Silent, on_a_loop, read_all_of, router_to
 from tests.support.bridge.relay import relay_to
 from tests.support.servers import Server
 
@@ -213,3 +213,21 @@ class Noted(Silent):
 
     def disconnected(self, name: str, error: Exception, wait: float) -> None:
         self.disconnected_from.append(name)
+
+
+@on_a_loop
+async def test_a_queue_that_was_made_anew_as_another_type_is_read_from_its_first_message(broker: Broker) -> None:
+    queue = broker.queue()
+    source = RabbitmqSource("from", [broker.address], queue)
+    number = 0
+    for kind in ("classic", "stream", "quorum", "stream", "classic"):
+        broker.channel.queue_delete(queue)
+        broker.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": kind})
+        expected = [b"%d" % n for n in range(number, number + 40)]
+        number += 40
+        broker.put(queue, *expected)
+        await source.open()
+        found = await read_all_of(source, 40)
+        assert [each.message.body for each in found] == expected
+        source.settle(found[-1])
+        await source.close()
