@@ -2,21 +2,30 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Processes that share the tests of `make test`: auto is two per processor; 0 runs them all in one process.
+# Processes that share the tests: auto is one per processor for `make test`, two for the other tiers, as many of their
+# tests wait; 0 runs them all in one process.
 WORKERS ?= auto
 # Each process of the tests would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint docs live chaos soak damage mutants fuzz bench dist clean
+.PHONY: help demo test test-all night lint docs live chaos soak damage mutants fuzz bench dist clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo  ## audit a million generated messages against a sample topology, without any server
 	$(BIN)/python -m examples.demo $(ARGS)
 
-test: $(VENV)/.test  ## the tests; those that need a server skip where none is to be had
-	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4 $(ARGS)
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4 --dist=loadgroup
+
+test: $(VENV)/.test  ## the tests that need no server, browser or Spark, in some minutes
+	$(PYTEST) --tier=quick $(ARGS)
+
+test-all: $(VENV)/.test  ## all tests; those that need a server skip where none is to be had
+	$(PYTEST) --tier=all $(ARGS)
+
+night: $(VENV)/.test  ## all tests, with ten times as many random examples
+	$(PYTEST) --tier=night $(ARGS)
 
 lint: $(VENV)/.lint  ## types, style and the direction of imports
 	$(BIN)/ruff check

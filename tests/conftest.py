@@ -1,4 +1,4 @@
-"""Fixtures for the tests that talk to real servers; started only when a test asks for them."""
+"""The tiers of the tests, and fixtures for those that talk to real servers, started only when a test asks for them."""
 
 from __future__ import annotations
 
@@ -8,22 +8,39 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 
+from tests.support import tiers
 from tests.support.rocketmq_cluster import Cluster, cluster_with
 from tests.support.servers import SERVERS, Server, running
 
 # Their asserts are those of tests, in modules that are none.
 pytest.register_assert_rewrite("tests.support.bridge.behaviour", "tests.support.kafka.folder")
 
-# How long an example takes says how busy the machine is, not whether the law holds.
-settings.register_profile("untimed", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# `make mutants` asks the same of each mutant, so that what one is killed by is no luck; how simply does not matter.
-settings.register_profile(
-    "mutants", settings.get_profile("untimed"), derandomize=True, database=None, max_examples=200,
-    phases=(Phase.explicit, Phase.generate),
-)  # fmt: skip
-settings.load_profile("untimed")
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tier", choices=tiers.TIERS, default="all", help="Which tests run, and with how many examples.")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    tiers.choose(config.getoption("tier"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tiers.mark(items)
+    items[:], left = tiers.select(items, config.getoption("tier"))
+    if left:
+        config.hook.pytest_deselected(items=left)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Hold each test that needs nothing but a processor to the time that it may take in the quick tier."""
+    if item.config.getoption("tier") != "quick":
+        return (yield)
+    with tiers.limit_cpu(item):
+        return (yield)
 
 
 def pytest_collection_finish() -> None:
@@ -37,22 +54,22 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Return two processes for each processor: many tests wait for a process, a browser or a time."""
-    return 2 * (os.cpu_count() or 1)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return a process for each processor in the quick tier, else two: many tests wait for a process or a server."""
+    return (1 if config.getoption("tier") == "quick" else 2) * (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each test module to one process, and all modules that share Spark, or servers, to the same one."""
+    """Give each test module to one process, and all tests that share Spark, or servers, to the same one."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByShared(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
         def _split_scope(self, nodeid: str) -> str:
-            module = nodeid.partition("::")[0]
-            if module.startswith("tests/bindings/audit/"):
-                return "spark"
-            return "servers" if module.endswith("_live.py") else module
+            # `--dist loadgroup` appends the group of a mark to the name of its tests.
+            module, _, test = nodeid.partition("::")
+            name, _, group = test.rpartition("@")
+            return group if name and "]" not in group else module
 
     return ByShared(config, log)
 

@@ -163,6 +163,7 @@ def github(server: Server, folder: Path, **more: str) -> dict[str, str]:
     }  # fmt: skip
 
 
+@pytest.mark.process
 def test_a_pull_request_gets_one_comment_that_is_kept_up_to_date(server: Server, origin: Path) -> None:
     """It has what the change means, and not what others changed; the job fails as the messages are lost."""
     git(origin, "merge", "--quiet", "--no-ff", "--no-edit", "feature")
@@ -195,6 +196,7 @@ def test_a_pull_request_gets_one_comment_that_is_kept_up_to_date(server: Server,
     assert (methods.count("POST"), methods.count("PATCH")) == (1, 1)
 
 
+@pytest.mark.process
 def test_a_comment_that_cannot_be_written_is_a_warning(server: Server, origin: Path) -> None:
     """As for a pull request from a fork; the summary has it. A redirect is not followed: the token stays."""
     git(origin, "merge", "--quiet", "--no-ff", "--no-edit", "feature")
@@ -207,6 +209,7 @@ def test_a_comment_that_cannot_be_written_is_a_warning(server: Server, origin: P
     assert "messages are lost" in (folder.parent / "summary.md").read_text()
 
 
+@pytest.mark.process
 def test_a_merge_request_gets_a_note_and_a_code_quality_report(server: Server, origin: Path) -> None:
     """What is checked out is the head of the branch; GitLab names what it forked from."""
     folder = clone(origin, "feature")
@@ -226,6 +229,7 @@ def test_a_merge_request_gets_a_note_and_a_code_quality_report(server: Server, o
     assert isinstance(entries, list)
 
 
+@pytest.mark.process
 def test_findings_fail_the_job_and_are_annotations(origin: Path) -> None:
     """A push is compared with the commit before it; one whose commit is gone is not compared."""
     before = git(origin, "rev-parse", "HEAD")
@@ -251,6 +255,7 @@ def test_findings_fail_the_job_and_are_annotations(origin: Path) -> None:
     assert "there is no commit before this change to compare with" in first_push.stdout
 
 
+@pytest.mark.process
 def test_what_cannot_be_read_or_compared_ends_with_2(origin: Path) -> None:
     folder = clone(origin, "feature")
     done = report(folder, {"HASHSTAR_AGAINST": "nowhere"})

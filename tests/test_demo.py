@@ -72,6 +72,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]
     return done.stdout, report_in(page.read_text("utf-8")), messages_in(archive)
 
 
+@pytest.mark.process
 def test_report_has_the_counts_of_the_slow_router(small: tuple[str, dict[str, Any], list[Message]]) -> None:
     """Each queue, the copies, the unroutable: as when every binding is tried on every message."""
     _, report, messages = small
@@ -89,6 +90,7 @@ def test_report_has_the_counts_of_the_slow_router(small: tuple[str, dict[str, An
     assert totals["copies"] == queues.total()
 
 
+@pytest.mark.process
 def test_report_shows_nearest_and_dead_bindings_in_lines_that_fit(
     small: tuple[str, dict[str, Any], list[Message]],
 ) -> None:
@@ -101,6 +103,7 @@ def test_report_shows_nearest_and_dead_bindings_in_lines_that_fit(
     assert max(map(len, output.splitlines()[:-2])) <= 140
 
 
+@pytest.mark.process
 def test_bridge_brings_a_day_to_the_partitions_of_the_slow_router(
     small: tuple[str, dict[str, Any], list[Message]],
 ) -> None:
@@ -123,6 +126,7 @@ def test_bridge_brings_a_day_to_the_partitions_of_the_slow_router(
     assert len(expected) > 6
 
 
+@pytest.mark.process
 def test_same_seed_makes_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And another seed makes others; an archive that is there already is not written again.
 
@@ -182,6 +186,7 @@ def test_unusable_definitions_are_an_error_and_no_traceback(content: bytes | Non
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.process
 def test_without_java_it_prints_why_and_counts_in_one_process(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "examples.demo", "--messages", "100", "--into", str(tmp_path)]
     environment = {"PATH": "/nonexistent", "JAVA_HOME": str(tmp_path)}

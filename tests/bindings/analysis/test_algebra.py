@@ -10,7 +10,7 @@ from functools import cache
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.analysis import algebra
@@ -18,8 +18,9 @@ from bindings.analysis.algebra import Answer, Key, covers, empty, equivalent, ex
 from exchange import Pattern, PatternError
 from exchange.patterns.pattern import AMQP
 from tests.support.patterns import all_keys, in_a_dialect, matched, patterns, words_in
+from tests.support.tiers import examples
 
-SETTINGS = settings(max_examples=200, deadline=None)
+SETTINGS = examples(200)
 ONE = in_a_dialect(patterns)
 TWO = in_a_dialect(lambda name: st.tuples(patterns(name), patterns(name)))
 THREE = in_a_dialect(lambda name: st.tuples(patterns(name), patterns(name), patterns(name)))
@@ -154,7 +155,7 @@ def matched_tightly(pattern: Pattern) -> frozenset[str]:
     return frozenset(filter(pattern.matches, ALL_TIGHT))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.lists(TIGHT_PATTERNS, max_size=2), st.lists(TIGHT_PATTERNS, max_size=5))
 def test_a_key_that_is_too_long_does_not_count(all_of: list[Pattern], none_of: list[Pattern]) -> None:
     """With room for seven bytes all keys can be tried: the answer is theirs, the witness is one of them."""

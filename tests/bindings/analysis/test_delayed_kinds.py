@@ -8,7 +8,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.record import build_batch
@@ -24,6 +24,7 @@ from tests.bindings.counts.test_tally import records_for
 from tests.support import topologies
 from tests.support.bindings import pairs
 from tests.support.bindings.exact import exact
+from tests.support.tiers import examples
 
 SEED = st.integers(0, 2**32)
 TYPES = (*pairs.TYPES, "x-random", "x-recent-history", "x-consistent-hash", "x-modulus-hash")
@@ -66,7 +67,7 @@ def test_a_plan_that_rebinds_a_delayed_hashing_exchange_warns_that_keys_move(typ
     assert [step.danger is not None and "keys move" in step.danger for step in steps] == [True, True]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEED)
 def test_a_delay_changes_no_outcome_and_no_count(seed: int) -> None:
     """Neither message by message, as verification asks, nor in batches."""
@@ -96,7 +97,7 @@ def rebuild(topology: Topology) -> Topology:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEED)
 def test_a_delay_changes_no_finding_but_what_brokers_refuse(seed: int) -> None:
     """The inner type's own arguments are checked by its plugin."""
@@ -116,7 +117,7 @@ def steps_of(before: Topology, after: Topology) -> list[tuple[str, str, str]]:
     ]
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(SEED)
 def test_a_delay_changes_no_plan_and_no_meaning_of_a_change(seed: int) -> None:
     """But that texts name the type."""

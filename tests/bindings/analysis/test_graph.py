@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import BrokerError, Exchange, Policy, Router, Topology
 from exchange.entities.profile import LATEST
 from exchange.topology.graph import Graph, TopologyGraph, find_cycles
 from tests.support import topologies
+from tests.support.tiers import examples
 
 EDGES = st.lists(st.tuples(st.sampled_from("abcdefg"), st.sampled_from("abcdefg")), max_size=15)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.integers(0, 2**32))
 def test_a_message_stays_downstream_of_the_exchange_it_is_published_to(seed: int) -> None:
     """Each queue it gets to is bound to an exchange downstream, and each exchange that leaves it undecided is one."""

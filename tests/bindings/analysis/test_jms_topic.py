@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.record import Record, build_batch
@@ -15,6 +15,7 @@ from bindings.counts.outcome import Explorer
 from bindings.counts.tally import fingerprint
 from bindings.diff.comparison.compare import compare
 from exchange import Binding, Destination, Exchange, Message, Queue, Topology
+from tests.support.tiers import examples
 
 SEED = st.integers(0, 2**32)
 SELECTORS = (
@@ -43,7 +44,7 @@ def jms(*selectors: str, profile: str = "rabbitmq-4.3") -> Topology:
     return Topology(exchanges, queues, bindings, profile=profile)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(SEED)
 def test_messages_are_counted_as_they_are_routed(seed: int) -> None:
     """In batches, of which only the headers are read that selectors name."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.analysis.algebra import Key, covers, exhaustive, overlap
@@ -11,8 +11,9 @@ from bindings.analysis.pattern_set import Cover, PatternSet, Remainder, differen
 from exchange import Pattern
 from exchange.patterns.pattern import DIALECTS
 from tests.support.patterns import in_a_dialect, matched, patterns
+from tests.support.tiers import examples
 
-SETTINGS = settings(max_examples=200, deadline=None)
+SETTINGS = examples(200)
 MANY = in_a_dialect(lambda name: st.tuples(patterns(name), st.lists(patterns(name), max_size=8)))
 TWO_LISTS = in_a_dialect(
     lambda name: st.tuples(st.just(name), *[st.lists(patterns(name), max_size=6, unique=True)] * 2)

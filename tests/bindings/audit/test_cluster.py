@@ -77,6 +77,7 @@ def python(folder: Path, *lines: str) -> Path:
     return folder / "bin" / "python"
 
 
+@pytest.mark.spark
 @pytest.mark.live
 def test_the_wheel_audits_on_a_cluster_of_two_workers(wheel: Path, tmp_path: Path) -> None:
     """Neither the driver's Python nor that of the workers has the package; the workers do not have lark either."""

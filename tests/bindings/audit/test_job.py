@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.account import Account
@@ -40,13 +40,14 @@ from tests.support.archives.lines import (
     write_parquet,
 )
 from tests.support.bindings.exact import exact
+from tests.support.tiers import examples
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SEED = st.integers(0, 2**32)
 PROFILE = st.sampled_from(list(PROFILES.values()))
-SOME = settings(max_examples=4, deadline=None)
+SOME = examples(4)
 QUEUE = Topology((), [Queue("q")], [Binding.to_queue("amq.topic", "q", "a.#")])
 COVERAGE = CoverageStudy(QUEUE)
 
@@ -69,6 +70,7 @@ def in_parts(task_bytes: int, last: int = 2) -> Iterator[None]:
         yield
 
 
+@pytest.mark.smoke
 @SOME
 @given(SEED, PROFILE)
 def test_spark_counts_what_each_message_does(spark: SparkSession, seed: int, profile: Any) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.account import Account
@@ -22,9 +22,10 @@ from bindings.audit.local.selection import OTHER_VHOST, OUTSIDE, UNTIMED, Select
 from bindings.audit.local.tasks import Task
 from exchange import Message
 from tests.support.archives.lines import write_lines
+from tests.support.tiers import examples
 
 FORM = JsonLines()
-SOME = settings(deadline=None, max_examples=60)
+SOME = examples(60)
 SIZES = st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 5)), min_size=1, max_size=30)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.check.check import check
@@ -16,8 +16,9 @@ from exchange.entities.profile import LATEST, PROFILES, Profile
 from exchange.errors import BrokerError
 from tests.support import topologies
 from tests.support.patterns import all_keys, words_in
+from tests.support.tiers import examples
 
-SETTINGS = settings(max_examples=150, deadline=None)
+SETTINGS = examples(150)
 NEEDLESS = ("HS103", "HS104", "HS105", "HS106", "HS111", "HS207")
 OTHER_REASONS = ("HS102", "HS110", "HS202")
 EXCHANGES = ("x0", "x1", "x2", "x3")

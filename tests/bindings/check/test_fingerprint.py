@@ -6,7 +6,7 @@ from collections import Counter
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.check.check import find_all
@@ -18,6 +18,7 @@ from exchange.entities.profile import PROFILES
 from tests.bindings.check.test_check import OF_APPLICATIONS, OF_FILES, document_of
 from tests.bindings.check.test_check_laws import small
 from tests.support import topologies
+from tests.support.tiers import examples
 
 CODES = [code for code in RULES if code != OF_FILES and code not in OF_APPLICATIONS]
 
@@ -41,7 +42,7 @@ def reorder(topology: Topology, rng: Random) -> Topology:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(small(alternates=True), st.randoms(use_true_random=False))
 def test_no_two_findings_have_one_fingerprint(plain: Topology, rng: Random) -> None:
     """Of topologies of a few exchanges, and of such with headers, hashes, policies and odd names."""

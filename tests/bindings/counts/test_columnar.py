@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.record import Record, build_batch
@@ -22,6 +22,7 @@ from exchange.arrays.table import DirectTable, IntTable
 from exchange.patterns.columns import automaton, pattern_sets
 from exchange.patterns.columns.words import NO_WORD, Vocabulary, split_words
 from tests.support import topologies
+from tests.support.tiers import examples
 
 PROFILE = st.sampled_from(list(PROFILES.values()))
 SEED = st.integers(0, 2**32)
@@ -102,7 +103,7 @@ def few(topology: Topology) -> bool:
     return all(len(topology.bindings_from(name)) <= 7 for name in randoms)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(SEED, PROFILE, st.sampled_from([0, 1, 5, 1 << 17]), st.integers(1, 60))
 def test_the_class_of_a_row_is_what_the_router_explains(seed: int, profile: Profile, states: int, chunk: int) -> None:
     """With queues, bindings, alternates, refusals and chance; in one batch or many, with many states allowed or few."""
@@ -123,7 +124,7 @@ def test_the_class_of_a_row_is_what_the_router_explains(seed: int, profile: Prof
     assert [classifier.outcomes[number] for number in whole] == wanted
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(SEED, PROFILE)
 def test_the_columns_of_a_classifier_are_enough_to_classify(seed: int, profile: Profile) -> None:
     rng = Random(seed)
@@ -135,7 +136,7 @@ def test_the_columns_of_a_classifier_are_enough_to_classify(seed: int, profile: 
     assert first.tolist() == second.tolist()
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(SEED, st.sampled_from([0, 3, 40, 1 << 17]), st.sampled_from([0, 60, 1 << 24]), st.sampled_from([0, 20, 4096]))
 def test_keys_have_one_class_only_if_the_router_matches_the_same_bindings(
     seed: int, states: int, cells: int, conjunctions: int
@@ -173,7 +174,7 @@ def compare_topics(seed: int, states: int) -> None:
     assert found == [explorer.outcome(Message(name, key)) for name, key in zip(exchanges, texts[7:], strict=True)]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(TEXTS, st.integers(0, 3))
 def test_keys_are_split_at_dots(texts: list[str], cut: int) -> None:
     """The empty key has no words; the same in any slice of a column."""
@@ -191,7 +192,7 @@ def test_keys_are_split_at_dots(texts: list[str], cut: int) -> None:
     assert found == [key.split(".") if key else [] for key in texts[cut:]]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(TEXTS, st.sets(st.text("ab\0é日", max_size=12) | st.text("abcdefgh", max_size=14)))
 def test_equal_words_have_equal_numbers_and_unnamed_words_none(texts: list[str], named: set[str]) -> None:
     vocabulary = Vocabulary()
@@ -207,7 +208,7 @@ def test_equal_words_have_equal_numbers_and_unnamed_words_none(texts: list[str],
         assert found == [number_of.get(word, NO_WORD) for word in (key.split(".") if key else [])]
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(
     st.lists(st.dictionaries(st.integers(1, 50) | st.integers(1, 2**64 - 1), st.integers(1, 2**31 - 1), max_size=2000))
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.names import escape
@@ -41,6 +41,7 @@ from exchange import (
 from exchange.partition.partitioning.specification import Partitioning
 from tests.support import topologies
 from tests.support.bindings.exact import exact
+from tests.support.tiers import examples
 
 SEED = st.integers(0, 2**32)
 PROFILE = st.sampled_from(list(PROFILES.values()))
@@ -129,7 +130,7 @@ def bare(comparison: Comparison) -> Comparison:
     return replace(comparison, changes={change: facts._replace(witnesses=()) for change, facts in changes.items()})
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEED, PROFILE, PROFILE, st.integers(1, 60), st.sampled_from([3, 1 << 17]), st.sampled_from([7, 1 << 17]))
 def test_batches_are_compared_as_single_messages_are(
     seed: int, profile: Profile, other_profile: Profile, chunk: int, states: int, window: int
@@ -175,7 +176,7 @@ def shape_of(key: str, words: set[str]) -> str:
     return ".".join([word if word in words else "*" for word in key.split(".")] if key else [])
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(SEED, SEED, st.booleans())
 def test_comparisons_add(seed: int, cut: int, placed: bool) -> None:
     """In any order, by one comparer or by three."""
@@ -204,7 +205,7 @@ def routed(router: Router, message: Message) -> frozenset[str]:
         return frozenset()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEED, PROFILE)
 def test_lost_and_gained_messages_are_those_of_two_routers(seed: int, profile: Profile) -> None:
     rng = Random(seed)
@@ -281,7 +282,7 @@ def counted_first(batch: pa.RecordBatch) -> pa.RecordBatch:
     return found.rename_columns([names.get(name, name) for name in found.schema.names]).combine_chunks().to_batches()[0]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(SEED)
 def test_messages_counted_beforehand_give_the_same_comparison(seed: int) -> None:
     """Only the witnesses' sources and offsets differ, which grouped messages do not have."""

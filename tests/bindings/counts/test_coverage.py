@@ -6,7 +6,7 @@ from collections import Counter
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.record import Record, build_batch
@@ -27,6 +27,7 @@ from bindings.counts.tally import Tally, fingerprint
 from exchange import LATEST, Binding, BrokerError, Exchange, InputError, Message, Queue, Router, Topology
 from exchange.entities.entities import Destination
 from tests.support import topologies
+from tests.support.tiers import examples
 
 SEED = st.integers(0, 2**32)
 DAY = 86_400_000_000
@@ -46,7 +47,7 @@ def covered(topology: Topology, *keys: tuple[str, str]) -> Coverage:
     return coverage(tally_for(topology, [Message(exchange, key) for exchange, key in keys]), topology)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEED)
 def test_the_tables_agree_with_the_router_s_explanations(seed: int) -> None:
     rng = Random(seed)
@@ -110,7 +111,7 @@ def test_the_tables_agree_with_the_router_s_explanations(seed: int) -> None:
     assert whole.duplicates_avoided == sum(row.duplicates_avoided for row in queue_uses(tally, topology))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(SEED)
 def test_chance_counts_as_possible_and_hits_a_binding(seed: int) -> None:
     """It is neither dead nor certainly hit."""

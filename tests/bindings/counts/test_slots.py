@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.counts.columnar import timeline
@@ -19,6 +19,7 @@ from bindings.counts.slots import HOUR, SLOTS, WIDTHS, SlotCounts
 from bindings.counts.tally import Tally, fingerprint
 from bindings.counts.tally_file import SCHEMA, table_of, tally_of
 from exchange import Binding, InputError, Queue, Topology
+from tests.support.tiers import examples
 
 Timed: TypeAlias = tuple[int, str, bool | None]
 """The time of a message, its exchange, and whether a queue gets it."""
@@ -48,7 +49,7 @@ def counted(messages: Sequence[Timed]) -> SlotCounts:
     return SlotCounts(width, Multiset((time // width, exchange, routed) for time, exchange, routed in messages))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.lists(MESSAGES, min_size=3, max_size=3), st.integers(0, 36))
 def test_the_sum_of_parts_is_the_whole_in_any_order_and_grouping(parts: list[list[Timed]], cut: int) -> None:
     a, b, c = map(counted, parts)
@@ -71,7 +72,7 @@ def test_each_width_divides_the_next_and_the_last_suits_any_time() -> None:
     assert both.messages == 2
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(MESSAGES, st.integers(1, 12), st.sampled_from([0, 1 << 18]), st.sampled_from([0, 3, 1 << 18]))
 def test_columns_are_counted_as_messages_are(messages: list[Timed], chunk: int, dense: int, pending: int) -> None:
     """Counted in arrays or by sorting, summed up at once or at the end, with new outcomes from time to time."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.names import escape
@@ -44,6 +44,7 @@ from exchange.arrays import grouping
 from exchange.partition.partitioning.specification import Partitioning
 from tests.support import topologies
 from tests.support.bindings.exact import exact
+from tests.support.tiers import examples
 
 SEED = st.integers(0, 2**32)
 REASONS = st.dictionaries(st.sampled_from(["no key", "é\udcff", "not JSON"]), st.integers(1, 9))
@@ -85,7 +86,7 @@ def tally_in_parts(counter: Tallier, records: Sequence[Record], chunk: int) -> T
     return counter.result()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEED, st.integers(1, 60), st.sampled_from([3, 1 << 17]), st.sampled_from([7, 1 << 17]))
 def test_batches_are_counted_as_single_messages_are(seed: int, chunk: int, states: int, window: int) -> None:
     rng = Random(seed)
@@ -100,7 +101,7 @@ def test_batches_are_counted_as_single_messages_are(seed: int, chunk: int, state
         assert all(item.count > 0 for item in (*facts.hot.items, *facts.shapes.items))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEED, SEED)
 def test_the_tally_of_several_archives_is_the_sum_of_their_tallies(seed: int, cut: int) -> None:
     """In any order, by one counter or by three."""
@@ -119,7 +120,7 @@ def test_the_tally_of_several_archives_is_the_sum_of_their_tallies(seed: int, cu
     assert whole.messages == len(records)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEED, REASONS, REASONS)
 def test_a_tally_survives_a_table(seed: int, skipped: dict[str, int], bad: dict[str, int]) -> None:
     rng = Random(seed)
@@ -161,7 +162,7 @@ def test_tallies_for_different_topologies_do_not_add() -> None:
         Tally(fingerprint(Topology())) + Tally(fingerprint(Topology((), [Queue("q")])))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEED)
 def test_equal_topologies_have_one_fingerprint_and_an_edit_changes_it(seed: int) -> None:
     rng = Random(seed)
@@ -208,7 +209,7 @@ def grouped(batch: pa.RecordBatch) -> pa.RecordBatch:
     return whole.to_batches()[0]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(SEED)
 def test_messages_counted_beforehand_give_the_same_tally(seed: int) -> None:
     """Also if a part is counted by itself, whose own window allows narrower slots."""
@@ -241,7 +242,7 @@ def coded(column: pa.Array) -> pa.Array:
     return column
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEED, st.sampled_from([0.0, 0.8, 1.0]), st.sampled_from([0, 1, 8]), st.sampled_from([7, 1 << 17]))
 def test_grouping_by_key_does_not_change_the_tally(seed: int, worth: float, sparse: int, window: int) -> None:
     """Whether grouping is found to pay or not, and texts are in dictionaries or not."""
@@ -281,13 +282,13 @@ def test_messages_of_different_slots_may_not_be_counted_together() -> None:
         counter.result()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.text("ab.é\0", max_size=40), max_size=40))
 def test_a_column_has_the_hashes_of_its_keys(keys: list[str]) -> None:
     assert hashes_of(pa.array(keys, pa.string())).tolist() == [hash_of(key.encode()) for key in keys]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.sets(st.integers(0, 2**64 - 1), max_size=50), min_size=3, max_size=3))
 def test_registers_and_samples_are_of_the_union(sets: list[set[int]]) -> None:
     union = set().union(*sets)
@@ -305,7 +306,7 @@ def test_the_number_of_distinct_keys_is_within_the_error(number: int) -> None:
     assert abs(count_distinct(registers) - number) <= 4 * ERROR * number
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.dictionaries(st.integers(0, 300), st.integers(1, 100), max_size=200), max_size=6))
 def test_counts_of_heavy_hitters_are_too_low_by_no_more_than_the_error(parts: list[dict[int, int]]) -> None:
     truth = Counter[str]()
@@ -323,7 +324,7 @@ def test_counts_of_heavy_hitters_are_too_low_by_no_more_than_the_error(parts: li
     assert len(summary.items) <= FREQUENT
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(SEED, st.sampled_from([50, 1 << 17]))
 def test_hot_keys_of_batches_are_within_the_error(seed: int, window: int) -> None:
     rng = Random(seed)

@@ -8,7 +8,7 @@ from random import Random
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.names import escape
@@ -39,6 +39,7 @@ from exchange import (
 )
 from tests.support import topologies
 from tests.support.bindings.exact import exact
+from tests.support.tiers import examples
 
 SEED = st.integers(0, 2**32)
 PROFILE = st.sampled_from(list(PROFILES.values()))
@@ -68,7 +69,7 @@ def verified(verifier: Verifier, records: Sequence[Record], chunk: int = 1_000) 
     return verifier.result()
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(SEED, PROFILE, st.integers(1, 60))
 def test_a_broker_that_routes_as_its_topology_agrees(seed: int, profile: Profile, chunk: int) -> None:
     rng = Random(seed)
@@ -134,7 +135,7 @@ def with_faults(rng: Random, topology: Topology) -> tuple[list[Record], list[Dif
     return records, truth
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEED, PROFILE, st.integers(1, 60), st.sampled_from([7, 1 << 17]), st.sampled_from([2, 1 << 18]))
 def test_every_fault_of_a_broker_is_a_difference(
     seed: int, profile: Profile, chunk: int, window: int, room: int
@@ -166,7 +167,7 @@ def test_every_fault_of_a_broker_is_a_difference(
             assert verdict_for(explorer.outcome(witness.message), known, headings) == difference
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(SEED, SEED, st.sampled_from([1, 3, 1_000]), st.booleans())
 def test_verifications_add(seed: int, cut: int, limit: int, placed: bool) -> None:
     """In any order, by one verifier or by three, with more differences than are kept or fewer."""

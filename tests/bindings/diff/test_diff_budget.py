@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.analysis.crawl import Budget, Deadline, OutOfBudget
@@ -22,6 +22,7 @@ from bindings.diff.planning.plan import make_plan
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.patterns.pattern import Pattern
 from tests.bindings.diff.test_diff_meaning import KEYS, check, pair
+from tests.support.tiers import examples
 
 CONDITIONS: list[Condition] = [Pattern(text) for text in ("a.*", "*.b", "a.#", "#.c", "*")]
 
@@ -140,7 +141,7 @@ def test_a_budget_ends_with_its_deadline() -> None:
         without.spend(1)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 2**32), st.integers(0, 60))
 def test_whenever_time_runs_out_what_is_claimed_holds_and_the_rest_is_undecided(seed: int, seconds: int) -> None:
     """Each look at the clock takes a second here: the comparison is cut off anywhere. ``same`` is never wrong."""

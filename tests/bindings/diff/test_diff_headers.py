@@ -6,7 +6,7 @@ from itertools import product
 from random import Random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.analysis.crawl import Budget
@@ -18,6 +18,7 @@ from exchange.entities.entities import Destination
 from exchange.entities.profile import LATEST, PROFILES
 from exchange.kinds.headers import Headers as HeadersKind
 from tests.bindings.diff.test_diff_meaning import check
+from tests.support.tiers import examples
 
 NAMES = ("h", "k", "x-h")
 ASKED = (1, "1", None)
@@ -67,7 +68,7 @@ def pair(seed: int) -> tuple[Topology, Topology]:
     return Topology(exchanges, queues, before), Topology(exchanges, queues, after)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 2**32))
 def test_each_claim_holds_for_all_keys_with_all_headers(seed: int) -> None:
     messages = [Message("", key, headers) for key in KEYS for headers in all_headers()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.diff.comparison.compare import compare
@@ -16,6 +16,7 @@ from bindings.diff.comparison.terms import Term
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
 from exchange.entities.entities import Destination
 from exchange.errors import BrokerError
+from tests.support.tiers import examples
 
 WORDS = ("a", "b")
 PATTERN_WORDS = ("a", "b", "*", "*", "#", "#")
@@ -180,7 +181,7 @@ def check(before: Topology, after: Topology, messages: list[Message]) -> Meaning
     return meaning
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 2**32))
 def test_each_claim_holds_and_nothing_is_left_out(seed: int) -> None:
     before, after = pair(seed)

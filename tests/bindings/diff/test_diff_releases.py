@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.commands.diff import diff_command
@@ -22,6 +22,7 @@ from exchange.entities.entities import Destination
 from exchange.entities.profile import PROFILES, profile_by_name, profile_for
 from exchange.errors import BrokerError
 from tests.support import oracle
+from tests.support.tiers import examples
 
 PAIRS = [(old, new) for old in PROFILES for new in PROFILES if old != new]
 ARGUMENTS: tuple[Any, ...] = (
@@ -61,7 +62,7 @@ def queues_of(topology: Topology, message: Message) -> frozenset[str]:
         return frozenset()
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.integers(0, 2**32), st.sampled_from(PAIRS))
 def test_two_releases_differ_for_exactly_the_messages_that_are_claimed(seed: int, pair: tuple[str, str]) -> None:
     """Each witness goes elsewhere by the slow routers, and each message that goes elsewhere is claimed."""
@@ -87,7 +88,7 @@ def test_two_releases_differ_for_exactly_the_messages_that_are_claimed(seed: int
                 assert (entry, queue, queue in new) in claimed, (message, old, new)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 2**32), st.sampled_from(PAIRS))
 def test_a_hash_is_called_the_same_only_if_it_chooses_the_same(seed: int, pair: tuple[str, str]) -> None:
     """For hashes of keys, headers and properties, and for the order of x-modulus-hash.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bindings.analysis.key_classes import find_key_classes
@@ -16,6 +16,7 @@ from exchange.field_values import Typed
 from exchange.kinds import kind_of
 from exchange.patterns.pattern import Word
 from tests.support.bindings import pairs
+from tests.support.tiers import examples
 
 SEED = st.integers(0, 2**32)
 KINDS = pytest.mark.parametrize("types", [("direct", "fanout", "topic"), ("topic",), pairs.TYPES])
@@ -36,7 +37,7 @@ def shown(result: Plan) -> list[str]:
 
 
 @KINDS
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(SEED)
 def test_no_step_loses_or_misleads_a_message_unless_it_is_marked(types: tuple[str, ...], seed: int) -> None:
     """For every key of up to three words, with a header and without, after every step."""
@@ -44,7 +45,7 @@ def test_no_step_loses_or_misleads_a_message_unless_it_is_marked(types: tuple[st
     pairs.carry_out(before, after)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @example(
     694
 )  # a queue is replaced, an auto-delete exchange goes with it, and the queue is to have one more binding of it
@@ -62,7 +63,7 @@ def test_the_steps_end_at_the_second_topology_and_then_nothing_is_left_to_do(see
     assert not make_plan(state.topology, after).steps
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(SEED)
 def test_keeping_deletes_nothing(seed: int) -> None:
     """What only the first topology has stays, and all that the second has comes."""
@@ -307,7 +308,7 @@ def test_steps_that_are_too_many_to_look_at_are_marked_as_dangerous() -> None:
 PATTERN = st.lists(st.sampled_from(["a", "b", "*", "#", ""]), max_size=4).map(".".join)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(PATTERN, max_size=5))
 def test_every_key_is_of_the_class_of_one_listed(patterns: list[str]) -> None:
     """It matches the same patterns; and no two that are listed do."""
@@ -343,7 +344,7 @@ def hashing(rng: Random, type_: str) -> Topology:
 
 
 @pytest.mark.parametrize("type_", ["x-consistent-hash", "x-jms-topic"])
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(SEED)
 def test_a_binding_that_replaces_another_one_has_effect_in_the_end(type_: str, seed: int) -> None:
     """A broker keeps one binding of such a place, and forgets that one with any of them: a router shows it."""

@@ -7,7 +7,7 @@ from collections import Counter
 from random import Random
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bindings.analysis.crawl import Deadline
@@ -16,6 +16,7 @@ from bindings.diff.planning.tangles import Alteration, find_tangled
 from exchange import Binding, Exchange, Policy, Queue, Topology
 from exchange.topology.graph import Graph
 from tests.support.bindings import pairs
+from tests.support.tiers import examples
 
 A, B = Binding.to_queue, Binding.to_exchange
 
@@ -83,7 +84,7 @@ def test_a_deadline_that_passes_at_any_moment_leaves_a_plan(seed: int) -> None:
         assert Counter(map(str, plan.steps)) == whole
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.integers(0, 2**32))
 @example(16_496)  # of two new policies of an exchange the one came first that decides only then
 def test_no_step_loses_or_misleads_a_message_where_policies_turn(seed: int) -> None:

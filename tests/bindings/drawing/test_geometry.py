@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.drawing.drawing import draw
@@ -16,6 +16,7 @@ from exchange import Binding, Exchange, Queue, Topology
 from exchange.partition.partitioning.specification import Partitioning
 from tests.support.company_topologies import make_company
 from tests.support.picture_geometry import find_faults, read_picture
+from tests.support.tiers import examples
 
 TYPES = ("direct", "fanout", "topic", "headers", "x-consistent-hash", "x-random", "x-other", "x-jms-topic")
 KEYS = ("", "#", "a.b", "*.created", "a key with blanks", "日本語.#", "k" * 60)
@@ -44,7 +45,7 @@ def topologies(draw_: st.DrawFn) -> Topology:
     )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(topologies(), st.booleans())
 def test_a_picture_of_any_topology_has_no_faults(topology: Topology, expand: bool) -> None:
     drawing = make_picture(draw(topology), expand=expand)

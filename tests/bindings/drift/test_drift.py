@@ -18,7 +18,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.diff.planning.plan import make_plan
@@ -31,6 +31,7 @@ from tests.recorders.rabbitmq_management import FILE, VHOST
 from tests.support.bindings import pairs
 from tests.support.recorded_management import RECORDINGS, RecordedBroker, recorded_broker
 from tests.support.schemas import closed
+from tests.support.tiers import examples
 
 WITHIN = 20.0
 """Maximum number of seconds that a test waits for a watch."""
@@ -204,7 +205,7 @@ def drift_of(live: Topology, wanted: Topology, ignoring: Ignoring = Ignoring(aut
     return find_drift(Having(live), wanted, ignoring)  # type: ignore[arg-type]
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(st.integers(0, 2**32))
 def test_there_is_drift_exactly_where_a_plan_has_steps(seed: int) -> None:
     """Without the drift, nothing would be left to do; and no object is listed twice."""
@@ -219,7 +220,7 @@ def test_there_is_drift_exactly_where_a_plan_has_steps(seed: int) -> None:
     assert not drift_of(live, live).objects
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(st.integers(0, 2**32))
 def test_what_is_ignored_is_counted_and_changes_nothing_else(seed: int) -> None:
     live, wanted = pairs.pair(Random(seed))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.fix.fix import Change, fix_text
@@ -18,8 +18,9 @@ from exchange.entities.profile import LATEST
 from exchange.errors import BrokerError
 from tests.bindings.check.test_check_laws import small
 from tests.support import topologies
+from tests.support.tiers import examples
 
-SETTINGS = settings(max_examples=60, deadline=None)
+SETTINGS = examples(60)
 WORDS = ("a", "b", "*", "#", "{v}")
 EXCHANGES = ("t", "u", "d", "f", "i", "h")
 QUEUES = ("q", "r", "s")

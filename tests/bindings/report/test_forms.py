@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.names import unescape
@@ -45,6 +45,7 @@ from exchange.routing.explain import describe
 from tests.support import topologies
 from tests.support.bindings.reports import NOW, SETTINGS, START, hand_made, report_of, tally_of
 from tests.support.documented import fields_of, words_of
+from tests.support.tiers import examples
 
 GOLDEN = Path(__file__).with_name("hand_made.json")
 
@@ -325,7 +326,7 @@ def test_tables_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:
         write_tables(hand_made(), tmp_path / "file")
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(st.integers(0, 2**32))
 def test_every_form_has_the_verification_and_the_comparison(seed: int) -> None:
     report = compared(Random(seed))
@@ -343,7 +344,7 @@ def test_every_form_has_the_verification_and_the_comparison(seed: int) -> None:
 NAMES = st.text(st.characters(), min_size=1, max_size=12) | st.text(string.printable, min_size=1, max_size=12)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     st.lists(
         NAMES.filter(lambda name: len(name.encode("utf-8", "surrogatepass")) < 200), min_size=1, max_size=4, unique=True

@@ -6,7 +6,7 @@ from collections import Counter as Multiset
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.reading import Bias
@@ -19,9 +19,10 @@ from exchange import LATEST, Binding, BrokerError, Destination, Exchange, InputE
 from exchange.partition.partitioning.specification import Partitioning
 from tests.support import topologies
 from tests.support.bindings.reports import NOW, ORDERS, START, TALLY, hand_made, report_of, tally_of
+from tests.support.tiers import examples
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 2**32))
 def test_the_parts_of_a_report_add_up_to_its_totals(seed: int) -> None:
     rng = Random(seed)
@@ -51,7 +52,7 @@ def test_the_parts_of_a_report_add_up_to_its_totals(seed: int) -> None:
     assert report.audited.without_time == 0
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 2**32))
 def test_flows_agree_with_the_router(seed: int) -> None:
     rng = Random(seed)
@@ -258,7 +259,7 @@ def test_findings_have_the_evidence_of_the_traffic() -> None:
     assert found["HS204", "alone"] == ("", "1 message got there by the default exchange")
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 2**32))
 def test_traffic_never_contradicts_a_finding_that_holds_for_every_message(seed: int) -> None:
     rng = Random(seed)

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.serve.explorer import QUESTIONS, Explorer, Gone
@@ -26,6 +26,7 @@ from exchange.routing.explain import to_json
 from exchange.routing.router import Router
 from tests.support import topologies
 from tests.support.command_server import CommandServer
+from tests.support.tiers import examples
 
 ORDERS = "examples/orders/orders.bindings"
 TYPES = topologies.Kinds(
@@ -91,7 +92,7 @@ def _value(text: str) -> Any:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_explain_and_rows_agree_with_the_router_on_any_topology(seed: int) -> None:
     rng = Random(seed)
     topology = topologies.topology(rng, LATEST, TYPES)

@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.analysis.crawl import Budget, Deadline
@@ -15,6 +15,7 @@ from exchange import Binding, Destination, Message, Topology
 from exchange.entities.profile import LATEST
 from exchange.errors import BrokerError
 from tests.support import topologies
+from tests.support.tiers import examples
 
 STEPS = 300_000
 
@@ -43,7 +44,7 @@ def reaches(view: View, message: Message, goal: Destination | Binding) -> bool:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_what_is_found_arrives_and_what_is_proved_not_to_exist_does_not(seed: int) -> None:
     rng = Random(seed)
     topology = topologies.topology(rng, LATEST)

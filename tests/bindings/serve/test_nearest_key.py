@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.analysis.crawl import Budget
@@ -10,6 +10,7 @@ from bindings.serve.nearest_key import ADD, RECASE, REMOVE, REPLACE, nearest_key
 from exchange import Pattern
 from exchange.patterns.pattern import AMQP
 from tests.support.patterns import all_keys, matched, patterns
+from tests.support.tiers import examples
 
 STEPS = 1_000_000
 
@@ -33,7 +34,7 @@ def distance(before: tuple[str, ...], after: tuple[str, ...]) -> int:
     st.lists(patterns("amqp"), max_size=2),
     st.lists(patterns("amqp"), max_size=2),
 )
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_no_key_of_the_patterns_is_nearer(key: str, all_of: list[Pattern], none_of: list[Pattern]) -> None:
     found = nearest_key(key, all_of, none_of, Budget(STEPS))
     fitting = set(all_keys("amqp")).intersection(*map(matched, all_of)).difference(*map(matched, none_of))

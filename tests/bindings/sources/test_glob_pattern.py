@@ -6,13 +6,14 @@ import glob
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from bindings.sources import glob_pattern
 from bindings.sources.glob_pattern import expand_pattern, is_pattern
 from exchange.errors import InputError
 from exchange.limits import GLOB_CHARACTERS
+from tests.support.tiers import examples
 
 TREE = (
     "a.json", "b.json", "ab.bindings", "[x].json", "a/a.json", "a/b/a.json", "a/b/c/ab.bindings", "b/a/a.json",
@@ -40,7 +41,7 @@ def expand(pattern: str) -> list[str]:
         return []
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(PARTS, min_size=1, max_size=5))
 def test_a_pattern_matches_what_glob_matches(tree: Path, parts: list[str]) -> None:
     """In a tree without links; Python's glob may have a match several times, and up to 3.12 one that is not there."""
@@ -52,7 +53,7 @@ def test_a_pattern_matches_what_glob_matches(tree: Path, parts: list[str]) -> No
     assert expand(pattern) == sorted(expected)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(PARTS, min_size=1, max_size=4))
 def test_a_relative_pattern_gives_relative_names(tree: Path, parts: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -24,6 +24,8 @@ from bridge.daemon.signals import APART
 from exchange import Message
 from tests.bridge.endpoints.archive.test_archive import find_parts, read_bodies, write_part
 
+pytestmark = pytest.mark.process
+
 TOPOLOGY = """
 vhost "/"
 exchange events: topic
@@ -147,6 +149,7 @@ def running(path: Path, command: Sequence[str] | None = None) -> Iterator[Runnin
         bridge.process.wait()
 
 
+@pytest.mark.smoke
 def test_a_replay_runs_to_its_end_and_writes_every_message(tmp_path: Path) -> None:
     done = run_program("run", str(write_config(tmp_path, BRIDGE + OUT)))
     assert done.returncode == 0, done.stderr

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.groups.barrier import Gate, Resize, read_news, read_resize, write_news
 from exchange.errors import InputError
 from exchange.partition.slots import moved_slots, place_slots
+from tests.support.tiers import examples
 
 ID = "0" * 32
 
@@ -51,7 +52,7 @@ class Partitions:
 
 
 @given(st.integers(1, 10), st.data())
-@settings(max_examples=40)
+@examples(40)
 def test_each_slot_is_handled_in_order_and_whole(slots: int, data: st.DataObject) -> None:
     before, after = data.draw(st.integers(1, slots)), data.draw(st.integers(1, slots))
     world = Partitions(slots, before, after)

@@ -6,12 +6,13 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.groups.membership import BEATS, PATIENCE, Beat, Membership, Plan, Progress, read_beat
 from exchange.errors import InputError
 from exchange.limits import BEAT_BYTES
+from tests.support.tiers import examples
 
 HEARTBEAT = 1.0
 BEAT = HEARTBEAT / BEATS
@@ -67,7 +68,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.integers(1, 30))
-@settings(max_examples=60)
+@examples(60)
 def test_whatever_happens_those_that_live_agree_in_the_end(steps: list[tuple[str, object]], partitions: int) -> None:
     group = Group()
     group.join("m0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from bridge.interop import from_rocketmq, to_rocketmq
@@ -16,10 +16,11 @@ from tests.bridge.interop.test_mapping import parts
 from tests.bridge.interop.test_mapping_rocketmq import messages
 from tests.support.rocketmq.topics import Topics, topics_at
 from tests.support.servers import Server
+from tests.support.tiers import examples
 
 pytestmark = pytest.mark.live
 
-LIVE = settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=[*HealthCheck], database=None)
+LIVE = examples(2, derandomize=True, suppress_health_check=[*HealthCheck], database=None)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
@@ -18,6 +18,7 @@ from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.field_json import message_from_line
 from tests.support.bridge.events import Events
+from tests.support.tiers import examples
 
 QUICK = Policy(window=16, tries=3, backoff=Backoff(0.001, 0.002), reconnect=Backoff(0.001, 0.002), drain=5.0)
 
@@ -93,7 +94,7 @@ def test_two_queues_may_share_a_target() -> None:
     assert Counter(o.queue for o in both.messages) == {"all": 40, "some": 10}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 2**32), st.booleans())
 def test_nothing_is_lost_and_each_key_arrives_in_order_whatever_breaks(seed: int, one_at_a_time: bool) -> None:
     chance = random.Random(seed)

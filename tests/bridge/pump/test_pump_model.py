@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Failure, Outgoing, Receiver, Source, Target
@@ -23,6 +23,7 @@ from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.errors import InputError
+from tests.support.tiers import examples
 from tests.support.virtual_loop import run_virtually
 
 TOPOLOGY = (
@@ -267,7 +268,7 @@ async def live(
 
 
 POLICY = Policy(WINDOW, tries=2, backoff=Backoff(0.1, 5.0), reconnect=Backoff(0.2, 10.0))
-SLOW = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = examples(300)
 
 
 @SLOW

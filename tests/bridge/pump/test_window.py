@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Disconnected, Failure
@@ -18,6 +18,7 @@ from bridge.pump.pump import Inlet, Pump
 from bridge.pump.window import Window
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from tests.support.bridge.behaviour import Silent
+from tests.support.tiers import examples
 from tests.support.virtual_loop import run_virtually
 
 ROUTER = Router(
@@ -165,7 +166,7 @@ def test_a_window_knows_what_further_copies_would_settle() -> None:
     assert window.last_settleable("other", {}) is None
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.integers(1, 8), st.integers(1, 200), st.data())
 def test_a_window_counts_unsettled_deliveries(most: int, most_bytes: int, data: st.DataObject) -> None:
     """In any order of admitting and finishing; when all is finished, nothing is left."""

@@ -11,7 +11,7 @@ import aio_pika
 import pytest
 from aio_pika.exceptions import ChannelNotFoundEntity, ConnectionClosed, DeliveryError, PublishError
 from aiormq import spec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.requests import (
@@ -25,6 +25,7 @@ from bridge.requests import (
 )
 from exchange.field_values import Typed
 from exchange.message import Message
+from tests.support.tiers import examples
 
 Server = Callable[["Broker", aio_pika.Message, str], None]
 
@@ -462,7 +463,7 @@ def test_settings_that_make_no_sense_are_refused(options: dict[str, Any]) -> Non
 FATES = st.sampled_from(["reply", "reply twice", "late", "never", "refuse", "lose"])
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(FATES, min_size=1, max_size=30), st.integers(1, 8))
 def test_whatever_happens_every_call_ends_once_and_never_with_the_reply_of_another(fates: list[str], most: int) -> None:
     def serve(broker: Broker, message: aio_pika.Message, key: str) -> None:

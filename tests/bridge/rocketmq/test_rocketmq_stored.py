@@ -8,7 +8,7 @@ import zlib
 from typing import Any, Final
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bindings.archive.rocketmq.record import BATCH, PACKED, V1, V2, unpack_body
@@ -20,6 +20,7 @@ from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.rocketmq.remoting.stored import stored_messages
 from exchange.errors import InputError
 from exchange.limits import BODY_BYTES
+from tests.support.tiers import examples
 
 BORN_V6: Final = 0x10
 STORED_V6: Final = 0x20
@@ -111,7 +112,7 @@ def record(
     return struct.pack(">i", 4 + len(rest)) + rest
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(st.lists(records(), max_size=5))
 @example([record(V1, 0, b"", b"", b"")])
 @example([record(V2, 48, b"", b"", b"")])
@@ -121,7 +122,7 @@ def test_the_fast_decoder_agrees_with_one_that_reads_field_by_field(raw: list[by
     assert stored_messages(data, "broker-a") == slowly(data, "broker-a")
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(st.lists(records(), min_size=1, max_size=3), st.data())
 def test_an_answer_that_ends_early_is_an_error_unless_it_ends_with_a_record(raw: list[bytes], data: Any) -> None:
     whole = b"".join(raw)

@@ -31,6 +31,7 @@ from tests.bindings.report.test_gates import IGNORE, WHOLE
 from tests.bridge.daemon.test_config import MIXED, RIGHT, TOPOLOGY, edit, mistakes
 from tests.support.pages import PAGES, ROOT, blocks
 from tests.support.schemas import as_json, validator, validator_class
+from tests.support.tiers import examples
 
 ROLES = ("SOURCE", "TARGET", "DEAD_LETTERS")
 SYSTEMS = tuple(dict.fromkeys(SCHEMES.values()))
@@ -201,7 +202,7 @@ VALUES = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(VALUES)
 def test_the_schema_of_a_key_accepts_what_its_form_reads(value: Any) -> None:
     for name, key in all_keys():

@@ -40,6 +40,7 @@ from tests.support.documented import words_of
 from tests.support.git import make_repository
 from tests.support.pages import ROOT
 from tests.support.schemas import build, closed, validator, validator_class
+from tests.support.tiers import examples
 
 ORDERS = str(ROOT / "examples/orders/orders.bindings")
 TRAFFIC = str(ROOT / "examples/orders/traffic.jsonl")
@@ -184,7 +185,7 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(st.dictionaries(st.sampled_from(["exchange", "routing_key", "headers", "properties", "body", "more"]), JSON))
 def test_what_is_read_as_a_message_is_valid(value: dict[str, Any]) -> None:
     """The reverse does not hold: lengths in bytes, integers beyond 64 bits and base64 are left to the reader."""
@@ -222,7 +223,7 @@ def lines(output: str) -> Iterator[Any]:
         yield json.loads(line)
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(st.integers(0, 2**32))
 def test_routing_a_random_topology(folder: Path, seed: int) -> None:
     rng = Random(seed)

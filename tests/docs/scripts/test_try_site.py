@@ -10,7 +10,7 @@ import pytest
 from docs.scripts.try_site import try_pages
 from tests.support.browser import CHROMIUM, NO_BROWSER
 
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)]
 
 PAGE: Final = "<!doctype html><link rel=icon href=data:,><title>t</title><article><h1>One</h1>%s</article>"
 FAULTS: Final = {

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pika
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import LATEST, Message, Router
@@ -18,6 +18,7 @@ from exchange.errors import BrokerError
 from exchange.message import BASIC_PROPERTIES
 from exchange.routing.route import Route
 from tests.support import topologies
+from tests.support.tiers import examples
 
 SEED = st.integers(0, 2**32)
 
@@ -43,7 +44,7 @@ def route(router: Router, message: Message) -> Route | str:
         return str(error)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEED)
 def test_a_view_is_routed_and_explained_as_the_message(seed: int) -> None:
     """First and again, with CC, headers and refusals; by frames of all methods."""

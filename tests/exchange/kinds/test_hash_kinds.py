@@ -16,6 +16,7 @@ from exchange.errors import BrokerError, PreconditionFailed
 from exchange.field_values import EMPTY
 from exchange.kinds import Kind
 from exchange.partition.hashing.erlang import jump, phash2
+from tests.support.tiers import examples
 
 KEYS = [f"order-{number}" for number in range(400)]
 WEIGHT = st.integers(1, 12).map(str)
@@ -82,7 +83,7 @@ def test_a_ring_equals_the_slow_one_after_any_history(seed: int) -> None:
             assert went(fast, Message("x", key)) == slow.route(key)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.lists(WEIGHT, min_size=1, max_size=8), WEIGHT)
 def test_a_new_binding_takes_keys_and_moves_no_others(weights: list[str], weight: str) -> None:
     """And when it goes again, all is as before."""
@@ -394,7 +395,7 @@ def test_a_binding_that_no_broker_accepts_has_no_buckets() -> None:
     assert {Router(topology).route(Message("x", key)).queues for key in KEYS} == {("b",)}
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(SEED)
 def test_delayed_exchanges_hash_as_their_inner_type(seed: int) -> None:
     """The plugin asks the type in x-delayed-type."""

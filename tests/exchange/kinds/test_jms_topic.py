@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import LATEST, PROFILES, Binding, BrokerError, Exchange, Message, Queue, Router, Topology
@@ -18,6 +18,7 @@ from exchange.kinds.jms_grammar import find_refusal
 from exchange.kinds.jms_selector import NotKnown, evaluate, parse_selector
 from tests.recorders import golden
 from tests.recorders.jms_selectors import MESSAGES, SELECTORS, TWO, selector
+from tests.support.tiers import examples
 
 RELEASES = ("3.10", "4.0", "4.3")
 TEXT_LIKE = '{like,{ident,<<"s">>},<<"bl%">>,no_escape}.'
@@ -179,7 +180,7 @@ TERMS = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(TERMS, st.sampled_from(MESSAGES), st.sampled_from(RELEASES))
 def test_every_term_and_message_has_a_route_or_the_broker_s_failure(
     text: str, headers: dict[str, Any], release: str
@@ -193,7 +194,7 @@ def test_every_term_and_message_has_a_route_or_the_broker_s_failure(
     assert not (plain == ("q",) and negated == ("q",))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.text(alphabet="{}[]<>\"'.,\\ \n-+019eatruenotlikeor/", max_size=30))
 def test_every_text_is_an_accepted_or_a_refused_selector(text: str) -> None:
     """Nothing else comes of it."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import LATEST, Binding, BrokerError, Exchange, Message, Queue, Router, Topology
@@ -15,6 +15,7 @@ from exchange.kinds.condition import ALWAYS, Condition, Headers
 from exchange.kinds.headers import comparable_headers
 from exchange.patterns.pattern import Key
 from tests.support import topologies
+from tests.support.tiers import examples
 
 SEED = st.integers(0, 2**32)
 DELAYED = "x-delayed-message"
@@ -72,7 +73,7 @@ def test_a_delayed_exchange_of_no_known_type_is_unknown(inner: object) -> None:
 
 
 @pytest.mark.parametrize("type_", ROUTING)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(SEED)
 def test_a_delayed_exchange_routes_and_explains_as_its_inner_type(type_: str, seed: int) -> None:
     """The queues, the reasons of each hop, and the obstacles before each queue that does not get a message."""
@@ -102,7 +103,7 @@ CONDITIONAL = [type_ for type_ in ROUTING if KINDS[type_].decider.has_conditions
 
 
 @pytest.mark.parametrize("type_", CONDITIONAL)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEED)
 def test_a_message_takes_the_bindings_whose_condition_it_meets(type_: str, seed: int) -> None:
     """And no others: what analyses conclude from conditions is what the router does."""
@@ -132,7 +133,7 @@ def met(condition: Condition | None, message: Message) -> bool:
 
 
 @pytest.mark.parametrize("type_", CONDITIONAL)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(SEED)
 def test_an_additional_binding_takes_no_message_from_others_where_bindings_have_conditions(
     type_: str, seed: int
@@ -149,7 +150,7 @@ def test_an_additional_binding_takes_no_message_from_others_where_bindings_have_
 
 
 @pytest.mark.parametrize("type_", ROUTING)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(SEED)
 def test_a_kind_decides_by_the_key_and_by_what_reads_returns_only(type_: str, seed: int) -> None:
     """Messages that agree in these take the same bindings, and where the key alone decides, no header is read."""
@@ -172,7 +173,7 @@ def test_a_kind_decides_by_the_key_and_by_what_reads_returns_only(type_: str, se
 
 
 @pytest.mark.parametrize("type_", ROUTING)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(SEED)
 def test_a_binding_misses_a_message_with_a_reason_exactly_when_it_is_not_taken(type_: str, seed: int) -> None:
     """Where bindings compete, one that is passed over has a reason, whether it could have been taken or not."""
@@ -193,7 +194,7 @@ def test_a_binding_misses_a_message_with_a_reason_exactly_when_it_is_not_taken(t
 
 
 @pytest.mark.parametrize("type_", ["x-random", "x-local-random", "x-consistent-hash", "x-modulus-hash"])
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(SEED)
 def test_kinds_whose_bindings_compete_take_one_of_the_candidates(type_: str, seed: int) -> None:
     """Every message takes one where `always_takes_one` is true."""
@@ -218,7 +219,7 @@ def test_a_binding_s_only_key_is_its_condition() -> None:
 
 
 @pytest.mark.parametrize("type_", ROUTING)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(SEED)
 def test_removing_a_binding_empties_its_slot_and_changes_no_other_s(type_: str, seed: int) -> None:
     """Of kinds whose bindings share slots; elsewhere each binding stands for itself."""

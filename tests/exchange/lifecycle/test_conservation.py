@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import Message, Queue, Topology
 from exchange.lifecycle.broker import Broker
 from exchange.lifecycle.consumers import Delivery
 from exchange.lifecycle.outcomes import Loss
+from tests.support.tiers import examples
 
 NAMES = ("a", "b", "c")
 
@@ -52,7 +53,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(queues(), ACTIONS, st.sampled_from(["rabbitmq-3.10", "rabbitmq-3.13", "rabbitmq-4.0", "rabbitmq-4.3"]))
 def test_copies_are_neither_made_nor_lost_without_a_note(
     drawn: list[Queue], actions: list[tuple[str, str, int]], release: str

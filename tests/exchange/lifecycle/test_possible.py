@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.cli import hashstar
@@ -17,6 +17,7 @@ from exchange.lifecycle.broker import Broker
 from exchange.lifecycle.forms import life_lines
 from exchange.lifecycle.outcomes import Loss
 from exchange.lifecycle.possible import Way, find_lives, goes_alone
+from tests.support.tiers import examples
 
 RETRY = """\
 exchange orders: topic
@@ -138,7 +139,7 @@ def live(topology: Topology, message: Message, ways: tuple[Way, ...]) -> list[Lo
     return lost
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(topologies(), st.sampled_from(NAMES), st.sampled_from([{}, {"expiration": "15"}]))
 def test_each_loss_can_be_lived(topology: Topology, key: str, properties: dict[str, Any]) -> None:
     """Its events, one after the other, end in the queue and by the cause that it names."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from exchange.arrays import columns as batch_columns
@@ -33,6 +33,7 @@ from exchange.partition.hashing.java import string_hash
 from exchange.partition.partitioner import Partitioner
 from exchange.partition.partitioning.strategies import STRATEGIES
 from tests.recorders.keys import COUNTS, KEYS
+from tests.support.tiers import examples
 
 BYTES_HASHES: list[tuple[Callable[[Column], HashArray], Callable[[bytes], int]]] = [
     (murmur2, hashes.murmur2),
@@ -67,7 +68,7 @@ def columns_of_bytes(draw: st.DrawFn) -> list[bytes]:
     return keys
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(columns_of_bytes())
 def test_a_column_has_the_hashes_of_its_keys(keys: list[bytes]) -> None:
     for of_column, of_key in BYTES_HASHES:
@@ -81,7 +82,7 @@ def test_keys_of_one_length_have_their_hashes(length: int) -> None:
         assert all_hashes(of_column, keys).tolist() == [of_key(key) for key in keys]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(TEXTS | WIDE | st.just("polygenelubricants") | st.none(), max_size=60), st.integers(1, 20))
 def test_a_column_of_texts_has_the_hash_codes_of_its_texts(texts: list[str | None], times: int) -> None:
     keys = texts * times
@@ -122,7 +123,7 @@ KEY = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.sampled_from(PARTITIONERS), st.lists(KEY, max_size=40), st.integers(1, 5))
 @example(Keyed(Sticky()), ["a\ud800", "a?"] * FEW, 3)
 @example(Keyed(Sticky()), [1, True, 1.0], 1)
@@ -163,7 +164,7 @@ ARROW = [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()]
 
 
 @pytest.mark.parametrize("arrow", ARROW, ids=str)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     keys=st.lists(st.none() | st.text("abc", max_size=9), max_size=40),
     begin=st.integers(0, 20),

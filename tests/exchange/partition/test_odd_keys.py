@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 
 from bridge.cli import hashstar
 from exchange import Binding, Exchange, HashstarError, InputError, Message, Queue, Router, Topology
@@ -20,6 +20,7 @@ from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitioning.strategies import STRATEGIES
 from tests.support.partition_keys import LONG, PARAMETERS, keys, nested, partitioner_for, partitions_for
+from tests.support.tiers import examples
 
 
 def choose(name: str, key: Any) -> None:
@@ -36,7 +37,7 @@ def choose_many(name: str, key: Any) -> None:
 
 @pytest.mark.parametrize("way", [choose, choose_next, choose_many])
 @pytest.mark.parametrize("name", STRATEGIES)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(key=keys)
 def test_a_strategy_chooses_or_raises_a_hashstar_error(name: str, way: Callable[[str, Any], None], key: Any) -> None:
     try:
@@ -86,7 +87,7 @@ def test_a_route_survives_any_body(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(key=keys)
 def test_a_route_survives_any_header(name: str, key: Any) -> None:
     """Also one that a message does not take: it keeps the mapping, which may change."""

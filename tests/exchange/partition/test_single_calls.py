@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import Message
@@ -17,6 +17,7 @@ from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitioning.strategies import STRATEGIES
 from tests.support.partition_keys import keys, partitioner_for, partitions_for
+from tests.support.tiers import examples
 
 ANY_KEY = keys | st.text(min_size=100, max_size=600) | st.integers(0, 11)
 
@@ -36,7 +37,7 @@ def test_the_partition_is_that_of_the_choice(name: str, functions: Any, monkeypa
     monkeypatch.setattr(librdkafka, "_found", functions)
     partitioner, partitions = partitioner_for(name), partitions_for(name)
 
-    @settings(max_examples=60, deadline=None)
+    @examples(60)
     @given(key=ANY_KEY)
     def law(key: Any) -> None:
         assert outcome(partitioner.partition_of, key, partitions) == outcome(partitioner.choose, key, partitions)
@@ -45,7 +46,7 @@ def test_the_partition_is_that_of_the_choice(name: str, functions: Any, monkeypa
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(key=keys)
 def test_a_partitioning_has_both_ways(name: str, key: Any) -> None:
     partitioning = Partitioning(name, partitions_for(name), partitioner=partitioner_for(name))

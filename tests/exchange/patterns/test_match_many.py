@@ -6,19 +6,20 @@ from random import Random
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import InputError, Matcher, Pattern
 from exchange.patterns.columns import column_matcher, pattern_sets
 from tests.support import topologies
+from tests.support.tiers import examples
 
 
 def keys_for(rng: Random, number: int) -> list[str]:
     return [topologies.words(rng, topologies.WORDS, 30) for _ in range(number)]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.integers(0, 2**32), st.sampled_from([0, 20, 4096]), st.sampled_from([0, 3, 1 << 19]))
 def test_a_column_has_the_matches_of_its_keys(seed: int, conjunctions: int, sets: int) -> None:
     """By bit planes or an automaton, with many sets allowed or few, before and after patterns change."""

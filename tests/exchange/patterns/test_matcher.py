@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import Matcher, Pattern
@@ -19,6 +19,7 @@ from exchange.patterns import conjunctions as conjunctions_module
 from exchange.patterns.conjunctions import PRESENT, Conjunctions
 from exchange.patterns.pattern import DIALECTS, MQTT
 from tests.support.threads import reading
+from tests.support.tiers import examples
 
 SEED = st.integers(0, 2**32)
 
@@ -40,7 +41,7 @@ def random_pattern(rng: Random, dialect: str) -> Pattern:
     return Pattern(".".join(tokens + rng.choice([[], [">"]])), "nats")
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(SEED, st.sampled_from(list(DIALECTS)), st.sampled_from([0, 3, 65_536]), st.sampled_from([2, 5, 1024]))
 def test_match_is_what_the_slow_matcher_says(seed: int, dialect: str, cache: int, width: int) -> None:
     """Through any binding and unbinding, match gives the values whose pattern matches, each once."""
@@ -71,7 +72,7 @@ def test_match_is_what_the_slow_matcher_says(seed: int, dialect: str, cache: int
         assert len(matcher) == len({pattern for pattern, _ in bound})
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(SEED, st.sampled_from([0, 100]))
 def test_a_distinct_matcher_finds_the_same(seed: int, cache: int) -> None:
     """When no value is bound twice, not comparing values changes nothing: each is still there once."""
@@ -92,7 +93,7 @@ def test_an_impossible_key_matches_nothing_whatever_was_matched_before(dialect: 
     assert [matcher.match(key) for key in ("unknown", none, "other")] == [(1,), (), (1,)]
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(SEED, st.sampled_from([2, 1024]))
 def test_unbinding_frees_what_binding_took(seed: int, width: int) -> None:
     """When every pattern is gone, so is everything in the matcher but empty indexes."""
@@ -238,7 +239,7 @@ def test_threads_see_the_matcher_before_or_after_a_change() -> None:
     assert matcher.match("a.b") == ()
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(SEED, st.sampled_from([1, 3, 1024]))
 def test_a_search_of_conjunctions_finds_what_checking_each_finds(seed: int, width: int) -> None:
     """Presence, equality and absence, through adding, splitting and removing."""

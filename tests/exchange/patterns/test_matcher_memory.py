@@ -6,13 +6,14 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import Matcher, Pattern
 from exchange.patterns import conjunctions as conjunctions_module
 from exchange.patterns.conjunctions import PRESENT, Conjunctions
 from exchange.patterns.pattern import DIALECTS, MQTT
+from tests.support.tiers import examples
 
 ONE = {"amqp": "*", "mqtt": "+", "nats": "*"}
 MANY = {"amqp": "#", "mqtt": "#", "nats": ">"}
@@ -49,7 +50,7 @@ def key_near(rng: Random, words: list[str], dialect: str) -> str:
     return DIALECTS[dialect].separator.join(key or ["a"])
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.integers(0, 2**32), st.sampled_from(list(DIALECTS)), st.sampled_from([0, 4, 65_536]))
 def test_keys_made_from_patterns_match_as_the_slow_matcher_says(seed: int, dialect: str, cache: int) -> None:
     """Few keys, near to the patterns and asked again and again: whatever is remembered is looked up."""

@@ -6,13 +6,14 @@ import sys
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import PROFILES, Binding, BrokerError, Exchange, InputError, Message, Profile, Queue, Router, Topology
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.routing.route import Route
 from tests.support import topologies
+from tests.support.tiers import examples
 
 pytest.importorskip("pyarrow")
 
@@ -24,7 +25,7 @@ def answer(router: Router, message: Message) -> Route | str:
         return f"{type(error).__name__}: {error}"
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 2**32), st.sampled_from(list(PROFILES.values())), st.sampled_from([0, 3, 1_000]))
 def test_a_router_that_learned_keys_routes_as_one_that_did_not(seed: int, profile: Profile, cache: int) -> None:
     """With headers, CC, alternates, cycles, refusals, partitions, and the same random draws; also after a change."""

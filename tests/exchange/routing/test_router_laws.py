@@ -6,12 +6,13 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from exchange import PROFILES, Binding, Exchange, Message, Profile, Queue, Router, Topology
 from exchange.errors import BrokerError
 from tests.support import oracle, topologies
+from tests.support.tiers import examples
 
 PROFILE = st.sampled_from(list(PROFILES.values()))
 SEED = st.integers(0, 2**32)
@@ -35,7 +36,7 @@ def route(router: Router, message: Message) -> Queues:
         return type(error)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(SEED, PROFILE)
 @example(3_314_715_600, PROFILES["rabbitmq-3.13"])  # ends the channel: an empty array in a hash header
 def test_route_is_what_the_slow_router_says(seed: int, profile: Profile) -> None:
@@ -51,7 +52,7 @@ def test_route_is_what_the_slow_router_says(seed: int, profile: Profile) -> None
             assert route(router, message) == expected
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(SEED, PROFILE)
 def test_explain_is_route_with_reasons(seed: int, profile: Profile) -> None:
     """The explanation holds the same route, and its hops deliver to exactly those queues."""
@@ -73,7 +74,7 @@ def test_explain_is_route_with_reasons(seed: int, profile: Profile) -> None:
             assert str(explanation)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(SEED, PROFILE)
 def test_edited_router_is_a_new_router(seed: int, profile: Profile) -> None:
     """After any edits, a router that was edited in place and used meanwhile routes as one built from its topology."""
@@ -120,7 +121,7 @@ def edited(rng: Random, router: Router, topology: Topology, step: int) -> Topolo
     return topology
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(SEED)
 def test_topologies_do_not_change(seed: int) -> None:
     """An edit returns a new topology and leaves the old one, which shares most of it, as it was."""

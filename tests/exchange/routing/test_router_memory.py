@@ -6,13 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
 from exchange.errors import BrokerError
 from exchange.partition.partitioning.specification import Partitioning
 from tests.support import oracle
+from tests.support.tiers import examples
 
 A, B = Binding.to_queue, Binding.to_exchange
 
@@ -161,7 +162,7 @@ def test_the_header_bcc_is_gone_before_headers_are_looked_at(mode: str) -> None:
 TYPES = ("direct", "topic", "fanout", "headers")
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.integers(0, 2**32), st.sampled_from([3, 65_536]))
 def test_after_edits_messages_go_where_a_new_router_sends_them(seed: int, cache: int) -> None:
     """After each edit: every exchange and key were asked before it, so that whatever is remembered is asked again."""

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import (
@@ -28,6 +28,7 @@ from exchange.kinds import KINDS
 from exchange.kinds.kind import Kind
 from tests.exchange.routing.test_router_laws import PROFILE, SEED
 from tests.support import topologies
+from tests.support.tiers import examples
 
 LONG = "é" * 127 + "ab"  # 256 bytes in 129 characters
 LONGEST = "é" * 127 + "a"
@@ -92,7 +93,7 @@ def assert_made_anew(router: Router, topology: Topology, rng: Random) -> None:
         assert router.explain(message, queue) == anew.explain(message, queue)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEED, PROFILE)
 def test_a_router_refuses_what_its_topology_refuses_and_stays_as_it_was(seed: int, profile: Profile) -> None:
     """With the same error and the same words, whatever was routed before."""
@@ -144,7 +145,7 @@ class _Failure(BaseException):
     """An unexpected error, such as an interrupt."""
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEED, PROFILE, st.booleans(), st.integers(1, 4))
 def test_an_interrupted_edit_has_happened_completely_or_not_at_all(
     seed: int, profile: Profile, late: bool, turn: int

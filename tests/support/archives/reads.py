@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Skipped
@@ -16,8 +15,9 @@ from bindings.archive.record import SCHEMA, Record, to_records
 from exchange.field_values import FieldTable
 from exchange.message import Message
 from tests.exchange.test_field_json import KEYS, TEXT, VALUES
+from tests.support.tiers import examples
 
-FILES = settings(deadline=None, max_examples=60)
+FILES = examples(60)
 """Settings for properties of files, whose time depends on the disk."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hypothesis import given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from bindings.check.check import check
@@ -14,6 +14,7 @@ from exchange import Binding, Destination, Exchange, Message, Queue, Topology
 from exchange.lifecycle.broker import Broker
 from exchange.topology.graph import find_cycles
 from tests.support.lives.witnesses import find_states, play
+from tests.support.tiers import examples
 
 LIVES = ("HS321", "HS322", "HS323", "HS324")
 OPTIONAL = ("HS323", "HS324")
@@ -81,7 +82,7 @@ def names_of(findings: Iterable[Finding]) -> set[str]:
     return {part.name for each in findings for part in (each.part, *each.related) if isinstance(part, Queue)}
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(topologies())
 def test_every_witness_does_on_the_model_what_it_says(topology: Topology) -> None:
     show(topology)
@@ -92,7 +93,7 @@ def test_every_witness_does_on_the_model_what_it_says(topology: Topology) -> Non
             play(topology, finding.life)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(topologies())
 def test_what_goes_round_or_ends_on_the_model_is_found(topology: Topology) -> None:
     """By rejections and expiry: all that a search finds that plays each of the first lives."""
@@ -111,7 +112,7 @@ def test_what_goes_round_or_ends_on_the_model_is_found(topology: Topology) -> No
         assert keeps_dead_letters(topology.queues[event.queue]) or event.queue in losing, event
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(topologies())
 def test_a_queue_without_a_finding_ends_what_is_given_back_often(topology: Topology) -> None:
     """Where a message may come back more than 20 times, there is a finding, and nowhere else."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.sources.definitions import Definitions
@@ -22,6 +22,7 @@ from exchange import Binding, Destination, Exchange, Policy, Queue, Topology
 from exchange.entities.entities import PREDECLARED_NAMES
 from exchange.errors import InputError
 from tests.support.bindings.documents import ODD, documents
+from tests.support.tiers import examples
 
 TARGETS = {
     "operator": (Target("out.yaml", "rabbit/messaging"),),
@@ -54,7 +55,7 @@ def topology_in(definitions: Definitions, vhost: str) -> Topology:
 
 
 @pytest.mark.parametrize(("known", "target"), CASES)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(document=documents())
 def test_nothing_is_lost_or_changed_without_its_name_in_a_warning(
     known: Format, target: Target, document: Document
@@ -119,7 +120,7 @@ EXPRESSIBLE = {
 
 
 @pytest.mark.parametrize("name", EXPRESSIBLE)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_what_a_format_expresses_comes_back_equal_and_without_a_warning(name: str, data: st.DataObject) -> None:
     """All parts with all their attributes; and the file is recognised by its content alone."""
@@ -130,7 +131,7 @@ def test_what_a_format_expresses_comes_back_equal_and_without_a_warning(name: st
     assert format_of(File("standard input", "".join(written.chunks))) is FORMATS[name]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     exchanges=st.lists(st.builds(Exchange, NAMES, st.sampled_from(("topic", "direct", "fanout", "headers")), FLAGS, FLAGS),
                        min_size=1, max_size=3, unique_by=lambda part: part.name),
@@ -166,7 +167,7 @@ LIKE_FORMATS = st.lists(
 
 
 @pytest.mark.parametrize("known", FORMATS.values(), ids=lambda known: known.name)
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(text=LIKE_FORMATS)
 def test_any_text_is_read_or_is_an_input_error(known: Format, text: str) -> None:
     """Nothing else is raised, whatever it is."""

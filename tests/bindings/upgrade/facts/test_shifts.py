@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.commands.upgrade import upgrade_command
@@ -19,6 +19,7 @@ from exchange import Exchange, Policy, Queue, Topology
 from exchange.entities.in_force import possible_policies
 from exchange.entities.policy_definitions import wrong_settings
 from exchange.entities.profile import Profile, profile_by_name
+from tests.support.tiers import examples
 
 MIRRORED = {"ha-mode": "all"}
 
@@ -138,7 +139,7 @@ def topologies(draw: st.DrawFn) -> Topology:
     return Topology([Exchange("a"), Exchange("x")], queues, [], policies, profile=profile("3.13"))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(topologies(), st.sampled_from(["4.0", "4.3"]))
 def test_each_policy_that_is_named_comes_into_force_and_each_that_comes_is_named(topology: Topology, new: str) -> None:
     """The oracle mends each refused policy, asks each part before and after, and knows nothing else."""

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.sources.definitions import Definitions
@@ -25,6 +25,7 @@ from exchange.entities.in_force import unsupported_keys
 from exchange.errors import BrokerError, InputError
 from exchange.patterns.pattern import Pattern
 from tests.support import topologies
+from tests.support.tiers import examples
 
 OLD = ("3.10", "3.12", "3.13", "4.0")
 HA = {"ha-mode": "all"}
@@ -404,7 +405,7 @@ def drawn(rng: Random, old: str, given: Drawn = (ARGUMENTS, DEFINITIONS), prefix
     return topology
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.integers(0, 10**9), st.sampled_from(OLD), st.sampled_from(["4.0", "4.2.6", "4.3"]))
 def test_what_is_transformed_routes_the_same_is_accepted_and_stays_when_it_is_transformed_again(
     seed: int, old: str, new: str

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.parquet import ParquetWriter
@@ -47,6 +47,7 @@ from tests.support.bridge.behaviour import (
     router_to,
     send_to,
 )
+from tests.support.tiers import examples
 
 FOUR = Partitioning.parse("kafka.murmur2 over 4")
 NOON = 1_700_000_000_000_000
@@ -146,7 +147,7 @@ async def test_an_archived_message_has_all_its_parts(tmp_path: Path) -> None:
     assert not find_hidden(tmp_path)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(any_tables, any_properties)
 def test_rows_of_a_spool_equal_those_made_of_the_messages(headers: dict[str, Any], properties: dict[str, Any]) -> None:
     message = message_of("e", "k", ContentHeader.of(headers, properties), b"body")
@@ -160,7 +161,7 @@ def test_rows_of_a_spool_equal_those_made_of_the_messages(headers: dict[str, Any
     assert to_rows(prepare_batch([outgoing], {"queue": ""}, 0).batch).equals(rows.batch())
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(any_tables, any_properties)
 def test_a_message_restored_from_its_row_equals_the_original(
     headers: dict[str, Any], properties: dict[str, Any]

@@ -7,7 +7,6 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -27,6 +26,7 @@ from exchange.partition.clients.rocketmq.scaling import (
 )
 from exchange.partition.clients.rocketmq.selectors import ByHash
 from exchange.partition.moves import KeyCounts
+from tests.support.tiers import examples
 
 GROUPS = ("g", "h")
 POLL, TIMEOUT = 30_000, 3_000
@@ -191,7 +191,7 @@ class Scaling(RuleBasedStateMachine):
 
 
 TestScaling = Scaling.TestCase
-TestScaling.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestScaling.settings = examples(100, stateful_step_count=30)
 
 
 def loss_after(cluster: Cluster, step: Step) -> set[MessageQueue]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import PROFILES, Binding, BrokerError, Exchange, InputError, Message, Profile, Queue, Router, Topology
@@ -25,6 +25,7 @@ from exchange.routing.columns.outcomes import Outcomes
 from exchange.routing.columns.route_columns import RouteColumns
 from exchange.routing.route import Route
 from tests.support import topologies
+from tests.support.tiers import examples
 
 PROFILE = st.sampled_from(list(PROFILES.values()))
 SEED = st.integers(0, 2**32)
@@ -63,7 +64,7 @@ def encodable(message: Message) -> bool:
     return True
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     SEED,
     PROFILE,
@@ -263,7 +264,7 @@ def test_many_literal_bindings_have_few_classes() -> None:
     assert sorted(found.counts().tolist()) == [1_000] * 4
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEED, PROFILE, st.sampled_from([0, 1, 1024]), st.sampled_from([0, 2, 1 << 19]))
 def test_a_column_of_one_exchange_has_the_routes_of_its_keys(
     seed: int, profile: Profile, literals: int, sets: int

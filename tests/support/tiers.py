@@ -1,0 +1,123 @@
+"""The tiers of the tests: what each one runs, and with how many examples.
+
+==========  ==============================================================================  =======================
+tier        what it runs                                                                    examples of a property
+==========  ==============================================================================  =======================
+``quick``   all that needs no server, browser, Spark or other process, and what is `smoke`  a tenth, the same each day
+``rest``    what `quick` leaves out, and its properties with all their examples             all, the same each day
+``all``     everything                                                                      all, the same each day
+``night``   everything                                                                      ten times as many, random
+==========  ==============================================================================  =======================
+
+What a test needs is a mark: `live` (a server), `spark`, `browser` and `process` (programs of its own, and slow). Tests
+that use the fixtures of Spark or of the browser carry theirs already. `smoke` marks the few that `quick` runs all the
+same. In `quick`, a test without a mark may take `CPU_LIMIT` seconds of processor time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Literal, cast, get_args
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+
+Tier = Literal["quick", "rest", "all", "night"]
+TIERS: Final[tuple[Tier, ...]] = get_args(Tier)
+
+CPU_LIMIT: Final = 5.0
+"""Maximum processor time of a test without a mark in `quick`, with that of the processes it started, in seconds."""
+
+NEEDS: Final = ("live", "spark", "browser", "process")
+"""Marks of tests that `quick` leaves out."""
+
+FIXTURES: Final = {"spark": "spark", "browser": "browser"}
+"""Fixtures whose tests carry a mark without writing it, and that mark."""
+
+_VARIABLE: Final = "HASHSTAR_TIER"
+"""Name of the environment variable that holds the tier for decorators, and for pytest in a process of a test."""
+
+
+def choose(tier: Tier) -> None:
+    """Set the tier of this process and of those it starts, before test modules are imported."""
+    os.environ[_VARIABLE] = tier
+    # How long an example takes says how busy the machine is, not whether the law holds.
+    shared: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+    if tier != "night":
+        shared |= {"derandomize": True, "database": None}
+    settings.register_profile("tier", settings(), max_examples=scale(100), **shared)
+    # `make mutants` asks the same of each mutant, so that what one is killed by is no luck; how simply does not matter.
+    settings.register_profile(
+        "mutants", settings(), max_examples=200, derandomize=True, database=None, deadline=None,
+        suppress_health_check=[HealthCheck.too_slow], phases=(Phase.explicit, Phase.generate),
+    )  # fmt: skip
+    settings.load_profile("tier")
+
+
+def scale(count: int) -> int:
+    """Return how many cases the tier tries of a law that has `count` in the tier `all`."""
+    tier = cast("Tier", os.environ.get(_VARIABLE, "all"))
+    if tier == "quick":
+        return min(count, max(5, count // 10))
+    return 10 * count if tier == "night" else count
+
+
+def examples(count: int, **others: Any) -> settings:
+    """Build the settings of a property that is tried with `count` examples in the tier `all`; `others` as they are."""
+    return settings(max_examples=scale(count), deadline=None, **others)
+
+
+def mark(items: list[pytest.Item]) -> None:
+    """Mark items by the fixtures that they use, and keep those that share Spark or servers in one process of xdist."""
+    for item in items:
+        names = getattr(item, "fixturenames", ())
+        for fixture, name in FIXTURES.items():
+            if fixture in names and item.get_closest_marker(name) is None:
+                item.add_marker(name)
+        if item.get_closest_marker("spark") is not None:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+        elif item.get_closest_marker("live") is not None:
+            item.add_marker(pytest.mark.xdist_group("servers"))
+
+
+def select(items: list[pytest.Item], tier: Tier) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Return the items that a tier runs and those that it leaves out, both in order."""
+    if tier in {"all", "night"}:
+        return items, []
+    chosen: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    for item in items:
+        is_quick = not needs(item) or item.get_closest_marker("smoke") is not None
+        runs = is_quick if tier == "quick" else not is_quick or _is_property(item)
+        (chosen if runs else left).append(item)
+    return chosen, left
+
+
+def needs(item: pytest.Item) -> list[str]:
+    """Return the marks of what an item needs beside a processor."""
+    return [name for name in NEEDS if item.get_closest_marker(name) is not None]
+
+
+@contextmanager
+def limit_cpu(item: pytest.Item) -> Iterator[None]:
+    """Fail the test within if it has no mark and takes more than `CPU_LIMIT`."""
+    began = _cpu_seconds()
+    yield
+    took = _cpu_seconds() - began
+    if took > CPU_LIMIT and not needs(item):
+        pytest.fail(
+            f"took {took:.1f} s of processor time, more than {CPU_LIMIT:g}: make it cheaper, or mark what it needs"
+            f" ({', '.join(NEEDS)})",
+            pytrace=False,
+        )
+
+
+def _is_property(item: pytest.Item) -> bool:
+    return bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
+
+
+def _cpu_seconds() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
