@@ -17,6 +17,7 @@ import pytest
 from tests.fuzz.campaign import Campaign, Limits
 from tests.fuzz.target import Target
 from tests.fuzz.watch import Child, Progress
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fuzzing needs Linux")
 
@@ -28,11 +29,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-def _wait_for(condition: Callable[[], bool]) -> None:
-    while not condition():
-        time.sleep(0.01)
 
 
 def _has_made(child: Child, steps: int) -> bool:
@@ -51,7 +47,7 @@ def test_a_process_is_stuck_once_it_has_made_no_step_for_longer_than_it_may(tmp_
     try:
         for steps in range(1, 4):
             os.write(tell, b".")
-            _wait_for(partial(_has_made, child, steps))
+            wait_until(partial(_has_made, child, steps))
             assert not child.is_stuck()
             clock.now += 9
             assert not child.is_stuck()
@@ -99,7 +95,7 @@ def test_an_input_that_blocks_is_a_finding_with_the_stacks_of_all_threads(tmp_pa
 
     campaign = Scripted(tmp_path, script, hang)
     campaign.start()
-    _wait_for(campaign.has_ended)
+    wait_until(campaign.has_ended)
     outcome = campaign.outcome()
     assert [path.name for path in outcome.findings] == ["hang"]
     assert outcome.findings[0].read_bytes() == b"the second"
@@ -119,7 +115,7 @@ def test_a_process_that_hangs_at_exit_after_all_runs_is_a_note_and_no_finding(tm
 
     campaign = Scripted(tmp_path, script, bytes)
     campaign.start()
-    _wait_for(campaign.has_ended)
+    wait_until(campaign.has_ended)
     outcome = campaign.outcome()
     assert not outcome.findings
     assert "hung at exit" in outcome.note
@@ -136,7 +132,7 @@ def test_a_process_that_hangs_between_two_inputs_is_a_finding_with_the_one_befor
 
     campaign = Scripted(tmp_path, script, bytes)
     campaign.start()
-    _wait_for(campaign.has_ended)
+    wait_until(campaign.has_ended)
     (finding,) = campaign.outcome().findings
     assert finding.read_bytes() == b"an input"
     assert "after it had read this input" in finding.with_suffix(".txt").read_text()
@@ -162,7 +158,7 @@ def test_a_thread_that_waits_for_the_interpreter_does_not_keep_a_target_from_its
 
     campaign = Campaign("late", Target(run), 600, tmp_path / "seeds", tmp_path, Limits(2048, 1, runs=3, grace=0))
     campaign.start()
-    _wait_for(campaign.has_ended)
+    wait_until(campaign.has_ended)
     outcome = campaign.outcome()
     assert "Done 3 runs in" in (tmp_path / "log-0").read_text()
     assert (outcome.findings, outcome.note) == ((), "")

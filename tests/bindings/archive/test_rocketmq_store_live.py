@@ -37,6 +37,7 @@ from tests.support.archives import containers
 from tests.support.archives.containers import find_container
 from tests.support.archives.reads import read
 from tests.support.servers import SERVERS, Server, missing
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -83,8 +84,7 @@ async def wait_for_confirmed(sent: Sent, more: int = 100) -> Sent:
     """Return a copy of the confirmed messages, as soon as there are ``more`` of them than now."""
 
     async def look(wanted: int) -> None:
-        while len(sent) < wanted:  # noqa: ASYNC110  others write it
-            await asyncio.sleep(0.02)
+        await until(lambda: len(sent) >= wanted)
 
     await asyncio.wait_for(look(len(sent) + more), 60)
     return list(sent)

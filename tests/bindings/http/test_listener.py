@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
 
@@ -15,6 +14,7 @@ from bindings.http import listener
 from bindings.http.handler import Handler
 from bindings.http.hosts import HostCheck
 from bindings.http.listener import Server, make_server
+from tests.support.waiting import wait_until
 
 SECONDS = 30.0
 
@@ -36,13 +36,6 @@ def serve(handler: type[Handler] = Answers) -> Iterator[tuple[Server, int]]:
         yield server, server.server_address[1]
     finally:
         server.close()
-
-
-def wait_for(look: Callable[[], bool]) -> None:
-    until = time.monotonic() + SECONDS
-    while not look():
-        assert time.monotonic() < until, "it does not come"
-        time.sleep(0.02)
 
 
 def connect(port: int, sent: bytes = b"") -> socket.socket:
@@ -85,7 +78,7 @@ def test_400_clients_that_do_not_finish_keep_nobody_out_and_are_gone_in_time(
         sockets = [clients.enter_context(connect(port, sent)) for _ in range(400)]
         assert b"GET /live" in send_request(port, b"GET /live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert len(server._clients) <= listener.CONNECTIONS
-        wait_for(lambda: threads_serving() == before)
+        wait_until(lambda: threads_serving() == before)
         for each in sockets:
             assert b"200" not in receive_all(each)
         assert not server._clients
@@ -94,7 +87,7 @@ def test_400_clients_that_do_not_finish_keep_nobody_out_and_are_gone_in_time(
 def test_a_client_that_sends_a_byte_now_and_then_is_disconnected_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "REQUEST_SECONDS", 0.5)
     with serve() as (server, port), connect(port, HALF) as client:
-        wait_for(lambda: len(server._clients) == 1)
+        wait_until(lambda: len(server._clients) == 1)
 
         def is_ended() -> bool:
             try:
@@ -103,7 +96,7 @@ def test_a_client_that_sends_a_byte_now_and_then_is_disconnected_all_the_same(mo
                 return True
             return False
 
-        wait_for(is_ended)
+        wait_until(is_ended)
         assert not server._clients
 
 
@@ -218,13 +211,13 @@ def test_an_unexpected_error_is_logged_and_a_client_that_has_gone_is_not(caplog:
     with serve(Wrong) as (server, port):
         for path in (b"/gone", b"/mistake"):
             assert not send_request(port, b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path)
-        wait_for(lambda: not server._clients)
+        wait_until(lambda: not server._clients)
     assert [record.exc_info and str(record.exc_info[1]) for record in caplog.records] == ["a mistake"]
 
 
 def test_a_server_that_is_closed_leaves_no_connection() -> None:
     with serve() as (server, port), connect(port, HALF) as client:
-        wait_for(lambda: len(server._clients) == 1)
+        wait_until(lambda: len(server._clients) == 1)
         server.close()
         assert b"200" not in receive_all(client)
         with pytest.raises(OSError, match="refused"):
@@ -280,7 +273,7 @@ def test_a_body_that_is_too_long_or_of_unknown_length_is_refused_before_it_is_re
 def test_a_body_that_comes_byte_by_byte_ends_with_the_time_for_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "REQUEST_SECONDS", 0.5)
     with serve(Echo) as (server, port), connect(port, HEAD + b"Content-Length: 100\r\n\r\n") as client:
-        wait_for(lambda: len(server._clients) == 1)
+        wait_until(lambda: len(server._clients) == 1)
 
         def is_ended() -> bool:
             try:
@@ -289,7 +282,7 @@ def test_a_body_that_comes_byte_by_byte_ends_with_the_time_for_the_request(monke
                 return True
             return False
 
-        wait_for(is_ended)
+        wait_until(is_ended)
         assert not server._clients
 
 

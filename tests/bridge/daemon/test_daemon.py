@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fcntl import ioctl
 from http.client import HTTPConnection
@@ -23,6 +23,7 @@ from bridge.cli import main
 from bridge.daemon.signals import APART
 from exchange import Message
 from tests.bridge.endpoints.archive.test_archive import find_parts, read_bodies, write_part
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.process
 
@@ -105,7 +106,7 @@ class Running:
         def find_event() -> dict[str, Any] | None:
             return next((e for e in self.events() if e["event"] == name and fields.items() <= e.items()), None)
 
-        event: dict[str, Any] = wait_for(find_event)
+        event: dict[str, Any] = wait_until(find_event)
         return event
 
     def request(self, method: str, path: str, headers: dict[str, str] | None = None) -> tuple[int, str]:
@@ -126,17 +127,6 @@ class Running:
     def wait_for_exit(self) -> int:
         """Wait until it ends, and return its exit code."""
         return self.process.wait(SECONDS)
-
-
-def wait_for(look: Callable[[], Any]) -> Any:
-    """Call ``look`` until it returns something true, and return that."""
-    until = time.monotonic() + SECONDS
-    while time.monotonic() < until:
-        found = look()
-        if found:
-            return found
-        time.sleep(0.05)
-    pytest.fail("it does not come")
 
 
 @contextmanager
@@ -170,7 +160,7 @@ def test_a_replay_runs_to_its_end_and_writes_every_message(tmp_path: Path) -> No
 def test_a_bridge_shows_its_state_on_http_and_can_be_paused_and_resumed(tmp_path: Path) -> None:
     path = write_config(tmp_path, BRIDGE + "follow = true\n" + OUT)
     with running(path) as bridge:
-        wait_for(lambda: bridge.status()["sources"][0]["messages"] == 300 and not bridge.status()["unsettled"])
+        wait_until(lambda: bridge.status()["sources"][0]["messages"] == 300 and not bridge.status()["unsettled"])
         assert bridge.request("GET", "/live") == (200, "ok\n")
         assert bridge.request("GET", "/ready") == (200, "ok\n")
         status, metrics = bridge.request("GET", "/metrics")
@@ -182,7 +172,7 @@ def test_a_bridge_shows_its_state_on_http_and_can_be_paused_and_resumed(tmp_path
         assert bridge.request("POST", "/pause")[0] == 403
         assert bridge.status()["paused"] is False
         assert bridge.request("POST", "/pause", {"X-Hashstar": "1"}) == (202, "paused\n")
-        wait_for(lambda: bridge.status()["paused"])
+        wait_until(lambda: bridge.status()["paused"])
         status, output = bridge.request("GET", "/ready")
         assert (status, output.partition(" ")[0]) == (503, "paused")
         bridge.process.send_signal(signal.SIGUSR2)
@@ -205,7 +195,7 @@ def test_a_stop_that_takes_too_long_leaves_the_rest_unsettled_and_reports_it(tmp
     path = write_config(tmp_path, BRIDGE.replace('"20 s"', '"1 s"') + OUT)
     (tmp_path / "t.bindings").write_text(HOLDING)
     with running(path) as bridge:
-        wait_for(lambda: bridge.status()["unsettled"] == 200)
+        wait_until(lambda: bridge.status()["unsettled"] == 200)
         bridge.process.terminate()
         assert bridge.wait_for_exit() == 1
     assert bridge.event("stopped")["not_settled"] == 200
@@ -220,7 +210,7 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
     path = write_config(tmp_path, BRIDGE + OUT)
     (tmp_path / "t.bindings").write_text(HOLDING)
     with running(path) as bridge:
-        wait_for(lambda: bridge.status()["unsettled"] == 200)
+        wait_until(lambda: bridge.status()["unsettled"] == 200)
         began = time.monotonic()
         bridge.process.send_signal(signal.SIGINT)
         bridge.event("stopping")
@@ -235,7 +225,7 @@ def test_two_signals_within_a_second_are_one_request_to_end(tmp_path: Path) -> N
     path = write_config(tmp_path, BRIDGE.replace('"20 s"', '"3 s"') + OUT)
     (tmp_path / "t.bindings").write_text(HOLDING)
     with running(path) as bridge:
-        wait_for(lambda: bridge.status()["unsettled"] == 200)
+        wait_until(lambda: bridge.status()["unsettled"] == 200)
         bridge.process.terminate()
         bridge.process.send_signal(signal.SIGTERM)
         began = time.monotonic()
@@ -251,13 +241,15 @@ def test_a_hangup_is_logged_and_changes_nothing(tmp_path: Path) -> None:
     with running(path, command) as bridge:
         with (tmp_path / "pipe").open("wb", buffering=0) as pipe:
             pipe.write(TOPOLOGY[:9].encode())
-            wait_for(lambda: not any(ioctl(pipe, FIONREAD, bytes(4))))  # so the configuration is read; nothing runs yet
+            wait_until(
+                lambda: not any(ioctl(pipe, FIONREAD, bytes(4)))
+            )  # so the configuration is read; nothing runs yet
             bridge.process.send_signal(signal.SIGHUP)
             pipe.write(TOPOLOGY[9:].encode())
         bridge.event("hangup", text="nothing is reloaded; restart it to read the configuration again")
-        wait_for(lambda: bridge.status()["sources"][0]["messages"] == 300)
+        wait_until(lambda: bridge.status()["sources"][0]["messages"] == 300)
         bridge.process.send_signal(signal.SIGHUP)
-        wait_for(lambda: [event["event"] for event in bridge.events()].count("hangup") == 2)
+        wait_until(lambda: [event["event"] for event in bridge.events()].count("hangup") == 2)
         bridge.process.terminate()
         assert bridge.wait_for_exit() == 0
 
@@ -377,7 +369,7 @@ def test_workers_are_started_again_when_they_die_and_stop_together(tmp_path: Pat
         bridge.event("started", worker=2)
         os.kill(first, signal.SIGKILL)
         bridge.event("worker died", worker=1)
-        wait_for(lambda: [e for e in bridge.events() if e["event"] == "started" and e.get("worker") == 1][1:])
+        wait_until(lambda: [e for e in bridge.events() if e["event"] == "started" and e.get("worker") == 1][1:])
         bridge.event("ended", worker=1)
         bridge.process.send_signal(signal.SIGINT)
         assert bridge.wait_for_exit() == 0

@@ -16,10 +16,11 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from exchange.partition.partitioning.specification import Partitioning
-from tests.bridge.daemon.test_daemon import run_check, running, wait_for
+from tests.bridge.daemon.test_daemon import run_check, running
 from tests.bridge.daemon.test_examples import EXAMPLES, GUIDE
 from tests.support.differential import manage
 from tests.support.servers import Server, missing
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.live
 
@@ -159,9 +160,9 @@ def test_a_first_message_that_is_published_straight_to_the_queue_does_not_stop_t
 ) -> None:
     guest.publish(0, "orders")
     with running(guide) as bridge:
-        wait_for(lambda: bridge.status()["sources"][0]["messages"] == 1 and not bridge.status()["unsettled"])
+        wait_until(lambda: bridge.status()["sources"][0]["messages"] == 1 and not bridge.status()["unsettled"])
         guest.publish(1, KEYS[0])
-        wait_for(lambda: bridge.status()["sources"][0]["messages"] == 2 and not bridge.status()["unsettled"])
+        wait_until(lambda: bridge.status()["sources"][0]["messages"] == 2 and not bridge.status()["unsettled"])
         bridge.process.terminate()
         assert bridge.wait_for_exit() == 0
     [(_, number, _)] = records_of(kafka.url, topics["lost-and-found"], 1)
@@ -175,7 +176,7 @@ def test_the_bridge_of_the_guide_moves_everything_in_order_to_the_right_partitio
     for n in range(COUNT):
         guest.publish(n, KEYS[n % 3])
     with running(guide) as bridge:
-        wait_for(lambda: bridge.status()["sources"][0]["messages"] >= COUNT and not bridge.status()["unsettled"])
+        wait_until(lambda: bridge.status()["sources"][0]["messages"] >= COUNT and not bridge.status()["unsettled"])
         assert bridge.request("GET", "/ready")[0] == 200
         bridge.process.terminate()
         assert bridge.wait_for_exit() == 0

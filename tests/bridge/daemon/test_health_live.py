@@ -12,9 +12,10 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.bridge.daemon.test_daemon import Running, running, wait_for
+from tests.bridge.daemon.test_daemon import Running, running
 from tests.bridge.daemon.test_metrics import parse_metrics
 from tests.support.servers import Server
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.live
 
@@ -84,11 +85,11 @@ def wait_until_shown(bridge: Running, endpoint: str, kind: str, since: float) ->
         labels = frozenset({("endpoint", endpoint), ("kind", kind)})
         return family["hashstar_stalled", labels] == 1
 
-    found: str = wait_for(reason)
+    found: str = wait_until(reason)
     code, body = bridge.request("GET", "/ready")
     assert code == 503
     assert f"({kind} since " in body
-    wait_for(series)
+    wait_until(series)
     event = bridge.event("condition began", endpoint=endpoint, kind=kind)
     assert event["way_out"]
     assert time.monotonic() - since < WITHIN
@@ -99,7 +100,7 @@ def test_a_message_that_no_queue_gets_is_shown_with_the_key_to_write(
     rabbitmq: Server, channel: BlockingChannel, name: str, tmp_path: Path
 ) -> None:
     with running(write_config(tmp_path, rabbitmq, name)) as bridge:
-        wait_for(lambda: bridge.request("GET", "/ready")[0] == 200)
+        wait_until(lambda: bridge.request("GET", "/ready")[0] == 200)
         began = time.monotonic()
         channel.basic_publish("", name, b"straight to the queue")
         reason = wait_until_shown(bridge, "in", "held", began)
@@ -115,14 +116,14 @@ def test_queues_that_take_nothing_are_shown_until_they_do(
 ) -> None:
     dead_letters = f'[dead_letters]\nurl = "archive:{tmp_path}/dead"\n'
     with running(write_config(tmp_path, rabbitmq, name, dead_letters)) as bridge:
-        wait_for(lambda: bridge.request("GET", "/ready")[0] == 200)
+        wait_until(lambda: bridge.request("GET", "/ready")[0] == 200)
         began = time.monotonic()
         channel.queue_delete(f"{name}-gone")
         for n in range(10):
             for key in ("a", "b", "c"):
                 channel.basic_publish(f"{name}-events", f"{key}.{n % 3}", b"%d" % n)
         reason = wait_until_shown(bridge, "out", "backpressure", began)
-        wait_for(lambda: "queue full" in bridge.status()["conditions"][0]["reason"])
+        wait_until(lambda: "queue full" in bridge.status()["conditions"][0]["reason"])
         assert "takes nothing" in reason
         assert "the oldest message" in wait_until_shown(bridge, "in", "stalled", began)
         target = next(each for each in bridge.status()["targets"] if each["name"] == "out")
@@ -135,7 +136,7 @@ def test_queues_that_take_nothing_are_shown_until_they_do(
             channel.queue_purge(f"{name}-full")
             return bridge.request("GET", "/ready")[0] == 200 and not bridge.status()["unsettled"]
 
-        wait_for(emptied)
+        wait_until(emptied)
         bridge.event("condition ended", endpoint="out", kind="backpressure")
         assert not bridge.status()["fates"]
         bridge.process.terminate()

@@ -14,6 +14,7 @@ import pytest
 
 from bridge.daemon.workers import NOT_SETTLED, SETTLED, WRONG, _Worker, run_workers
 from tests.support.bridge.behaviour import on_a_loop
+from tests.support.waiting import until
 
 SECONDS = 60.0
 """Seconds after which a test counts as hanging."""
@@ -88,8 +89,7 @@ async def test_a_worker_that_dies_while_stopping_has_not_settled_everything(tmp_
     worker = _Worker(1, program(text), journal)
     running = asyncio.create_task(worker.run())
     async with asyncio.timeout(SECONDS):
-        while not ready.exists():  # noqa: ASYNC110  another process makes it
-            await asyncio.sleep(0.01)
+        await until(ready.exists)
     worker.signal(signal.SIGTERM)
     assert await asyncio.wait_for(running, SECONDS) == NOT_SETTLED
     assert worker.code == NOT_SETTLED

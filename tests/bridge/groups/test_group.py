@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,12 +10,7 @@ import pytest
 from bindings import AmqpServer
 from bridge.groups import ConsumerGroup, Publisher, create
 from exchange import Dispatcher, Message
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110  # of a server in another thread, too
-            await asyncio.sleep(0.01)
+from tests.support.waiting import until
 
 
 async def publish_one(url: str) -> None:

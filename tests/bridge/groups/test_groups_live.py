@@ -31,6 +31,7 @@ from exchange.message import Message
 from exchange.partition.slots import place_slots
 from tests.support.bridge.groups.scenario import Findings, Members, find, start_module
 from tests.support.servers import Server
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -56,13 +57,6 @@ def run_command(server: Server, *arguments: str) -> subprocess.CompletedProcess[
     """Run ``hashstar group``."""
     command = [sys.executable, "-m", "bridge.cli", "group", *arguments, "--url", server.url]
     return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, cwd=ROOT)
-
-
-async def until(condition: Callable[[], bool], seconds: float = SECONDS) -> None:
-    """Wait until a condition holds."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110  # of what other processes do, too
-            await asyncio.sleep(0.02)
 
 
 class Received:
@@ -264,7 +258,8 @@ def test_a_resize_that_was_interrupted_is_completed_by_the_next_one(rabbitmq: Se
                 began: list[str] = []
                 attempt = asyncio.create_task(resize(rabbitmq.url, name, 5, grace=0.1, report=began.append))
                 with suppress(TimeoutError):
-                    await until(lambda began=began, steps=steps: len(began) >= steps, 1.0)  # type: ignore[misc]
+                    async with asyncio.timeout(1.0):
+                        await until(lambda began=began, steps=steps: len(began) >= steps)  # type: ignore[misc]
                 attempt.cancel()
                 await asyncio.gather(attempt, return_exceptions=True)
                 await publisher.publish_all(messages(30, range(5 * steps, 5 * steps + 5)))

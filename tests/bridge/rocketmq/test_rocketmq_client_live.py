@@ -19,6 +19,7 @@ from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.queues import publish_queues
 from tests.support.bridge.relay import relay_to
 from tests.support.servers import Server
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -35,12 +36,6 @@ def on_each(servers: list[Server], test: Callable[[Client], Awaitable[None]], **
 
     for server in servers:
         asyncio.run(asyncio.wait_for(run(server), 120))
-
-
-async def eventually(look: Callable[[], Awaitable[Any]], seconds: float = 120) -> None:
-    async with asyncio.timeout(seconds):
-        while not await look():  # noqa: ASYNC110 - servers tell nobody
-            await asyncio.sleep(0.05)
 
 
 def unique_name(what: str) -> str:
@@ -77,7 +72,7 @@ def test_listeners_get_a_changed_route_within_the_interval(rocketmq_servers: lis
             async def is_told() -> bool:
                 return len(counts) > 1
 
-            await eventually(is_told)
+            await until(is_told)
             assert counts == [(topic, 2), (topic, 4)]
             assert publish_queues(await other.route(topic)).count == 4
 
@@ -215,7 +210,7 @@ def test_a_broker_knows_producers_until_they_unregister(rocketmq_servers: list[S
             async def is_known() -> bool:
                 return await members() == [(other.client_id, "PYTHON")]
 
-            await eventually(is_known)
+            await until(is_known)
             assert other.client_id.endswith("@me")
         assert await members() == []
 
@@ -255,7 +250,7 @@ def test_brokers_notify_the_consumers_of_a_group_of_each_other(rocketmq_servers:
             async def is_told() -> bool:
                 return any(request.fields.get("consumerGroup") == group and request.is_oneway for request in told)
 
-            await eventually(is_told)
+            await until(is_told)
         assert await members() == {client.client_id}
         stop()
 

@@ -22,18 +22,9 @@ from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.errors import BrokerError, ClientError
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from exchange.errors import InputError
-from tests.support.rocketmq.groups import (
-    by_queue,
-    consumer_of,
-    eventually,
-    on_each,
-    queues_of,
-    read,
-    send,
-    send_in_order,
-    topic_at,
-)
+from tests.support.rocketmq.groups import by_queue, consumer_of, on_each, queues_of, read, send, send_in_order, topic_at
 from tests.support.servers import Server
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -216,9 +207,7 @@ def test_an_offset_beyond_the_queue_is_corrected(rocketmq_servers: list[Server])
         queues = BrokerQueues(client, group)
         await queues.commit(place, 1_000_000)
         async with consumer_of(client, topic, group=group) as consumer:
-            await eventually(
-                lambda: any(each.next_offset == 5 for each in consumer.assigned.values() if not each.dropped)
-            )
+            await until(lambda: any(each.next_offset == 5 for each in consumer.assigned.values() if not each.dropped))
             assert await queues.committed_offset(place) == 5
             await send(client, numbered(topic, 1), queue)
             assert [each.queue_offset for each in await read(consumer, 1)] == [5]
@@ -278,18 +267,18 @@ def test_members_share_the_queues_and_take_over_those_of_one_that_leaves(
 
         async with Client(ClientSettings(server.url)) as other, consumer_of(client, topic, orderly=orderly) as first:
             works = [asyncio.create_task(work(first))]
-            await eventually(lambda: have(30 * total))
+            await until(lambda: have(30 * total))
             await first.persist()  # else, without locks, the next one begins where it was seconds ago
             async with consumer_of(other, topic, orderly=orderly) as second:
                 works.append(asyncio.create_task(work(second)))
-                await eventually(lambda: len(queues(first)) + len(queues(second)) == total and bool(queues(second)))
+                await until(lambda: len(queues(first)) + len(queues(second)) == total and bool(queues(second)))
                 assert abs(len(queues(first)) - len(queues(second))) <= 1
                 assert not queues(first) & queues(second)
                 await send_in_order(client, topic, 30, 60)
-                await eventually(lambda: have(60 * total))
+                await until(lambda: have(60 * total))
                 works.pop().cancel()
             await send_in_order(client, topic, 60, 90)
-            await eventually(lambda: have(90 * total))
+            await until(lambda: have(90 * total))
             assert len(queues(first)) == total
             works.pop().cancel()
         assert len(came) == 90 * total
@@ -471,7 +460,7 @@ def test_a_consumer_closes_even_if_the_callback_for_revoked_queues_fails(rocketm
         topic = await topic_at(client, queues=2)
         subscriptions = [Subscription.to_tags(topic)]
         async with Consumer(client, f"g-{topic}", subscriptions, revoked=fail) as consumer:
-            await eventually(lambda: len(consumer.assigned) >= 2)
+            await until(lambda: len(consumer.assigned) >= 2)
         assert not client._consumers
 
     on_each(rocketmq_servers, test)

@@ -20,6 +20,7 @@ from exchange.partition.clients.rocketmq.faults import FaultStrategy
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.send import SendSettings
 from tests.support.rocketmq_cluster import Cluster
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -129,8 +130,7 @@ def test_the_detector_finds_a_broker_again(rocketmq_cluster: Cluster) -> None:
         assert not producer.faults["broker-b"].reachable
         relay.go_on()
         async with asyncio.timeout(120):
-            while not producer.faults["broker-b"].reachable:  # noqa: ASYNC110 - the table of faults is a value
-                await asyncio.sleep(0.1)
+            await until(lambda: producer.faults["broker-b"].reachable)
 
     detecting = SendSettings("5.3.3", send_msg_timeout=20_000, send_msg_max_timeout_per_request=500,
                              start_detector_enable=True)  # fmt: skip

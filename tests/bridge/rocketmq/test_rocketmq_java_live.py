@@ -16,18 +16,10 @@ from bridge.rocketmq.consumer.offsets import LocalOffsets
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.message import RocketMessage
-from tests.support.rocketmq.groups import (
-    consumer_of,
-    eventually,
-    on_each,
-    queues_of,
-    read,
-    send,
-    send_in_order,
-    topic_at,
-)
+from tests.support.rocketmq.groups import consumer_of, on_each, queues_of, read, send, send_in_order, topic_at
 from tests.support.rocketmq.member import fields_of, java, member, send_with_java
 from tests.support.servers import Server
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -72,7 +64,7 @@ def test_java_s_messages_are_consumed_with_every_field_that_java_s_consumer_gets
         ):
             sent = await send_with_java(jars, server.url, rows_for(topic))
             came = [fields_of(each) for each in await read(ours, len(sent))]
-            await eventually(lambda: len(theirs.got) >= len(sent))
+            await until(lambda: len(theirs.got) >= len(sent))
             by_place = lambda row: (row["broker"], row["queue"], row["offset"])  # noqa: E731
             assert sorted(came, key=by_place) == sorted(map(fields_of, theirs.got), key=by_place)
             assert sorted(places(came)) == sorted(places(sent))
@@ -106,20 +98,20 @@ def test_a_java_member_and_ours_share_the_queues_and_take_over_from_each_other(
         told = {"namesrv": server.url, "group": f"g-{topic}", "topic": topic, "tags": "*", "orderly": orderly}
         async with consumer_of(client, topic, orderly=orderly) as ours:
             works = asyncio.create_task(work())
-            await eventually(lambda: len(queues()) == total)
+            await until(lambda: len(queues()) == total)
             await send_in_order(client, topic, 0, 20)
-            await eventually(lambda: len(ours_came) == 20 * total)
+            await until(lambda: len(ours_came) == 20 * total)
             await ours.persist()
             async with member(jars, **told) as theirs:
-                await eventually(lambda: len(queues()) == total // 2)
+                await until(lambda: len(queues()) == total // 2)
                 # Java reads a queue that was handed over once it has the lock, which it asks for each second.
                 await send_in_order(client, topic, 20, 40)
-                await eventually(lambda: all_came(40 * total))
+                await until(lambda: all_came(40 * total))
                 assert len({place[:2] for place in places(theirs.got)}) == total // 2
                 await theirs.leave()
-            await eventually(lambda: len(queues()) == total)
+            await until(lambda: len(queues()) == total)
             await send_in_order(client, topic, 40, 60)
-            await eventually(lambda: all_came(60 * total))
+            await until(lambda: all_came(60 * total))
             works.cancel()
         java_s = places(theirs.got)
         assert len({*ours_came, *java_s}) == 60 * total
@@ -150,7 +142,7 @@ def test_a_java_member_goes_on_from_our_file_of_offsets_and_we_from_its(
             told = {"namesrv": server.url, "group": f"g-{topic}", "topic": topic, "tags": "*"}
             async with member(jars, option, **told, instance="same", ip=ip, broadcasting=True) as theirs:
                 await send(client, [RocketMessage(topic, b"new")])
-                await eventually(lambda: len(theirs.got) > 0)
+                await until(lambda: len(theirs.got) > 0)
                 await asyncio.sleep(0.5)
                 assert [fields_of(each)["body"] for each in theirs.got] == [b"new"]
                 await theirs.leave()
@@ -169,7 +161,7 @@ def test_a_message_that_a_java_member_gave_back_is_retried_by_ours(rocketmq_serv
         await send(client, [RocketMessage.of(topic, b"fails", tags="t")])
         told = {"namesrv": server.url, "group": f"g-{topic}", "topic": topic, "tags": "*", "fails": True}
         async with member(jars, **told) as theirs:
-            await eventually(lambda: len(theirs.got) > 0)
+            await until(lambda: len(theirs.got) > 0)
             await theirs.leave()
         async with consumer_of(client, Subscription.to_tags(topic)) as consumer:
             times = 0

@@ -28,9 +28,10 @@ from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.send import SendSettings
 from tests.support.rocketmq.broker import broker
-from tests.support.rocketmq.groups import eventually, on_each, send, topic_at
+from tests.support.rocketmq.groups import on_each, send, topic_at
 from tests.support.rocketmq.member import java, member
 from tests.support.servers import SERVERS, Server
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -195,7 +196,7 @@ def test_a_listener_is_called_when_a_topic_gets_queues(rocketmq_servers: list[Se
                 before = await consumer.queues(topic)
                 await consumer.on_queues_changed(topic, lambda _, queues: told.append(queues))
                 await admin.create_topic(client, admin.TopicConfig(topic, 4, 4))
-                await eventually(lambda: bool(told))
+                await until(lambda: bool(told))
                 assert len(told) == 1
                 assert told[0] - before == {TopicQueue(topic, "broker", at) for at in (2, 3)}
 
@@ -213,18 +214,18 @@ def test_java_s_lite_pull_consumer_and_ours_share_a_group(rocketmq_servers: list
         async with lite(client, topic) as consumer, polling(consumer, came):
             await consumer.subscribe(Subscription.to_tags(topic))
             queues = await fill(client, topic, third)
-            await eventually(lambda: len(came) == 4 * third)
+            await until(lambda: len(came) == 4 * third)
             for queue in queues:
                 await eventually_committed(consumer, queue, third)
             async with member(jars, **told) as theirs:
-                await eventually(lambda: len(consumer.assigned) == 2)
+                await until(lambda: len(consumer.assigned) == 2)
                 await fill(client, topic, third, third)
-                await eventually(lambda: len(came) + len(theirs.got) >= 8 * third)
+                await until(lambda: len(came) + len(theirs.got) >= 8 * third)
                 await asyncio.sleep(2.5)  # it commits each second
                 await theirs.leave()
-            await eventually(lambda: len(consumer.assigned) == 4)
+            await until(lambda: len(consumer.assigned) == 4)
             await fill(client, topic, third, 2 * third)
-            await eventually(lambda: len(came) + len(theirs.got) >= 12 * third)
+            await until(lambda: len(came) + len(theirs.got) >= 12 * third)
             await asyncio.sleep(0.5)
         bodies = [*[each.body for each in came], *[base64.b64decode(row["body"]) for row in theirs.got]]
         assert theirs.got
@@ -256,7 +257,7 @@ def test_no_message_is_lost_when_the_broker_is_killed(image: str) -> None:
                         await asyncio.sleep(0.5)
                     wanted = Counter({b"%d" % number: 2 for number in range(MESSAGES // 2)}) + Counter([b"last"])
                     async with polling(consumer, came):
-                        await eventually(lambda: Counter(each.body for each in came) >= wanted)
+                        await until(lambda: Counter(each.body for each in came) >= wanted)
                 print(f"{len(came) - wanted.total()} of {wanted.total()} came more than once")
 
         asyncio.run(asyncio.wait_for(work(), 240))

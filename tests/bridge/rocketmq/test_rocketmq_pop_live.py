@@ -31,9 +31,10 @@ from exchange.partition.clients.rocketmq.pop_assignment import assign_pop
 from exchange.partition.clients.rocketmq.queues import subscribe_queues
 from exchange.partition.clients.rocketmq.send import SendSettings
 from tests.support.rocketmq.broker import broker
-from tests.support.rocketmq.groups import consumer_of, eventually, on_each, send, topic_at
+from tests.support.rocketmq.groups import consumer_of, on_each, send, topic_at
 from tests.support.rocketmq.member import java, member
 from tests.support.servers import Server
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -98,7 +99,7 @@ def test_the_broker_has_members_pop_and_one_of_4_x_has_them_pull(rocketmq_server
         came: list[StoredMessage] = []
         async with popper(client, topic) as consumer, working(consumer, came):
             await send_many(client, topic, 200)
-            await eventually(lambda: len(came) >= 200)
+            await until(lambda: len(came) >= 200)
             assert {queue.topic for queue in consumer.popped} == ({topic} if pops(server) else set())
             assert any(queue.topic == topic for queue in consumer.assigned) is not pops(server)
             assert all((POP_CK in each.properties) is pops(server) for each in came)
@@ -170,7 +171,7 @@ def test_tags_are_compared_once_more_and_other_messages_acknowledged(rocketmq_se
         consumer = consumer_of(client, Subscription.to_tags(topic, "Aa"), client_rebalance=False)
         came: list[StoredMessage] = []
         async with consumer, working(consumer, came):
-            await eventually(lambda: len(came) >= 10)
+            await until(lambda: len(came) >= 10)
             await asyncio.sleep(0.5)
             assert {each.tags for each in came} == {"Aa"}
             assert len(came) == 10
@@ -208,7 +209,7 @@ def test_popped_in_order_a_queue_waits_for_its_messages(rocketmq_servers: list[S
                             done[queue].append(number)
 
             tasks = [asyncio.create_task(work(each)) for each in (ours, theirs)]
-            await eventually(lambda: sum(map(len, done.values())) >= 400, 90)
+            await until(lambda: sum(map(len, done.values())) >= 400)
             for task in tasks:
                 task.cancel()
         assert all(numbers == list(range(100)) for numbers in done.values())
@@ -229,7 +230,7 @@ def test_java_s_members_and_ours_pop_from_one_group_each_message_once(rocketmq_s
         more: list[StoredMessage] = []
         settings = {"pop_invisible_time": 60.0}
         async with popper(client, topic, **settings) as ours, working(ours, came):
-            await eventually(lambda: len(ours.popped) == 1)
+            await until(lambda: len(ours.popped) == 1)
             await send_many(client, topic, MESSAGES // 3)
             sent = MESSAGES // 3
             async with (
@@ -238,18 +239,18 @@ def test_java_s_members_and_ours_pop_from_one_group_each_message_once(rocketmq_s
                 working(second, more),
                 member(jars, **told) as theirs,
             ):
-                await eventually(lambda: {each.queue_id for each in ours.popped | second.popped} == {0, 1, 2, 3})
+                await until(lambda: {each.queue_id for each in ours.popped | second.popped} == {0, 1, 2, 3})
                 while len(theirs.got) < MESSAGES // 10:  # it may take a moment until it pops
                     await send_many(client, topic, 50, sent)
                     sent += 50
                     await asyncio.sleep(0.1)
-                await eventually(lambda: len(came) + len(more) + len(theirs.got) >= sent)
+                await until(lambda: len(came) + len(more) + len(theirs.got) >= sent)
                 await theirs.leave()
-            await eventually(lambda: {each.queue_id for each in ours.popped} == {-1})
+            await until(lambda: {each.queue_id for each in ours.popped} == {-1})
             rest = max(MESSAGES - sent, 100)
             await send_many(client, topic, rest, sent)
             sent += rest
-            await eventually(lambda: len(came) + len(more) + len(theirs.got) >= sent)
+            await until(lambda: len(came) + len(more) + len(theirs.got) >= sent)
             await asyncio.sleep(1)
         assert more
         bodies = [*[each.body for each in [*came, *more]], *[base64.b64decode(row["body"]) for row in theirs.got]]
@@ -276,7 +277,7 @@ def test_the_queues_that_a_broker_assigns_are_those_predicted(rocketmq_servers: 
                         TopicQueue(topic, *queue)
                         for queue in assign_pop(AveragelyByCircle(), topic, each.client_id, queues, ids, 1)
                     }
-                    await eventually(lambda consumer=consumer, wanted=wanted: consumer.popped == wanted, 30)  # type: ignore[misc]
+                    await until(lambda consumer=consumer, wanted=wanted: consumer.popped == wanted)  # type: ignore[misc]
             finally:
                 for consumer in consumers:
                     await consumer.close()
@@ -294,7 +295,7 @@ def test_when_the_group_is_set_to_pull_again_its_popped_retries_are_pulled(rocke
             await send(client, [RocketMessage.of(topic, b"pending")])
             await one(consumer)
             await admin.set_request_mode(client, topic, group, "PULL")
-            await eventually(lambda: not consumer.popped)
+            await until(lambda: not consumer.popped)
             again = await one(consumer)
             assert (again.topic, again.body) == (topic, b"pending")
             assert consumer.done(again)
@@ -314,7 +315,7 @@ def test_a_closed_member_lets_others_have_what_it_did_not_hand_out(rocketmq_serv
             await asyncio.sleep(1)  # by then all are popped
         came: list[StoredMessage] = []
         async with popper(client, topic) as consumer, working(consumer, came):
-            await eventually(lambda: len(came) >= 7)
+            await until(lambda: len(came) >= 7)
         assert {each.body for each in came} | {first.body} == {b"%d" % at for at in range(8)}
 
     on_each(rocketmq_servers, test)
@@ -370,7 +371,7 @@ def test_no_message_is_lost_when_the_broker_is_killed(rocketmq_servers: list[Ser
                     popper(client, topic, **quick) as ours, popper(other, topic, **quick) as theirs,
                     working(ours, came), working(theirs, more),
                 ):  # fmt: skip
-                    await eventually(lambda: len(came) + len(more) >= MESSAGES // 2)
+                    await until(lambda: len(came) + len(more) >= MESSAGES // 2)
                     await asyncio.to_thread(started.stop, kill=True)
                     await asyncio.to_thread(started.start)
                     await asyncio.to_thread(started.wait)
@@ -382,7 +383,7 @@ def test_no_message_is_lost_when_the_broker_is_killed(rocketmq_servers: list[Ser
                             except RemotingError:
                                 await asyncio.sleep(0.5)
                     wanted = {b"%d" % number for number in range(MESSAGES + 10)}
-                    await eventually(lambda: {each.body for each in [*came, *more]} >= wanted, 120)
+                    await until(lambda: {each.body for each in [*came, *more]} >= wanted)
                 counts = Counter(each.body for each in [*came, *more])
                 print(f"{sum(counts.values()) - len(counts)} of {len(counts)} came more than once")
                 assert set(counts) == wanted

@@ -35,6 +35,7 @@ from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.queues import BrokerData, QueueData, TopicRoute
 from exchange.partition.clients.rocketmq.selectors import ByHash
 from exchange.partition.clients.rocketmq.send import SendSettings
+from tests.support.waiting import until
 
 SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
 STORED = ResponseCode.SUCCESS
@@ -308,8 +309,7 @@ def test_signed_requests_have_the_same_fields(kind: SerializeType) -> None:
         await producer.send(message, queue=MessageQueue("a", 0))
         await producer.send_oneway(message, queue=MessageQueue("a", 0))
         async with asyncio.timeout(120):
-            while len(a.sent) < 2:  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.01)
+            await until(lambda: len(a.sent) >= 2)
         for request in a.sent:
             assert request.fields["AccessKey"] == "me"
             assert Credentials("me", "secret").sign(request) == request

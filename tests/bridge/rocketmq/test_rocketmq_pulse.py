@@ -14,6 +14,7 @@ from bridge.rocketmq.remoting.codes import RequestCode
 from bridge.rocketmq.remoting.command import Command, Decoder, encode
 from bridge.rocketmq.remoting.pulse import Pulse
 from tests.support.bridge.behaviour import on_a_loop
+from tests.support.waiting import until
 
 
 class Server:
@@ -70,12 +71,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GIVE_UP", 0.9)
 
 
-async def eventually(look: Callable[[], bool]) -> None:
-    async with asyncio.timeout(120):
-        while not look():  # noqa: ASYNC110  as the bridge looks
-            await asyncio.sleep(0.01)
-
-
 def watching(test: Callable[[Server, Client, Pulse], Awaitable[None]], *, replicas: bool = True) -> None:
     @on_a_loop
     async def run() -> None:
@@ -101,13 +96,13 @@ def watching(test: Callable[[Server, Client, Pulse], Awaitable[None]], *, replic
 @pytest.mark.parametrize("replicas", [True, False])
 def test_silent_servers_are_reported_until_they_answer_again(replicas: bool) -> None:
     async def test(server: Server, _: Client, pulse: Pulse) -> None:
-        await eventually(lambda: len(server.asked) > 2)
+        await until(lambda: len(server.asked) > 2)
         assert pulse.trouble is None
         server.silent = True
-        await eventually(lambda: pulse.trouble is not None and "broker 'b'" in pulse.trouble)
+        await until(lambda: pulse.trouble is not None and "broker 'b'" in pulse.trouble)
         assert "the name server" in str(pulse.trouble)
         server.silent = False
-        await eventually(lambda: pulse.trouble is None)
+        await until(lambda: pulse.trouble is None)
 
     watching(test, replicas=replicas)
 
@@ -115,9 +110,9 @@ def test_silent_servers_are_reported_until_they_answer_again(replicas: bool) -> 
 def test_servers_that_refuse_connections_are_reported_with_the_reason() -> None:
     async def test(server: Server, _: Client, pulse: Pulse) -> None:
         await server.stop()
-        await eventually(lambda: "Connect call failed" in str(pulse.trouble) or "refused" in str(pulse.trouble))
+        await until(lambda: "Connect call failed" in str(pulse.trouble) or "refused" in str(pulse.trouble))
         await server.start()
-        await eventually(lambda: pulse.trouble is None)
+        await until(lambda: pulse.trouble is None)
 
     watching(test)
 
@@ -128,27 +123,27 @@ def test_a_connection_without_data_is_ended_and_made_again() -> None:
         assert old is not None
         server.silent = True
         before = server.connections
-        await eventually(lambda: old.closed and server.connections > before)
+        await until(lambda: old.closed and server.connections > before)
         server.silent = False
-        await eventually(lambda: pulse.trouble is None)
+        await until(lambda: pulse.trouble is None)
 
     watching(test)
 
 
 def test_a_broker_that_left_the_routes_is_watched_by_a_source_as_long_as_it_is_dead_and_never_by_a_target() -> None:
     async def leaves(server: Server, client: Client, pulse: Pulse) -> None:
-        await eventually(lambda: "b" in pulse._watched)
+        await until(lambda: "b" in pulse._watched)
         server.has_route = False
         await client.update_route("t")
-        await eventually(lambda: "b" not in pulse._watched)
+        await until(lambda: "b" not in pulse._watched)
 
     watching(leaves, replicas=True)  # its server answers still
     watching(leaves, replicas=False)
 
     async def dies(server: Server, client: Client, pulse: Pulse) -> None:
-        await eventually(lambda: "b" in pulse._watched)
+        await until(lambda: "b" in pulse._watched)
         server.silent = True
-        await eventually(lambda: pulse.trouble is not None)
+        await until(lambda: pulse.trouble is not None)
         client._routes["t"] = type(client.routes()["t"])()
         for _ in range(10):
             await asyncio.sleep(0.02)
@@ -186,7 +181,7 @@ def test_an_error_that_ends_the_watching_is_reported(monkeypatch: pytest.MonkeyP
         pulse = Pulse(client, ["t"], replicas=True, failed=errors.append)
         monkeypatch.setattr(pulse, "_to_watch", lambda: 1 // 0)
         pulse.open()
-        await eventually(lambda: bool(errors))
+        await until(lambda: bool(errors))
         await pulse.close()
         await client.close()
         assert [type(each) for each in errors] == [ZeroDivisionError]

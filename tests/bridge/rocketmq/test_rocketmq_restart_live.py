@@ -18,7 +18,8 @@ from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.errors import ClientError, RemotingError
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from tests.support.rocketmq.broker import Broker, broker
-from tests.support.rocketmq.groups import consumer_of, eventually, queues_of, topic_at
+from tests.support.rocketmq.groups import consumer_of, queues_of, topic_at
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -62,18 +63,18 @@ async def in_order(started: Broker) -> None:
         async with consumer_of(client, topic, **own) as first:
             works = [asyncio.create_task(work(first))]
             await send_all(sender, topic, 0, 40)
-            await eventually(lambda: have(39))
+            await until(lambda: have(39))
             async with consumer_of(other, topic, **own) as second:
                 works.append(asyncio.create_task(work(second)))
                 sending = asyncio.create_task(send_all(sender, topic, 40, 140))
-                await eventually(lambda: len(queues(second)) == len(queues(first)) == 2)
+                await until(lambda: len(queues(second)) == len(queues(first)) == 2)
                 await asyncio.sleep(0.3)
                 await asyncio.to_thread(started.stop, kill=True)
                 await asyncio.to_thread(started.start)
                 await sending
-                await eventually(lambda: have(139), 60)
+                await until(lambda: have(139))
             await send_all(sender, topic, 140, 160)
-            await eventually(lambda: have(159))
+            await until(lambda: have(159))
             assert len(queues(first)) == 4
         await asyncio.gather(*works)
 

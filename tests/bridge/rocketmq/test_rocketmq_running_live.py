@@ -14,8 +14,9 @@ from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.message import RocketMessage
 from tests.recorders.jvm import PROGRAMS, QUICK, ask, find_classpath
-from tests.support.rocketmq.groups import consumer_of, eventually, on_each, queues_of, read, send, topic_at
+from tests.support.rocketmq.groups import consumer_of, on_each, queues_of, read, send, topic_at
 from tests.support.servers import Server, missing
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -49,7 +50,7 @@ def test_mqadmin_gets_the_same_status_from_our_consumer_as_from_java_s(
         async with consumer_of(client, wanted, orderly=orderly) as consumer:
             out = await read(consumer, 3, done=False)
             assert consumer.done(out[0])
-            await eventually(lambda: all(each.at_end for each in consumer.assigned.values()))
+            await until(lambda: all(each.at_end for each in consumer.assigned.values()))
             told = await ask_admin(server, client, consumer.group.name, topic)
             group, place = consumer.group.name, [topic, queue.broker, queue.queue_id]
         ended = time.time() * 1000
@@ -101,7 +102,7 @@ def test_a_consumer_of_another_group_does_not_answer(rocketmq_servers: list[Serv
             consumer_of(other, topic, group=f"g-two-{topic}") as another,
         ):
             everyone = (one, two, another)
-            await eventually(lambda: all(any(queue.topic == topic for queue in each.assigned) for each in everyone))
+            await until(lambda: all(any(queue.topic == topic for queue in each.assigned) for each in everyone))
             told = await ask_admin(server, other, two.group.name, topic)
             assert told["info"]["properties"]["consumerGroup"] == two.group.name
             assert {client.client_id, other.client_id} <= set(told["getConsumerStatus"].split())

@@ -22,10 +22,11 @@ from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.rocketmq.remoting.properties import IllegalMessage
 from exchange.errors import InputError
 from tests.support.rocketmq.broker import Broker, broker
-from tests.support.rocketmq.groups import consumer_of, eventually, read, topic_at
+from tests.support.rocketmq.groups import consumer_of, read, topic_at
 from tests.support.rocketmq.member import java, transact_with_java
 from tests.support.rocketmq.transacting import GROUP
 from tests.support.servers import SERVERS
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -138,7 +139,7 @@ def test_a_producer_that_was_killed_before_it_committed_completes_its_transactio
                         consumer.done(each)
 
             task = asyncio.create_task(consume())
-            await eventually(lambda: committed <= counts.keys() and asked >= set(ids) - decided.keys(), 120)
+            await until(lambda: committed <= counts.keys() and asked >= set(ids) - decided.keys())
             await asyncio.sleep(3)  # for what must not come
             task.cancel()
         # At least once: the process may have been killed before it noted that the broker had confirmed a decision.
@@ -159,7 +160,7 @@ def test_java_s_producer_and_ours_answer_for_each_other(asking: tuple[Broker, st
                 (topic, b"java left", "UNKNOW")]  # fmt: skip
         # Java's is killed before it is asked: ours answers.
         async with transact_with_java(jars, started.url, group, rows, "UNKNOW") as theirs:
-            await eventually(lambda: len(theirs.got) > 0)
+            await until(lambda: len(theirs.got) > 0)
             assert {row["topic"] for row in theirs.got} == {topic}
         checked: set[bytes] = set()
 
@@ -171,13 +172,13 @@ def test_java_s_producer_and_ours_answer_for_each_other(asking: tuple[Broker, st
             Producer(client, ProducerSettings(group)) as producer,
             Transactions(producer, check=check, topics=[topic]) as transactions,
         ):
-            await eventually(lambda: b"java left" in checked)
+            await until(lambda: b"java left" in checked)
             async with transactions.begin(RocketMessage.of(topic, b"ours left")) as transaction:
                 transaction.leave_open()
         # Ours has left the group: Java's, once it is connected to the broker, is asked.
         last = [(topic, b"java's last", "ROLLBACK_MESSAGE")]
         async with transact_with_java(jars, started.url, group, last, "COMMIT_MESSAGE") as theirs:
-            await eventually(lambda: base64.b64encode(b"ours left").decode() in {row["body"] for row in theirs.got})
+            await until(lambda: base64.b64encode(b"ours left").decode() in {row["body"] for row in theirs.got})
         found = await bodies(client, topic, 3)
         assert set(found) == {b"java commits", b"java left", b"ours left"}
 

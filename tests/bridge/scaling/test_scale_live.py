@@ -34,6 +34,7 @@ from bridge.rocketmq.remoting.message import RocketMessage
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from tests.support.rocketmq.broker import broker
 from tests.support.servers import SERVERS, Server
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -160,12 +161,6 @@ async def scaled(url: str, topic: str, to: int, *options: str) -> tuple[int | No
     return await (await Command.start(url, topic, to, *options)).end()
 
 
-async def eventually(look: Callable[[], object], seconds: float = 20.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not look():  # noqa: ASYNC110  what is looked at has no event
-            await asyncio.sleep(0.05)
-
-
 async def counts(url: str, topic: str) -> set[tuple[int, int]]:
     async with Client(ClientSettings(url)) as client:
         return {(data.write_queues, data.read_queues) for data in (await client.update_route(topic)).queues}
@@ -192,7 +187,7 @@ def test_16_to_8_to_16_while_a_producer_sends_loses_nothing_even_if_the_command_
         group, late = f"g-{topic}", f"late-{topic}"
         async with traffic.consuming(group), traffic.producing():
             async with traffic.consuming(late):
-                await eventually(lambda: len(traffic.sent) > RATE / 2 and traffic.read[late])
+                await until(lambda: len(traffic.sent) > RATE / 2 and traffic.read[late])
                 await asyncio.sleep(1)
             # One group has stopped: its queues above 8 are not drained until it is back.
             for words in ("set write 16 -> 8", "until no producer has the old route"):
@@ -215,10 +210,10 @@ def test_16_to_8_to_16_while_a_producer_sends_loses_nothing_even_if_the_command_
             assert (code, json.loads(out)["done"]) == (0, True), err
             assert await counts(server.url, topic) == {(16, 16)}
             before = traffic.queues.copy()
-            await eventually(lambda: any(queue >= 8 for queue in traffic.queues - before), POLL + 20)
+            await until(lambda: any(queue >= 8 for queue in traffic.queues - before))
             await asyncio.sleep(1)
         async with traffic.consuming(group), traffic.consuming(late):
-            await eventually(lambda: not traffic.missing(group) and not traffic.missing(late))
+            await until(lambda: not traffic.missing(group) and not traffic.missing(late))
         print(f"\n{server.version}: {len(traffic.sent):,} sent, {traffic.failed} refused, 0 lost")
         assert len(traffic.queues) == 16
 
@@ -265,11 +260,11 @@ def test_a_group_that_is_down_while_queues_are_added_reads_them_from_their_first
             for queue in range(16):
                 await producer.send(RocketMessage.of(topic, b"old %d" % queue), queue=MessageQueue(broker, queue))
             async with traffic.consuming("other-" + topic):
-                await eventually(lambda: len(traffic.read["other-" + topic]) == 16)
+                await until(lambda: len(traffic.read["other-" + topic]) == 16)
                 await asyncio.sleep(1)
                 assert (await scaled(server.url, topic, 8, "--settle", "0.1"))[0] == 0
             async with traffic.consuming(group):
-                await eventually(lambda: len(traffic.read[group]) == 8)
+                await until(lambda: len(traffic.read[group]) == 8)
                 await asyncio.sleep(1)
             traffic.read[group].clear()
             code, _, err = await scaled(server.url, topic, 16)
@@ -278,7 +273,7 @@ def test_a_group_that_is_down_while_queues_are_added_reads_them_from_their_first
             for queue in range(16):
                 await producer.send(RocketMessage.of(topic, b"new %d" % queue), queue=MessageQueue(broker, queue))
         async with traffic.consuming(group, ConsumeFrom.LAST):
-            await eventually(lambda: len(traffic.read[group]) >= 16)
+            await until(lambda: len(traffic.read[group]) >= 16)
         assert set(traffic.read[group]) == {b"new %d" % queue for queue in range(16)}
 
     on_each(rocketmq_servers, test)
@@ -306,7 +301,7 @@ def test_a_half_message_keeps_its_queue_until_it_is_decided(image: str) -> None:
                     assert await counts(url, topic) == {(8, 16)}
                 code, _, err = await scaled(url, topic, 8, "--settle", "0.1")
                 assert code == 0, err
-                await eventually(lambda: traffic.read[f"g-{topic}"])
+                await until(lambda: traffic.read[f"g-{topic}"])
 
     with broker(HASTY, image) as started:
         asyncio.run(asyncio.wait_for(test(started.url), SECONDS))

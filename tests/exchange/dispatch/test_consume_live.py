@@ -22,6 +22,7 @@ from exchange import Delivery, Dispatcher, Message, PikaQueue, Retry
 from exchange.dispatch import LinkLost, open_channel
 from tests.support.bridge.relay import Relay, relay_to
 from tests.support.servers import Server
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -122,13 +123,6 @@ CLIENTS = {"aio-pika": with_aio_pika, "aio-pika robust": with_robust_aio_pika, "
 @pytest.fixture(params=CLIENTS)
 def client(request: pytest.FixtureRequest) -> Open:
     return CLIENTS[request.param]
-
-
-async def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        await asyncio.sleep(0.01)
 
 
 def run(work: Awaitable[None]) -> None:

@@ -20,6 +20,7 @@ from exchange.dispatch.link import Link
 from exchange.partition.partitioning.specification import Partitioning
 from tests.support.memory_link import MemoryLink
 from tests.support.virtual_loop import run_virtually
+from tests.support.waiting import until
 
 
 def message(number: int, key: str = "k", **properties: Any) -> Message:
@@ -28,14 +29,6 @@ def message(number: int, key: str = "k", **properties: Any) -> Message:
 
 def numbers(link: MemoryLink, answer: str) -> list[int]:
     return [int(message.body) for kind, message in link.settled if kind == answer]
-
-
-async def until(condition: Callable[[], object]) -> None:
-    for _ in range(100_000):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not happen")
 
 
 def test_the_memory_link_is_a_link() -> None:
@@ -315,11 +308,9 @@ def test_a_thread_that_settles_when_its_time_is_over_is_answered_once() -> None:
     async def work() -> None:
         async with dispatcher.consume(link, timeout=0.05, on_error="dead-letter") as consumer:
             async with asyncio.timeout(120):
-                while not consumer.counts.failed:  # noqa: ASYNC110  # threads, in real time
-                    await asyncio.sleep(0.01)
+                await until(lambda: consumer.counts.failed)
             over.set()
-            while not late:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            await until(lambda: late)
 
     link.put(message(1))
     asyncio.run(work())

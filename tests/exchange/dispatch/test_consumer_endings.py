@@ -15,8 +15,9 @@ from exchange import Delivery, Dispatcher, Message, Retry
 from exchange.dispatch import LinkLost
 from exchange.dispatch.consumer import Consumer
 from exchange.dispatch.middleware import deduplicated, logged, measured, observed, traced
-from tests.exchange.dispatch.test_consumer import all_handled, consumed, message, numbers, until
+from tests.exchange.dispatch.test_consumer import all_handled, consumed, message, numbers
 from tests.support.memory_link import MemoryLink
+from tests.support.waiting import until
 
 
 def catching() -> Dispatcher[Message]:
@@ -106,13 +107,11 @@ def test_a_thread_that_runs_on_after_its_time_keeps_its_turn() -> None:
 
     async def run() -> Consumer:
         async with dispatcher.consume(link, timeout=0.1, on_error="dead-letter", order_by="routing_key") as consumer:
-            while not consumer.counts.failed:  # noqa: ASYNC110  # threads, in real time
-                await asyncio.sleep(0.01)
+            await until(lambda: consumer.counts.failed)
             await asyncio.sleep(0.3)  # longer than the time of those that wait
             assert (consumer.in_flight, consumer.waiting) == (1, 2)
             over.set()
-            while consumer.counts.handled < 2:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            await until(lambda: consumer.counts.handled >= 2)
         return consumer
 
     link.put(*map(message, range(3)))

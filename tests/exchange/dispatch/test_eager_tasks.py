@@ -11,6 +11,7 @@ import pytest
 from exchange import Delivery, Dispatcher, Message, Retry
 from exchange.dispatch.consumer import Consumer
 from tests.support.memory_link import MemoryLink
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.12 brought eager tasks")
 
@@ -54,8 +55,7 @@ def test_all_messages_are_handled_and_settled(link: MemoryLink, waits: bool, end
         link.put(*[Message("orders", "a", {}, properties, b"%d" % number) for number in range(COUNT)])
         policy: Any = Retry((1,)) if ends == "is retried" else "dead-letter"
         async with dispatcher.consume(link, prefetch=500, order_by="routing_key", on_error=policy) as consumer:
-            while len(link.settled) < COUNT:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+            await until(lambda: len(link.settled) >= COUNT)
             assert (consumer.in_flight, consumer.waiting) == (0, 0)
 
     asyncio.run(asyncio.wait_for(work(), 60))

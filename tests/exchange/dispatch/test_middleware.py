@@ -19,6 +19,7 @@ from exchange.dispatch.middleware import deduplicated, logged, measured, observe
 from exchange.dispatch.middleware.duplicates import SeenInMemory
 from tests.support.memory_link import MemoryLink
 from tests.support.virtual_loop import run_virtually
+from tests.support.waiting import until
 
 
 def handle_all(link: MemoryLink, dispatcher: Dispatcher[Message], *middleware: Any, **options: Any) -> None:
@@ -96,8 +97,7 @@ def test_a_span_continues_the_trace_of_the_publisher_also_in_threads() -> None:
 
     async def work() -> None:
         async with dispatcher.consume(link, middleware=[traced(provider)], on_error="dead-letter") as consumer:
-            while consumer.counts.handled + consumer.counts.failed < 2:  # noqa: ASYNC110  # threads, in real time
-                await asyncio.sleep(0.01)
+            await until(lambda: consumer.counts.handled + consumer.counts.failed >= 2)
 
     asyncio.run(work())
     good, bad = sorted(exporter.get_finished_spans(), key=lambda span: span.status.status_code.value)

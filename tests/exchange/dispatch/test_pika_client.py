@@ -14,14 +14,9 @@ from bindings import AmqpServer
 from exchange import Binding, Delivery, Dispatcher, Exchange, Message, PikaQueue, Queue, Retry, Topology
 from exchange.dispatch import open_channel
 from exchange.dispatch.consumer import Consumer
+from tests.support.waiting import until
 
 ORDERS = Topology([Exchange("orders", "topic")], [Queue("billing")], [Binding.to_queue("orders", "billing", "#")])
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110  # of a server in another thread
-            await asyncio.sleep(0.01)
 
 
 def consume(

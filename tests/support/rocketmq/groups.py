@@ -21,7 +21,7 @@ from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.queues import publish_queues
 from tests.support.servers import Server
 
-__all__ = ["by_queue", "consumer_of", "eventually", "on_each", "queues_of", "read", "send", "send_in_order", "topic_at"]
+__all__ = ["by_queue", "consumer_of", "on_each", "queues_of", "read", "send", "send_in_order", "topic_at"]
 
 SECONDS = 240.0
 """Seconds until a test must have ended."""
@@ -91,10 +91,3 @@ def by_queue(messages: Iterable[StoredMessage]) -> dict[tuple[str, int], list[by
     for each in messages:
         found[each.broker, each.queue_id].append(each.body)
     return found
-
-
-async def eventually(look: Callable[[], bool], seconds: float = 120) -> None:
-    """Wait until it is so."""
-    async with asyncio.timeout(seconds):
-        while not look():  # noqa: ASYNC110  many things may make it so
-            await asyncio.sleep(0.02)

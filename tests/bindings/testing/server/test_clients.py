@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -26,6 +25,7 @@ from bindings.adapters.declaring import declare, declare_async
 from bindings.testing.server import AmqpServer
 from exchange import Binding, Exchange, InputError, NotFound, Policy, Queue, Topology, Typed
 from exchange.amqp.methods import encode_method
+from tests.support.waiting import wait_until
 
 START = b"AMQP\x00\x00\x09\x01"
 
@@ -60,14 +60,6 @@ def channel(server: AmqpServer) -> Iterator[BlockingChannel]:
 def bodies(server: AmqpServer, queue: str) -> list[bytes]:
     """Return the bodies of the messages that are ready."""
     return [message.body for message in server.messages(queue)]
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    """Wait until a condition holds."""
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_a_server_begins_with_its_topology() -> None:
@@ -148,11 +140,11 @@ def test_what_is_not_acknowledged_is_redelivered_in_its_place(server: AmqpServer
     tags = [channel.basic_get("q")[0].delivery_tag for _ in range(2)]
     channel.basic_nack(tags[1])
     channel.basic_nack(tags[0])
-    wait_for(lambda: bodies(server, "q") == [b"1", b"2", b"3"])
+    wait_until(lambda: bodies(server, "q") == [b"1", b"2", b"3"])
     method, _, _ = channel.basic_get("q")
     assert method.redelivered
     channel.connection.close()
-    wait_for(lambda: bodies(server, "q") == [b"1", b"2", b"3"])
+    wait_until(lambda: bodies(server, "q") == [b"1", b"2", b"3"])
 
 
 def test_dead_letters_of_rejected_and_expired_messages(server: AmqpServer, channel: BlockingChannel) -> None:
@@ -163,7 +155,7 @@ def test_dead_letters_of_rejected_and_expired_messages(server: AmqpServer, chann
     channel.basic_publish("", "rejected", b"rejected")
     channel.basic_publish("", "waiting", b"expired", pika.BasicProperties(expiration="20"))
     channel.basic_reject(channel.basic_get("rejected")[0].delivery_tag, requeue=False)
-    wait_for(lambda: bodies(server, "dead") == [b"rejected", b"expired"])
+    wait_until(lambda: bodies(server, "dead") == [b"rejected", b"expired"])
     deaths = [message.headers["x-death"][0] for message in server.messages("dead")]
     assert [(death["queue"], death["reason"], death["count"]) for death in deaths] == [
         ("rejected", "rejected", 1), ("waiting", "expired", 1),
@@ -192,7 +184,7 @@ def test_policies_give_queues_dead_letters_and_a_time_to_live_also_to_internal_e
         channel = connection.channel()
         channel.queue_declare("jobs", arguments={"x-message-ttl": 50_000})
         channel.basic_publish("", "jobs", b"late", pika.BasicProperties(headers={"CC": ["copied"]}))
-        wait_for(lambda: bodies(server, "dead") == [b"late"])
+        wait_until(lambda: bodies(server, "dead") == [b"late"])
         [late] = server.messages("dead")
         assert (late.exchange, late.routing_key, "CC" in late.headers) == ("dlx", "k", keeps_cc)
         assert bodies(server, "copied") == [b"late"]  # when it was published, and not once more
@@ -204,10 +196,10 @@ def test_a_delay_queue_brings_messages_back_and_counts(server: AmqpServer, chann
     channel.queue_declare("delay", arguments=back)
     channel.basic_publish("", "work", b"x")
     for _ in range(3):
-        wait_for(lambda: bodies(server, "work"))
+        wait_until(lambda: bodies(server, "work"))
         method, _, _ = channel.basic_get("work")
         channel.basic_reject(method.delivery_tag, requeue=False)
-    wait_for(lambda: bodies(server, "work"))
+    wait_until(lambda: bodies(server, "work"))
     deaths = server.messages("work")[0].headers["x-death"]
     assert {(death["queue"], death["count"]) for death in deaths} == {("work", 3), ("delay", 3)}
 
@@ -219,11 +211,11 @@ def test_prefetch_bounds_what_a_consumer_holds(server: AmqpServer, channel: Bloc
     channel.basic_consume("q", lambda _c, method, _p, _b: got.append(method.delivery_tag))
     for _ in range(5):
         channel.basic_publish("", "q", b"")
-    wait_for(lambda: len(server.messages("q")) == 3)
-    wait_for(lambda: channel.connection.process_data_events(0) or len(got) == 2)
+    wait_until(lambda: len(server.messages("q")) == 3)
+    wait_until(lambda: channel.connection.process_data_events(0) or len(got) == 2)
     assert got == [1, 2]
     channel.basic_ack(2, multiple=True)
-    wait_for(lambda: len(server.messages("q")) == 1)
+    wait_until(lambda: len(server.messages("q")) == 1)
 
 
 def test_a_single_active_consumer_gets_everything_until_it_ends(channel: BlockingChannel) -> None:
@@ -236,7 +228,7 @@ def test_a_single_active_consumer_gets_everything_until_it_ends(channel: Blockin
             channel.basic_cancel("first")
         for _ in range(2):
             channel.basic_publish("", "q", b"")
-        wait_for(lambda: channel.connection.process_data_events(0) or len(got) == 2 + 2 * ended)  # noqa: B023
+        wait_until(lambda: channel.connection.process_data_events(0) or len(got) == 2 + 2 * ended)  # noqa: B023
     assert got == ["first", "first", "second", "second"]
 
 
@@ -247,7 +239,7 @@ def test_exclusive_queues_are_locked_and_deleted(server: AmqpServer, channel: Bl
             other.channel().queue_declare(name, passive=True)
         assert caught.value.reply_code == 405
     channel.connection.close()
-    wait_for(lambda: name not in server.topology.queues)
+    wait_until(lambda: name not in server.topology.queues)
 
 
 def test_an_exclusive_consumer_keeps_others_out(channel: BlockingChannel) -> None:
@@ -279,7 +271,7 @@ def test_a_stopped_server_can_be_started_again(server: AmqpServer) -> None:
     with pika.BlockingConnection(pika.URLParameters(server.url)) as connection:
         connection.channel().queue_declare("q", durable=True)
         connection.channel().basic_publish("", "q", b"x")
-        wait_for(lambda: bodies(server, "q"))
+        wait_until(lambda: bodies(server, "q"))
     server.stop()
     server.stop()
     with pytest.raises(RuntimeError, match="does not run"):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pika
 import pytest
@@ -11,6 +10,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker, NackError
 
 from bindings.testing.server import AmqpServer
+from tests.support.waiting import wait_until
 
 DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
 
@@ -29,14 +29,6 @@ def channel(server: AmqpServer) -> Iterator[BlockingChannel]:
     yield channel
     if connection.is_open:
         connection.close()
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    """Wait until a condition holds."""
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_a_message_over_the_delivery_limit_is_dead_lettered(server: AmqpServer, channel: BlockingChannel) -> None:
@@ -65,14 +57,14 @@ def test_a_full_queue_drops_its_oldest_messages(server: AmqpServer, channel: Blo
     channel.queue_declare("q", durable=True, arguments={"x-max-length": 2, **DEAD})
     for number in range(5):
         channel.basic_publish("", "q", b"%d" % number)
-    wait_for(lambda: [message.body for message in server.messages("dead")] == [b"0", b"1", b"2"])
+    wait_until(lambda: [message.body for message in server.messages("dead")] == [b"0", b"1", b"2"])
     assert [message.body for message in server.messages("q")] == [b"3", b"4"]
 
 
 def test_an_unused_queue_expires_with_its_messages(server: AmqpServer, channel: BlockingChannel) -> None:
     channel.queue_declare("q", arguments={"x-expires": 50})
     channel.basic_publish("", "q", b"lost")
-    wait_for(lambda: "q" not in server.topology.queues)
+    wait_until(lambda: "q" not in server.topology.queues)
 
 
 def test_a_consumer_loses_a_queue_that_is_deleted(server: AmqpServer, channel: BlockingChannel) -> None:
@@ -82,7 +74,7 @@ def test_a_consumer_loses_a_queue_that_is_deleted(server: AmqpServer, channel: B
     channel.basic_consume("q", print, consumer_tag="mine")
     with pika.BlockingConnection(pika.URLParameters(server.url)) as other:
         other.channel().queue_delete("q")
-    wait_for(lambda: channel.connection.process_data_events(0) or lost)
+    wait_until(lambda: channel.connection.process_data_events(0) or lost)
     assert lost == ["mine"]
 
 
@@ -104,7 +96,7 @@ def test_consumers_of_a_higher_priority_are_served_first(server: AmqpServer, cha
         )  # fmt: skip
     for _ in range(3):
         channel.basic_publish("", "q", b"")
-    wait_for(lambda: channel.connection.process_data_events(0) or len(got) == 3)
+    wait_until(lambda: channel.connection.process_data_events(0) or len(got) == 3)
     assert sorted(got) == ["high", "high", "low"]
 
 
@@ -117,12 +109,12 @@ def test_the_limit_of_a_channel_counts_all_of_its_consumers(server: AmqpServer, 
     for _ in range(3):
         for name in ("a", "b"):
             channel.basic_publish("", name, b"")
-    wait_for(lambda: sum(len(server.messages(name)) for name in "ab") == 3)
-    wait_for(lambda: channel.connection.process_data_events(0) or len(got) == 3)
+    wait_until(lambda: sum(len(server.messages(name)) for name in "ab") == 3)
+    wait_until(lambda: channel.connection.process_data_events(0) or len(got) == 3)
     channel.basic_ack(got[0][1])
-    wait_for(lambda: channel.connection.process_data_events(0) or len(got) == 4)
+    wait_until(lambda: channel.connection.process_data_events(0) or len(got) == 4)
     channel.basic_ack(0, multiple=True)
-    wait_for(lambda: channel.connection.process_data_events(0) or len(got) == 6)
+    wait_until(lambda: channel.connection.process_data_events(0) or len(got) == 6)
     assert sorted(name for name, _ in got) == ["a", "a", "a", "b", "b", "b"]
 
 
@@ -137,7 +129,7 @@ def test_a_stream_is_read_from_an_offset_by_each_consumer(channel: BlockingChann
             "s", lambda _c, _m, _p, body, offset=offset: got[str(offset)].append(body),
             arguments={"x-stream-offset": offset},
         )  # fmt: skip
-    wait_for(lambda: channel.connection.process_data_events(0) or (len(got["first"]), len(got["2"])) == (4, 2))
+    wait_until(lambda: channel.connection.process_data_events(0) or (len(got["first"]), len(got["2"])) == (4, 2))
     assert got["2"] == [b"2", b"3"]
 
 
@@ -149,11 +141,11 @@ def test_what_a_consumer_holds_comes_back_in_order_when_its_channel_ends(
     tag = channel.basic_consume("q", print)
     for number in range(4):
         channel.basic_publish("", "q", b"%d" % number)
-    wait_for(lambda: len(server.messages("q")) == 1)
+    wait_until(lambda: len(server.messages("q")) == 1)
     other = channel.connection.channel()
     channel.basic_cancel(tag)
     channel.close()
-    wait_for(lambda: [message.body for message in server.messages("q")] == [b"0", b"1", b"2", b"3"])
+    wait_until(lambda: [message.body for message in server.messages("q")] == [b"0", b"1", b"2", b"3"])
     assert other.basic_get("q")[0].redelivered
 
 

@@ -48,6 +48,7 @@ from tests.support.bridge.behaviour import (
     send_to,
 )
 from tests.support.tiers import examples
+from tests.support.waiting import until
 
 FOUR = Partitioning.parse("kafka.murmur2 over 4")
 NOON = 1_700_000_000_000_000
@@ -230,8 +231,7 @@ async def test_an_archive_can_be_audited_while_it_grows(tmp_path: Path) -> None:
     send_to(target, reports, numbered(10), "queue")
     await reports.answers(10)
     assert not find_parts(tmp_path)
-    while not find_parts(tmp_path):  # noqa: ASYNC110  nobody tells
-        await asyncio.sleep(0.05)
+    await until(lambda: find_parts(tmp_path))
     assert len(read_records(tmp_path)) == 10
     send_to(target, reports, numbered(5), "queue")
     await reports.answers(15)

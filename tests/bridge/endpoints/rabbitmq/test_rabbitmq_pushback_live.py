@@ -14,9 +14,9 @@ from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
 from exchange import Message
 from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import Broker
-from tests.bridge.endpoints.rabbitmq.test_rabbitmq_reading_live import wait_until
 from tests.support.bridge.behaviour import Reports, Silent, on_a_loop, router_to
 from tests.support.servers import Server
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -40,7 +40,7 @@ async def move_past_an_outage(broker: Broker, keys: list[str]) -> tuple[list[byt
     pump = Pump([Inlet(source, "in")], router_to(queue), {queue: target}, Silent(), POLICY, dead)
     running = asyncio.create_task(pump.run())
     (outlet,) = [each for each in pump.outlets if each.target is target]
-    await wait_until(lambda: queue in outlet.waiting)
+    await until(lambda: queue in outlet.waiting)
     await asyncio.sleep(2.0)  # many times what all tries take
     assert not dead.messages
     broker.channel.queue_bind(queue, exchange, "key.#")
@@ -75,8 +75,8 @@ async def test_a_target_queue_that_is_gone_is_trouble_before_a_message_comes(
     target = RabbitmqTarget("to", [broker.address], {"queue": Address.queue(queue)})
     await target.open(reports)
     broker.channel.queue_delete(queue)
-    await wait_until(lambda: target.trouble == f"queue '{queue}': there is none; declare it")
+    await until(lambda: target.trouble == f"queue '{queue}': there is none; declare it")
     broker.channel.queue_declare(queue, durable=True)
-    await wait_until(lambda: target.trouble is None)
+    await until(lambda: target.trouble is None)
     assert not reports.losses
     await target.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +21,7 @@ from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import Broker
 from tests.support.bridge.behaviour import Silent, on_a_loop, read_all_of, router_to
 from tests.support.bridge.relay import relay_to
 from tests.support.servers import Server
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -34,13 +35,6 @@ def broker(rabbitmq: Server) -> Iterator[Broker]:
     broker = Broker(rabbitmq)
     yield broker
     broker.close()
-
-
-async def wait_until(done: Callable[[], Any], seconds: float = 20.0) -> None:
-    """Wait until ``done()`` is true."""
-    async with asyncio.timeout(seconds):
-        while not done():  # noqa: ASYNC110  what is waited for is in a broker, or in what is tested
-            await asyncio.sleep(0.02)
 
 
 def fill_queue(broker: Broker, count: int, **arguments: Any) -> str:
@@ -59,7 +53,7 @@ async def test_no_more_is_read_off_the_socket_than_a_quarter_of_the_window(broke
     queue = fill_queue(broker, 60)
     source = at(f"{broker.server.url}?heartbeat=2", queue)
     await source.open()
-    await wait_until(lambda: source._arrived_bytes > WINDOW_BYTES // 4)
+    await until(lambda: source._arrived_bytes > WINDOW_BYTES // 4)
     for _ in range(90):
         await asyncio.sleep(0.1)
         assert source._arrived_bytes < WINDOW_BYTES // 4 + (3 << 20)
@@ -82,9 +76,9 @@ async def test_a_connection_that_ends_while_nothing_is_read_is_lost(broker: Brok
         parts = urlsplit(broker.server.url)
         source = at(parts._replace(netloc=f"{parts.netloc.rpartition('@')[0]}@127.0.0.1:{relay.port}").geturl(), queue)
         await source.open()
-        await wait_until(lambda: source._arrived_bytes > WINDOW_BYTES // 4)
+        await until(lambda: source._arrived_bytes > WINDOW_BYTES // 4)
         relay.cut()
-        await wait_until(lambda: source.lost is not None)
+        await until(lambda: source.lost is not None)
         with pytest.raises(Disconnected):
             await source.read(1)
         await source.close()
@@ -100,13 +94,13 @@ async def test_a_lost_connection_is_noticed_while_the_window_is_full(broker: Bro
     source = RabbitmqSource("from", [broker.address], queue)
     pump = Pump([Inlet(source)], router_to(queue), {queue: stuck}, events, Policy(window=10))
     running = asyncio.create_task(pump.run())
-    await wait_until(lambda: pump.in_flight == 10)
+    await until(lambda: pump.in_flight == 10)
     # The bridge's connection, which is the one with this name.
     await asyncio.to_thread(close_connection_of, broker, "hashstar")
-    await wait_until(lambda: events.disconnected_from)
+    await until(lambda: events.disconnected_from)
     assert pump.waiting_for(pump._inlets[0]) == "waits until stuck has answered for what was read before"
     stuck.confirm_all()
-    await wait_until(lambda: pump.in_flight == 10)  # opened again, and read again from the first
+    await until(lambda: pump.in_flight == 10)  # opened again, and read again from the first
     pump.stop()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -123,7 +117,7 @@ async def test_a_broker_that_sends_no_heartbeat_is_called_silent_until_it_sends_
     connection._wire.heard -= 12  # as if so many seconds had passed
     assert source.trouble == "the broker is silent for 12 s"
     broker.put(queue, b"a sign of life")
-    await wait_until(lambda: source.trouble is None)
+    await until(lambda: source.trouble is None)
     await source.close()
 
 
@@ -159,7 +153,7 @@ async def test_messages_near_the_delivery_limit_are_reported_and_delayed(
         await source.open()
     source._redeliveries._seen_at -= 120  # as if that time had passed
     await source.open()
-    await wait_until(lambda: len(source._arrived) >= FEW)
+    await until(lambda: len(source._arrived) >= FEW)
     await asyncio.sleep(0.2)
     assert len(source._arrived) == FEW
     await source.close()

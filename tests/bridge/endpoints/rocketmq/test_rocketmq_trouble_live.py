@@ -21,6 +21,7 @@ from tests.support.bridge.behaviour import Reports, send_to
 from tests.support.rocketmq.broker import Broker, broker
 from tests.support.rocketmq.groups import queues_of, send
 from tests.support.rocketmq_cluster import Cluster
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -68,12 +69,6 @@ class Watched:
                     return
 
 
-async def until(look: Callable[[], bool], seconds: float = SECONDS) -> None:
-    async with asyncio.timeout(seconds):
-        while not look():  # noqa: ASYNC110  as the bridge looks
-            await asyncio.sleep(0.1)
-
-
 def run(url: str, test: Callable[[Watched], Awaitable[None]]) -> None:
     async def work() -> None:
         settings = ClientSettings(url)
@@ -115,7 +110,7 @@ def test_a_stopped_broker_is_reported_until_it_is_started(own: Broker) -> None:
         finally:
             await asyncio.to_thread(own.start)
             await asyncio.to_thread(own.wait)
-        await until(lambda: watched.troubles() == (None, None), 2 * SECONDS)
+        await until(lambda: watched.troubles() == (None, None))
         assert not watched.told.losses
         await watched.moves(b"after")
 
@@ -157,7 +152,7 @@ def test_a_connection_on_which_data_stops_is_made_again(cluster: Cluster) -> Non
         assert client is not None
         address = cluster.broker_b.address
         old = client.open_channel(address)
-        await until(lambda: old is None or old.closed, 15)
+        await until(lambda: old is None or old.closed)
         relay.go_on()
         await until(lambda: watched.troubles() == (None, None))
         async with Client(settings) as sender:
@@ -192,7 +187,7 @@ def test_a_killed_broker_stays_trouble_of_a_source_that_cannot_read_it(cluster: 
         finally:
             await asyncio.to_thread(cluster.broker_b.start)
             await client.refresh()
-        await until(lambda: watched.source.trouble is None, 40)
+        await until(lambda: watched.source.trouble is None)
 
     run(cluster.server.url, test)
 
