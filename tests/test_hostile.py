@@ -9,20 +9,15 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import resource
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
 
 from bridge.cli import hashstar
-from tests.support.command_server import MEMORY, ROOT, SECONDS, CommandServer, command_server
+from tests.support.command_server import MEMORY, CommandServer, command_server
 
 PASSWORD = "hunter2"  # noqa: S105  not one of a server
 
@@ -77,19 +72,6 @@ def arguments_of(command: click.Command, values: dict[str, str]) -> list[str]:
         given += [value] if isinstance(parameter, click.Argument) else [parameter.opts[0], value]
         given += [value] if name == "topologies" else []  # two are compared
     return given
-
-
-def start(arguments: list[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
-    """Run a command as a shell does, in a Python of its own."""
-
-    def bound() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-
-    command = [sys.executable, "-m", "bridge.cli", *arguments]
-    ended: subprocess.CompletedProcess[bytes] = subprocess.run(
-        command, cwd=ROOT, timeout=SECONDS, check=False, preexec_fn=bound, stdin=subprocess.DEVNULL, **options
-    )
-    return ended
 
 
 @pytest.fixture(scope="module")
@@ -193,8 +175,9 @@ def test_hostile_input_ends_with_an_error_and_no_traceback(
     (tmp_path / "x.bindings").write_text(SMALL)
     (tmp_path / "x.jsonl").write_text('{"exchange": "e", "routing_key": "a", "body": ""}\n')
     (tmp_path / "x.toml").write_text("")
-    for place, what, arguments, stdin in trials(COMMANDS[names], hostile, tmp_path):
-        ended = server.run([*names, *arguments], stdin, memory=MEMORY)
+    tried = list(trials(COMMANDS[names], hostile, tmp_path))
+    answers = server.run_each([([*names, *arguments], stdin) for _, _, arguments, stdin in tried], MEMORY)
+    for (place, what, _, _), ended in zip(tried, answers, strict=True):
         printed = ended.out + ended.err
         trial = (names, place, what, ended.code, printed[-2000:])
         assert ended.code in FINE, trial
@@ -208,32 +191,11 @@ def test_hostile_input_ends_with_an_error_and_no_traceback(
             assert ended.err.strip(), trial
 
 
-@pytest.mark.parametrize("names", [
-    ("check",), ("graph",), ("explain", "-t"), ("convert",), ("fmt", "--stdout"), ("partition", "--list"),
-])  # fmt: skip
-def test_a_full_output_ends_with_an_error_and_no_traceback(names: tuple[str, ...], tmp_path: Path) -> None:
-    """A full disk is an error of one line; a reader that is gone has read enough."""
-    file = tmp_path / "x.bindings"
-    file.write_text(SMALL)
-    arguments = [*names, *([] if "--list" in names else [str(file)]), *(["e", "a"] if "explain" in names else [])]
-    with Path("/dev/full").open("wb") as full:
-        ended = start(arguments, stdout=full, stderr=subprocess.PIPE)
-    assert ended.returncode == 2
-    assert ended.stderr.splitlines() == [b"hashstar: standard output cannot be written: No space left on device"]
-    reader, writer = socket.socketpair()
-    reader.close()
-    with writer:
-        ended = start(arguments, stdout=writer.fileno(), stderr=subprocess.PIPE)
-    assert ended.stderr == b""
-    assert ended.returncode == 141
-
-
 def test_hostile_arguments_end_with_an_error_and_no_traceback(server: CommandServer, tmp_path: Path) -> None:
     file = tmp_path / "x.bindings"
     file.write_text(SMALL)
     explain = ["explain", "-t", str(file)]
-    failures = []
-    for arguments in (
+    commands = [
         [*explain, "e", "a", "-H", f"x={DEEP}"],
         [*explain, "e", "a", "-P", f"x={'[' * 900}{']' * 900}"],
         [*explain, "e", "a", "-H", 'x={"!long": 99999999999999999999}'],
@@ -257,8 +219,10 @@ def test_hostile_arguments_end_with_an_error_and_no_traceback(server: CommandSer
         ["partition", "-p", "kafka.murmur2", "-n", "2147483648"],
         ["partition", "-p", "kafka.murmur2", "-n", "3", "--to", "-1"],
         ["partition", "-p", "kafka.murmur2", "-n", "3", "--to", "4", "--seed", "1"],
-    ):
-        ended = server.run(arguments, memory=MEMORY)
+    ]
+    failures = []
+    answers = server.run_each([(arguments, os.devnull) for arguments in commands], MEMORY)
+    for arguments, ended in zip(commands, answers, strict=True):
         printed = ended.out + ended.err
         if ended.code != 2 or "Traceback" in printed or PASSWORD in printed:
             failures.append((arguments[0], arguments[-1][:40], ended.code, printed[-600:]))

@@ -10,10 +10,12 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+from contextlib import chdir
 from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner, Result
 
 from bindings.report.settings import load_settings
 from bridge.cli import hashstar
@@ -53,13 +55,42 @@ ASSISTANTS = [
 ADAPTED = [command for _, command, output in CONSOLE if output is None and command not in MAKE + PIP] + ASSISTANTS
 
 
-def run(*command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+LINE = re.compile(
+    r"(?:(?P<before>.*) \| )?hashstar (?P<arguments>.*?)(?P<quiet> 2> ?/dev/null)?"
+    r"(?: \| (?P<after>[^|]*))?(?P<or> \|\| true)?",
+    flags=re.DOTALL,
+)
+"""A line of the shell with one hashstar."""
+
+
+def run(*command: str, cwd: Path = ROOT, input: str = "") -> subprocess.CompletedProcess[str]:  # noqa: A002
     """Run a command as the reader would, with this environment's programs first."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     # pytest-xdist sets COLUMNS in its workers, which the commands read as the width of their terminal.
     outer = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     environment = {**outer, "PATH": path, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        command, cwd=cwd, env=environment, input=input, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def run_here(*arguments: str, given: str = "", cwd: Path = ROOT) -> Result:
+    """Run a command of hashstar in this process, which saves the start of one."""
+    with chdir(cwd):
+        return CliRunner().invoke(hashstar, arguments, input=given, env={"COLUMNS": None, "LINES": None})
+
+
+def run_line(line: str, cwd: Path) -> tuple[str, str, int]:
+    """Run a line of the shell, its one hashstar in this process; return output, errors and exit code."""
+    found = LINE.fullmatch(line)
+    assert found is not None, line
+    given = run("bash", "-c", found["before"], cwd=cwd).stdout if found["before"] else ""
+    result = run_here(*shlex.split(found["arguments"]), given=given, cwd=cwd)
+    errors = "" if found["quiet"] else result.stderr
+    if not found["after"]:
+        return result.stdout, errors, 0 if found["or"] else result.exit_code
+    done = run("bash", "-c", found["after"], cwd=cwd, input=result.stdout)
+    return done.stdout, errors + done.stderr, done.returncode
 
 
 def is_shown(printed: str, output: str) -> bool:
@@ -68,7 +99,6 @@ def is_shown(printed: str, output: str) -> bool:
     return re.fullmatch(pattern, printed, flags=re.DOTALL) is not None
 
 
-@pytest.mark.process
 def test_the_first_steps_can_be_taken(tmp_path: Path) -> None:
     """One after the other, in an empty folder: the file is saved, each command and snippet prints what is shown."""
     page = ROOT / "docs" / "first-steps.md"
@@ -120,10 +150,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(("block", "command", "output"), SHOWN, ids=[f"{block} {text}" for block, text, _ in SHOWN])
 def test_a_command_prints_what_is_shown(block: Block, command: str, output: str, store: Path) -> None:
     """Its output is the one shown, where ``...`` stands for any lines; it ends with 0, or 1 for an answer "no"."""
-    result = run("bash", "-c", command, cwd=store if block.page == "docs/rocketmq.md" else ROOT)
-    assert is_shown(result.stdout, output), result.stdout
-    assert result.stderr == ""
-    assert result.returncode in ((0, 1) if command.startswith("hashstar selector") else (0,))
+    printed, errors, code = run_line(command, store if block.page == "docs/rocketmq.md" else ROOT)
+    assert is_shown(printed, output), printed
+    assert errors == ""
+    assert code in ((0, 1) if command.startswith("hashstar selector") else (0,))
 
 
 @pytest.mark.parametrize("command", sorted(set(MAKE)))
@@ -167,8 +197,8 @@ def test_a_topology_is_as_shown(block: Block, tmp_path: Path) -> None:
     """It is formatted, and its expectations hold: nothing more severe than a warning is found."""
     (tmp_path / "readme.bindings").write_text(block.text)
     for command in (("fmt", "--check"), ("check",)):
-        result = run("hashstar", *command, str(tmp_path / "readme.bindings"))
-        assert result.returncode == 0, result.stdout + result.stderr
+        result = run_here(*command, str(tmp_path / "readme.bindings"))
+        assert result.exit_code == 0, result.output
 
 
 def test_the_bridge_of_the_readme_is_the_one_of_the_guide_without_dead_letters() -> None:
@@ -185,8 +215,8 @@ def test_the_bridge_is_a_right_configuration(page: str, tmp_path: Path, monkeypa
     (tmp_path / "bridge.toml").write_text(text)
     (tmp_path / "shop.bindings").write_text((ROOT / "examples/bridge/shop.bindings").read_text())
     monkeypatch.setenv("BRIDGE_PASSWORD", "hush")
-    result = run("hashstar", "bridge", "check", "--offline", "bridge.toml", cwd=tmp_path)
-    assert result.returncode == 0, result.stdout + result.stderr
+    result = run_here("bridge", "check", "--offline", "bridge.toml", cwd=tmp_path)
+    assert result.exit_code == 0, result.output
 
 
 def test_the_bridge_for_requests_is_a_right_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,8 +226,8 @@ def test_the_bridge_for_requests_is_a_right_configuration(tmp_path: Path, monkey
     (tmp_path / "bridge.toml").write_text(text)
     (tmp_path / "prices.bindings").write_text(topology.replace("; ", "\n"))
     monkeypatch.setenv("BRIDGE_PASSWORD", "hush")
-    result = run("hashstar", "bridge", "check", "--offline", "bridge.toml", cwd=tmp_path)
-    assert result.returncode == 0, result.stdout + result.stderr
+    result = run_here("bridge", "check", "--offline", "bridge.toml", cwd=tmp_path)
+    assert result.exit_code == 0, result.output
     assert "[replies.kafka]" in result.stdout
 
 

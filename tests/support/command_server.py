@@ -1,8 +1,9 @@
-"""Run commands of ``hashstar``, each in a process of its own, without starting a Python for each.
+"""Run commands of ``hashstar``, in processes of their own, without starting a Python for each.
 
-The server imports the program once and forks for every command: a child has its own descriptors, folder, environment,
+The server imports the program once and forks for every request: a child has its own descriptors, folder, environment,
 limits and exit code, as a command of the shell has. To start a Python and import the program takes about a second of a
-processor; a fork takes some milliseconds. Requests and answers are lines of JSON.
+processor; a fork takes some 20 milliseconds, so many small commands share one. A command that ends its process ends
+only itself: the next ones have another. Requests and answers are lines of JSON.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 120
@@ -52,17 +53,18 @@ class CommandServer:
             cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def run(
-        self, arguments: Sequence[str], stdin: str = os.devnull, folder: Path = ROOT, memory: int | None = None
-    ) -> Ended:
-        """Run one command to its end, with a file as its standard input, and this process's environment and umask."""
+    def run(self, arguments: Sequence[str], memory: int | None = None) -> Ended:
+        """Run one command to its end, without input, and with this process's environment and umask."""
+        return self.run_each([(arguments, os.devnull)], memory)[0]
+
+    def run_each(self, commands: Sequence[tuple[Sequence[str], str]], memory: int | None = None) -> list[Ended]:
+        """Run commands one after the other, each with a file as its standard input."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         mask = os.umask(0o077)
         os.umask(mask)
-        request = [list(arguments), stdin, str(folder), memory, mask, dict(os.environ)]
-        print(json.dumps(request), file=self._process.stdin, flush=True)
-        return Ended(*json.loads(self._process.stdout.readline()))
+        print(json.dumps([commands, memory, mask, dict(os.environ)]), file=self._process.stdin, flush=True)
+        return [Ended(*each) for each in json.loads(self._process.stdout.readline())]
 
     def close(self) -> None:
         """End the process."""
@@ -101,17 +103,19 @@ def serve() -> None:
     gc.collect()
     gc.freeze()  # else each child's first collection copies the pages of all that was imported
     for line in sys.stdin:
-        arguments, *rest = json.loads(line)
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            child = os.fork()
-            if child == 0:
-                _run(main, arguments, out.fileno(), err.fileno(), *rest)
-            _, status = os.waitpid(child, 0)
-            printed = []
-            for file in (out, err):
-                file.seek(0)
-                printed.append(file.read().decode("utf-8", "backslashreplace"))
-        print(json.dumps([os.waitstatus_to_exitcode(status), *printed]), flush=True)
+        commands, *rest = json.loads(line)
+        ended: list[tuple[int, str, str]] = []
+        while len(ended) < len(commands):
+            with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as codes:
+                child = os.fork()
+                if child == 0:
+                    _run_each(main, commands[len(ended) :], out, err, codes, *rest)
+                _, status = os.waitpid(child, 0)
+                codes.seek(0)
+                ended += map(tuple, map(json.loads, codes))
+                if len(ended) < len(commands):
+                    ended.append((os.waitstatus_to_exitcode(status), _take(out), _take(err)))
+        print(json.dumps(ended), flush=True)
 
 
 def _make_parsers() -> None:
@@ -123,22 +127,43 @@ def _make_parsers() -> None:
     importlib.import_module("exchange.selector").Selector.parse("a = 1")
 
 
-def _run(
-    main: Main, arguments: list[str], out: int, err: int, stdin: str, folder: str, memory: int | None, mask: int,
-    environment: dict[str, str],
+def _take(file: IO[bytes]) -> str:
+    """Return what was written to a file, and empty it."""
+    file.seek(0)
+    text = file.read().decode("utf-8", "backslashreplace")
+    file.seek(0)
+    file.truncate()
+    return text
+
+
+def _run_each(
+    main: Main, commands: list[tuple[list[str], str]], out: IO[bytes], err: IO[bytes], codes: IO[bytes],
+    memory: int | None, mask: int, environment: dict[str, str],
 ) -> NoReturn:  # fmt: skip
-    """Run the command in this process, and end it as the interpreter would after ``main``."""
-    code: object = 1
+    """Run the commands in this process, and end it."""
     try:
-        signal.alarm(SECONDS)
         if memory is not None:
             resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
         os.umask(mask)
-        os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)
-        for number, descriptor in enumerate((os.open(stdin, os.O_RDONLY), out, err)):
-            os.dup2(descriptor, number)
+        for arguments, stdin in commands:
+            given = os.open(stdin, os.O_RDONLY)
+            for number, descriptor in enumerate((given, out.fileno(), err.fileno())):
+                os.dup2(descriptor, number)
+            os.close(given)
+            code = _run(main, arguments)
+            codes.write(json.dumps([code, _take(out), _take(err)]).encode() + b"\n")
+            codes.flush()
+    finally:
+        os._exit(0)
+
+
+def _run(main: Main, arguments: list[str]) -> int:
+    """Run a command and return the exit code that the interpreter would end with after ``main``."""
+    code: object = 1
+    try:
+        signal.alarm(SECONDS)
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
         sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
@@ -148,10 +173,9 @@ def _run(
         code = leave.code
     except BaseException:  # noqa: BLE001  as the interpreter does
         traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0 if code is None else code if isinstance(code, int) else 1)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return 0 if code is None else code if isinstance(code, int) else 1
 
 
 if __name__ == "__main__":

@@ -18,12 +18,12 @@ from bindings.archive.reading import NOT_READ
 from bindings.archive.record import Record, build_batch
 from bindings.commands.archive import archive_command
 from bindings.commands.audit import audit_command
+from bridge.cli import hashstar
 from exchange.message import Message
 from tests.bindings.archive.test_traces import RABTAP, TRACED, text_entry
 from tests.support.archives.kafka_files import KafkaRecord, batch
 from tests.support.archives.reads import read
 from tests.support.archives.rocketmq_files import message
-from tests.support.command_server import Ended, command_server
 
 FETCHED: Final = {
     "payload_bytes": 4, "redelivered": False, "exchange": "x", "routing_key": "k", "message_count": 1,
@@ -181,14 +181,14 @@ def test_audit_counts_both_records_and_stops_where_no_bad_one_is_allowed(
 def test_a_bridge_moves_the_good_records_and_logs_a_bad_one(is_damaged: bool, tmp_path: Path) -> None:
     (tmp_path / "bridge.toml").write_text(CONFIG)
     done = run_bridge(tmp_path)
-    assert done.code == 0, done.err
-    assert "Traceback" not in done.err
-    assert ("left out" in done.err) is is_damaged
+    assert done.exit_code == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert ("left out" in done.stderr) is is_damaged
     assert len(records_in(tmp_path / "out")) == 2 - is_damaged
 
 
-def run_bridge(folder: Path) -> Ended:
-    return command_server().run(["bridge", "run", "bridge.toml"], folder=folder)
+def run_bridge(folder: Path) -> Result:
+    return run(hashstar, "bridge", "run", folder / "bridge.toml")
 
 
 def records_in(folder: Path) -> list[Record]:
@@ -221,7 +221,7 @@ def test_a_file_that_is_not_read_is_one_bad_record_for_every_command(
     assert run(audit_command, *arguments, tmp_path / "in").exit_code == 0
     assert run(audit_command, *arguments, "--max-bad", 0, tmp_path / "in").exit_code == 1
     done = run_bridge(tmp_path)
-    assert (done.code, "left out" in done.err) == (0, True)
+    assert (done.exit_code, "left out" in done.stderr) == (0, True)
     assert len(records_in(tmp_path / "out")) == 1
 
 
@@ -238,7 +238,7 @@ def test_a_store_without_records_is_reported_by_every_command(tmp_path: Path) ->
         assert run(audit_command, *arguments, *bound, tmp_path / "in").exit_code == code
     assert not (tmp_path / "a").exists()
     done = run_bridge(tmp_path)
-    assert "there are no records in it: left out" in done.err
+    assert "there are no records in it: left out" in done.stderr
 
 
 def test_a_single_file_that_is_no_archive_is_bad_input(tmp_path: Path) -> None:

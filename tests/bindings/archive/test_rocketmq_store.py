@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,10 +18,10 @@ from bindings.archive.rocketmq.find import find_by_id, find_by_key
 from bindings.archive.rocketmq.inspection import StoreInspection, TopicKind, inspect_store
 from bindings.archive.rocketmq.store import is_store, open_store
 from bindings.audit.spark.growth import Growth
+from bindings.commands.archive import archive_command
 from exchange.errors import InputError
 from tests.support.archives.reads import FILES
 from tests.support.archives.rocketmq_files import Sent, message, store, unit
-from tests.support.command_server import command_server
 
 SENT = (
     Sent("a", 0, {"TAGS": "red", "KEYS": "k1 k2", "UNIQ_KEY": "U1"}), Sent("a", 1, {"TAGS": "blue", "KEYS": "k1"}),
@@ -261,10 +262,10 @@ def test_queues_that_are_written_and_never_read_are_shown(
     store(tmp_path, SENT)
     topic = {"readQueueNums": read, "writeQueueNums": write, "perm": perm}
     (tmp_path / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": {"a": topic}}))
-    text = command_server().run(["archive", "inspect", str(tmp_path)]).out
+    text = CliRunner().invoke(archive_command, ["inspect", str(tmp_path)]).stdout
     assert ("is never read" in text) == (shown is not None)
     assert shown is None or shown in text
-    answer = json.loads(command_server().run(["archive", "inspect", str(tmp_path), "--json"]).out)
+    answer = json.loads(CliRunner().invoke(archive_command, ["inspect", str(tmp_path), "--json"]).stdout)
     numbers = {row["topic"]: (row["read_queues"], row["write_queues"]) for row in answer["topics"]}
     assert numbers == {"a": (read, write), "b": (None, None)}
 

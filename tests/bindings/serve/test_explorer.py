@@ -2,13 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +18,7 @@ from bindings.serve.traffic import Traffic
 from bindings.serve.watching import Watched
 from bindings.sources.document import Document, Section
 from bindings.sources.open import Source, open_source
+from bridge.cli import hashstar
 from exchange import Topology
 from exchange.entities.profile import LATEST
 from exchange.errors import BrokerError, HashstarError, InputError
@@ -25,7 +26,6 @@ from exchange.field_json import message_to_json
 from exchange.routing.explain import to_json
 from exchange.routing.router import Router
 from tests.support import topologies
-from tests.support.command_server import CommandServer
 from tests.support.tiers import examples
 
 ORDERS = "examples/orders/orders.bindings"
@@ -35,11 +35,9 @@ TYPES = topologies.Kinds(
 """Exchange types without chance, so that a message has one route."""
 
 
-@pytest.fixture(scope="module")
-def run() -> Iterator[CommandServer]:
-    server = CommandServer()
-    yield server
-    server.close()
+def run(*arguments: str) -> Result:
+    """Run a command in this process."""
+    return CliRunner().invoke(hashstar, arguments)
 
 
 def explorer_of(topology: Topology, traffic: Traffic | None = None) -> Explorer:
@@ -76,12 +74,12 @@ def part(kind: str, name: str) -> dict[str, str]:
         ("", "billing", []),
     ],
 )
-def test_explain_is_the_json_of_the_command(run: CommandServer, exchange: str, key: str, options: list[str]) -> None:
-    ended = run.run(["explain", "-t", ORDERS, "--json", *options, "--", exchange, key])
+def test_explain_is_the_json_of_the_command(exchange: str, key: str, options: list[str]) -> None:
+    ended = run("explain", "-t", ORDERS, "--json", *options, "--", exchange, key)
     headers = dict(value.split("=") for option, value in pairwise(options) if option == "-H")
     message = message_of(exchange, key, **{name: _value(text) for name, text in headers.items()})
     queue = options[1] if "-q" in options else None
-    assert ask(explore(ORDERS), "explain", message=message, queue=queue) == json.loads(ended.out)
+    assert ask(explore(ORDERS), "explain", message=message, queue=queue) == json.loads(ended.stdout)
 
 
 def _value(text: str) -> Any:
@@ -172,7 +170,7 @@ def test_a_picture_of_a_large_topology_is_what_is_near_and_of_a_small_one_everyt
     assert ".shape" in small["style"]
 
 
-def test_the_meaning_of_a_draft_is_that_of_diff(run: CommandServer, tmp_path: Path) -> None:
+def test_the_meaning_of_a_draft_is_that_of_diff(tmp_path: Path) -> None:
     explorer = explore(ORDERS)
     edits = ['- orders -> billing: "order.*.paid"', "+ queue neu", '+ orders -> neu: "order.#"']
     draft = ask(explorer, "draft", edits=edits)["draft"]
@@ -180,9 +178,9 @@ def test_the_meaning_of_a_draft_is_that_of_diff(run: CommandServer, tmp_path: Pa
     changed = tmp_path / "changed.bindings"
     text = re.sub("(?m)^expect .*$", "", Path(ORDERS).read_text()).replace('    "order.*.paid",\n', "")
     changed.write_text(text + '\nqueue neu\norders -> neu: "order.#"\n')
-    ended = run.run(["diff", "--json", ORDERS, str(changed)])
-    assert ended.code == 1, ended.err
-    expected = json.loads(ended.out)
+    ended = run("diff", "--json", ORDERS, str(changed))
+    assert ended.exit_code == 1, ended.stderr
+    expected = json.loads(ended.stdout)
     assert answer["meaning"] == expected["meaning"]
     assert answer["plan"]["steps"] == expected["plan"]["steps"]
     assert answer["loses"]
@@ -195,11 +193,11 @@ def test_the_meaning_of_a_draft_is_that_of_diff(run: CommandServer, tmp_path: Pa
     assert ask(explorer, "meaning", draft=same)["meaning"]["verdict"] == "same"
 
 
-def test_findings_are_those_of_check(run: CommandServer, tmp_path: Path) -> None:
+def test_findings_are_those_of_check(tmp_path: Path) -> None:
     path = tmp_path / "t.bindings"
     path.write_text('exchange x: topic\nqueue q\nqueue lone\nx -> q: "a.#", "a.b"\nexpect x "a" -> lone\n')
-    ended = run.run(["check", "--format", "json", str(path)])
-    (host,) = json.loads(ended.out)["vhosts"]
+    ended = run("check", "--format", "json", str(path))
+    (host,) = json.loads(ended.stdout)["vhosts"]
     expected = [finding for finding in host["findings"] if finding["code"] != "HS901"]
     answer = ask(explore(str(path)), "findings")["findings"]
     assert {finding["code"] for finding in answer} >= {"HS204", "HS801"}
@@ -208,10 +206,10 @@ def test_findings_are_those_of_check(run: CommandServer, tmp_path: Path) -> None
     assert set(draft) == {"draft"}
 
 
-def test_the_counts_of_an_audit_stand_beside_the_bindings(run: CommandServer, tmp_path: Path) -> None:
+def test_the_counts_of_an_audit_stand_beside_the_bindings(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    ended = run.run(["audit", "-t", ORDERS, "--no-spark", "--json", str(report), "examples/orders/traffic.jsonl"])
-    assert report.exists(), ended.err
+    ended = run("audit", "-t", ORDERS, "--no-spark", "--json", str(report), "examples/orders/traffic.jsonl")
+    assert report.exists(), ended.stderr
     counted = {
         (row["source"], row["destination"], row["routing_key"], json.dumps(row["arguments"])): row
         for row in json.loads(report.read_text())["bindings"]

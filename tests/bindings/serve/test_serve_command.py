@@ -4,24 +4,22 @@ import json
 import signal
 import socket
 import time
-from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
-from tests.support.command_server import CommandServer
+from bridge.cli import hashstar
 from tests.support.served import Served, serve
 
 SECONDS = 30.0
 
 
-@pytest.fixture(scope="module")
-def run() -> Iterator[CommandServer]:
-    server = CommandServer()
-    yield server
-    server.close()
+def run(*arguments: str) -> Result:
+    """Run a command that ends by itself in this process."""
+    return CliRunner().invoke(hashstar, arguments)
 
 
 def ask(served: Served, question: str, token: str = "", host: str = "localhost", **fields: Any) -> tuple[int, Any]:
@@ -58,12 +56,10 @@ def test_it_serves_at_the_printed_address_until_it_is_ended(tmp_path: Path) -> N
         assert path.read_text() == "exchange x: fanout\nqueue q\nqueue r\nx -> q, r\n"
 
 
-def test_several_virtual_hosts_and_a_report_are_served_at_another_address_by_request(
-    run: CommandServer, tmp_path: Path
-) -> None:
+def test_several_virtual_hosts_and_a_report_are_served_at_another_address_by_request(tmp_path: Path) -> None:
     report = tmp_path / "r.json"
-    run.run(["audit", "-t", "examples/orders/orders.bindings", "--no-spark", "--json", str(report),
-             "examples/orders/traffic.jsonl"])  # fmt: skip
+    orders = "examples/orders/orders.bindings"
+    run("audit", "-t", orders, "--no-spark", "--json", str(report), "examples/orders/traffic.jsonl")
     path = tmp_path / "t.bindings"
     path.write_text(Path("examples/orders/orders.bindings").read_text() + '\nvhost "/b"\nqueue b\n')
     options = ("--vhost", "/b", "--audit", str(report), "--host", "0.0.0.0", "--allow-host", "shown.example")  # noqa: S104
@@ -93,16 +89,16 @@ def test_several_virtual_hosts_and_a_report_are_served_at_another_address_by_req
         ([], "TOPOLOGY"),
     ],
 )
-def test_what_cannot_be_served_ends_it_with_2(run: CommandServer, arguments: list[str], text: str) -> None:
-    ended = run.run(["serve", *arguments])
-    assert ended.code == 2
-    assert text in ended.err
-    assert not ended.out
+def test_what_cannot_be_served_ends_it_with_2(arguments: list[str], text: str) -> None:
+    ended = run("serve", *arguments)
+    assert ended.exit_code == 2
+    assert text in ended.stderr
+    assert not ended.stdout
 
 
-def test_a_port_that_is_taken_is_named(run: CommandServer) -> None:
+def test_a_port_that_is_taken_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ended = run.run(["serve", "examples/orders/orders.bindings", "--port", str(port)])
-    assert ended.code == 2
-    assert f"127.0.0.1:{port} cannot be served: Address already in use" in ended.err
+        ended = run("serve", "examples/orders/orders.bindings", "--port", str(port))
+    assert ended.exit_code == 2
+    assert f"127.0.0.1:{port} cannot be served: Address already in use" in ended.stderr

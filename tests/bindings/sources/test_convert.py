@@ -19,7 +19,7 @@ from exchange.entities.profile import PROFILES
 from exchange.errors import InputError
 from exchange.partition.partitioning.specification import Partitioning
 from tests.bindings.sources.test_definitions import BROKER, dumped, exactly, loads
-from tests.test_cli import hashstar
+from tests.support.program import run_program
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted(ROOT.glob("examples/**/definitions.json"))
@@ -41,10 +41,10 @@ expect orders "order.new" -> billing
 def test_definitions_come_back_unchanged_in_meaning(path: Path, tmp_path: Path) -> None:
     """Our examples' own files; put back into what they were, they are the same JSON."""
     middle, back, into = (str(tmp_path / name) for name in ("m.bindings.gz", "b.json", "i.json.gz"))
-    assert hashstar("convert", str(path), middle).returncode == 0
+    assert run_program("convert", str(path), middle).returncode == 0
     assert Path(middle).read_bytes().startswith(b"\x1f\x8b")
-    assert hashstar("convert", middle, back).returncode == 0
-    assert hashstar("convert", "--into", str(path), middle, into).returncode == 0
+    assert run_program("convert", middle, back).returncode == 0
+    assert run_program("convert", "--into", str(path), middle, into).returncode == 0
     before, after = open_source(str(path)), open_source(back)
     assert after.vhosts == before.vhosts
     assert [after.topology(vhost) for vhost in after.vhosts] == [before.topology(vhost) for vhost in before.vhosts]
@@ -55,14 +55,14 @@ def test_the_direction_of_a_conversion_follows_from_the_file_names(tmp_path: Pat
     """The extension of OUT decides, else it is the other format; --to overrides both."""
     path, definitions = tmp_path / "shop.bindings", tmp_path / "shop.json"
     path.write_text(TEXT)
-    result = hashstar("convert", str(path), str(definitions))
+    result = run_program("convert", str(path), str(definitions))
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
-    assert hashstar("convert", str(definitions)).stdout == TEXT
-    assert json.loads(hashstar("convert", str(path)).stdout) == json.loads(definitions.read_text())
-    assert hashstar("convert", "--to", "bindings", str(path)).stdout == TEXT
-    assert hashstar("convert", "--to", "definitions", str(definitions)).stdout == definitions.read_text()
-    assert hashstar("convert", "-", given=TEXT).stdout == definitions.read_text()
-    assert hashstar("convert", "-", "-", given=definitions.read_text()).stdout == TEXT
+    assert run_program("convert", str(definitions)).stdout == TEXT
+    assert json.loads(run_program("convert", str(path)).stdout) == json.loads(definitions.read_text())
+    assert run_program("convert", "--to", "bindings", str(path)).stdout == TEXT
+    assert run_program("convert", "--to", "definitions", str(definitions)).stdout == definitions.read_text()
+    assert run_program("convert", "-", given=TEXT).stdout == definitions.read_text()
+    assert run_program("convert", "-", "-", given=definitions.read_text()).stdout == TEXT
 
 
 def test_what_only_a_bindings_file_has_is_kept_under_a_key_of_its_own() -> None:
@@ -80,7 +80,7 @@ def test_what_the_language_cannot_express_is_reported_and_can_be_kept(tmp_path: 
     """Users, permissions and global parameters: how many, and what keeps them."""
     base, middle = tmp_path / "base.json", tmp_path / "m.bindings"
     loads(BROKER).save(base)
-    result = hashstar("convert", str(base), str(middle))
+    result = run_program("convert", str(base), str(middle))
     assert (
         "left out, as a .bindings file has no place for them: 1 users, 1 permissions, 1 global "
         "parameters, 2 virtual hosts with settings\n" in result.stderr
@@ -89,25 +89,25 @@ def test_what_the_language_cannot_express_is_reported_and_can_be_kept(tmp_path: 
     middle.write_text(middle.read_text().replace("x-max-length = 10", "x-max-length = 11"))
     expected = json.loads(json.dumps(BROKER))
     expected["queues"][1]["arguments"]["x-max-length"] = 11
-    assert json.loads(hashstar("convert", "--into", str(base), str(middle)).stdout) == expected
+    assert json.loads(run_program("convert", "--into", str(base), str(middle)).stdout) == expected
 
 
 def test_one_virtual_host_can_be_converted_alone(tmp_path: Path) -> None:
     """Of either kind of file."""
     base = tmp_path / "base.json"
     loads(BROKER).save(base)
-    text = hashstar("convert", "--vhost", "shop", str(base)).stdout
+    text = run_program("convert", "--vhost", "shop", str(base)).stdout
     assert Document.loads(text).vhosts == ("shop",)
     assert Document.loads(text).topology() == loads(BROKER).topology("shop")
     (tmp_path / "two.bindings").write_text("vhost a\nqueue q\nvhost b\nqueue r")
-    one = json.loads(hashstar("convert", "--vhost", "b", str(tmp_path / "two.bindings")).stdout)
+    one = json.loads(run_program("convert", "--vhost", "b", str(tmp_path / "two.bindings")).stdout)
     assert [queue["name"] for queue in one["queues"]] == ["r"]
     assert one["vhosts"] == [{"name": "b"}]
 
 
 def test_types_that_json_lacks_are_reported_with_their_position() -> None:
     """RabbitMQ's import would make tables of them."""
-    result = hashstar("convert", "-", given="exchange h: headers\nqueue q\nh -> q: all { n = !short 1 }")
+    result = run_program("convert", "-", given="exchange h: headers\nqueue q\nh -> q: all { n = !short 1 }")
     assert result.returncode == 0
     assert (
         'bindings[0].arguments.n is {"!short": 1}: a typed value here, a table for RabbitMQ\'s import' in result.stderr
@@ -131,7 +131,7 @@ def test_types_that_json_lacks_are_reported_with_their_position() -> None:
 )
 def test_bad_input_ends_without_a_traceback(arguments: list[str], given: str, words: str) -> None:
     """Exit code 2, the place, and the way out."""
-    result = hashstar(*arguments, given=given)
+    result = run_program(*arguments, given=given)
     assert result.returncode == 2
     assert words in result.stderr
     assert "Traceback" not in result.stderr
@@ -139,7 +139,7 @@ def test_bad_input_ends_without_a_traceback(arguments: list[str], given: str, wo
 
 def test_every_command_takes_a_bindings_file() -> None:
     """As it takes definitions."""
-    result = hashstar("explain", "-d", "examples/orders/orders.bindings", "orders", "order.eu.created")
+    result = run_program("explain", "-d", "examples/orders/orders.bindings", "orders", "order.eu.created")
     assert (result.returncode, result.stderr) == (0, "")
     assert "routed to 2 queues: audit, billing" in result.stdout
 
@@ -152,17 +152,17 @@ def test_fmt_formats_files_in_place(tmp_path: Path) -> None:
     link.symlink_to(untidy)
     tidy.write_text("queue a\n")
     os.utime(tidy, (0, 0))
-    result = hashstar("fmt", "--check", str(link), str(tidy))
+    result = run_program("fmt", "--check", str(link), str(tidy))
     assert (result.returncode, result.stdout) == (1, f"not formatted: {link}\n")
-    assert hashstar("fmt", "--stdout", str(link)).stdout == "# so\n\nqueue a: quorum  # c\n"
-    result = hashstar("fmt", str(link), str(tidy))
+    assert run_program("fmt", "--stdout", str(link)).stdout == "# so\n\nqueue a: quorum  # c\n"
+    result = run_program("fmt", str(link), str(tidy))
     assert (result.returncode, result.stderr) == (0, f"formatted: {link}\n")
     assert untidy.read_text() == "# so\n\nqueue a: quorum  # c\n"
     assert stat.S_IMODE(untidy.stat().st_mode) == 0o640
     assert link.is_symlink()
     assert tidy.stat().st_mtime == 0
-    assert hashstar("fmt", "--check", str(link), str(tidy)).returncode == 0
-    assert hashstar("fmt", "-", given="queue  a").stdout == "queue a\n"
+    assert run_program("fmt", "--check", str(link), str(tidy)).returncode == 0
+    assert run_program("fmt", "-", given="queue  a").stdout == "queue a\n"
 
 
 def test_fmt_goes_on_after_a_bad_file(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_fmt_goes_on_after_a_bad_file(tmp_path: Path) -> None:
     bad, untidy = tmp_path / "bad.bindings", tmp_path / "untidy.bindings"
     bad.write_text("queue")
     untidy.write_text("queue  a")
-    result = hashstar("fmt", str(bad), str(untidy))
+    result = run_program("fmt", str(bad), str(untidy))
     assert (result.returncode, untidy.read_text()) == (2, "queue a\n")
     assert f"{bad}:1:6: expected a name" in result.stderr
     assert bad.read_text() == "queue"

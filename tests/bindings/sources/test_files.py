@@ -24,7 +24,7 @@ from bindings.sources.files import (
 )
 from bindings.sources.open import open_source
 from exchange.errors import InputError
-from tests.test_cli import hashstar
+from tests.support.program import run_program
 
 
 def mode_of(path: Path) -> int:
@@ -166,7 +166,7 @@ def test_files_with_messages_are_not_readable_by_everybody(tmp_path: Path) -> No
             ["audit", "run", "--no-spark", "-t", str(topology), str(archive), "--tables", str(out / "tables"),
              "--json", str(out / "a.json"), "--html", str(out / "a.html"), "--save-tally", str(out / "a.tally")],
         ):  # fmt: skip
-            ended = hashstar(*arguments)
+            ended = run_program(*arguments)
             assert ended.returncode == 0, ended
     finally:
         os.umask(old)
@@ -180,7 +180,7 @@ def test_data_behind_gzipped_data_is_an_error_that_names_the_file(tmp_path: Path
     path = tmp_path / "t.bindings.gz"
     path.write_bytes(gzip.compress(b"exchange x: topic\n") + b"trailing")
     for arguments in (("check", str(path)), ("explain", "-t", str(path), "x")):
-        result = hashstar(*arguments)
+        result = run_program(*arguments)
         assert result.returncode == 2
         assert result.stderr == (
             f"hashstar: {path}: something follows the gzipped data that is not gzipped; pack it anew\n"

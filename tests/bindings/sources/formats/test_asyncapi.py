@@ -14,7 +14,7 @@ from bindings.sources.formats.format import Target
 from bindings.sources.formats.imported import Imported
 from exchange import Binding, Exchange, Policy, Queue, Topology
 from exchange.errors import InputError
-from tests.test_cli import hashstar
+from tests.support.program import run_program
 
 ASYNCAPI = FORMATS["asyncapi"]
 
@@ -119,7 +119,7 @@ def test_version_2_names_channels_by_their_keys() -> None:
             },
         }
     )
-    result = hashstar("convert", "-", given=text)
+    result = run_program("convert", "-", given=text)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.endswith(
         'exchange e: direct\n\nqueue q\nqueue r\n\ne -> q: "user/signedup"\ne -> r: "user/signedup"\n'
@@ -251,8 +251,10 @@ def test_the_command_writes_yaml_or_json(tmp_path: Path) -> None:
     text = "exchange orders: topic\nqueue billing\norders -> billing: 'order.#'\n"
     for name in ("asyncapi.yaml", "shop.asyncapi.json"):
         out = tmp_path / name
-        result = hashstar("convert", "-", str(out), given=text)
+        result = run_program("convert", "-", str(out), given=text)
         assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
-        assert hashstar("diff", "-", str(out), given=text).returncode == 0
+        assert run_program("diff", "-", str(out), given=text).returncode == 0
     assert (tmp_path / "asyncapi.yaml").read_text().startswith('asyncapi: "3.0.0"\ninfo:\n')
-    assert hashstar("convert", "--to", "asyncapi", "-", given=text).stdout == (tmp_path / "asyncapi.yaml").read_text()
+    assert (
+        run_program("convert", "--to", "asyncapi", "-", given=text).stdout == (tmp_path / "asyncapi.yaml").read_text()
+    )

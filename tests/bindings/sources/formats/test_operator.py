@@ -15,7 +15,7 @@ from bindings.sources.formats.operator_names import Names
 from bindings.sources.open import open_source
 from exchange import Binding, Exchange, Policy, Queue, Topology
 from exchange.errors import InputError
-from tests.test_cli import hashstar
+from tests.support.program import run_program
 
 OPERATOR = FORMATS["operator"]
 REFERENCE = "  rabbitmqClusterReference: {name: rabbit}\n"
@@ -111,7 +111,7 @@ def test_lists_are_read_and_other_kinds_are_counted() -> None:
     imported = read(text)
     assert list(imported.definitions.topology().queues) == ["q"]
     assert imported.others == {"User": 1, "Secret": 1}
-    result = hashstar("convert", "-", given=text)
+    result = run_program("convert", "-", given=text)
     assert (result.returncode, result.stdout) == (0, 'vhost "/"\n\nqueue q\n')
     assert result.stderr == "standard input: not read, as it is no part of a topology: 1 Secret, 1 User\n"
 
@@ -198,21 +198,21 @@ def test_a_folder_is_read_without_what_is_no_object(tmp_path: Path) -> None:
     assert [str(warning).partition(";")[0] for warning in source.warnings] == [
         f"{tmp_path}/b.yml:7: Queue 'an-object': there is no field \"nmae\""
     ]
-    assert hashstar("explain", "-d", str(tmp_path), "e", "").stdout.endswith("routed to 1 queue: q\n")
+    assert run_program("explain", "-d", str(tmp_path), "e", "").stdout.endswith("routed to 1 queue: q\n")
     (tmp_path / "b.yml").write_text("apiVersion: rabbitmq.com/v1beta1\nkind: Queue\nspec: {name: 5}")
-    result = hashstar("check", str(tmp_path))
+    result = run_program("check", str(tmp_path))
     assert (result.returncode, result.stdout) == (2, "0 files checked, 1 not checked: nothing found\n")
     assert result.stderr == f"hashstar: {tmp_path}/b.yml:3: spec.name: 5 is not a text; put it in quotes\n"
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "a folder without .tf files and without objects of Kubernetes" in hashstar("graph", str(empty)).stderr
+    assert "a folder without .tf files and without objects of Kubernetes" in run_program("graph", str(empty)).stderr
 
 
 def test_check_names_the_lines_of_objects(tmp_path: Path) -> None:
     """In text and in SARIF."""
     path = tmp_path / "q.yaml"
     path.write_text(one("Queue", "name: amq.x") + one("Exchange", "name: e\ntype: banana"))
-    result = hashstar("check", str(path))
+    result = run_program("check", str(path))
     assert f"{path}:13: " in result.stdout
     assert f"{path}:6: " in result.stdout
     assert "'banana'" in result.stdout
@@ -222,15 +222,15 @@ def test_the_command_writes_objects_for_a_cluster(tmp_path: Path) -> None:
     """Which the user names."""
     text = "exchange orders: topic\nqueue billing: quorum\norders -> billing: 'order.#'\n"
     out = tmp_path / "out.yaml"
-    result = hashstar("convert", "--to", "operator", "--cluster", "rabbit/messaging", "-", str(out), given=text)
+    result = run_program("convert", "--to", "operator", "--cluster", "rabbit/messaging", "-", str(out), given=text)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     written = out.read_text()
     assert "---\napiVersion: rabbitmq.com/v1beta1\nkind: Queue\nmetadata:\n  name: billing\n" in written
     assert written.count("  rabbitmqClusterReference:\n    name: rabbit\n    namespace: messaging\n") == 3
     assert "deletionPolicy" not in written
     assert "kind: Vhost" not in written
-    assert hashstar("convert", str(out)).stdout == hashstar("convert", "--to", "bindings", "-", given=text).stdout
-    assert hashstar("diff", str(out), "-", given=text).returncode == 0
+    assert run_program("convert", str(out)).stdout == run_program("convert", "--to", "bindings", "-", given=text).stdout
+    assert run_program("diff", str(out), "-", given=text).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_the_command_writes_objects_for_a_cluster(tmp_path: Path) -> None:
 )
 def test_options_that_do_not_fit_are_errors(arguments: list[str], words: str) -> None:
     """Exit code 2 and the way out."""
-    result = hashstar("convert", *arguments, given="queue q")
+    result = run_program("convert", *arguments, given="queue q")
     assert result.returncode == 2
     assert words in result.stderr
 
@@ -263,7 +263,7 @@ def test_what_the_operator_cannot_declare_is_named(tmp_path: Path) -> None:
         "e -> q: all { n = !short 1 }\nexpect e 'a' unroutable\nvhost /shop\nqueue s\n"
     )
     arguments = ["convert", "--to", "operator", "--cluster", "c"]
-    result = hashstar(*arguments, "-", given=text)
+    result = run_program(*arguments, "-", given=text)
     assert (result.returncode, result.stdout.count("kind: ")) == (0, 6)
     assert result.stderr == (
         "standard output: warning: exchange 'e' is internal, which the operator cannot declare: clients may publish to it\n"
@@ -272,5 +272,5 @@ def test_what_the_operator_cannot_declare_is_named(tmp_path: Path) -> None:
         "standard output: warning: left out, as the operator has no place for them: 1 expectation, 1 partitioning, the "
         "profile\n"
     )
-    only = hashstar(*arguments, "--vhost", "/shop", "-", given=text)
+    only = run_program(*arguments, "--vhost", "/shop", "-", given=text)
     assert (only.returncode, only.stdout.count("kind: ")) == (0, 2)

@@ -18,7 +18,7 @@ from bindings.sources.formats.terraform.syntax import Expression, Items, Literal
 from bindings.sources.open import open_source
 from exchange import Binding, Exchange, Policy, Queue, Topology
 from exchange.errors import InputError
-from tests.test_cli import hashstar
+from tests.support.program import run_program
 
 TERRAFORM = FORMATS["terraform"]
 
@@ -389,7 +389,7 @@ def test_a_plan_and_a_state_have_all_values(key: str) -> None:
         "rabbitmq_queue.later: left out: its name will be known after terraform apply"
     ]
     assert imported.others == {"rabbitmq_user": 1}
-    assert hashstar("convert", "-", given=text).stdout == 'vhost "/"\n\nqueue inner: quorum\nqueue q: quorum\n'
+    assert run_program("convert", "-", given=text).stdout == 'vhost "/"\n\nqueue inner: quorum\nqueue q: quorum\n'
 
 
 def test_a_state_file_is_read() -> None:
@@ -413,7 +413,7 @@ def test_check_finds_modules_objects_and_documents_below_a_folder(tmp_path: Path
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    result = hashstar("check", str(tmp_path), "--format", "json")
+    result = run_program("check", str(tmp_path), "--format", "json")
     assert result.returncode == 0
     names = {file["source"] for file in json.loads(result.stdout)["files"]}
     assert names == {f"{tmp_path}/{name}" for name in ("a", "b", "c/asyncapi.yaml", "d/x.bindings")}
@@ -432,7 +432,7 @@ def test_a_folder_is_a_module(tmp_path: Path) -> None:
     source = open_source(str(tmp_path))
     assert list(source.topology().queues) == ["q-prod-5"]
     (tmp_path / "main.tf").write_text("# rabbitmq_queue\nresource {")
-    result = hashstar("check", str(tmp_path))
+    result = run_program("check", str(tmp_path))
     assert result.returncode == 2
     assert f"{tmp_path}/main.tf:2:11: a block is not closed" in result.stderr
 
@@ -542,7 +542,7 @@ def test_no_file_of_another_system_is_fixed(tmp_path: Path) -> None:
     """It would be written anew in another language."""
     path = tmp_path / "q.tf"
     path.write_text(one('name = "q"'))
-    result = hashstar("check", "--fix", str(path))
+    result = run_program("check", "--fix", str(path))
     assert result.returncode == 2
     assert "only .bindings files and definitions.json are fixed, no files of Terraform" in result.stderr
     assert path.read_text() == one('name = "q"')
@@ -552,12 +552,12 @@ def test_the_command_writes_and_reads_terraform(tmp_path: Path) -> None:
     """By the ending of the file's name; JSON is not written."""
     text = "vhost /shop\nexchange orders: topic\nqueue billing: quorum\norders -> billing: 'order.#'\n"
     out = tmp_path / "main.tf"
-    result = hashstar("convert", "-", str(out), given=text)
+    result = run_program("convert", "-", str(out), given=text)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     assert 'resource "rabbitmq_vhost" "shop_' in out.read_text()
-    assert hashstar("diff", "-", str(out), given=text).returncode == 0
-    assert hashstar("explain", "-d", str(out), "orders", "order.x").stdout.endswith("routed to 1 queue: billing\n")
-    result = hashstar("convert", "--to", "terraform", "-", str(tmp_path / "x.tf.json"), given=text)
+    assert run_program("diff", "-", str(out), given=text).returncode == 0
+    assert run_program("explain", "-d", str(out), "orders", "order.x").stdout.endswith("routed to 1 queue: billing\n")
+    result = run_program("convert", "--to", "terraform", "-", str(tmp_path / "x.tf.json"), given=text)
     assert (result.returncode, "configurations are written in Terraform's own language only" in result.stderr) == (
         2,
         True,
