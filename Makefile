@@ -5,15 +5,17 @@ BIN := $(VENV)/bin
 # Processes that share the tests: auto is one per processor for `make test`, two for the other tiers, as many of their
 # tests wait; 0 runs them all in one process.
 WORKERS ?= auto
+# Versions of what is installed: those of this file, which .ci/lock writes; if empty, the newest that pyproject.toml allows.
+LOCK ?= tests/requirements.txt
 # Each process of the tests would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all night lint docs live chaos soak damage mutants fuzz bench dist clean
+.PHONY: help demo test test-all night newest lint docs live chaos soak damage mutants fuzz bench dist clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.demo  ## audit a million generated messages against a sample topology, without any server
+demo: $(VENV)/.spark  ## audit a million generated messages against a sample topology, without any server
 	$(BIN)/python -m examples.demo $(ARGS)
 
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4 --dist=loadgroup
@@ -26,6 +28,10 @@ test-all: $(VENV)/.test  ## all tests; those that need a server skip where none 
 
 night: $(VENV)/.test  ## all tests, with ten times as many random examples
 	$(PYTEST) --tier=night $(ARGS)
+
+newest:  ## those of test with the newest of all packages, in a virtual environment of its own
+	rm -rf .venv-newest
+	$(MAKE) VENV=.venv-newest LOCK= test
 
 lint: $(VENV)/.lint  ## types, style and the direction of imports
 	$(BIN)/ruff check
@@ -62,18 +68,24 @@ dist: $(VENV)/.dist  ## build what is released twice, compare, install it into e
 	$(BIN)/python -m tests.dist $(ARGS)
 
 clean:  ## remove the virtual environment and what the targets above made
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-newest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-$(VENV)/.pip:
+# Backends of builds come first, as nothing is built in isolation: pip would fetch the newest of them for it.
+$(VENV)/.build: pyproject.toml $(LOCK)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	touch $@
+	$(install)
 
-$(VENV)/.demo: $(VENV)/.pip pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[spark]'
-	touch $@
+$(VENV)/.spark: $(VENV)/.build
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(install)
 
 # The groups of pyproject.toml.
-$(VENV)/.test $(VENV)/.lint $(VENV)/.docs $(VENV)/.bench $(VENV)/.fuzz $(VENV)/.dist: $(VENV)/.%: $(VENV)/.demo pyproject.toml
-	$(BIN)/python -m pip install --quiet --group $*
-	touch $@
+$(VENV)/.test $(VENV)/.lint $(VENV)/.docs $(VENV)/.bench $(VENV)/.fuzz $(VENV)/.dist: $(VENV)/.%: $(VENV)/.spark
+	$(install)
+
+# Installs the extra or group that the target is named after.
+define install
+$(BIN)/python tests/support/lock.py '$(LOCK)' $(@:$(VENV)/.%=%) >$@.txt
+$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 --no-build-isolation --requirement $@.txt
+touch $@
+endef

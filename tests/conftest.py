@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import tiers
+from tests.support import tiers, unsteady
 from tests.support.rocketmq_cluster import Cluster, cluster_with
 from tests.support.servers import SERVERS, Server, running
 
@@ -24,6 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     tiers.choose(config.getoption("tier"))
+    unsteady.register(config)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -99,6 +99,7 @@ def is_shown(printed: str, output: str) -> bool:
     return re.fullmatch(pattern, printed, flags=re.DOTALL) is not None
 
 
+@pytest.mark.process
 def test_the_first_steps_can_be_taken(tmp_path: Path) -> None:
     """One after the other, in an empty folder: the file is saved, each command and snippet prints what is shown."""
     page = ROOT / "docs" / "first-steps.md"

@@ -3,7 +3,8 @@
 Builds sdist and wheel twice, from two copies of the checked-out files, and the wheel again from the sdist: all must be
 equal byte for byte. Installs the wheel into empty environments, with the core dependencies and with all extras, runs
 the commands there, and writes a software bill of materials (CycloneDX) of all extras; each licence in it must be one
-of `ALLOWED`. Packages come from the index that pip is configured for; nothing is published.
+of `ALLOWED`. Packages come from the index that pip is configured for, in the versions of ``tests/requirements.txt``;
+the wheel must need nothing else. Nothing is published.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def build_artifacts(work: Path) -> Path:
 def try_core(environment: Path, wheel: Path) -> None:
     """Install the wheel without extras, and use what needs none: help, route, check, manual pages, completions."""
     with step("install the core"):
-        python = install(environment, str(wheel))
+        python = install(environment, wheel)
     installed = {row["name"] for row in json.loads(output([python, "-m", "pip", "list", "--format", "json"]))}
     if installed - {"pip", "setuptools"} != {"hashstar", "lark", "click"}:
         raise click.ClickException(f"the core brings more than lark and click: {sorted(installed)}")
@@ -116,7 +117,7 @@ def try_core(environment: Path, wheel: Path) -> None:
 def try_extras(environment: Path, wheel: Path) -> None:
     """Install the wheel with all extras, write the SBOM, check the licences in it, and import every module."""
     with step("install with all extras"):
-        python = install(environment, f"{wheel}[all]")
+        python = install(environment, wheel, "all")
     with step("write the bill of materials"):
         sbom = DIST / f"{wheel.name.removesuffix('-py3-none-any.whl')}.cdx.json"
         options = ["--output-reproducible", "--pyproject", str(ROOT / "pyproject.toml"), "-o", str(sbom)]
@@ -140,12 +141,28 @@ adapters and compiled hashes.
 """
 
 
-def install(environment: Path, requirement: str) -> str:
-    """Make a virtual environment, install the requirement into it, and return its Python."""
+def install(environment: Path, wheel: Path, *extras: str) -> str:
+    """Make a virtual environment, install the wheel with the extras into it, and return its Python.
+
+    What the lock has for the extras is fetched and built here: in the environment there is nothing else than the wheel
+    asks for.
+    """
+    wheels = environment.with_name(f"{environment.name}-wheels")
+    wheels.mkdir()
+    options = ["--quiet", "--no-build-isolation", "--use-pep517", "--wheel-dir", str(wheels)]
+    output([sys.executable, "-m", "pip", "wheel", *options, "--requirement", write_requirements(wheels, *extras)])
     output([sys.executable, "-m", "venv", str(environment)])
     python = str(environment / "bin/python")
-    output([python, "-m", "pip", "install", "--quiet", requirement])
+    wanted = f"{wheel}[{','.join(extras)}]" if extras else str(wheel)
+    output([python, "-m", "pip", "install", "--quiet", "--no-index", "--find-links", str(wheels), wanted])
     return python
+
+
+def write_requirements(folder: Path, *names: str) -> str:
+    """Write what the lock has for the core, and for extras and groups of these names, and return the file."""
+    path = folder / "requirements.txt"
+    path.write_text(output([sys.executable, "tests/support/lock.py", "tests/requirements.txt", *names], cwd=ROOT))
+    return str(path)
 
 
 class step:  # noqa: N801  a context manager that reads as a verb
@@ -174,7 +191,8 @@ def output(command: Sequence[str], *, text: str | None = None, cwd: Path | None 
 
 def _build(tree: Path, target: Path, epoch: str, *options: str) -> Mapping[str, str]:
     """Build in the tree; return the names and digests of what was built."""
-    output([sys.executable, "-m", "build", "--outdir", str(target), *options], cwd=tree, SOURCE_DATE_EPOCH=epoch)
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(target)]
+    output([*build, *options], cwd=tree, SOURCE_DATE_EPOCH=epoch)
     return {path.name: sha256(path.read_bytes()).hexdigest() for path in sorted(target.iterdir())}
 
 

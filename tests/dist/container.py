@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -21,7 +22,7 @@ from uuid import uuid4
 import click
 import pika
 
-from tests.dist.__main__ import DIST, ROOT, output, step
+from tests.dist.__main__ import DIST, ROOT, output, step, write_requirements
 from tests.support.servers import SERVERS, Server, running
 
 __all__ = ["main"]
@@ -69,7 +70,8 @@ def build_image(context: Path) -> None:
     wheel = next(DIST.glob("*.whl"))
     shutil.copy(wheel, wheels)
     options = ["--quiet", "--python-version", PYTHON, "--only-binary=:all:", "--dest", str(wheels)]
-    output(["python3", "-m", "pip", "download", *options, f"{wheel}[{EXTRAS}]"])
+    requirements = write_requirements(context, *EXTRAS.split(","))
+    output([sys.executable, "-m", "pip", "download", *options, "--requirement", requirements])
     base = os.environ.get("HASHSTAR_CONTAINER_BASE", "debian:trixie-slim")
     arguments = {"BASE": base, "EXTRAS": EXTRAS, "PIP_NO_INDEX": "1"}
     given = [text for name, value in arguments.items() for text in ("--build-arg", f"{name}={value}")]

@@ -54,6 +54,7 @@ def report(*arguments: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.smoke
 def test_spark_and_one_process_report_the_same(spark: SparkSession, folder: Path) -> None:
     there = ("-t", "orders.bindings", "archive", "--compare", "orders.bindings", "--verify")
     assert report(*there) == report(*there, "--no-spark")

@@ -70,7 +70,6 @@ def in_parts(task_bytes: int, last: int = 2) -> Iterator[None]:
         yield
 
 
-@pytest.mark.smoke
 @SOME
 @given(SEED, PROFILE)
 def test_spark_counts_what_each_message_does(spark: SparkSession, seed: int, profile: Any) -> None:

@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.drawing.layout import NOTHING, Line, Point, Size, lay_out
@@ -189,7 +189,6 @@ def test_edges_of_a_strand_share_their_way_to_the_same_target() -> None:
 
 
 @given(graphs, st.randoms())
-@settings(deadline=None)
 def test_edges_that_are_led_around_pass_no_node(graph: Graph, random: Random) -> None:
     """As if there were room for no slot: each line is below all nodes, or in a channel between two columns."""
     count, edges = graph[0], without_cycles(graph)

@@ -60,6 +60,7 @@ async def ask(started: Any, tool: str, **arguments: Any) -> Any:
     return result.content[0].text if result.is_error else result.structured_content
 
 
+@pytest.mark.process
 @on_a_loop
 async def test_each_tool_answers_as_its_command(tmp_path: Path) -> None:
     report = tmp_path / "report.json"

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.interop import Record, Unmappable, check_fits, reply_headers, to_amqp, to_kafka
@@ -77,7 +77,6 @@ def parts(message: Message) -> tuple[str, str, bytes, bytes]:
     return message.exchange, message.routing_key, content_of(message).raw, message.body
 
 
-@settings(deadline=None)
 @given(messages(), st.none() | st.binary(max_size=9))
 def test_a_message_comes_home_from_kafka_as_it_went(message: Message, key: bytes | None) -> None:
     record = to_kafka(message, "t", key)
@@ -90,7 +89,6 @@ def test_a_message_comes_home_from_kafka_as_it_went(message: Message, key: bytes
     assert parts(to_amqp(record)) == parts(message)
 
 
-@settings(deadline=None)
 @given(records())
 def test_a_record_comes_home_from_amqp_as_it_went(record: Record) -> None:
     message = to_amqp(record)
@@ -101,7 +99,6 @@ def test_a_record_comes_home_from_amqp_as_it_went(record: Record) -> None:
     assert home == record._replace(headers=list(record.headers), partition=None, offset=None)
 
 
-@settings(deadline=None)
 @given(records())
 def test_a_record_comes_home_through_a_broker_that_sorts_headers(record: Record) -> None:
     message = to_amqp(record)
@@ -112,20 +109,17 @@ def test_a_record_comes_home_through_a_broker_that_sorts_headers(record: Record)
     assert home == record._replace(headers=list(record.headers), partition=None, offset=None)
 
 
-@settings(deadline=None)
 @given(records())
 def test_a_stream_takes_every_header_of_a_record(record: Record) -> None:
     for _, wire in content_of(to_amqp(record)).fields():
         assert wire[:1] in {b"S", b"V", b"I", b"l", b"t"}
 
 
-@settings(deadline=None)
 @given(wires)
 def test_a_text_and_its_type_are_the_field(wire: bytes) -> None:
     assert wire_of(*text_of(wire)) == wire
 
 
-@settings(deadline=None)
 @given(messages(), kafka_headers)
 def test_headers_of_kafka_never_crash(message: Message, headers: list[Header]) -> None:
     record = to_kafka(message, "t")
@@ -134,7 +128,6 @@ def test_headers_of_kafka_never_crash(message: Message, headers: list[Header]) -
             to_amqp(record._replace(headers=mixed))
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([name.encode() for name in OURS]), wires), max_size=8).map(table_of))
 def test_headers_of_amqp_never_crash(table: bytes) -> None:
     with suppress(Unmappable):
@@ -157,7 +150,6 @@ def test_long_keys_of_records_have_routing_keys_of_their_own_that_begin_as_they_
     assert to_amqp(Record("t", DEBEZIUM % 7, b"other")).routing_key == routing_keys[7]
 
 
-@settings(deadline=None)
 @given(long_keys)
 def test_a_long_key_is_cut_at_a_character(key: bytes) -> None:
     routing_key = to_amqp(Record("t", key, b"")).routing_key

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bindings.archive.rocketmq.record import PACKED
@@ -95,7 +95,6 @@ def through(message: RocketMessage, broker: str = "b", queue: int = 0, offset: i
     )
 
 
-@settings(deadline=None)
 @given(messages(), st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=9))
 def test_a_message_comes_home_from_rocketmq_as_it_went(message: Message, key: bytes | None, tag: bytes | None) -> None:
     sent = to_rocketmq(message, "t", key, tag)
@@ -103,7 +102,6 @@ def test_a_message_comes_home_from_rocketmq_as_it_went(message: Message, key: by
     assert parts(from_rocketmq(through(sent))) == parts(message)
 
 
-@settings(deadline=None)
 @given(stored())
 @example(StoredMessage("t", b"b", {"TAGS": "a", "DELAY": "3"}, 0, "b", 0, 0, 0, 0, 0, bytes(8), 0, bytes(8), 0))
 def test_a_message_of_rocketmq_comes_home_from_amqp_as_it_went(message: StoredMessage) -> None:
@@ -112,7 +110,6 @@ def test_a_message_of_rocketmq_comes_home_from_amqp_as_it_went(message: StoredMe
     assert to_rocketmq(abroad, message.topic, b"not its key", b"not its tag") == as_sent(message)
 
 
-@settings(deadline=None)
 @given(stored())
 def test_a_message_of_rocketmq_comes_home_through_a_broker_that_sorts_headers(message: StoredMessage) -> None:
     abroad = from_rocketmq(message)
@@ -122,14 +119,12 @@ def test_a_message_of_rocketmq_comes_home_through_a_broker_that_sorts_headers(me
     assert to_rocketmq(message_of("e", "k", content, message.body), message.topic) == as_sent(message)
 
 
-@settings(deadline=None)
 @given(stored())
 def test_a_message_of_rocketmq_comes_home_from_kafka_as_it_went(message: StoredMessage) -> None:
     record = to_kafka(from_rocketmq(message), "t", b"k")
     assert to_rocketmq(to_amqp(record), message.topic) == as_sent(message)
 
 
-@settings(deadline=None)
 @given(records())
 def test_a_record_of_kafka_comes_home_from_rocketmq_as_it_went(record: Any) -> None:
     abroad = to_rocketmq(to_amqp(record), "t", record.key)
@@ -137,14 +132,12 @@ def test_a_record_of_kafka_comes_home_from_rocketmq_as_it_went(record: Any) -> N
     assert home == record._replace(headers=list(record.headers), partition=None, offset=None)
 
 
-@settings(deadline=None)
 @given(stored())
 def test_a_stream_takes_every_header_of_a_message_of_rocketmq(message: StoredMessage) -> None:
     for _, wire in content_of(from_rocketmq(message)).fields():
         assert wire[:1] in {b"S", b"I", b"l"}
 
 
-@settings(deadline=None)
 @given(messages(), st.dictionaries(odd_names | texts, st.text(max_size=9), max_size=6))
 def test_properties_of_rocketmq_never_crash(message: Message, more: dict[str, str]) -> None:
     sent = to_rocketmq(message, "t")
@@ -152,7 +145,6 @@ def test_properties_of_rocketmq_never_crash(message: Message, more: dict[str, st
         from_rocketmq(through(sent)._replace(properties={**sent.properties, **more}))
 
 
-@settings(deadline=None)
 @given(amqp_tables)
 def test_headers_of_amqp_never_crash(table: bytes) -> None:
     marked = ContentHeader.of({"x-rocketmq-topic": "t"}).table
@@ -320,7 +312,6 @@ def test_a_message_of_rocketmq_is_identified_by_its_position_and_keeps_that_iden
 words = st.text("ab.%2E5/| ü\udcff", max_size=12)
 
 
-@settings(deadline=None)
 @given(words | st.text(st.characters(), max_size=9))
 @example("%2E")
 @example("%252E")
@@ -335,7 +326,6 @@ def test_a_name_comes_back_from_its_topic(name: str) -> None:
     assert name_of(topic) == name
 
 
-@settings(deadline=None)
 @given(st.text("ab%2E5F|-", min_size=1, max_size=12))
 @example("%25RETRY%25g")
 @example("%2525")

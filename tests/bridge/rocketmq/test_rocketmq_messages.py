@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bindings.archive.rocketmq.record import PACKED
@@ -64,13 +64,11 @@ def test_properties_are_read_as_java_reads_them(recorded: dict[str, Any]) -> Non
     assert [decode_properties(text.encode()) for text in STRINGS] == recorded["strings"]
 
 
-@settings(deadline=None)
 @given(some_properties)
 def test_legal_properties_are_decoded_as_they_were_encoded(properties: dict[str, str]) -> None:
     assert decode_properties(encode_checked_properties(properties)) == properties
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.text("ab\x01\x02", max_size=3), st.text("ab\x01\x02", max_size=3), max_size=4))
 @example({"a": "b\x01c"})
 def test_properties_that_would_arrive_changed_are_refused(properties: dict[str, str]) -> None:
@@ -208,7 +206,6 @@ def test_a_batch_is_the_bytes_that_java_writes(recorded: dict[str, Any]) -> None
 flags = st.integers(-(2**31), 2**31 - 1)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.binary(max_size=9), some_properties, flags), min_size=1, max_size=5))
 def test_a_batch_is_read_as_it_was_written(parts: list[tuple[bytes, dict[str, str], int]]) -> None:
     messages = [RocketMessage("t", body, properties, flag) for body, properties, flag in parts]
@@ -220,7 +217,6 @@ few_properties = st.sampled_from(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.binary(max_size=9), few_properties | some_properties, flags), min_size=1, max_size=8))
 def test_a_batch_is_its_messages_one_after_the_other_each_with_its_id(
     parts: list[tuple[bytes, dict[str, str], int]],
@@ -242,7 +238,6 @@ def test_the_id_counts_for_the_limit_of_properties() -> None:
         encode_batch(messages, ["01", "02"])
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_a_torn_batch_is_an_error(data: st.DataObject) -> None:
     raw = encode_batch([RocketMessage("t", b"body", {"a": "b"}), RocketMessage("t", b"c")])
@@ -339,7 +334,6 @@ def test_a_batch_in_one_record_is_its_messages() -> None:
 WHOLE = [b64decode(each["record"]) for each in golden.read("rocketmq-message-5.5.0")["records"]]
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_an_answer_that_is_torn_or_damaged_never_crashes(data: st.DataObject) -> None:
     raw = bytearray(data.draw(st.sampled_from(WHOLE)))
@@ -398,7 +392,6 @@ def test_ids_taken_at_once_are_those_taken_one_by_one(counts: list[int], start: 
         assert at_once.take(count) == [one_by_one.next() for _ in range(count)]
 
 
-@settings(deadline=None)
 @given(st.ip_addresses(), st.integers(0, 2**16 - 1), st.integers(0, 2**63 - 1))
 def test_an_offset_id_is_read_as_it_was_written(host: Any, port: int, offset: int) -> None:
     found = OffsetId(host, port, offset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.rocketmq.consumer.subscription import Subscription
@@ -24,7 +24,6 @@ def takes(condition: str, release: str) -> bool:
     return True
 
 
-@settings(deadline=None)
 @given(texts, texts | st.none())
 def test_the_client_keeps_what_the_selector_of_tags_keeps(expression: str, tag: str | None) -> None:
     try:

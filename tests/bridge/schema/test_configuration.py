@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.report.settings import read_settings
@@ -316,7 +316,6 @@ AUDIT_TABLES = st.fixed_dictionaries({}, optional={
 
 
 @given(AUDIT_TABLES)
-@settings(deadline=None)
 def test_the_schema_accepts_exactly_the_settings_that_are_read(given_settings: dict[str, Any]) -> None:
     value = {
         key: Decimal(str(each)) if isinstance(each, float) else each for key, each in given_settings.items()

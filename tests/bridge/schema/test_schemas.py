@@ -11,7 +11,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.reading import Bias
@@ -167,7 +167,6 @@ def test_names_of_enumerations_are_those_of_the_code() -> None:
 # Messages.
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32))
 def test_messages_that_are_written_and_read_are_valid(seed: int) -> None:
     rng = Random(seed)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange.amqp import (
@@ -89,7 +89,6 @@ def sound(read: Callable[[], Any], size: int) -> Any:
     return None
 
 
-@settings(deadline=None)
 @given(tables)
 def test_encoded_values_are_decoded_with_their_types(table: dict[str, Any]) -> None:
     decoded = decode_table(encode_table(table))
@@ -97,19 +96,16 @@ def test_encoded_values_are_decoded_with_their_types(table: dict[str, Any]) -> N
     assert list(decoded) == list(table)
 
 
-@settings(deadline=None)
 @given(values)
 def test_a_value_is_encoded_as_the_slow_encoder_does(value: Any) -> None:
     assert encode_value(value) == encode_field(value)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.binary(max_size=4), wires), max_size=5).map(table_of))
 def test_decoded_bytes_are_encoded_to_the_same_bytes(table: bytes) -> None:
     assert encode_table(decode_table(table)) == table
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.binary(max_size=3), wires), max_size=4).map(table_of) | st.binary(max_size=60),
     st.data(),
@@ -122,7 +118,6 @@ def test_any_bytes_are_a_table_or_malformed(table: bytes, data: st.DataObject) -
         assert decoded is None or encode_table(decoded) == raw
 
 
-@settings(deadline=None)
 @given(tables | st.none(), properties)
 def test_a_content_header_gives_back_headers_and_properties(
     headers: dict[str, Any] | None, given_properties: dict[str, Any]
@@ -137,7 +132,6 @@ def test_a_content_header_gives_back_headers_and_properties(
         assert content.property(name) == given_properties.get(name)
 
 
-@settings(deadline=None)
 @given(st.one_of(st.none(), headers_wire), properties, st.integers(0, 3))
 def test_what_a_message_is_made_of_is_sent_again(
     table: bytes | None, given_properties: dict[str, Any], unused: int
@@ -154,7 +148,6 @@ def test_what_a_message_is_made_of_is_sent_again(
     assert content_of(changed).has_table == content.has_table
 
 
-@settings(deadline=None)
 @given(tables, properties, names, values)
 def test_one_header_is_edited_and_the_rest_stays(
     headers: dict[str, Any], given_properties: dict[str, Any], name: str, value: Any
@@ -171,7 +164,6 @@ def test_one_header_is_edited_and_the_rest_stays(
         assert type_and_value(content.header(one)) == type_and_value(expected)
 
 
-@settings(deadline=None)
 @given(tables | st.none(), properties, properties)
 def test_one_property_is_edited_and_the_rest_stays(
     headers: dict[str, Any] | None, given_properties: dict[str, Any], others: dict[str, Any]
@@ -293,7 +285,6 @@ def test_a_payload_that_is_no_header_is_refused(payload: bytes, reason: str) -> 
         ContentHeader.parse(payload)
 
 
-@settings(deadline=None)
 @given(st.binary(min_size=2, max_size=40))
 def test_any_bytes_are_a_content_header_or_malformed(raw: bytes) -> None:
     content = ContentHeader(raw)

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import PROFILES, Binding, Exchange, Message, Profile, Queue, Router, Topology, Typed, kinds
@@ -63,7 +63,6 @@ class SlowRing:
         return [self.buckets[jump(phash2(key.encode()), len(self.buckets))]] if self.buckets else []
 
 
-@settings(deadline=None)
 @given(SEED)
 def test_a_ring_equals_the_slow_one_after_any_history(seed: int) -> None:
     """Bindings in any order, of a destination twice, and unbindings of either."""
@@ -208,7 +207,6 @@ def test_only_the_first_element_of_an_array_counts() -> None:
     assert went(old, one) != went(old, more)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("abcdé"), st.sampled_from(("", "x", "10", "2"))), unique=True, min_size=1),
     PROFILE,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Message as Consumed
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Outgoing
@@ -55,7 +55,6 @@ def make_delivery(consumed: Consumed) -> Delivery:
     return Reader("read", "orders", 3).make_delivery(consumed, "lane")
 
 
-@settings(deadline=None)
 @given(consumed_records())
 def test_a_record_is_the_message_that_the_mapping_makes_of_it(consumed: Consumed) -> None:
     record, delivery = to_record(consumed), make_delivery(consumed)
@@ -76,7 +75,6 @@ def test_a_record_is_the_message_that_the_mapping_makes_of_it(consumed: Consumed
     assert message.properties == expected.properties
 
 
-@settings(deadline=None)
 @given(consumed_records(), st.booleans(), st.sampled_from(["orders", "bench", ""]))
 def test_a_record_is_written_as_if_it_had_been_a_message_of_amqp(
     consumed: Consumed, has_identity: bool, exchange: str

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import Binding, Exchange, Message, Queue, Router, Topology, Typed
@@ -61,7 +61,6 @@ def test_bytes_are_the_text_they_encode() -> None:
         assert partitioner.choose("é", Partitions.of(97)) == partitioner.choose("é".encode(), Partitions.of(97))
 
 
-@settings(deadline=None)
 @given(KEY, COUNT, st.integers(1, 5))
 def test_consistent_hash_is_the_exchange_with_equal_weights(key: str, count: int, weight: int) -> None:
     """Partition n is the queue that was bound as the nth."""
@@ -70,7 +69,6 @@ def test_consistent_hash_is_the_exchange_with_equal_weights(key: str, count: int
     assert Router(topology).route(Message("x", key)).queues == (f"q{choice.partition:03}",)
 
 
-@settings(deadline=None)
 @given(KEY, COUNT)
 def test_modulus_hash_is_the_exchange(key: str, count: int) -> None:
     """Partition n is the queue whose name is the nth."""
@@ -84,7 +82,6 @@ HEADER = st.one_of(
 )  # fmt: skip
 
 
-@settings(deadline=None)
 @given(HEADER, COUNT)
 def test_consistent_hash_takes_the_values_of_a_hash_header(value: Any, count: int) -> None:
     """Numbers, bools, bytes and what is not there: as the exchange does."""
@@ -101,7 +98,6 @@ def test_consistent_hash_refuses_what_is_no_single_value(key: object) -> None:
         ConsistentHash().choose(key, Partitions.of(2))
 
 
-@settings(deadline=None)
 @given(KEY, COUNT)
 def test_one_more_partition_takes_keys_and_moves_no_others(key: str, count: int) -> None:
     """What consistent_hash promises."""

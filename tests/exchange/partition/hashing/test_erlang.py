@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange.partition.hashing.erlang import UNDEFINED, Atom, jump, phash2
@@ -54,14 +54,12 @@ def test_the_hashes_of_atoms_and_the_empty_list_are_the_known_ones() -> None:
     assert (phash2(UNDEFINED), phash2(True), phash2(False), phash2([])) == (45914356, 506293, 7111573, 113427502)
 
 
-@settings(deadline=None)
 @given(INTEGERS, st.integers(1, 300))
 def test_with_one_more_bucket_a_key_stays_or_moves_into_it(seed: int, buckets: int) -> None:
     """What makes the jump a consistent hash."""
     assert jump(seed, buckets + 1) in (jump(seed, buckets), buckets)
 
 
-@settings(deadline=None)
 @given(INTEGERS, st.integers(1, 10**12))
 def test_buckets_are_in_range(seed: int, buckets: int) -> None:
     """From 0 to one less than there are."""
