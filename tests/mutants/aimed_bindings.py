@@ -432,4 +432,85 @@ BINDINGS: Final[list[Mutant]] = [
             "pass",
         ),
     ),
+    *mutants_of(
+        "bindings/check/rules/dead_letters.py",
+        "bindings/check/test_silence.py",
+        ("a dead letter has a key of what nobody can publish", "not source.internal and way not", "way not"),
+    ),
+    *mutants_of(
+        "bindings/check/rules/policies.py",
+        "bindings/check/test_silence.py",
+        ("policies tie where another one is in force", "        if not higher:\n", "        if parts:\n"),
+        (
+            "policies of other parts tie",
+            "for other in by_part[part]:\n                if other is",
+            "for other in by_part[parts[0]]:\n                if other is",
+        ),
+    ),
+    *mutants_of(
+        "bindings/check/rules/reach.py",
+        "bindings/check/test_silence.py",
+        (
+            "messages begin in internal exchanges",
+            "in topology.exchanges.items() if not exchange.internal), *view",
+            "in topology.exchanges.items()), *view",
+        ),
+        ("dead letters lead nowhere", "if not exchange.internal), *view.dead_letters]", "if not exchange.internal)]"),
+        (
+            "alternates lead nowhere",
+            "    for name, alternate in view.alternates.items():\n        targets.",
+            "    for name, alternate in ():\n        targets.",
+        ),
+        ("dead letters keep their keys", "name if letters.routing_key is None else letters.routing_key\n", "name\n"),
+        (
+            "dead letters have a key of their own",
+            "name if letters.routing_key is None else letters.routing_key\n",
+            "letters.routing_key\n",
+        ),
+        ("each dead letter goes to the default exchange", '        if letters.exchange == ""\n', ""),
+        ("an alternate starves", "by_other_ways = {*view.alternates.values(), *view", "by_other_ways = {*view"),
+        (
+            "a dead letter exchange starves",
+            "by_other_ways = {*view.alternates.values(), *view.dead_letters}",
+            "by_other_ways = {*view.alternates.values()}",
+        ),
+    ),
+    *mutants_of(
+        "bindings/check/rules/alternates.py",
+        "bindings/check/test_silence.py",
+        (
+            "a policy contradicts without an alternate",
+            "and other is not None and other != alternate",
+            "and other != alternate",
+        ),
+        (
+            "a policy contradicts with the same alternate",
+            "and other is not None and other != alternate",
+            "and other is not None",
+        ),
+    ),
+    *mutants_of(
+        "bindings/check/lives/rounds.py",
+        "bindings/check/test_silence.py",
+        (
+            "a queue that expires at once pauses",
+            "pausing = {place for place in expiring if self._graph.pauses(place)}",
+            "pausing = expiring",
+        ),
+    ),
+    *mutants_of(
+        "bindings/upgrade/facts/quorum.py",
+        "bindings/upgrade/facts/test_seen.py",
+        (
+            "a negative limit of a policy is an argument's",
+            'any(_is_negative(settings, "argument") for',
+            "any(_is_negative(settings) for",
+        ),
+        ("dead letters without a limit drop", '_gives(new, "max-length", "max-length-bytes") and may', "may"),
+        (
+            "a limit by argument is one by policy",
+            '"policy" in settings.values["delivery-limit"].source',
+            '"a" in settings.values["delivery-limit"].source',
+        ),
+    ),
 ]
