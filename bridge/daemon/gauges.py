@@ -100,6 +100,9 @@ def read_gauges(config: Config, pump: Pump, metrics: Metrics, health: Health, *,
             state.oldest_age for _, state in targets
         )),
         "hashstar_paused": ("gauge", "Whether the bridge is paused.", {(): int(pump.paused)}),
+        "hashstar_dropped_log_lines_total": ("counter", "Lines that nothing took of the log.", {
+            (): health.journal.dropped
+        }),
     }  # fmt: skip
 
 

@@ -171,7 +171,7 @@ class Health:
         self._pump = pump
         self._inlets = inlets
         self._metrics = metrics
-        self._journal = journal
+        self.journal = journal
         self._policy = policy
         self._check = f"hashstar bridge check {config}".rstrip()
         self._has_dead_letters = has_dead_letters
@@ -195,7 +195,7 @@ class Health:
         self._metrics.on_change = lambda: loop.call_soon(self._look_safely)
         while True:
             self._look_safely()
-            self._journal.catch_up()
+            self.journal.catch_up()
             await asyncio.sleep(LOOK_EVERY)
 
     def current(self) -> tuple[Condition, ...]:
@@ -231,7 +231,7 @@ class Health:
         try:
             self.look()
         except Exception as error:  # noqa: BLE001  a look that fails must not end all later ones
-            self._journal.write_rarely("error", "health failed", ("", repr(error)), error=repr(error))
+            self.journal.write_rarely("error", "health failed", ("", repr(error)), error=repr(error))
 
     def _scan_if_due(self, now: float) -> None:
         """Scan all messages under way if one is old enough, as often as the duration of the scan allows."""
@@ -377,13 +377,13 @@ class Health:
     def _end(self, known: _Known, now: float) -> None:
         if known.logged:
             condition = known.condition
-            self._journal.write_rarely(
+            self.journal.write_rarely(
                 "info", "condition ended", (condition.endpoint, condition.kind), endpoint=condition.endpoint,
                 kind=condition.kind, reason=condition.reason, seconds=round(now - known.begun, 1),
             )  # fmt: skip
 
     def _write(self, event: str, condition: Condition, **fields: Any) -> None:
-        self._journal.write_rarely(
+        self.journal.write_rarely(
             LEVELS.get(condition.kind, "error"), event, (condition.endpoint, condition.kind),
             endpoint=condition.endpoint, kind=condition.kind, reason=condition.reason, **fields,
             way_out=condition.way_out,

@@ -5,6 +5,8 @@ messages or a client library reports each try to connect. So they are thinned ou
 written at once, the next ones at intervals that double from a second to a minute, each with the number of events that
 were left out. After a long time without events, the first line of a kind is again written at once. So an outage of a
 day costs a few thousand lines, the last event of a kind is always written, and the log does not fill the disk.
+
+No event waits for its line: `LineWriter` writes to standard error, and drops lines that nobody takes.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,6 +22,7 @@ from datetime import UTC, datetime
 from time import time
 from typing import Any, Final, TextIO
 
+from bridge.daemon.writer import LineWriter
 from bridge.endpoint import Delivery, Failure, Outgoing
 from exchange.display import dump_json
 
@@ -56,7 +58,7 @@ class _Kind:
 
 
 class Journal:
-    """Writes events to ``out``, by default standard error.
+    """Writes events to ``out``, by default standard error, from a thread.
 
     ``form`` is text or json, ``level`` the lowest level that is written; ``worker`` is a field of each event.
     """
@@ -73,6 +75,7 @@ class Journal:
         self._json = form == "json"
         self._least = LEVELS.index(level)
         self._out = out
+        self._writer = LineWriter(lambda count: self._format("warning", "dropped", {"lines": count}))
         self._clock = clock
         self._lock = threading.RLock()
         """Guards the kinds: libraries log on threads of their own."""
@@ -84,19 +87,29 @@ class Journal:
         """Write an event."""
         if LEVELS.index(level) < self._least:
             return
-        fields = {**self._always, **fields}
-        now = _format_time(self._clock())
-        if self._json:
-            line = json.dumps({"time": now, "level": level, "event": event, **fields}, default=str)
+        line = self._format(level, event, fields)
+        if self._out is None:
+            self._writer.write(line)
         else:
-            text = "".join([f" {name}={_quote(value)}" for name, value in fields.items()])
-            line = f"{now} {level:7} {event}{text}"
-        # Standard error is looked up each time: a progress bar replaces it, to write lines above the bar.
-        # Names of brokers may hold bytes that are not UTF-8, so these are escaped.
-        out = self._out or sys.stderr
-        with suppress(OSError):  # a full disk or a reader that is gone stops the log, but not the messages
-            out.write(line.encode("utf-8", "backslashreplace").decode() + "\n")
-            out.flush()
+            with suppress(OSError):  # a full disk stops the log, but not the messages
+                self._out.write(line.encode("utf-8", "backslashreplace").decode() + "\n")
+                self._out.flush()
+
+    def flush(self, seconds: float = 1.0) -> None:
+        """Wait until all lines are written to standard error, at most some seconds."""
+        self._writer.flush(seconds)
+
+    @property
+    def dropped(self) -> int:
+        """Number of lines that were dropped, because standard error took none."""
+        return self._writer.dropped
+
+    def _format(self, level: str, event: str, fields: dict[str, Any]) -> str:
+        now, fields = _format_time(self._clock()), {**self._always, **fields}
+        if self._json:
+            return json.dumps({"time": now, "level": level, "event": event, **fields}, default=str)
+        text = "".join([f" {name}={_quote(value)}" for name, value in fields.items()])
+        return f"{now} {level:7} {event}{text}"
 
     def write_rarely(self, level: str, event: str, kind: Sequence[str], /, **fields: Any) -> None:
         """Write an event, or leave it out if the interval since the last line of its kind is not over.

@@ -69,6 +69,15 @@ async def run(
     if journal is None:
         journal = Journal(config.log_format, config.log_level, worker=worker)
     handle_signals |= owns_process
+    try:
+        return await _run(config, journal, worker, handle_signals=handle_signals, owns_process=owns_process)
+    finally:
+        journal.flush()
+
+
+async def _run(
+    config: Config, journal: Journal, worker: int | None, *, handle_signals: bool, owns_process: bool
+) -> bool:
     for warning in config.warnings:
         journal.write("warning", "configuration", text=str(warning))
     if config.workers > 1 and worker is None:

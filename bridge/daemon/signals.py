@@ -141,6 +141,7 @@ class Stopping:
                     {getattr(each.get_coro(), "__qualname__", "") for each in asyncio.all_tasks(self._loop)}
                 )
                 self._journal.write("error", "ended by force", waiting=waiting, in_flight=self._pump.in_flight)
+                self._journal.flush()
             os._exit(1)
 
 

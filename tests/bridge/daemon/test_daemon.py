@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fcntl import ioctl
 from http.client import HTTPConnection
 from pathlib import Path
@@ -278,6 +278,29 @@ def test_a_bridge_that_cannot_be_stopped_ends_itself_and_logs_what_it_waited_for
         assert bridge.wait_for_exit() == 1
         assert time.monotonic() - began < 60
     assert "Pump.run" in bridge.event("ended by force")["waiting"]
+
+
+@pytest.mark.parametrize("follows", [False, True])
+def test_a_log_that_nobody_reads_delays_neither_messages_nor_the_end(follows: bool, tmp_path: Path) -> None:
+    path = write_config(tmp_path, BRIDGE + f"follow = {str(follows).lower()}\n" + OUT)
+    reader, into = os.pipe()
+    os.set_blocking(into, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(into, bytes(4096))
+    os.set_blocking(into, True)
+    process = subprocess.Popen(program("run", str(path)), stderr=into)
+    try:
+        if follows:
+            wait_until((tmp_path / "out").exists)
+            process.terminate()
+        assert process.wait(SECONDS) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(reader)
+        os.close(into)
+    assert follows or len(set(read_bodies(tmp_path / "out"))) == 300
 
 
 def test_a_rate_is_kept(tmp_path: Path) -> None:
