@@ -13,6 +13,7 @@ from threading import Event, Thread
 import pytest
 
 from exchange import Binding, Dispatcher, Exchange, Matcher, Message, Pattern, Queue, Router, Topology
+from tests.support.tiers import scale
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
@@ -20,7 +21,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning"),
 ]
 
-CHILDREN = 40
+CHILDREN = scale(40)
 SECONDS = 20.0
 
 
