@@ -20,9 +20,10 @@ import pytest
 from exchange import Binding, Dispatcher, Exchange, Matcher, Message, Pattern, Policy, Queue, Router, Topology, threads
 from exchange.errors import BrokerError
 from tests.support.threads import reading
+from tests.support.tiers import scale
 
 READERS = 3
-EDITS = 300
+EDITS = scale(300)
 KEYS = ["a", "b", "a.b", "a.c", "b.c", "a.b.c", "c.b.a", "q0", "q1", "", "a.x9", "x9.b"]
 
 Edit = tuple[str, Any]

@@ -19,6 +19,7 @@ from bindings.archive.record import Record, build_batch
 from bindings.commands.archive import archive_command
 from bindings.commands.audit import audit_command
 from bridge.cli import hashstar
+from bridge.endpoints.archive.rotation import Rotator, rotate
 from exchange.message import Message
 from tests.bindings.archive.test_traces import RABTAP, TRACED, text_entry
 from tests.support.archives.kafka_files import KafkaRecord, batch
@@ -135,6 +136,16 @@ def archive(case: Case, is_damaged: bool, tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
+@pytest.fixture
+def _rotate_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the parts of a bridge's archive in this process: a process for each bridge takes longer than the bridge."""
+
+    async def rotate_here(_: Rotator, path: Path) -> Any:
+        return rotate(path)
+
+    monkeypatch.setattr(Rotator, "rotate", rotate_here)
+
+
 def run(command: Any, *arguments: object) -> Result:
     result = CliRunner().invoke(command, [str(argument) for argument in arguments])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
@@ -177,7 +188,7 @@ def test_audit_counts_both_records_and_stops_where_no_bad_one_is_allowed(
     assert run(audit_command, *arguments, "--max-bad", 0, archive).exit_code == int(is_damaged)
 
 
-@pytest.mark.usefixtures("archive")
+@pytest.mark.usefixtures("archive", "_rotate_here")
 def test_a_bridge_moves_the_good_records_and_logs_a_bad_one(is_damaged: bool, tmp_path: Path) -> None:
     (tmp_path / "bridge.toml").write_text(CONFIG)
     done = run_bridge(tmp_path)
@@ -204,6 +215,7 @@ def a_segment_of_nothing_but_damage(folder: Path) -> None:
     (folder / "in" / "t-1" / "00000000000000000000.log").write_bytes(b"\x11" * 500)
 
 
+@pytest.mark.usefixtures("_rotate_here")
 @pytest.mark.parametrize("spoil", [a_file_that_is_none, a_segment_of_nothing_but_damage])
 def test_a_file_that_is_not_read_is_one_bad_record_for_every_command(
     spoil: Callable[[Path], None], tmp_path: Path

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -18,17 +17,14 @@ import pytest
 from bindings.mcp.tools import LISTED, Tools, shorten
 from exchange import InputError
 from tests.support.pages import ROOT
+from tests.support.program import run_program
 
 ORDERS = "examples/orders/orders.bindings"
 
 
 def run(*arguments: str) -> str:
     """Return what a command prints."""
-    command = [sys.executable, "-m", "bridge.cli", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
-    ).stdout
+    return run_program(*arguments).stdout
 
 
 def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -114,11 +110,7 @@ async def test_mistakes_are_texts_for_the_assistant_and_the_server_goes_on() -> 
 
 
 def test_a_source_that_cannot_be_read_ends_the_command() -> None:
-    command = [sys.executable, "-m", "bridge.cli", "mcp", "nothing.bindings"]
-    result = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60,
-        check=False,
-    )  # fmt: skip
+    result = run_program("mcp", "nothing.bindings")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("hashstar: nothing.bindings: cannot be read")
 
