@@ -513,4 +513,47 @@ BINDINGS: Final[list[Mutant]] = [
             '"a" in settings.values["delivery-limit"].source',
         ),
     ),
+    *mutants_of(
+        "bindings/diff/planning/order.py",
+        "bindings/diff/test_plan.py",
+        (
+            "a wanted binding goes with its slot",
+            "first, last = new, [binding for binding in old if binding not in new]",
+            "first, last = new, old",
+        ),
+        (
+            "a queue is there before its policies",
+            "        first += [(Step(True, part),) for part in todo.new]",
+            "        first = [*((Step(True, part),) for part in todo.new), *first]",
+        ),
+        (
+            "new parts are bound before they are there",
+            "        first += [(Step(True, part),) for part in todo.new]",
+            "        first = [(Step(True, part),) for part in todo.new]",
+        ),
+        (
+            "a slot is emptied after it was filled",
+            "return (*(Step(False, binding, why) for binding in old), *(Step(True, binding, why) for binding in new))",
+            "return (*(Step(True, binding, why) for binding in new), *(Step(False, binding, why) for binding in old))",
+        ),
+        (
+            "an auto-delete exchange goes with its slot",
+            "if exchange.auto_delete and len(old) ==",
+            "if exchange.auto_delete and -len(old) ==",
+        ),
+    ),
+    *mutants_of(
+        "bindings/diff/comparison/changes.py",
+        "bindings/diff/test_diff_meaning.py",
+        (
+            "the alternate of an exchange that opens is the same",
+            "                    if name in side.alternates:\n                        yield",
+            "                    if name in ():\n                        yield",
+        ),
+        (
+            "an exchange that opens is the same",
+            "if side.publishable(name) and not other.publishable(name):",
+            "if not name:",
+        ),
+    ),
 ]

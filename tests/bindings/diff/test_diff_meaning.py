@@ -186,3 +186,25 @@ def check(before: Topology, after: Topology, messages: list[Message]) -> Meaning
 def test_each_claim_holds_and_nothing_is_left_out(seed: int) -> None:
     before, after = pair(seed)
     check(before, after, [Message("", key) for key in [*KEYS, "q1", "q2"]])
+
+
+@examples(80)
+@given(st.integers(0, 2**32))
+def test_an_exchange_that_closes_to_publishers_or_opens_loses_or_gains_its_bindings_and_its_alternate(
+    seed: int,
+) -> None:
+    """Where nothing else changes."""
+    rng = Random(seed)
+    other = drawn(rng)
+    name, alternate = rng.sample(["x0", "x1", "x2"], 2)
+    bindings = [each for each in other.bindings if each.source != name or rng.random() < 0.3]
+    arguments = {"alternate-exchange": alternate}
+    bindings.append(binding(rng, [alternate], 3))
+    before, after = (
+        Topology(
+            {**other.exchanges, name: Exchange(name, "topic", internal=internal, arguments=arguments)}.values(),
+            other.queues.values(), bindings, other.policies.values(),
+        )
+        for internal in rng.sample([True, False], 2)
+    )  # fmt: skip
+    check(before, after, [Message("", key) for key in [*KEYS[:40], "q1", "q2"]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations, product
 from random import Random
 
 import pytest
@@ -61,6 +62,55 @@ def test_the_steps_end_at_the_second_topology_and_then_nothing_is_left_to_do(see
     if not result.refused:
         assert state.topology == after
     assert not make_plan(state.topology, after).steps
+
+
+def test_bindings_that_share_a_slot_of_an_exchange_end_as_they_should() -> None:
+    """Those that are wanted are there, in slots that were not emptied after them, unless a step says otherwise."""
+    all_bindings = [Binding.to_queue("x", queue, key) for queue, key in ("a1", "a2", "b1")]
+    chosen = [list(each) for size in (1, 2, 3) for each in combinations(all_bindings, size)]
+    for old, new, auto_delete in product(chosen, chosen, (False, True)):
+        ring = Exchange("x", "x-consistent-hash", auto_delete=auto_delete)
+        before, after = (Topology([ring], [Queue("a"), Queue("b")], bindings) for bindings in (old, new))
+        state, filled = State(before), {binding.destination for binding in old}
+        steps = make_plan(before, after).steps
+        for step in steps:
+            assert state.apply(step)
+            if isinstance(step.part, Binding):
+                (filled.add if step.added else filled.discard)(step.part.destination)
+            else:  # it went with its last binding
+                filled.clear()
+        assert state.topology == after
+        is_told = any("no effect" in str(step.danger) for step in steps)
+        assert filled == {binding.destination for binding in new} or is_told
+
+
+@examples(100)
+@given(
+    st.lists(
+        st.lists(st.tuples(st.sampled_from(["", "a", "b"]), st.integers(1, 3)), max_size=2), min_size=2, max_size=2
+    )
+)
+def test_a_new_queue_has_the_settings_that_it_is_to_have_from_its_first_moment(
+    drawn: list[list[tuple[str, int]]],
+) -> None:
+    """Policies come first: what it got before would have no time to live, and no dead letter exchange."""
+    before, after = (
+        Topology([], [Queue(name) for name in names], [], [
+            Policy(f"p{n}", pattern, {"expires": value}, "queues", n) for n, (pattern, value) in enumerate(policies)
+        ])
+        for names, policies in zip(("c", "abc"), drawn, strict=True)
+    )  # fmt: skip
+    state = State(before)
+    for step in make_plan(before, after).steps:
+        state.apply(step)
+        now = state.topology
+        for name in now.queues.keys() - before.queues.keys():
+            given_, wanted = (
+                [settings.get("expires") for settings in each.policies_in_force().possible_settings(each.queues[name])]
+                for each in (now, after)
+            )
+            assert given_ == wanted
+    assert state.topology == after
 
 
 @examples(200)
