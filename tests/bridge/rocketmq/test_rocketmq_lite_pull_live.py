@@ -110,9 +110,10 @@ def test_what_was_polled_is_committed_by_the_next_poll_and_a_clean_end(rocketmq_
 
 
 async def eventually_committed(consumer: LitePullConsumer, queue: TopicQueue, offset: int) -> None:
-    async with asyncio.timeout(120):
-        while await consumer.committed(queue) != offset:  # noqa: ASYNC110  an answer makes it so
-            await asyncio.sleep(0.1)
+    async def is_committed() -> bool:
+        return await consumer.committed(queue) == offset
+
+    await until(is_committed)
 
 
 def test_assigned_queues_are_read_from_where_the_caller_wants(rocketmq_servers: list[Server]) -> None:
@@ -221,7 +222,8 @@ def test_java_s_lite_pull_consumer_and_ours_share_a_group(rocketmq_servers: list
                 await until(lambda: len(consumer.assigned) == 2)
                 await fill(client, topic, third, third)
                 await until(lambda: len(came) + len(theirs.got) >= 8 * third)
-                await asyncio.sleep(2.5)  # it commits each second
+                for queue in queues:  # each commits its own once a second
+                    await eventually_committed(consumer, queue, 2 * third)
                 await theirs.leave()
             await until(lambda: len(consumer.assigned) == 4)
             await fill(client, topic, third, 2 * third)
