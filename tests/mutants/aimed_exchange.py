@@ -9,6 +9,10 @@ from tests.mutants.mutant import Mutant, mutants_of
 __all__ = ["EXCHANGE"]
 
 NOTHING: Final = "pass"
+ROUTING: Final = (
+    "exchange/routing/test_router_memory.py exchange/routing/test_router.py "
+    "exchange/routing/test_router_laws.py exchange/routing/test_explain.py"
+)
 
 EXCHANGE: Final[list[Mutant]] = [
     *mutants_of(
@@ -114,22 +118,25 @@ EXCHANGE: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "exchange/routing/router.py",
-        "exchange/routing/test_router_memory.py exchange/routing/test_router.py "
-        "exchange/routing/test_router_laws.py exchange/routing/test_explain.py",
+        "exchange/routing/cache.py",
+        ROUTING,
         (
             "remembered routes have no bound",
             "        if self._count >= most:\n            self.clear()\n",
             "",
         ),
         (
-            "a binding changes only what its own exchange remembers",
-            "for routes in remembered.by_exchange.values():",
-            "for routes in [remembered.by_exchange.get(binding.source, {})]:",
+            "a binding changes only what the default exchange remembers",
+            "self.by_exchange.values() if exchange is None else [self.by_exchange.get(exchange, {})]",
+            '[self.by_exchange.get(exchange or "", {})]',
         ),
+    ),
+    *mutants_of(
+        "exchange/routing/compiled.py",
+        ROUTING,
         (
             "routes are remembered by key before an exchange that looks at more",
-            'pending += [b.source for b in self._tables.bindings_to(Destination("exchange", name))]',
+            'pending += [b.source for b in self.tables.bindings_to(Destination("exchange", name))]',
             NOTHING,
         ),
         (
@@ -139,18 +146,26 @@ EXCHANGE: Final[list[Mutant]] = [
         ),
         (
             "the partitions of a deleted queue stay",
-            "before = self._partitioned.pop(part.name, None)",
-            "before = self._partitioned.get(part.name)",
+            "before = self.partitioned.pop(part.name, None)",
+            "before = self.partitioned.get(part.name)",
         ),
+    ),
+    *mutants_of(
+        "exchange/routing/walk.py",
+        ROUTING,
+        (
+            "a circle leads through its first exchange once more",
+            "    seen = {message.exchange}\n",
+            "    seen: set[str] = set()\n",
+        ),
+    ),
+    *mutants_of(
+        "exchange/routing/router.py",
+        ROUTING,
         (
             "a route with BCC is remembered",
             'key_only = not headers or ("CC" not in headers and "BCC" not in headers)',
             'key_only = not headers or "CC" not in headers',
-        ),
-        (
-            "a circle leads through its first exchange once more",
-            "        seen = {message.exchange}\n",
-            "        seen: set[str] = set()\n",
         ),
     ),
     *mutants_of(

@@ -52,7 +52,7 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "exchange/routing/router.py",
+        "exchange/routing/compiled.py",
         "exchange/routing/test_router_memory.py",
         (
             "routes by an alternate to a headers exchange are remembered by key",
@@ -61,14 +61,18 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
         (
             "a new binding to a headers exchange leaves what is remembered by key",
-            'if binding.destination.kind == "exchange" or binding.destination.name in self._partitioned:',
-            "if binding.destination.name in self._partitioned:",
+            'if binding.destination.kind == "exchange" or binding.destination.name in self.partitioned:',
+            "if binding.destination.name in self.partitioned:",
         ),
         (
             "after a queue was declared the default exchange still remembers that there is none",
-            'remembered.by_exchange.get("", {}).pop(part.name, None)',
-            "pass",
+            'return Stale("", part.name)',
+            "return None",
         ),
+    ),
+    *mutants_of(
+        "exchange/routing/router.py",
+        "exchange/routing/test_router_memory.py",
         (
             "routes are found and remembered without the lock",
             "        with self._lock:\n            if not key_only or not self._cache_size:",
