@@ -27,6 +27,7 @@ from exchange import Binding, Exchange, Policy, Queue, Topology
 from exchange.errors import InputError
 from tests.support import topologies
 from tests.support.amqp_wire import encode_field
+from tests.support.program import run_program
 
 ROOT = Path(__file__).parents[3]
 QUEUE, EXCHANGE = Queue("q"), Exchange("x", "topic")
@@ -194,15 +195,6 @@ def test_names_are_those_that_a_broker_stores(name: str) -> None:
     assert set(declared.bindings) == {Binding.to_queue(f"x{plain}", f"q{plain}", name)}
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command without a terminal."""
-    program = "from bindings.commands.apply import apply_command as run; run()"
-    command = [sys.executable, "-c", program, *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT, stdin=subprocess.DEVNULL
-    )
-
-
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -216,7 +208,7 @@ def test_bad_usage_ends_with_2_and_without_a_password(tmp_path: Path, arguments:
     """And without a traceback."""
     file = tmp_path / "definitions.json"
     file.write_text(json.dumps({"queues": [{"name": "q"}]}))
-    result = run(*[str(file) if argument == "FILE" else argument for argument in arguments])
+    result = run_program("apply", *[str(file) if argument == "FILE" else argument for argument in arguments])
     assert result.returncode == 2
     assert reason in result.stderr
     assert "secret" not in result.stderr + result.stdout
@@ -241,12 +233,11 @@ def test_the_text_of_a_step_describes_it() -> None:
     ]  # fmt: skip
 
 
-def test_without_pika_the_extra_is_named(tmp_path: Path) -> None:
+def test_without_pika_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one line, before a broker is asked."""
     topology = tmp_path / "t.bindings"
     topology.write_text("queue q\n")
-    code = "import sys; sys.modules['pika'] = None; from bridge.cli import main; main()"
-    command = [sys.executable, "-c", code, "apply", str(topology), "http://a:b@127.0.0.1:1"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    monkeypatch.setitem(sys.modules, "pika", None)
+    ended = run_program("apply", str(topology), "http://a:b@127.0.0.1:1")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == "hashstar: changing a broker needs pika: pip install 'hashstar[rabbitmq]'\n"
