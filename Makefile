@@ -20,14 +20,15 @@ demo: $(VENV)/.spark  ## audit a million generated messages against a sample top
 
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4 --dist=loadgroup
 
-test: $(VENV)/.test  ## the tests that need no server, browser or Spark, in some minutes
+test: $(VENV)/.test  ## the tests that need no server or browser, in some minutes
 	$(PYTEST) --tier=quick $(ARGS)
 
 test-all: $(VENV)/.test  ## all tests; those that need a server skip where none is to be had
 	$(PYTEST) --tier=all $(ARGS)
 
-night: $(VENV)/.test  ## all tests, with ten times as many random examples
+night: $(VENV)/.test  ## all tests, with ten times as many random examples, and then fuzz and soak
 	$(PYTEST) --tier=night $(ARGS)
+	$(MAKE) fuzz soak
 
 newest:  ## those of test with the newest of all packages, in a virtual environment of its own
 	rm -rf .venv-newest
