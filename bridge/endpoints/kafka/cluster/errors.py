@@ -47,12 +47,13 @@ REFUSALS: Final = {
     KafkaError.INVALID_MSG: True,
     KafkaError.INVALID_RECORD: True,
     KafkaError._INVALID_ARG: True,
-    # A batch is refused as a whole for one of its messages: sent again, the others pass.
+    KafkaError.INVALID_TIMESTAMP: True,
+    KafkaError.RECORD_LIST_TOO_LARGE: True,
     KafkaError._INVALID_DIFFERENT_RECORD: False,
-    KafkaError.INVALID_TIMESTAMP: False,
 }
-"""Errors of a single message -> whether sending it again is of no use. All others are the connection's, the topic's or
-the account's: a message must not become a dead letter because a permission is missing."""
+"""Errors of a message, or of the batch that it was in -> whether sending it again, if it was alone, is of no use. All
+others are the connection's, the topic's or the account's: a message must not become a dead letter because a permission
+is missing."""
 
 PERMISSIONS: Final = frozenset({
     KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -83,6 +84,9 @@ CLOSED: Final = (
     "; the brokers close the connection: check that they are not being restarted, and whether they expect TLS, "
     "a password or a client certificate at this port"
 )
+
+GAPLESS: Final = "Gap-less ordering"
+"""Part of the line that a producer logs when it stops, as one of its batches was refused."""
 
 LINES: Final = 200
 """Maximum number of lines that are remembered, so that they are not logged again at once."""
@@ -128,6 +132,8 @@ class Reasons:
 
     def log(self, level: int, form: str, *parts: str) -> None:
         """Log a line of librdkafka's, as `logging.Logger.log` does; its parts are its kind, the client and the text."""
+        if parts[0] == "FATAL" and GAPLESS in parts[-1]:
+            level = logging.DEBUG  # the producer is meant to stop at a batch that was refused
         if parts[0] == "FAIL":
             self._line = parts[-1].rpartition("]: ")[2]
         if level <= logging.DEBUG:

@@ -3,8 +3,8 @@
 librdkafka reconnects and writes each message once by itself, so a target is lost only by what does not pass: a missing
 permission, a topic that is gone or has other partitions than the topology has, a producer that is fenced.
 
-No batch is larger than the smallest limit of the topics: a broker refuses a batch as a whole, and librdkafka would
-report all its messages as too large.
+No batch is larger than the smallest limit of the topics, as far as it is known. Which messages of a batch that was
+refused are at fault is found out by `batches`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Collection, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping, Sequence
 from functools import partial
 from time import monotonic
 from typing import Any, ClassVar, Final, Generic, TypeVar
@@ -26,6 +26,7 @@ from bridge.endpoints.kafka.cluster.checking import check_target, run_check
 from bridge.endpoints.kafka.cluster.errors import CONNECTING, LOG, LOG_LEVEL, Reasons
 from bridge.endpoints.kafka.cluster.health import MEASURE_EVERY, NO_BROKER, Health
 from bridge.endpoints.kafka.cluster.topics import Partitioned, Topic, check_topics, fetch_topics
+from bridge.endpoints.kafka.producer.batches import BATCH_BYTES, Batching
 from bridge.endpoints.kafka.producer.watching import Watch
 from bridge.endpoints.kafka.producer.writer import Destination, Writer, key_for_partitioner, with_whole_key
 from exchange.errors import HashstarError
@@ -49,9 +50,6 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 FIXED: Final[Mapping[str, Any]] = {"enable.idempotence": True, "allow.auto.create.topics": False}
 """Settings that a table may not change."""
 
-BATCH_BYTES: Final = 1_000_000
-"""librdkafka's default of ``batch.size``, in bytes."""
-
 
 class Connection(ABC):
     """One producer, from its making to its end."""
@@ -63,6 +61,8 @@ class Connection(ABC):
 
     producer: Producer
     """Set by the target: the producer needs `on_statistics` when it is made."""
+    renew: Callable[[Mapping[str, Any]], None]
+    """Ends the producer, and makes another one with these settings changed; set by the target."""
 
     def __init__(self, receiver: Receiver, writer: Writer, reasons: Reasons) -> None:
         self.receiver = receiver
@@ -71,6 +71,7 @@ class Connection(ABC):
         self.health = Health(lambda: reasons.latest)
         self.waiting: deque[Outgoing] = deque()
         """Messages that the producer was not given yet."""
+        self.batching = Batching()
         self.moved = asyncio.get_running_loop().time()
         """Time of the latest progress, or when the first message came, by the loop's clock."""
         self.closed = False
@@ -192,11 +193,20 @@ class TopicTarget(Target, Generic[C]):
             callbacks = {"error_cb": reasons.note_error, "stats_cb": connection.on_statistics}
             settings = self.producer_settings(given, _limits_of(topics.values()))
             connection.producer = Producer({**settings, **callbacks}, logger=reasons)
+            connection.batching.batch_bytes = int(settings.get("batch.size", BATCH_BYTES))
+
+            def renew(changes: Mapping[str, Any]) -> None:
+                former, connection.producer = (
+                    connection.producer, Producer({**settings, **changes, **callbacks}, logger=reasons)
+                )  # fmt: skip
+                calls.call(partial(self._end, former))
+
+            connection.renew = renew
             self._connection = connection
             await self._begin(connection, calls)
         except KafkaException as error:
             raise reasons.explain(error) from None
-        self._watch = Watch(connection.producer, topics, self._partitioned, reasons)
+        self._watch = Watch(lambda: connection.producer, topics, self._partitioned, reasons)
         watching = self._watch.run(lambda changed: self._use(connection, changed))
         self._tasks = [asyncio.create_task(work) for work in (watching, self._work(connection, calls))]
         for task in self._tasks:
@@ -241,7 +251,8 @@ class TopicTarget(Target, Generic[C]):
             connection.closed = True
             connection.waiting.clear()
             ending = calls.call(partial(self._end, connection.producer))
-            del connection.producer  # it has a callback of the connection: neither would be freed
+            # Both have a callback of the connection: none of them would be freed.
+            del connection.producer, connection.renew
             await asyncio.wait([ending], timeout=CLOSING)
         calls.end()
 

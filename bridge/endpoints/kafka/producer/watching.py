@@ -32,10 +32,10 @@ MISSED: Final = 2
 
 
 class Watch:
-    """Looks at the topics of one producer, from its making to its end."""
+    """Looks at the topics of a connection, from its opening to its end; ``producer`` returns its producer of now."""
 
     def __init__(
-        self, producer: Producer, topics: Mapping[str, Topic], partitioned: Partitioned, reasons: Reasons
+        self, producer: Callable[[], Producer], topics: Mapping[str, Topic], partitioned: Partitioned, reasons: Reasons
     ) -> None:
         self._producer = producer
         self._topics = dict(topics)
@@ -66,7 +66,7 @@ class Watch:
                     if self._asking_since is None:
                         self._asking_since = loop.time()
                     try:
-                        metadata = await calls.call(partial(self._producer.list_topics, name, ANSWER))
+                        metadata = await calls.call(partial(self._producer().list_topics, name, ANSWER))
                     except KafkaException:
                         continue
                     self._asking_since = None
