@@ -304,6 +304,25 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
+        "bridge/endpoints/rabbitmq/pacing.py",
+        "bridge/endpoints/rabbitmq/test_pacing.py",
+        (
+            "a message that came back often is given together with others",
+            "            if settled < given:\n                return 0\n            self._alone",
+            "            self._alone",
+        ),
+        (
+            "others are given while a message that came back often is alone",
+            "if not arrived or settled < self._alone:",
+            "if not arrived:",
+        ),
+        (
+            "the prefetch grows while messages come that came back",
+            "most = self._most if self._is_fresh else min(self._most, MOST_REDELIVERED)",
+            "most = self._most",
+        ),
+    ),
+    *mutants_of(
         "bridge/endpoints/kafka/consumer/assignment.py",
         "bridge/endpoints/kafka/test_kafka_member.py",
         (

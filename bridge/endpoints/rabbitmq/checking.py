@@ -17,14 +17,12 @@ from bridge.endpoint import Disconnected, Finding, Layout, Place
 from bridge.endpoints.rabbitmq.addresses import cluster_name_of
 from bridge.endpoints.rabbitmq.connection import Connection
 from bridge.endpoints.rabbitmq.management import Management, Unknown
+from bridge.endpoints.rabbitmq.queue_facts import QueueFacts, setting_of
 from bridge.endpoints.rabbitmq.refusals import NO_ACCESS, NOT_FOUND
 from bridge.endpoints.rabbitmq.routes import Expected, Route
 from exchange.errors import BrokerError
 
 __all__ = ["SourceSettings", "check_source", "check_target", "places_of_queue"]
-
-DELIVERY_LIMIT: Final = 20
-"""Default delivery limit of quorum queues from RabbitMQ 4.0 on, without an argument or policy."""
 
 OUTAGE: Final = 1_800_000
 """RabbitMQ's default consumer_timeout, in milliseconds. A queue with a shorter one gets a warning: the broker would
@@ -45,6 +43,10 @@ class SourceSettings:
     exclusive: bool = False
     keeps_offsets: bool = False
     """Whether there is a file of offsets, for a stream."""
+    has_management: bool = False
+    """Whether the address of the management API is configured: then it is asked while messages are read, too."""
+    prefetch: int = 2_000
+    """Maximum number of unacknowledged deliveries."""
 
 
 @dataclass(slots=True)
@@ -66,11 +68,6 @@ class Look:
         finding = Finding(level, text, key)
         if finding not in self.findings:
             self.findings.append(finding)
-
-    @property
-    def version(self) -> tuple[int, ...]:
-        """Major and minor version of the broker."""
-        return tuple([int(number) for number in re.findall(r"\d+", str(self.connection.server.get("version", "")))[:2]])
 
     async def begin(self) -> None:
         """Ask the management API whether it answers, and for the user's permissions."""
@@ -256,11 +253,11 @@ async def _check_read(look: Look, settings: SourceSettings, known: Mapping[str, 
         if settings.exclusive:
             text = "quorum queues let several consumers be exclusive; declare it with x-single-active-consumer"
             look.add("warning", f"{title}: {text}", "exclusive")
-        _check_limit(look, known, title)
-    exchange = _setting(known, "dead-letter-exchange")
+        _check_limit(look, settings, known, title)
+    exchange = setting_of(known, "dead-letter-exchange")
     if exchange is not None:
         await _check_dead_letters(look, known, name, title, {name}, "queue")
-    timeout = _setting(known, "consumer-timeout")
+    timeout = setting_of(known, "consumer-timeout")
     if isinstance(timeout, int) and timeout < OUTAGE:
         look.add(
             "warning",
@@ -269,31 +266,37 @@ async def _check_read(look: Look, settings: SourceSettings, known: Mapping[str, 
             "queue",
         )
     others = await _other_consumers(look, known)
-    if others and not settings.exclusive and _setting(known, "single-active-consumer") is not True:
+    if others and not settings.exclusive and setting_of(known, "single-active-consumer") is not True:
         _warn_of_consumers(look, name, others)
 
 
-def _check_limit(look: Look, known: Mapping[str, Any], title: str) -> None:
-    """Warn of a quorum queue that drops messages which were delivered too often."""
-    limit = _setting(known, "delivery-limit")
-    if limit is None and look.version >= (4,):
-        limit = DELIVERY_LIMIT
-    if not isinstance(limit, int) or limit < 0:
+def _check_limit(look: Look, settings: SourceSettings, known: Mapping[str, Any], title: str) -> None:
+    """Report how many crashes a quorum queue survives, and warn if it drops messages after that."""
+    facts = QueueFacts.from_answer(known, str(look.connection.server.get("version", "")))
+    limit, alone_from = facts.delivery_limit, facts.alone_from
+    if limit is None:
         return
-    if _setting(known, "dead-letter-exchange") is None:
-        look.add(
-            "warning",
-            f"{title}: this queue drops a message when it was delivered {limit + 1} times and not settled, as after so "
-            "many restarts; give it a dead-letter exchange, or a policy with delivery-limit = -1",
-            "queue",
-        )
+    drops = setting_of(known, "dead-letter-exchange") is None
+    text = f"{title}: it survives {limit} crashes of its readers; this queue {'drops' if drops else 'dead-letters'} a "
+    text += f"message when it was delivered {limit + 1} times and not settled"
+    if alone_from is None or not settings.has_management:
+        text += f", and with it up to {settings.prefetch:,} that were prefetched"
+    elif alone_from:
+        text += f"; one that came back {alone_from} times is taken alone, so that no others go with it"
+    else:
+        text += "; each is taken alone, so that no others go with it"
+    if drops:
+        text += "; give it a dead-letter exchange, or a policy with delivery-limit = -1"
+    if alone_from is not None and not settings.has_management:
+        text += '; with management = "http://HOST:PORT", messages that come back often are taken alone'
+    look.add("warning" if drops else "ok", text, "queue")
 
 
 async def _check_dead_letters(
     look: Look, known: Mapping[str, Any], name: str, title: str, sources: set[str], key: str
 ) -> None:
     """Warn of dead letters of a queue that may come back to a queue that the bridge reads."""
-    exchange, routing_key = _setting(known, "dead-letter-exchange"), _setting(known, "dead-letter-routing-key")
+    exchange, routing_key = setting_of(known, "dead-letter-exchange"), setting_of(known, "dead-letter-routing-key")
     leads_to = await look.queues_behind(str(exchange), str(routing_key) if routing_key is not None else None)
     for queue in sorted(leads_to & sources):
         look.add(
@@ -343,12 +346,12 @@ async def _check_expected(look: Look, expected: Expected, queue: str, layout: La
     if known is None:
         return
     title = f"queue {name!r}"
-    if _setting(known, "dead-letter-exchange") is not None and look.sources:
+    if setting_of(known, "dead-letter-exchange") is not None and look.sources:
         await _check_dead_letters(look, known, name, title, set(look.sources), key)
-    if (ttl := _setting(known, "message-ttl")) is not None:
+    if (ttl := setting_of(known, "message-ttl")) is not None:
         look.add("warning", f"{title}: it drops or dead-letters messages that are not read within {ttl} ms", key)
-    limits = [limit for limit in ("max-length", "max-length-bytes") if _setting(known, limit) is not None]
-    overflow = _setting(known, "overflow") or "drop-head"
+    limits = [limit for limit in ("max-length", "max-length-bytes") if setting_of(known, limit) is not None]
+    overflow = setting_of(known, "overflow") or "drop-head"
     if limits and str(overflow).startswith("reject-publish"):
         look.add(
             "warning",
@@ -381,13 +384,3 @@ async def _check_exchange(look: Look, expected: Expected, queue: str, layout: La
         )
     for each in sorted(await look.queues_behind(name, None) & look.sources):
         look.add("warning", f"exchange {name!r}: it may lead to queue {each!r}, which the bridge reads: a loop", key)
-
-
-def _setting(known: Mapping[str, Any], name: str) -> Any:
-    """Return the setting in force for a queue: its argument, else that of its policy; the smaller of two numbers."""
-    arguments, policy = known.get("arguments") or {}, known.get("effective_policy_definition") or {}
-    own = arguments.get(f"x-{name}") if isinstance(arguments, dict) else None
-    other = policy.get(name) if isinstance(policy, dict) else None
-    if type(own) is int and type(other) is int:
-        return min([each for each in (own, other) if each >= 0], default=-1)
-    return other if own is None else own

@@ -233,6 +233,8 @@ class Channel:
         self._contents = Contents()
         self._asked: set[asyncio.Future[Any]] = set()
         self._is_apart = apart
+        self._consumers = 0
+        """Number of consumers so far; the tag of the last one."""
         channel.add_on_close_callback(lambda _, error: self._end(error))
         if apart:
             return
@@ -275,9 +277,15 @@ class Channel:
     async def consume(self, queue: str, *, exclusive: bool, arguments: Mapping[str, Any], prefetch: int) -> None:
         """Consume from a queue; deliveries come as events, at most ``prefetch`` of them unacknowledged."""
         await self.ask("basic_qos", prefetch_count=prefetch)
+        self._consumers += 1
         await self.ask(
-            "basic_consume", queue, on_message_callback=lambda *_: None, exclusive=exclusive, arguments=dict(arguments)
-        )
+            "basic_consume", queue, on_message_callback=lambda *_: None, exclusive=exclusive, arguments=dict(arguments),
+            consumer_tag=str(self._consumers),
+        )  # fmt: skip
+
+    async def cancel(self) -> None:
+        """Cancel the last consumer. What it was delivered stays unacknowledged."""
+        await self.ask("basic_cancel", str(self._consumers))
 
     def dispatch(self) -> None:
         """Pass on the events that were read."""

@@ -71,8 +71,9 @@ SERVER_NAME: Final = Key("server_name", MAYBE_TEXT, "the name in the broker's ce
 MANAGEMENT: Final = Key(
     "management",
     matching(MAYBE_TEXT, r"https?://[^@,]+"),
-    "the address of the management API, which `hashstar bridge check` asks",
-    otherwise="port 15672 of the host",
+    "the address of the management API, which `hashstar bridge check` asks; if given, each connection of a source "
+    "asks it for the delivery limit of a quorum queue, too",
+    otherwise="port 15672 of the host, for `check` only",
 )
 
 QUEUES: Final = Key(

@@ -12,12 +12,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
+from typing import Final
 
 from bindings.sources.files import replacing
+from exchange.amqp import ContentHeader
 from exchange.errors import InputError
+from exchange.field_values import type_and_value
 
-__all__ = ["Offsets"]
+__all__ = ["OFFSET", "Offsets", "fingerprint_of", "offset_of"]
+
+OFFSET: Final = "x-stream-offset"
+"""Argument of a consumer, where it begins to read; and header of its messages."""
+
+
+def offset_of(content: ContentHeader) -> int | None:
+    """Return the offset of a stream's message; None for a message of another queue."""
+    kind, offset = type_and_value(content.header(OFFSET))
+    return offset if kind == "long" else None
+
+
+def fingerprint_of(exchange: bytes, routing_key: bytes, body: bytes) -> str:
+    """Return a hash that identifies a message, without its headers, whose encoding differs between broker releases."""
+    return sha256(b"\0".join([exchange, routing_key, body])).hexdigest()[:32]
 
 
 class Offsets:

@@ -3,7 +3,8 @@
 The deliveries of a connection are one lane: one basic.ack with ``multiple`` acknowledges all that are settled. For a
 stream, acknowledgements only ask for more messages; the settled offset is kept by `bridge.endpoints.rabbitmq.offsets`,
 and reading continues after it. The broker sends as many messages as the prefetch allows, however large they are. So
-while more has arrived than the pump can soon take, the socket is not read. Messages keep their content header as the
+while more has arrived than the pump can soon take, the socket is not read. How many messages of a quorum queue are
+prefetched and given at once, `bridge.endpoints.rabbitmq.pacing` decides. Messages keep their content header as the
 bytes that were received, see `exchange.amqp`.
 """
 
@@ -14,7 +15,6 @@ import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -24,13 +24,15 @@ from bridge.endpoint import Delivery, Disconnected, Finding, Place, Source, know
 from bridge.endpoints.rabbitmq.checking import SourceSettings, check_source, places_of_queue
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
 from bridge.endpoints.rabbitmq.frames import Arrived, Event, encode_ack
-from bridge.endpoints.rabbitmq.offsets import Offsets
+from bridge.endpoints.rabbitmq.management import Unknown
+from bridge.endpoints.rabbitmq.offsets import OFFSET, Offsets, fingerprint_of, offset_of
+from bridge.endpoints.rabbitmq.pacing import Pacing
+from bridge.endpoints.rabbitmq.queue_facts import fetch_facts
 from bridge.endpoints.rabbitmq.redeliveries import Redeliveries, count_deliveries
 from bridge.endpoints.rabbitmq.refusals import explain_refusal, refuses_argument
 from bridge.interop import identity_of_message
 from exchange.amqp import ContentHeader, MalformedHeader, content_of, message_of
 from exchange.errors import BrokerError
-from exchange.field_values import type_and_value
 
 __all__ = ["RabbitmqSource"]
 
@@ -38,8 +40,6 @@ LOG: Final = logging.getLogger(__name__)
 
 FIXED_BYTES: Final = 512
 """Approximate size of a delivery in memory besides its body and properties, in bytes."""
-
-OFFSET: Final = "x-stream-offset"
 
 FIND_SECONDS: Final = 10.0
 """Maximum number of seconds until a stream delivers the message that was settled last."""
@@ -61,7 +61,8 @@ class RabbitmqSource(Source):
     At most ``prefetch`` deliveries are unacknowledged; the pump's window should not be larger. A stream is read after
     the last settled message, or else from ``offset`` on: ``first``, ``last``, ``next``, a number, or an age as ``1h``.
     ``offsets`` is the file that keeps the last settled offset; without it, each start begins at ``offset``.
-    ``window_bytes`` is the size of the pump's window, ``management`` the address of the management API, for `check`.
+    ``window_bytes`` is the size of the pump's window. ``management`` is the address of the management API, which each
+    connection asks for the delivery limit of a quorum queue: one with a limit is read carefully then.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class RabbitmqSource(Source):
         self._offset = offset
         self._arguments = arguments or {}
         self._origin: Final = f"queue {queue}"
+        self._title: Final = f"queue {queue!r}"
         self._connection: Connection | None = None
         self._channel: Channel | None = None
         self._redeliveries: Final = Redeliveries(queue)
@@ -100,6 +102,14 @@ class RabbitmqSource(Source):
         """Whether the consumer of the present connection reads a stream: the queue may be another one at the next."""
         self._epoch = 0
         """Number of the lane, changed by `open` and `close`: deliveries of an earlier connection settle nothing."""
+        self._pacing: Pacing | None = None
+        """Decides how many messages are given; None: as many as there are."""
+        self._changing: asyncio.Task[None] | None = None
+        """Task that changes the prefetch."""
+        self._last = 0
+        """Delivery tag of the last delivery that has arrived."""
+        self._given = 0
+        """Delivery tag of the last delivery that was read."""
         self._settled = 0
         """Delivery tag of the last settled delivery."""
         self._acked = 0
@@ -132,7 +142,9 @@ class RabbitmqSource(Source):
         return places_of_queue(self._brokers, self._queue)
 
     async def check(self) -> Sequence[Finding]:
-        settings = SourceSettings(self._queue, self._exclusive, self._offsets.has_file)
+        settings = SourceSettings(
+            self._queue, self._exclusive, self._offsets.has_file, self._management is not None, self._prefetch
+        )
         findings = list(await check_source(self._brokers, settings, self._management))
         if (problem := self._offsets.problem) is not None:
             findings.append(Finding("error", problem, "offsets"))
@@ -143,24 +155,37 @@ class RabbitmqSource(Source):
         self._forget()
         self._news.clear()
         self._trouble = None
-        self._settled = self._acked = 0
-        wait = self._redeliveries.wait(asyncio.get_running_loop().time())
-        if wait:
-            raise Disconnected(f"is not read for another {wait:.0f} s: {self._redeliveries.warning}")
+        self._last = self._given = self._settled = self._acked = 0
         if (problem := self._offsets.problem) is not None:  # the last settled offset would be lost
             raise Disconnected(problem)
         try:
             connection = self._connection = await Connection.open(self._brokers, self._lost)
+            await self._learn(connection)
             await self._consume(connection)
             if self._is_stream and self._offsets.last is not None:
                 await self._skip_settled(self._offsets.last)
         except BrokerError as error:
             await self.close()
-            raise Disconnected(explain_refusal(error, f"queue {self._queue!r}")) from None
+            raise Disconnected(explain_refusal(error, self._title)) from None
         except BaseException:
             await self.close()
             raise
         self._counting = asyncio.create_task(self._count_ready())
+
+    async def _learn(self, connection: Connection) -> None:
+        """Find out how carefully the queue is to be read now. Raises Disconnected if it is not to be read yet."""
+        self._pacing = None
+        if self._management is not None:
+            try:
+                facts = await fetch_facts(connection.parameters, self._management, connection.server, self._queue)
+            except Unknown as error:
+                LOG.warning("%s: %s: if its queue has a delivery limit, that is not known", self.name, error)
+            else:
+                self._redeliveries.learn(facts.delivery_limit)
+                self._pacing = None if facts.alone_from is None else Pacing(facts.alone_from, self._prefetch)
+        wait = self._redeliveries.wait(asyncio.get_running_loop().time())
+        if wait:
+            raise Disconnected(f"is not read for another {wait:.0f} s: {self._redeliveries.warning}")
 
     async def _count_ready(self) -> None:
         """Ask for the number of messages in the queue every `COUNT_EVERY` seconds, as long as the broker answers."""
@@ -197,9 +222,46 @@ class RabbitmqSource(Source):
         """Consume on a new channel. Raises BrokerError, Disconnected."""
         channel = await connection.channel()
         channel.on_events = self._take
-        prefetch = self._redeliveries.limit_prefetch(self._prefetch, asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        prefetch = self._redeliveries.limit_prefetch(self._prefetch, now) if self._pacing is None else 1
         await channel.consume(self._queue, exclusive=self._exclusive, arguments=arguments, prefetch=prefetch)
         self._channel = channel
+
+    async def _pace(self, pacing: Pacing, limit: int) -> int:
+        """Return how many messages may be read, 1 to ``limit``, as soon as that is so. Raises Disconnected."""
+        while True:
+            self._check_connected()
+            if self._changing is None and pacing.may_start(self._arrived, self._given, self._settled):
+                self._change(pacing)
+            if count := pacing.count_ready(self._arrived, limit, self._given, self._settled):
+                return count
+            self._news.clear()
+            await self._news.wait()
+
+    def _change(self, pacing: Pacing) -> None:
+        """Cancel the consumer or begin the next one, in a task, which a read that is cancelled does not end."""
+        if self._connection is not None and self._channel is not None:
+            self._changing = asyncio.create_task(self._change_consumer(pacing, self._connection, self._channel))
+
+    async def _change_consumer(self, pacing: Pacing, connection: Connection, channel: Channel) -> None:
+        try:
+            if pacing.is_stopped:
+                self._acknowledge()  # all of the consumer before
+                pacing.start(self._settled)
+                await channel.consume(
+                    self._queue, exclusive=self._exclusive, arguments=self._arguments, prefetch=pacing.prefetch
+                )
+            else:
+                await channel.cancel()
+                pacing.stop()
+                self._acknowledge()
+        except BrokerError as error:
+            connection.lose(Disconnected(explain_refusal(error, self._title)))
+        except Disconnected as error:
+            connection.lose(error)
+        finally:
+            self._changing = None
+            self._news.set()
 
     async def _skip_settled(self, last: int) -> None:
         """Skip the message that was settled last. Raises Disconnected if there is neither this message nor a later one.
@@ -217,9 +279,9 @@ class RabbitmqSource(Source):
                 f"deleted and declared anew, {self._offsets.way_out}"
             ) from None
         first = self._arrived[0]
-        if _offset(ContentHeader(first.properties)) == last:
+        if offset_of(ContentHeader(first.properties)) == last:
             known = self._offsets.fingerprint
-            if known and known != _fingerprint(first.exchange, first.routing_key, first.body):
+            if known and known != fingerprint_of(first.exchange, first.routing_key, first.body):
                 self._offsets.forget()  # without a file, the next try begins as a new source would
                 way_out = f"; {self._offsets.way_out} to read it from its beginning" if self._offsets.has_file else ""
                 raise Disconnected(
@@ -233,6 +295,7 @@ class RabbitmqSource(Source):
 
     def _take(self, events: list[Event]) -> None:
         arrived = cast("list[Arrived]", events)  # a channel without publishes has no other events
+        self._last = arrived[-1].tag
         self._arrived += arrived
         self._arrived_bytes += sum([len(event.body) for event in arrived]) + FIXED_BYTES * len(arrived)
         if self._arrived_bytes > self._buffer_bytes and self._connection is not None:
@@ -245,16 +308,24 @@ class RabbitmqSource(Source):
 
     async def _wait_for_arrival(self) -> None:
         """Wait until there is a delivery that was not read. Raises Disconnected."""
-        while not self._arrived or self._trouble is not None:
-            if self._trouble is not None:
-                raise self._trouble
-            if self._connection is None:
-                raise Disconnected(f"{self.name}: closed")
+        self._check_connected()
+        while not self._arrived:
             self._news.clear()
             await self._news.wait()
+            self._check_connected()
+
+    def _check_connected(self) -> None:
+        """Raise Disconnected if the connection is gone."""
+        if self._trouble is not None:
+            raise self._trouble
+        if self._connection is None:
+            raise Disconnected(f"{self.name}: closed")
 
     async def read(self, limit: int) -> Sequence[Delivery]:
-        await self._wait_for_arrival()
+        if self._pacing is None:
+            await self._wait_for_arrival()
+        else:
+            limit = await self._pace(self._pacing, limit)
         arrived, epoch, origin = self._arrived, self._epoch, self._origin
         deliveries = []
         taken = 0
@@ -270,6 +341,7 @@ class RabbitmqSource(Source):
             if properties[1] & ID_OR_TIME or (properties[0] & HEADERS and b"x-" in properties):
                 identity, time = self._read_identity_and_time(content)
             deliveries.append(Delivery(message, epoch, tag, identity, time, redelivered, size, origin))
+        self._given = deliveries[-1].position
         self._arrived_bytes -= taken + FIXED_BYTES * len(deliveries)
         if self._arrived_bytes <= self._buffer_bytes // 2 and self._connection is not None:
             self._connection.resume()
@@ -294,17 +366,19 @@ class RabbitmqSource(Source):
         if self._settled == self._acked:  # no ack is due yet: one per turn of the loop, for all that is settled in it
             asyncio.get_running_loop().call_soon(self._ack)
         self._settled = delivery.position
+        if self._pacing is not None:
+            self._news.set()
         if self._is_stream:
             self._remember_offset(delivery)
 
     def _remember_offset(self, delivery: Delivery) -> None:
         """Remember the offset of a stream's settled delivery, and have it written soon."""
-        offset = _offset(content_of(delivery.message))
+        offset = offset_of(content_of(delivery.message))
         if offset is not None:
             message = delivery.message
             self._offsets.settle(
                 offset,
-                lambda: _fingerprint(
+                lambda: fingerprint_of(
                     message.exchange.encode("utf-8", "surrogateescape"),
                     message.routing_key.encode("utf-8", "surrogateescape"),
                     message.body,
@@ -327,6 +401,14 @@ class RabbitmqSource(Source):
                 LOG.error("%s: what was settled last will be read again: %s", self.name, trouble)  # noqa: TRY400
 
     def _ack(self) -> None:
+        """Acknowledge what is settled: at once, or when the consumer is cancelled, so that it gets no more before."""
+        pacing = self._pacing
+        if pacing is None or not pacing.may_grow(self._settled, self._last - self._acked):
+            self._acknowledge()
+        elif self._changing is None:
+            self._change(pacing)
+
+    def _acknowledge(self) -> None:
         if self._settled > self._acked and self._channel is not None and self._connection is not None:
             self._connection.write(encode_ack(self._channel.number, self._settled, multiple=True))
             self._acked = self._settled
@@ -335,10 +417,12 @@ class RabbitmqSource(Source):
         if self._counting is not None:
             self._counting.cancel()
             self._counting = None
+        if self._changing is not None:
+            self._changing.cancel()
         self._ready = None
         connection = self._connection
         if connection is not None:
-            self._ack()
+            self._acknowledge()
             self._connection = None
             await connection.close()
         self._write()
@@ -346,16 +430,6 @@ class RabbitmqSource(Source):
         self._epoch += 1
         self._forget()
         self._news.set()
-
-
-def _fingerprint(exchange: bytes, routing_key: bytes, body: bytes) -> str:
-    """Return a hash that identifies a message, without its headers, whose encoding differs between broker releases."""
-    return sha256(b"\0".join([exchange, routing_key, body])).hexdigest()[:32]
-
-
-def _offset(content: ContentHeader) -> int | None:
-    kind, offset = type_and_value(content.header(OFFSET))
-    return offset if kind == "long" else None
 
 
 HEADERS: Final = 0x20

@@ -4,6 +4,7 @@ A quorum queue of RabbitMQ 4 counts how often each message came back to it unack
 unless the queue or a policy sets another, it drops the message, or dead-letters it if it has a dead-letter exchange.
 Each connection that ends, for whatever reason, counts for all messages that were prefetched over it. So when the counts
 come near the limit, the source waits longer and longer before it is opened again: in the queue, the messages are safe.
+`bridge.endpoints.rabbitmq.pacing` keeps the counts from coming near, where the limit is known.
 """
 
 from __future__ import annotations
@@ -13,16 +14,13 @@ from typing import Final
 from exchange.amqp import ContentHeader, MalformedHeader
 from exchange.field_values import type_and_value
 
-__all__ = ["LIMIT", "NEAR", "Redeliveries", "count_deliveries"]
+__all__ = ["LIMIT", "Redeliveries", "count_deliveries"]
 
 LIMIT: Final = 20
 """RabbitMQ's default delivery limit: there is no 21st delivery."""
 
-NEAR: Final = 10
-"""Minimum number of earlier deliveries of a message in danger. With more than `LIMIT`, the queue has another limit."""
-
 FIRST_PAUSE: Final = 60.0
-"""Seconds before the source is opened again at `NEAR` deliveries; they double with each further delivery."""
+"""Seconds before the source is opened again when a message comes into danger; they double with each delivery."""
 LONGEST_PAUSE: Final = 6 * 3_600.0
 """Maximum of these seconds."""
 
@@ -34,15 +32,15 @@ FEW: Final = 10
 
 
 def count_deliveries(content: ContentHeader) -> int:
-    """Return how often a quorum queue has delivered a message before; 0 if the queue does not count."""
+    """Return how many earlier deliveries of a message its queue counts towards the limit; 0 if it does not count.
+
+    ``x-acquired-count``, since 4.3, has those, too, that do not count: a message that was given back by basic.nack.
+    """
     try:
-        for name in ("x-delivery-count", "x-acquired-count"):
-            if content.find(name) is not None:
-                _, value = type_and_value(content.header(name))
-                return value if isinstance(value, int) and not isinstance(value, bool) else 0
+        _, value = type_and_value(content.header("x-delivery-count"))
     except MalformedHeader:
-        pass
-    return 0
+        return 0
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 class Redeliveries:
@@ -51,12 +49,25 @@ class Redeliveries:
     def __init__(self, queue: str) -> None:
         self._queue = queue
         self._seen_at = 0.0
+        self._limit: int | None = LIMIT
+        self._is_known = False
         self.most = 0
         """Highest number of earlier deliveries of a message in danger; 0 if there is none."""
 
+    def learn(self, limit: int | None) -> None:
+        """Take note of the queue's present limit, None for none; as long as it is unknown, it is `LIMIT`."""
+        self._limit, self._is_known = limit, True
+        if limit is None or self.most < self.near:
+            self.most = 0
+
+    @property
+    def near(self) -> int:
+        """Minimum number of earlier deliveries of a message in danger. With more than the limit, it is another one."""
+        return max(1, ((self._limit or 0) + 1) // 2)
+
     def see(self, count: int, now: float) -> bool:
         """Take note of a message that was delivered ``count`` times before. Return whether that is a new maximum."""
-        if not NEAR <= count <= LIMIT:
+        if self._limit is None or not self.near <= count <= self._limit:
             return False
         is_news = count > self.most
         self.most = max(self.most, count)
@@ -78,13 +89,13 @@ class Redeliveries:
         return max(0.0, self._seen_at + self._pause() - now) if self.in_danger(now) else 0.0
 
     def _pause(self) -> float:
-        return float(min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (self.most - NEAR)))
+        return float(min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (self.most - self.near)))
 
     @property
     def warning(self) -> str:
         """Warning for the operator."""
         return (
             f"queue {self._queue!r} has delivered a message {self.most} times, and drops or dead-letters it after "
-            f"{LIMIT} unless it has another delivery-limit; find out why nothing settles it, or set a policy with "
-            "delivery-limit = -1 or a dead-letter-exchange"
+            f"{self._limit}{'' if self._is_known else ' unless it has another delivery-limit'}; find out why nothing "
+            "settles it, or set a policy with delivery-limit = -1 or a dead-letter-exchange"
         )

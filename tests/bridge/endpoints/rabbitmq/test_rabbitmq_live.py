@@ -81,6 +81,14 @@ class Broker:
             found.append(got[2] or b"")
         return found
 
+    def ready(self, queue: str) -> int:
+        """Return the number of messages that wait in a queue."""
+        return int(self.channel.queue_declare(queue, passive=True).method.message_count)
+
+    def consumers(self, queue: str) -> int:
+        """Return the number of consumers of a queue."""
+        return int(self.channel.queue_declare(queue, passive=True).method.consumer_count)
+
     def source(self, queue: str, **options: Any) -> RabbitmqSource:
         return RabbitmqSource("from", [self.address], queue, **options)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,18 +15,19 @@ from bridge.endpoint import Disconnected, Outgoing
 from bridge.endpoints.memory import MemoryTarget
 from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.config import RabbitmqSource
-from bridge.endpoints.rabbitmq.redeliveries import FEW, NEAR
+from bridge.endpoints.rabbitmq.redeliveries import FEW, Redeliveries
 from bridge.pump.policy import Policy
 from bridge.pump.pump import Inlet, Pump
 from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import Broker
 from tests.support.bridge.behaviour import Silent, on_a_loop, read_all_of, router_to
 from tests.support.bridge.relay import relay_to
-from tests.support.servers import Server
+from tests.support.servers import Server, missing
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
 LARGE = 900_000
+NEAR = Redeliveries("q").near
 WINDOW_BYTES = 16 << 20
 """Size of the window; a quarter of it may wait between the socket and the pump."""
 
@@ -225,3 +227,61 @@ async def test_a_queue_that_was_made_anew_as_another_type_is_read_from_its_first
         assert [each.message.body for each in found] == expected
         source.settle(found[-1])
         await source.close()
+
+
+@pytest.mark.parametrize("limit", [3, 20])
+@on_a_loop
+async def test_a_loop_of_crashes_loses_no_message_but_the_one_it_is_due_to(broker: Broker, limit: int) -> None:
+    """Each process dies of one message, or when it has settled 25, with a prefetch of 100."""
+    management = broker.server.management_url or missing("the broker has no management API")
+    graveyard = broker.queue()
+    dead = {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": graveyard}
+    queue = broker.queue(x_queue_type="quorum", x_delivery_limit=limit, **dead)
+    broker.put(queue, *[b"%d" % n for n in range(150)])
+    settled: list[int] = []
+    while len(set(settled)) < 149 or not broker.ready(graveyard):
+        source = RabbitmqSource("from", [broker.address], queue, prefetch=100, management=management)
+        await source.open()
+        with suppress(TimeoutError, Disconnected):
+            done = 0
+            while True:
+                async with asyncio.timeout(0.5):
+                    deliveries = await source.read(1_000)
+                for delivery in deliveries:
+                    number = int(delivery.message.body)
+                    if number == 77 or done == 25:
+                        assert source._connection is not None
+                        source._connection._wire._transport.abort()  # as the end of a process does
+                        raise Disconnected("killed")
+                    source.settle(delivery)
+                    settled.append(number)
+                    done += 1
+                await asyncio.sleep(0)
+        await source.close()
+        await until(lambda: not broker.consumers(queue))
+    assert set(settled) == set(range(150)) - {77}
+    assert broker.bodies(graveyard) == [b"77"]
+
+
+@on_a_loop
+async def test_messages_stay_in_order_while_the_prefetch_grows(broker: Broker) -> None:
+    management = broker.server.management_url or missing("the broker has no management API")
+    queue = broker.queue(x_queue_type="quorum", x_delivery_limit=10)
+    broker.put(queue, *[b"%d" % n for n in range(400)])
+    source = RabbitmqSource("from", [broker.address], queue, prefetch=150, management=management)
+    found: list[int] = []
+    prefetches = []
+    for count in (5, 100, 400):
+        await source.open()
+        begun = len(found)
+        while len(found) < count:
+            deliveries = await source.read(1_000)
+            found += [int(delivery.message.body) for delivery in deliveries]
+            source.settle(deliveries[-1])
+        assert found[begun:] == list(range(found[begun], found[begun] + len(found) - begun))
+        assert source._pacing is not None
+        prefetches.append(source._pacing.prefetch)
+        await source.close()
+    assert max(prefetches) >= 16
+    assert set(found) == set(range(400))
+    assert source.most_deliveries == 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.endpoints.rabbitmq.redeliveries import FEW, FORGET, LIMIT, NEAR, Redeliveries, count_deliveries
+from bridge.endpoints.rabbitmq.redeliveries import FEW, FORGET, LIMIT, Redeliveries, count_deliveries
 from exchange.amqp import ContentHeader
 from exchange.field_values import Typed
+
+NEAR = 10
 
 
 @pytest.mark.parametrize(
@@ -14,7 +16,8 @@ from exchange.field_values import Typed
     [
         ({}, 0),
         ({"x-delivery-count": 7}, 7),
-        ({"x-acquired-count": Typed("long", 9)}, 9),
+        ({"x-delivery-count": Typed("long", 9)}, 9),
+        ({"x-acquired-count": 9}, 0),
         ({"x-delivery-count": 2, "x-acquired-count": 9}, 2),
         ({"x-delivery-count": "many"}, 0),
         ({"x-delivery-count": True}, 0),
@@ -47,6 +50,29 @@ def test_near_the_limit_each_further_delivery_doubles_the_wait_up_to_hours() -> 
     assert waits[-1] == 6 * 3_600.0
     assert seen.limit_prefetch(500, 0.0) == FEW
     assert f"{LIMIT} times" in seen.warning
+
+
+@pytest.mark.parametrize(("limit", "near"), [(0, 1), (1, 1), (2, 1), (3, 2), (20, 10), (1_000, 500)])
+def test_danger_is_relative_to_the_limit_of_the_queue(limit: int, near: int) -> None:
+    seen = Redeliveries("q")
+    seen.learn(limit)
+    assert seen.near == near
+    assert not seen.see(near - 1, 0.0)
+    assert seen.see(near, 0.0) is (near <= limit)
+    assert seen.wait(0.0) == (60.0 if near <= limit else 0.0)
+    assert not seen.see(limit + 1, 0.0)
+
+
+def test_a_queue_that_has_another_limit_now_or_none_is_no_longer_in_danger() -> None:
+    for limit in (None, 100):
+        seen = Redeliveries("q")
+        seen.see(NEAR, 0.0)
+        assert seen.wait(0.0) == 60.0
+        seen.learn(limit)
+        assert seen.wait(0.0) == 0.0
+        assert seen.most == 0
+    seen.learn(None)
+    assert not seen.see(LIMIT, 0.0)
 
 
 def test_messages_that_were_not_seen_for_long_are_no_danger() -> None:

@@ -1,0 +1,89 @@
+"""What the management API knows about a queue that is read: its type, and how often it delivers a message.
+
+It is asked at each connection, as a queue may be declared anew, and its policy changed, at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import pika
+
+from bridge.endpoints.rabbitmq.management import Management
+from exchange.entities.profile import profile_for
+from exchange.lifecycle.limits import find_delivery_limit
+
+__all__ = ["QueueFacts", "fetch_facts", "setting_of"]
+
+TOGETHER: Final = 3
+"""Minimum delivery limit of a queue whose messages are ever taken together."""
+TOGETHER_AGAIN: Final = 12
+"""Minimum delivery limit of a queue whose messages are taken together again after they came back."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """A queue at one connection."""
+
+    type: str
+    delivery_limit: int | None = None
+    """Number of times that a message may come back; at the next it is dropped or dead-lettered. None for no limit."""
+    is_single_active: bool = False
+    """Whether one consumer gets all messages, and another one only after it."""
+    expires: bool = False
+    """Whether it is deleted when it has no consumer for a while."""
+    is_provisional: bool = False
+    """Whether its policy is not known yet, as in the seconds after it was declared; it may set a lower limit."""
+
+    @classmethod
+    def from_answer(cls, known: Mapping[str, Any], version: str) -> Self:
+        """Read the API's answer about a queue of a broker of this version."""
+        kind = str(known.get("type", "classic"))
+        if kind != "quorum":
+            return cls(kind)
+        if (
+            "delivery_limit" in known
+        ):  # the one in force, since 4.0: a policy need not be in force in a queue that exists
+            shown = known["delivery_limit"]
+            limit = shown if type(shown) is int and shown >= 0 else None
+        else:
+            given = setting_of(known, "delivery-limit")
+            limit = find_delivery_limit(given if type(given) is int else None, profile_for(version))
+        is_single_active = setting_of(known, "single-active-consumer") is True
+        expires = setting_of(known, "expires") is not None
+        return cls(kind, limit, is_single_active, expires, "effective_policy_definition" not in known)
+
+    @property
+    def alone_from(self) -> int | None:
+        """Number of earlier deliveries from which on a message is to be taken alone; None if none need be.
+
+        Each crash costs those messages a delivery that are taken together. One that is alone when a process is killed
+        comes back behind others, and may be taken together with these another time. What is left of the limit is for
+        crashes while it is alone that it is not the cause of.
+        """
+        if self.type != "quorum" or self.is_single_active or self.expires:  # it must keep its consumer
+            return None
+        if self.delivery_limit is None:
+            return 1 if self.is_provisional else None
+        limit = self.delivery_limit
+        alone_from = limit // 4 if limit >= TOGETHER_AGAIN else int(limit >= TOGETHER)
+        return min(alone_from, 1) if self.is_provisional else alone_from
+
+
+async def fetch_facts(parameters: pika.URLParameters, url: str, server: Mapping[str, Any], queue: str) -> QueueFacts:
+    """Ask the management API at ``url`` about a queue of the broker with these properties. Raises Unknown."""
+    management = Management(parameters, url)
+    await management.check_cluster(server.get("cluster_name"))
+    return QueueFacts.from_answer(await management.queue(queue), str(server.get("version", "")))
+
+
+def setting_of(known: Mapping[str, Any], name: str) -> Any:
+    """Return the setting in force for a queue: its argument, else that of its policy; the smaller of two numbers."""
+    arguments, policy = known.get("arguments") or {}, known.get("effective_policy_definition") or {}
+    own = arguments.get(f"x-{name}") if isinstance(arguments, dict) else None
+    other = policy.get(name) if isinstance(policy, dict) else None
+    if type(own) is int and type(other) is int:
+        return min([each for each in (own, other) if each >= 0], default=-1)
+    return other if own is None else own

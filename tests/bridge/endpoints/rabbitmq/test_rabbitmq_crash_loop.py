@@ -1,0 +1,177 @@
+"""Processes that are killed again and again: of a quorum queue with a delivery limit nothing is lost but the cause."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+from bindings.testing.server import AmqpServer
+from bridge.endpoint import Disconnected
+from bridge.endpoints.rabbitmq import reading
+from bridge.endpoints.rabbitmq.addresses import parse_broker
+from bridge.endpoints.rabbitmq.management import Unknown
+from bridge.endpoints.rabbitmq.queue_facts import QueueFacts
+from bridge.endpoints.rabbitmq.reading import RabbitmqSource
+from tests.support.bridge.behaviour import on_a_loop
+
+COUNT = 120
+GUILTY = 57
+DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+
+
+@pytest.fixture
+def server() -> Iterator[AmqpServer]:
+    with AmqpServer() as running:
+        yield running
+
+
+@pytest.fixture
+def channel(server: AmqpServer) -> Iterator[BlockingChannel]:
+    with pika.BlockingConnection(pika.URLParameters(server.url)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("dead", durable=True)
+        yield channel
+
+
+def fill(channel: BlockingChannel, limit: int, **arguments: Any) -> None:
+    arguments |= {"x-queue-type": "quorum", "x-delivery-limit": limit, **DEAD}
+    channel.queue_declare("q", durable=True, arguments=arguments)
+    for number in range(COUNT):
+        channel.basic_publish("", "q", b"%d" % number)
+
+
+def know(monkeypatch: pytest.MonkeyPatch, facts: QueueFacts | Unknown) -> None:
+    """Let the management API know this of the queue."""
+
+    async def fetch(*_: Any) -> QueueFacts:
+        if isinstance(facts, Unknown):
+            raise facts
+        return facts
+
+    monkeypatch.setattr(reading, "fetch_facts", fetch)
+
+
+def make_source(server: AmqpServer, prefetch: int = 50) -> RabbitmqSource:
+    return RabbitmqSource("from", [parse_broker(server.url)], "q", prefetch=prefetch, management="http://nowhere")
+
+
+def kill(source: RabbitmqSource) -> None:
+    """End the source's connection at once, as the end of a process does."""
+    assert source._connection is not None
+    source._connection._wire._transport.abort()
+
+
+async def run_process(server: AmqpServer, channel: BlockingChannel, most: int) -> list[int]:
+    """Read and settle until nothing more comes, or until killed, by the guilty message or after ``most`` messages.
+
+    Return when the server has noticed the end: a process takes longer to start.
+    """
+    source = make_source(server)
+    settled: list[int] = []
+    await source.open()
+    with suppress(TimeoutError, Disconnected):
+        while True:
+            async with asyncio.timeout(0.3):
+                deliveries = await source.read(1_000)
+            for delivery in deliveries:
+                number = int(delivery.message.body)
+                if number == GUILTY or len(settled) == most:
+                    kill(source)
+                    raise Disconnected("killed")
+                source.settle(delivery)
+                settled.append(number)
+            await asyncio.sleep(0)  # what is settled is acknowledged
+    await source.close()
+    while channel.queue_declare("q", passive=True).method.consumer_count:  # noqa: ASYNC110  it is in a broker
+        await asyncio.sleep(0.001)
+    return settled
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 20])
+@on_a_loop
+async def test_a_message_that_kills_each_process_is_all_that_is_lost(
+    server: AmqpServer, channel: BlockingChannel, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """Processes are killed besides when they have settled 10 messages, as by a watchdog."""
+    fill(channel, limit)
+    know(monkeypatch, QueueFacts("quorum", limit))
+    settled: list[int] = []
+    while server.messages("q") or not server.messages("dead"):
+        settled += await run_process(server, channel, 10)
+    assert sorted(set(settled)) == [number for number in range(COUNT) if number != GUILTY]
+    assert [int(message.body) for message in server.messages("dead")] == [GUILTY]
+
+
+@on_a_loop
+async def test_messages_stay_in_order_while_the_prefetch_changes_even_if_reads_are_cancelled(
+    server: AmqpServer, channel: BlockingChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(channel, 3)
+    know(monkeypatch, QueueFacts("quorum", 3))
+    source = make_source(server, prefetch=10)
+    found: list[int] = []
+    sizes: list[int] = []
+    await source.open()
+    while len(found) < COUNT:
+        task = asyncio.create_task(source.read(1_000))
+        await asyncio.wait([task], timeout=0.001 * (len(sizes) % 3))
+        task.cancel()
+        await asyncio.wait([task])
+        if task.cancelled():
+            continue
+        deliveries = task.result()
+        found += [int(each.message.body) for each in deliveries]
+        sizes.append(len(deliveries))
+        source.settle(deliveries[-1])
+    assert found == list(range(COUNT))
+    assert sizes[0] == 1
+    assert max(sizes) > 1
+    await source.close()
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        QueueFacts("quorum", None),
+        QueueFacts("quorum", 20, is_single_active=True),
+        QueueFacts("classic"),
+        Unknown("the management API does not answer"),
+    ],
+)
+@on_a_loop
+async def test_a_queue_without_a_known_limit_or_with_a_single_active_consumer_is_prefetched_at_once(
+    server: AmqpServer, channel: BlockingChannel, monkeypatch: pytest.MonkeyPatch, facts: QueueFacts | Unknown
+) -> None:
+    fill(channel, 20)
+    know(monkeypatch, facts)
+    source = make_source(server)
+    await source.open()
+    async with asyncio.timeout(20):
+        while len(source._arrived) < 50:  # noqa: ASYNC110  what is waited for is in a broker
+            await asyncio.sleep(0.01)
+    assert len(await source.read(1_000)) == 50
+    await source.close()
+    assert len(server.messages("q")) == COUNT
+
+
+@on_a_loop
+async def test_a_queue_that_has_another_limit_at_the_next_connection_is_read_by_that(
+    server: AmqpServer, channel: BlockingChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(channel, 20)
+    source = make_source(server)
+    for facts, size in ((QueueFacts("quorum", None), 50), (QueueFacts("quorum", 3), 1), (QueueFacts("classic"), 50)):
+        know(monkeypatch, facts)
+        await source.open()
+        async with asyncio.timeout(20):
+            while len(source._arrived) < size:  # noqa: ASYNC110  what is waited for is in a broker
+                await asyncio.sleep(0.01)
+        assert len(await source.read(1_000)) == size
+        await source.close()
