@@ -300,4 +300,89 @@ EXCHANGE: Final[list[Mutant]] = [
             "memory\n\n\ndef _absolute",
         ),
     ),
+    *mutants_of(
+        "exchange/routing/columns/headers.py",
+        "exchange/routing/columns/test_route_columns.py",
+        ("a header of a map without a value is absent", "_encode(values, null=1)", "_encode(values, null=ABSENT)"),
+    ),
+    *mutants_of(
+        "exchange/routing/dead_letters.py",
+        "exchange/routing/test_dead_letters.py",
+        ("BCC goes along with the key of a queue", 'if name not in ("CC", "BCC")}', 'if name != "CC"}'),
+        ("CC goes along with the key of a queue", 'if name not in ("CC", "BCC")}', 'if name != "BCC"}'),
+    ),
+    *mutants_of(
+        "exchange/kinds/consistent_hash.py",
+        "exchange/kinds/test_hash_kinds.py",
+        (
+            "weights are in the order of numbers",
+            "[*map(encode_binary, (each.routing_key, *each.destination))]",
+            "[_weight(each), *each.destination]",
+        ),
+        (
+            "destinations come before weights",
+            "(each.routing_key, *each.destination))]",
+            "(*each.destination, each.routing_key))]",
+        ),
+    ),
+    *mutants_of(
+        "exchange/entities/in_force.py",
+        "exchange/entities/test_in_force.py",
+        ("the shorter delay counts", '"delayed-retry-min": higher_counts', '"delayed-retry-min": lower_counts'),
+        (
+            "the smaller group counts",
+            '"target-group-size": higher_counts,\n    "delayed',
+            '"target-group-size": lower_counts,\n    "delayed',
+        ),
+    ),
+    *mutants_of(
+        "exchange/lifecycle/queues.py",
+        "exchange/lifecycle/test_broker.py",
+        ("bytes count again after a change of policies", "        self._bytes = 0\n        for", "        for"),
+    ),
+    *mutants_of(
+        "exchange/lifecycle/quorum.py",
+        "exchange/lifecycle/test_broker.py",
+        (
+            "dead letters take no room below the limit",
+            "len(self.order) + len(self._retained) <= int(",
+            "len(self.order) <= int(",
+        ),
+        (
+            "bytes of dead letters take no room below the limit",
+            "self._bytes + sum(self._retained.values()) <= int(",
+            "self._bytes <= int(",
+        ),
+        (
+            "a queue takes messages again as soon as it is not full",
+            "SOFT_LIMIT: Final = 0.8",
+            "SOFT_LIMIT: Final = 1.0",
+        ),
+        ("four fifths are one too many", "<= int(length * self.SOFT_LIMIT)", "< int(length * self.SOFT_LIMIT)"),
+    ),
+    *mutants_of(
+        "exchange/lifecycle/dead_letters.py",
+        "exchange/lifecycle/test_broker.py",
+        ("a target gets a dead letter twice", "retry.reason, retry.arrived)", "retry.reason)"),
+        ("what arrived is forgotten at the next try", "        arrived |= {name", "        arrived = {name"),
+    ),
+    *mutants_of(
+        "exchange/dispatch/consumer.py",
+        "exchange/dispatch/test_consumer.py",
+        (
+            "what replied and then failed is acknowledged",
+            "await self._wait_for_replies(ticket) or error",
+            "await self._wait_for_replies(ticket)",
+        ),
+        (
+            "a lost answer counts once for all",
+            "                    self.counts.lost += number",
+            "                    self.counts.lost += 1",
+        ),
+        (
+            "lost answers do not count",
+            "                    self.counts.lost += number",
+            "                    self.counts.lost += 0",
+        ),
+    ),
 ]

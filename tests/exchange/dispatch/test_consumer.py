@@ -46,7 +46,7 @@ class Chance:
         return ticks / 10, end
 
 
-ENDS = st.sampled_from(["ok"] * 6 + ["fail", "slow", "ack", "nack", "cancel", "inner-cancel", "sync"])
+ENDS = st.sampled_from(["ok"] * 6 + ["fail", "slow", "ack", "nack", "cancel", "inner-cancel", "sync", "reply-fail"])
 EVENTS = st.lists(st.tuples(st.integers(0, 30), st.sampled_from(["lose", "stop-answers"])), max_size=4)
 
 
@@ -95,7 +95,9 @@ def test_whatever_happens_the_contract_holds(  # noqa: PLR0915  # one law
         may_ack.discard(number)
         try:
             await asyncio.sleep(seconds)
-            if end == "fail":
+            if end == "reply-fail":
+                delivery.reply(delivery.body)
+            if end in ("fail", "reply-fail"):
                 raise ValueError("no")
             if end == "slow":
                 await asyncio.sleep(100)
@@ -127,7 +129,7 @@ def test_whatever_happens_the_contract_holds(  # noqa: PLR0915  # one law
 
     async def work() -> None:
         link.before_answers = check_answers
-        link.put(*(message(number, str(number % keys)) for number in range(count)))
+        link.put(*(message(number, str(number % keys), reply_to="answers") for number in range(count)))
         consumer = dispatcher.consume(
             link, on_error=on_error, prefetch=prefetch, concurrency=concurrency, order_by="word 2", timeout=2
         )
@@ -144,6 +146,7 @@ def test_whatever_happens_the_contract_holds(  # noqa: PLR0915  # one law
             await consumer.stop(timeout=1)
         await consumer.wait()
         assert (consumer.in_flight, consumer.waiting, consumer.running) == (0, 0, False)
+        assert consumer.counts.received == len(link.settled) + consumer.counts.lost
 
     logging.disable(logging.CRITICAL)
     try:
@@ -156,7 +159,7 @@ def test_whatever_happens_the_contract_holds(  # noqa: PLR0915  # one law
     assert final | left == set(range(count))  # nothing is lost
     if not lost:
         assert Counter(numbers(link, "ack") + numbers(link, "reject")) == Counter(final)  # settled for good once
-    retried = {int(published.body) for published in link.published}
+    retried = {int(published.body) for published in link.published if published.routing_key != "answers"}
     for number in set(numbers(link, "ack")) - retried:
         assert number in may_ack or lost
     for key, order in first_tries.items():
@@ -332,6 +335,26 @@ def test_answers_that_a_lost_channel_did_not_take_are_counted() -> None:
     async def then(consumer: Consumer) -> None:
         await until(lambda: consumer.counts.handled == 6)
 
+    link.put(*map(message, range(3)))
+    consumer = consumed(dispatcher, link, then)
+    assert (consumer.counts.lost, consumer.counts.received, numbers(link, "ack")) == (3, 6, [0, 1, 2])
+
+
+def test_each_answer_that_is_on_its_way_when_the_channel_is_lost_is_counted() -> None:
+    link, dispatcher = MemoryLink(), Dispatcher()
+
+    @dispatcher.on("#")
+    async def handle(_: Delivery) -> None:
+        await asyncio.sleep(0.001)
+
+    def lose() -> None:
+        link.before_answers = lambda: None
+        link.lose()
+
+    async def then(consumer: Consumer) -> None:
+        await until(lambda: consumer.counts.handled == 6)
+
+    link.before_answers = lose
     link.put(*map(message, range(3)))
     consumer = consumed(dispatcher, link, then)
     assert (consumer.counts.lost, consumer.counts.received, numbers(link, "ack")) == (3, 6, [0, 1, 2])

@@ -203,3 +203,17 @@ def test_every_limit_is_the_least_of_all_that_set_it(
         if given_values:
             by = {"argument": arguments, "policy": ours, "operator policy": theirs}[settings.values[name].source]
             assert by[name] == settings.get(name)
+
+
+STRICTEST = {
+    "expires": min, "message-ttl": min, "max-length": min, "max-length-bytes": min, "target-group-size": max,
+    "delayed-retry-min": max, "delayed-retry-max": min,
+}  # fmt: skip
+"""Setting -> which of the values of a user's policy and of an operator's counts."""
+
+
+@pytest.mark.parametrize("name", STRICTEST)
+@pytest.mark.parametrize(("ours", "theirs"), [(1, 2), (2, 1), (3, 3)])
+def test_the_stricter_of_a_policy_and_an_operator_policy_counts(name: str, ours: int, theirs: int) -> None:
+    settings = settings_of(quorum(), Policy("p", "", {name: ours}), operator({name: theirs}))
+    assert settings.get(name) == STRICTEST[name]([ours, theirs])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import permutations, product
 from random import Random
 from typing import Any
 
@@ -15,6 +16,7 @@ from exchange.entities.profile import profile_for
 from exchange.errors import BrokerError, PreconditionFailed
 from exchange.field_values import EMPTY
 from exchange.kinds import Kind
+from exchange.kinds.consistent_hash import ring_after_restart
 from exchange.partition.hashing.erlang import jump, phash2
 from tests.support.tiers import examples
 
@@ -80,6 +82,16 @@ def test_a_ring_equals_the_slow_one_after_any_history(seed: int) -> None:
             slow.bind(binding)
         for key in KEYS[:5]:
             assert went(fast, Message("x", key)) == slow.route(key)
+
+
+def test_after_a_restart_the_ring_has_the_order_of_keys_and_then_of_destinations() -> None:
+    """By their bytes: a weight of 10 is before one of 2, and decides for a destination with both."""
+    for bindings in permutations(product("ab", ("1", "2", "10")), 3):
+        slow = SlowRing()
+        for key, name in sorted((key, name) for name, key in bindings):
+            slow.bind(to(name, key))
+        ring = ring_after_restart([to(name, key) for name, key in bindings])
+        assert [destination.name for destination, weight in ring for _ in range(weight)] == slow.buckets
 
 
 @examples(20)

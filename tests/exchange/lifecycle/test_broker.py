@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import exchange.lifecycle.dead_letters as model
 from exchange import Binding, Exchange, Message, NotFound, Policy, PreconditionFailed, Queue, Topology
@@ -13,6 +15,7 @@ from exchange.lifecycle.broker import Broker
 from exchange.lifecycle.consumers import Delivery
 from exchange.lifecycle.dead_letters import RETRY_MILLISECONDS
 from exchange.lifecycle.outcomes import Loss
+from tests.support.tiers import examples
 
 
 def queue(name: str, /, **arguments: Any) -> Queue:
@@ -185,6 +188,82 @@ def test_a_dead_letter_that_must_arrive_is_routed_again_after_three_minutes() ->
     broker.advance(1)
     assert bodies(broker, "b") == [b"1"]
     assert not lost
+
+
+def test_of_two_targets_a_dead_letter_goes_again_only_to_the_one_that_was_full() -> None:
+    source = queue(
+        "a", queue_type="quorum", overflow="reject-publish", dead_letter_strategy="at-least-once",
+        dead_letter_exchange="d",
+    )  # fmt: skip
+    full = queue("full", max_length=1, overflow="reject-publish")
+    bindings = [Binding.to_queue("d", name) for name in ("b", "full")]
+    broker = Broker(Topology([Exchange("d", "fanout")], [source, Queue("b"), full], bindings))
+    send(broker, "full", b"0")
+    send(broker, "a", b"1")
+    delivery = broker.get("a")
+    assert delivery is not None
+    broker.reject(delivery, requeue=False)
+    broker.advance(RETRY_MILLISECONDS / 1000)
+    assert (bodies(broker, "b"), bodies(broker, "full")) == ([b"1"], [b"0"])
+    broker.purge("full")
+    broker.advance(RETRY_MILLISECONDS / 1000)
+    assert (bodies(broker, "b"), bodies(broker, "full")) == ([b"1"], [b"1"])
+
+
+@examples(100)
+@given(
+    st.sampled_from(["classic", "quorum"]), st.lists(st.integers(0, 5), max_size=8),
+    st.lists(st.integers(0, 20), min_size=1, max_size=4),
+)  # fmt: skip
+def test_after_each_change_of_policies_the_newest_messages_that_fit_are_kept(
+    kind: str, sizes: list[int], limits: list[int]
+) -> None:
+    """The bytes of those that stay count once, however often the limit changes."""
+    broker = Broker(Topology(queues=[queue("a", queue_type=kind)], profile="rabbitmq-4.2"))
+    kept = [bytes([65 + number]) * size for number, size in enumerate(sizes)]
+    send(broker, "a", *kept)
+    for limit in limits:
+        broker.set_policy(Policy("p", "^a$", {"max-length-bytes": limit}, "queues"))
+        while sum(map(len, kept)) > limit:
+            kept.pop(0)
+        assert bodies(broker, "a") == kept
+
+
+@examples(100)
+@given(
+    st.sampled_from(["max_length", "max_length_bytes"]),
+    st.integers(1, 12),
+    st.lists(st.booleans(), min_size=14, max_size=14),
+)
+def test_a_quorum_queue_that_was_full_takes_messages_again_at_four_fifths(
+    limit: str, most: int, acknowledged: list[bool]
+) -> None:
+    """What it rejected and must dead-letter counts as long as its target is missing."""
+    source = queue(
+        "a", queue_type="quorum", overflow="reject-publish", dead_letter_strategy="at-least-once",
+        dead_letter_exchange="", dead_letter_routing_key="b", **{limit: most},
+    )  # fmt: skip
+    broker = Broker(Topology(queues=[source], profile="rabbitmq-4.2"))
+    there = 0
+    while broker.publish(Message("", "a", body=b"x")).is_confirmed:
+        there += 1
+    assert there == most + 1
+    accepts = False
+    for is_acknowledged in acknowledged:
+        delivery = broker.get("a")
+        if delivery is None:
+            break
+        counted = there - 1  # what was delivered does not count
+        if is_acknowledged:
+            there -= 1
+            broker.ack(delivery)
+        else:
+            broker.reject(delivery, requeue=False)
+        for number in (counted, there):  # it looks at each command
+            accepts = number <= (most if accepts else int(most * 0.8))
+        assert broker.publish(Message("", "a", body=b"x")).is_confirmed is accepts
+        if accepts:
+            break
 
 
 def test_consumers_take_turns_by_priority_and_prefetch() -> None:

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from bridge.cli import hashstar
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
 from exchange.entities.in_force import DeadLetters
+from exchange.lifecycle.broker import Broker
 from exchange.routing.dead_letters import HOPS, follow_dead_letters, make_dead_letter
+from tests.support.tiers import examples
 
 SHOP = """\
 exchange work: topic
@@ -110,6 +112,28 @@ def test_further_keys_go_along_unless_the_queue_sets_a_key() -> None:
     assert make_dead_letter(message, DeadLetters("dlx")).routing_keys() == message.routing_keys()
     changed = make_dead_letter(message, DeadLetters("dlx", "k"))
     assert (changed.exchange, changed.routing_keys(), changed.headers) == ("dlx", ("k",), {"n": 1})
+
+
+@examples(200)
+@given(
+    st.sampled_from([None, "a", "b"]), st.dictionaries(st.sampled_from(["CC", "BCC"]), st.lists(st.sampled_from("abc"))),
+    st.sampled_from(["classic", "quorum"]),
+)  # fmt: skip
+def test_a_dead_letter_goes_where_it_goes_in_the_model(key: str | None, headers: dict[str, Any], kind: str) -> None:
+    """With further keys in CC and BCC, with a key that the queue sets, and without."""
+    source = queue("q", "d", key, **{"x-queue-type": kind})
+    bindings = [Binding.to_queue("d", name, name) for name in "abc"]
+    topology = Topology(
+        [Exchange("f", "fanout"), Exchange("d")], [source, *map(Queue, "abc")], [Binding.to_queue("f", "q"), *bindings]
+    )
+    message = Message("f", "a", headers)
+    broker = Broker(topology)
+    broker.publish(message)
+    delivery = broker.get("q")
+    assert delivery is not None
+    broker.reject(delivery, requeue=False)
+    [(_, _, queues), *_] = hops_of(topology, message)
+    assert set(queues) == {name for name in "abc" if broker.messages(name)}
 
 
 def test_what_is_not_known_is_not_guessed() -> None:

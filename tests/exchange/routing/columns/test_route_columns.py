@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -205,6 +206,22 @@ def test_maps_of_one_type_and_lists_of_pairs_are_headers() -> None:
     assert [route.queues for route in router.route_columns("h", ["k"] * 4, column)] == wanted
     listed = [None if row is None else [{"key": k, "value": v} for k, v in row] for row in pairs]
     assert [route.queues for route in router.route_columns("h", ["k"] * 4, pa.array(listed))] == wanted
+
+
+def test_a_name_without_a_value_in_a_map_is_a_header_without_one() -> None:
+    """It is there, which is all that a binding without a value asks for."""
+    choices = product([{}, {"x": None}, {"x": "1"}], [{}, {"y": None}, {"y": "2"}])
+    rows: list[dict[str, str | None]] = [{**x, **y} for x, y in choices]
+    bindings = [
+        Binding.to_queue("h", f"{mode}{number}", "", {"x-match": mode, **asked})
+        for number, asked in enumerate(rows)
+        for mode in ("all", "any")
+    ]
+    queues = [Queue(binding.destination.name) for binding in bindings]
+    router = Router(Topology([Exchange("h", "headers")], queues, bindings))
+    column = pa.array([[*row.items()] for row in rows], pa.map_(pa.string(), pa.string()))
+    found = router.route_columns("h", ["k"] * len(rows), column)
+    assert list(found) == [router.route(Message("h", "k", row)) for row in rows]
 
 
 @pytest.mark.parametrize(
