@@ -12,7 +12,9 @@ SEND_OK                        confirmed
 FLUSH_DISK_TIMEOUT,            the broker has the message, but not yet as safely as configured. This is treated as
 FLUSH_SLAVE_TIMEOUT,           back-pressure: the message is sent again until it is safe, and may be there several
 SLAVE_NOT_AVAILABLE            times; or it is confirmed, if the target is configured to accept this
-MESSAGE_ILLEGAL                a final refusal. The messages of a batch are then sent one by one, to find the illegal
+MESSAGE_ILLEGAL                a final refusal of a message that was sent alone; a batch is sent again in halves
+SYSTEM_ERROR: message (body)   the same: brokers since 5.0 say so of a batch over their ``maxMessageSize``
+size exceeded
 SYSTEM_BUSY, SYSTEM_ERROR,     the broker is overloaded, or is just starting or stopping: the batch is sent again soon,
 SERVICE_NOT_AVAILABLE,         for `BUSY_SECONDS`; then the connection is lost
 FLOW_CONTROL
@@ -67,7 +69,8 @@ they do with a reply that a broker pushes is to take it."""
 BATCH_MESSAGES: Final = 500
 """Maximum number of messages in a batch."""
 BATCH_BYTES: Final = 1 << 20
-"""Maximum size of a batch's bodies and properties, in bytes; a broker takes as much as for one message, 4 MiB."""
+"""Maximum size of a batch's bodies and properties, in bytes; a broker takes as much as for one message: if its settings
+do not say otherwise, 4 MiB."""
 EXTRA_BYTES: Final = 512
 """Maximum size of a message in a batch beside its body and properties, in bytes."""
 
@@ -75,6 +78,8 @@ BUSY: Final = frozenset({
     ResponseCode.SYSTEM_BUSY, ResponseCode.SYSTEM_ERROR, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL,
 })  # fmt: skip
 """Answers of a broker that is busy."""
+TOO_LARGE: Final = "size exceeded"
+"""Part of a SYSTEM_ERROR about what is larger than a broker takes."""
 BUSY_SECONDS: Final = 10.0
 """Seconds until a busy broker must take a batch."""
 BUSY_FIRST: Final = 0.05
@@ -99,7 +104,7 @@ Queued = tuple[Outgoing, RocketMessage]
 class Line:
     """The messages that wait to be written to one queue, in order."""
 
-    __slots__ = ("asked", "busy", "queue", "running", "topic", "waiting")
+    __slots__ = ("asked", "batch_bytes", "busy", "queue", "running", "topic", "waiting")
 
     def __init__(self, topic: str, queue: MessageQueue) -> None:
         self.topic = topic
@@ -109,6 +114,8 @@ class Line:
         """The task that writes, while there are messages."""
         self.asked: float | None = None
         """When the request that is not answered yet was sent, by the loop's clock."""
+        self.batch_bytes = BATCH_BYTES
+        """Maximum size of a batch that the broker is known to take, as `_size` measures."""
         self.busy = ""
         """Answer of the broker while it is busy, else ""."""
 
@@ -124,10 +131,16 @@ class Line:
         while waiting and len(batch) < BATCH_MESSAGES and first[0].request is None:
             outgoing, message = waiting[0]
             size += _size(message)
-            if size > BATCH_BYTES or outgoing.request is not None or message.wait_store_ok != wait_store_ok:
+            if size > self.batch_bytes or outgoing.request is not None or message.wait_store_ok != wait_store_ok:
                 break
             batch.append(waiting.popleft())
         return batch
+
+
+def _is_illegal(error: BrokerError) -> bool:
+    """Return whether a refusal is one of the messages, as they are; not of the topic, or of anything for now."""
+    too_large = error.code == ResponseCode.SYSTEM_ERROR and TOO_LARGE in error.remark
+    return too_large or error.code == ResponseCode.MESSAGE_ILLEGAL
 
 
 def _size(message: RocketMessage) -> int:
@@ -211,24 +224,24 @@ class Writing:
         finally:
             line.running = None
 
-    async def _deliver(self, line: Line, batch: list[Queued]) -> None:
-        """Send a batch until it is confirmed or refused. Raises errors that are no fault of its messages.
+    async def _deliver(self, line: Line, batch: list[Queued]) -> bool:
+        """Send a batch until it is confirmed or refused, and return whether the broker has taken all of its messages.
 
-        A refusal of the whole batch is narrowed down to its illegal messages: a broker's by sending them one by one, an
-        error while encoding by checking each. The others are sent again, in their order.
+        Raises errors that are no fault of its messages.
+
+        A refusal of the whole batch is narrowed down to its illegal messages: a broker's by sending its halves in turn,
+        an error while encoding by checking each. The others are sent again, in their order.
         """
         try:
             status = await self._store(line, [message for _, message in batch])
         except (BrokerError, IllegalMessage) as error:
-            if isinstance(error, BrokerError) and error.code != ResponseCode.MESSAGE_ILLEGAL:
+            if isinstance(error, BrokerError) and not _is_illegal(error):
                 raise
             if len(batch) > 1:
-                for each in batch:
-                    if not self.closed:
-                        await self._deliver(line, [each])
-            elif not self.closed:
+                return await self._deliver_halves(line, batch)
+            if not self.closed:
                 self._receiver.failed(batch[0][0], Failure(f"illegal: {error}", final=True))
-            return
+            return False
         except Exception as error:
             if isinstance(error, RemotingError) and not isinstance(error, CommandError):
                 raise
@@ -237,15 +250,25 @@ class Writing:
                 raise
             if others and not self.closed:
                 await self._deliver(line, others)
-            return
+            return False
         if self.closed:
-            return
+            return False
         if status == "SEND_OK" or self._confirm_not_store_ok:
             self._receiver.confirmed([outgoing for outgoing, _ in batch])
         else:
             for outgoing, _ in batch:
                 if not self.closed:
                     self._receiver.failed(outgoing, Failure(f"not as safe as it is to be: {status}", busy=True))
+        return True
+
+    async def _deliver_halves(self, line: Line, batch: list[Queued]) -> bool:
+        """Deliver a refused batch in two; if the broker takes all of it now, the batch was too large."""
+        half, taken = len(batch) // 2, True
+        for part in (batch[:half], batch[half:]):
+            taken = not self.closed and await self._deliver(line, part) and taken
+        if taken:
+            line.batch_bytes = min(line.batch_bytes, sum([_size(message) for _, message in batch]) // 2)
+        return taken
 
     def _fail_illegal(self, batch: list[Queued]) -> list[Queued]:
         """Refuse the messages of a batch that cannot be encoded as a request; return the others."""
@@ -272,7 +295,7 @@ class Writing:
                 else:
                     result = await self.producer.send_batch(messages, queue=line.queue)
             except BrokerError as error:
-                if error.code not in BUSY or loop.time() > until or self.closed:
+                if error.code not in BUSY or _is_illegal(error) or loop.time() > until or self.closed:
                     raise
                 line.busy = str(error)
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -79,6 +80,36 @@ def test_messages_are_on_the_queues_that_javas_selector_chooses(topics: Topics) 
         assert partitions[chosen].name == f"{message.broker}:{message.queue_id}"
         numbers[home.routing_key].append(int(message.body))
     assert numbers == {f"key.{k}": list(range(k, 400, 17)) for k in range(17)}
+
+
+@contextmanager
+def broker_setting(topics: Topics, name: str, value: str, usual: str) -> Iterator[None]:
+    """Have all brokers use this value of a setting, and the usual one afterwards."""
+
+    async def use(value: str) -> None:
+        for address in (await masters(topics.client)).values():
+            await topics.client.ask(address, RequestCode.UPDATE_BROKER_CONFIG, {}, f"{name}={value}".encode())
+
+    topics.do(use(value))
+    try:
+        yield
+    finally:
+        topics.do(use(usual))
+
+
+def test_batches_shrink_to_what_a_broker_takes_and_only_larger_messages_are_refused(topics: Topics) -> None:
+    topic = topics.make()
+    large = [n for n in range(300) if n % 100 == 7]
+    # Random, as large bodies are compressed.
+    bodies = [b"%d:%b" % (n, Random(n).randbytes(30_000 if n in large else 1_000)) for n in range(300)]
+    messages = [Message("", "k", body=body) for body in bodies]
+    with broker_setting(topics, "maxMessageSize", "16384", str(4 << 20)):
+        told = asyncio.run(write(RocketmqTarget("t", topics.settings, {"q": Destination(topic)}), messages))
+    assert not told.losses
+    assert [outgoing.message.body for outgoing, _ in told.failures] == [bodies[n] for n in large]
+    assert [int(each.body.partition(b":")[0]) for each in topics.read(topic, 297)] == [
+        n for n in range(300) if n not in large
+    ]
 
 
 @on_a_loop

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import bridge.endpoints.rocketmq.target as module
 from bridge.endpoint import Delivery, Outgoing
@@ -32,6 +34,7 @@ from exchange import Message
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.partitions import Partitions
 from tests.support.bridge.behaviour import Reports, on_a_loop
+from tests.support.tiers import examples
 
 Answer = str | Exception
 OK = "SEND_OK"
@@ -141,7 +144,7 @@ def test_only_the_illegal_message_of_a_batch_is_refused_finally(error: Exception
         def judge(bodies: list[bytes]) -> Answer:
             return error if b"2" in bodies else OK
 
-        producer, told = Scripted(*[judge] * 6), Reports()
+        producer, told = Scripted(*[judge] * 8), Reports()
         state = writing(producer, told)
         state.send(outgoing(5))
         await told.answers(5)
@@ -149,7 +152,48 @@ def test_only_the_illegal_message_of_a_batch_is_refused_finally(error: Exception
         [(refused, failure)] = told.failures
         assert (refused.number, failure.final) == (3, True)
         assert failure.reason == f"illegal: {error}"
-        assert [bodies for _, bodies in producer.requests][1:] == [[b"0"], [b"1"], [b"2"], [b"3"], [b"4"]]
+        halves = [b"0 1", b"2 3 4", b"2", b"3 4"]
+        assert [b" ".join(bodies) for _, bodies in producer.requests][1:] == halves
+
+    check()
+
+
+LIMIT = 5_000
+SIZES = st.lists(st.sampled_from([0, 1, 300, 900, 2_000, LIMIT + 1]), min_size=1, max_size=40)
+
+
+@examples(200)
+@given(sizes=SIZES, modern=st.booleans())
+def test_a_batch_over_the_limit_of_the_broker_is_halved_and_only_too_large_messages_are_refused(
+    sizes: list[int], *, modern: bool
+) -> None:
+    @on_a_loop
+    async def check() -> None:
+        stored: list[int] = []
+        refused: list[tuple[int, int]] = []
+
+        def judge(bodies: list[bytes]) -> Answer:
+            if sum(map(len, bodies)) > LIMIT:
+                refused.append((len(bodies), sum(map(len, bodies))))
+                if modern and len(bodies) > 1:
+                    return BrokerError(
+                        ResponseCode.SYSTEM_ERROR, "java.lang.RuntimeException: message body size exceeded"
+                    )
+                return refusal(ResponseCode.MESSAGE_ILLEGAL)
+            stored.extend(int(body) for body in bodies)
+            return OK
+
+        messages = [Message("", "k", body=(b"%d" % n).rjust(size)) for n, size in enumerate(sizes)]
+        told = Reports()
+        state = writing(Scripted(*[judge] * 999), told)
+        state.send([Outgoing(each, Delivery(each), "q", None, n) for n, each in enumerate(messages)])
+        await told.answers(len(sizes))
+        large = [n for n, size in enumerate(sizes) if size > LIMIT]
+        assert [outgoing.number for outgoing, _ in told.failures] == large
+        assert stored == numbers(told) == [n for n in range(len(sizes)) if n not in large]
+        if not large and refused:
+            [line] = state.lines.values()
+            assert line.batch_bytes < module.BATCH_BYTES
 
     check()
 
