@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange.errors import InputError
-from exchange.json_text import JsonFault, find_fault, parse, value_from_line
+from exchange.json_text import JsonFault, find_fault, is_deep, parse, value_from_line
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from([
     "a:b", '":', '\\":', "\\", '{"a": 1}', "\U0001f600", "\\ud800", "NaN", "é",
@@ -50,6 +50,29 @@ def test_a_repeated_name_is_found_at_its_second_position(
     assert caught.value.fault.reason == "a name that is twice in one object"
 
 
+def measure_depth(value: Any) -> int:
+    """Return how deeply arrays and objects nest in a value."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if items is None else 1 + max(map(measure_depth, items), default=0)
+
+
+BRACKETED = st.text('[]{}"\\n', max_size=8)
+NESTED = st.recursive(
+    BRACKETED, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(BRACKETED, inner, max_size=3)
+)
+
+
+@given(NESTED, st.integers(94, 100), st.booleans(), st.data())
+def test_a_text_is_deep_if_its_value_is(value: Any, levels: int, in_objects: bool, data: st.DataObject) -> None:
+    """Brackets in strings do not count. The beginning of a text is deep if it opens more than it closes."""
+    for _ in range(levels):
+        value = {"[": value, "]": [value][:0]} if in_objects else [[], value, "]"]
+    text = json.dumps(value)
+    assert is_deep(text) == (measure_depth(value) > 100)
+    beginning = text[: data.draw(st.integers(0, len(text)))]
+    assert not is_deep(beginning) or is_deep(text)
+
+
 @pytest.mark.parametrize(
     ("text", "place", "words"),
     [
@@ -58,6 +81,8 @@ def test_a_repeated_name_is_found_at_its_second_position(
         ("[1, " + "7" * 4_301 + "]", 4, "a number of more than 4300 digits; put it in quotes, or shorten it: 777"),
         ("[1, -" + "7" * 4_301 + "]", 4, "a number of more than 4300 digits"),
         ('{"a": ' + "[" * 100_000, 105, "nested too deeply, beyond 100 arrays and objects"),
+        ('{"a": ' + "[" * 100 + "]" * 100 + "}", 105, "nested too deeply, beyond 100 arrays and objects"),
+        ("[" * 200, 100, "nested too deeply, beyond 100 arrays and objects"),
         (
             r'["\\ud800", "\ud83d\ude00", "x\ud83dy"]',
             30,

@@ -10,7 +10,7 @@ from typing import Any
 from bindings.sources.definitions.entries import ENCODE, Compactor, Object, expand
 from bindings.sources.language.errors import LanguageError
 from exchange.errors import InputError
-from exchange.json_text import Refused, find_fault, refuse_constant
+from exchange.json_text import Refused, find_fault, is_deep, refuse_constant
 
 __all__ = ["parse_text", "write_text"]
 
@@ -19,9 +19,11 @@ def parse_text(text: str, name: str) -> Object:
     """Return the document of a text, with bindings as entries. Raises InputError, which names the position."""
     try:
         document = json.loads(text, object_pairs_hook=Compactor(), parse_float=_finite, parse_constant=refuse_constant)
-    except json.JSONDecodeError as error:
-        raise LanguageError.at(error.pos, f"not JSON: {_reason(text, error)}", name, text) from None
+        if is_deep(text):
+            raise Refused  # noqa: TRY301
     except (ValueError, Refused, RecursionError) as error:
+        if isinstance(error, json.JSONDecodeError) and not is_deep(text[: error.pos]):
+            raise LanguageError.at(error.pos, f"not JSON: {_reason(text, error)}", name, text) from None
         fault = find_fault(text)
         if fault is None:
             raise InputError(f"{name}: not JSON: {error}") from None

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 from bindings.sources.formats.format import File
@@ -52,7 +54,7 @@ def read_documents(text: str, name: str) -> Iterator[Node]:
         raise InputError(f"{name}: too large: YAML has {YAML_BYTES >> 20} MiB at most; split it")
     builder: _Builder | None = None
     try:
-        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        for event in _read_events(yaml, text):
             if isinstance(event, yaml.DocumentStartEvent):
                 builder = _Builder(name)
             elif builder is not None:
@@ -72,6 +74,25 @@ def read_documents(text: str, name: str) -> Iterator[Node]:
         raise InputError(_describe(error, name, text)) from None
     except yaml.YAMLError as error:  # a character that YAML does not allow
         raise InputError(f"{name}: not YAML: {clip_line(str(error).splitlines()[0], 120)}") from None
+
+
+def _read_events(yaml: Any, text: str) -> Iterator[Any]:
+    """Yield the events of a text, in front of an error also those that the library has read and not given.
+
+    It reads ahead as far as a key may reach, and releases of it refuse nesting on the way, at a depth of their own.
+    """
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    count = end = 0
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            yield event
+            count, end = count + 1, event.end_mark.index
+    except yaml.MarkedYAMLError:
+        opened = next(islice(re.finditer(r"[\[{]", text[end:]), NESTING, None), None)
+        if opened is not None:
+            with suppress(yaml.YAMLError):
+                yield from islice(yaml.parse(text[: end + opened.end()], Loader=loader), count, None)
+        raise
 
 
 def write_documents(documents: Iterable[Any]) -> Iterator[str]:
