@@ -23,7 +23,8 @@ def parse_text(text: str, name: str) -> Object:
             raise Refused  # noqa: TRY301
     except (ValueError, Refused, RecursionError) as error:
         if isinstance(error, json.JSONDecodeError) and not is_deep(text[: error.pos]):
-            raise LanguageError.at(error.pos, f"not JSON: {_reason(text, error)}", name, text) from None
+            place, reason = _explain(text, error)
+            raise LanguageError.at(place, f"not JSON: {reason}", name, text) from None
         fault = find_fault(text)
         if fault is None:
             raise InputError(f"{name}: not JSON: {error}") from None
@@ -40,11 +41,15 @@ def _finite(text: str) -> float:
     return number
 
 
-def _reason(text: str, error: json.JSONDecodeError) -> str:
-    before = text[max(0, error.pos - 1000) : error.pos].rstrip()
-    if before.endswith(",") and text[error.pos : error.pos + 1] in ("]", "}"):
-        return "a comma with nothing behind it"
-    return error.msg
+def _explain(text: str, error: json.JSONDecodeError) -> tuple[int, str]:
+    """Return the place of the error, and what is wrong there."""
+    place = error.pos
+    if text.startswith(",", place):  # where Python reports it from 3.13 on; before, at the bracket
+        place = len(text) - len(text[place + 1 :].lstrip())
+    before = text[max(0, place - 1000) : place].rstrip()
+    if before.endswith(",") and text[place : place + 1] in ("]", "}"):
+        return place, "a comma with nothing behind it"
+    return error.pos, error.msg
 
 
 def write_text(document: Mapping[str, Any]) -> Iterator[str]:
