@@ -210,8 +210,11 @@ def test_maps_of_one_type_and_lists_of_pairs_are_headers() -> None:
 
 def test_a_name_without_a_value_in_a_map_is_a_header_without_one() -> None:
     """It is there, which is all that a binding without a value asks for."""
-    choices = product([{}, {"x": None}, {"x": "1"}], [{}, {"y": None}, {"y": "2"}])
-    rows: list[dict[str, str | None]] = [{**x, **y} for x, y in choices]
+    absent = "absent"
+    rows = [
+        {name: value for name, value in (("x", x), ("y", y)) if value != absent}
+        for x, y in product((absent, None, "1"), (absent, None, "2"))
+    ]
     bindings = [
         Binding.to_queue("h", f"{mode}{number}", "", {"x-match": mode, **asked})
         for number, asked in enumerate(rows)
