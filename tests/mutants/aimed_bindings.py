@@ -556,4 +556,41 @@ BINDINGS: Final[list[Mutant]] = [
             "if not name:",
         ),
     ),
+    *mutants_of(
+        "bindings/apply/live.py",
+        "bindings/apply/test_management.py",
+        ("a policy that was not cleared is", 'if any(policy.get("name") == name for', "if any(not name for"),
+        ("a policy that is gone is an error", 'if any(policy.get("name") == name for', "if any(name for"),
+        ("transient queues get the default type", " or not queue.durable:\n", ":\n"),
+        ("each queue gets the default type", '"x-queue-type" in queue.arguments or not', "not"),
+    ),
+    *mutants_of(
+        "bindings/upgrade/requests/answering.py",
+        "bindings/upgrade/test_applications.py",
+        ("a deleted queue stays exclusive", "        self._exclusive.discard(name)\n", ""),
+    ),
+    *mutants_of(
+        "bindings/upgrade/transform/policies.py",
+        "bindings/upgrade/transform/test_transform.py",
+        ("the policy that keeps the limit ties", "min(0, lowest - 1)", "min(0, lowest)"),
+        ("the policy that keeps the limit displaces others", "min(0, lowest - 1)", "0"),
+    ),
+    *mutants_of(
+        "bindings/counts/verification.py",
+        "bindings/counts/test_verification.py",
+        ("one queue too many is undecided beside an unknown one", " and not got - certain)", ")"),
+        ("an unknown queue of any exchange proves nothing", "(unknown and not outcome.exchange and", "(unknown and"),
+    ),
+    *mutants_of(
+        "bindings/archive/rocketmq/log.py",
+        "bindings/archive/test_rocketmq_log.py",
+        ("what has no time is of 1970", "born * 1000 if born > 0 else None", "born * 1000"),
+        ("a time of 1970 is none", "born * 1000 if born > 0 else None", "born * 1000 if born > 1 else None"),
+    ),
+    *mutants_of(
+        "bindings/archive/formats/parquet.py",
+        "bindings/archive/test_parquet.py",
+        ("all row groups after the first split are one each", "start, size = group + 1, 0", "start = group + 1"),
+        ("a file is one split", "if size >= split_bytes or group", "if group"),
+    ),
 ]

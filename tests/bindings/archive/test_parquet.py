@@ -95,6 +95,11 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_splits_are_row_groups(sound: Path) -> None:
     assert [split[1:3] for split in Parquet().plan(str(sound), 1)] == [(0, 1), (1, 2), (2, 3), (3, 4)]
     assert [r.offset for r in read(Parquet(), sound, 1).records] == list(range(40))
+    metadata = pq.read_metadata(sound)
+    first, second, third, _ = (metadata.row_group(n).total_byte_size for n in range(4))
+    pairs = min(first + second, third + 1)
+    assert [split[1:3] for split in Parquet().plan(str(sound), pairs)] == [(0, 2), (2, 4)]
+    assert [split[1:3] for split in Parquet().plan(str(sound))] == [(0, 4)]
     (batch, *_) = Parquet().read(Split(str(sound)), ["routing_key", "exchange"])
     assert isinstance(batch, pa.RecordBatch)
     assert batch.schema.names == ["routing_key", "exchange"]

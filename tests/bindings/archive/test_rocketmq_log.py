@@ -127,6 +127,15 @@ def test_bodies_are_unpacked_and_what_is_rocketmqs_own_is_skipped(path: Path) ->
     ]  # fmt: skip
 
 
+def test_a_message_without_a_time_of_birth_has_none(path: Path) -> None:
+    births = (5, 1, 0, -1)
+    parts: list[bytes] = []
+    for born in births:
+        parts.append(message(BASE + sum(map(len, parts)), "a", {}, born=born))
+    path.write_bytes(b"".join(parts))
+    assert [record.time for record in read(LOG, path).records] == [5000, 1000, None, None]
+
+
 def test_a_batch_in_one_record_is_its_messages(path: Path) -> None:
     parts = [part(b"1", "KEYS\x01k1\x02n\x011\x02"), part(b"", ""), part(b"3", "KEYS\x01k3\x02")]
     whole = message(BASE, "a", {"INNER_NUM": "3"}, b"".join(parts), flag=0xC0)

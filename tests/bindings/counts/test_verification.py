@@ -219,6 +219,8 @@ def test_an_unknown_queue_of_the_default_exchange_proves_nothing() -> None:
     found = verified(Verifier(topology), records)
     assert (found.agreed, found.undecided, found.strangers.items) == (1, 2, ())
     assert list(found.differences) == [Difference("", missing=("q",))]
+    both = verified(Verifier(topology), [Record(Message("", "z"), routed_queues=("q", "z"))])
+    assert list(both.differences) == [Difference("", extra=("q",), unknown=("*",))]
 
 
 def test_different_lists_of_queues_have_different_numbers() -> None:

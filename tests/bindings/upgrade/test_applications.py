@@ -164,6 +164,13 @@ def test_an_exclusive_queue_makes_room_for_one_that_is_not() -> None:
     assert answers == [None, 405, 405]
 
 
+def test_a_deleted_exclusive_queue_locks_no_other_one_of_its_name() -> None:
+    host = AnsweringHost(THERE, release_of("4.3"))
+    shared, exclusive = (request("queue.declare", queue="mine", durable=True, exclusive=each) for each in (False, True))
+    rows = [exclusive, request("queue.delete", queue="mine"), shared, shared]
+    assert [host.answer(row.method, row.arguments).answer.code for row in rows] == [None] * 4
+
+
 def test_the_order_of_clients_does_not_matter() -> None:
     """A consumer may have been recorded before the client that declares its queue."""
     rows = [

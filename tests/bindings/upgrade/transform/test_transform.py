@@ -167,6 +167,24 @@ def test_the_delivery_limit_stays_as_it_was_if_that_is_wanted() -> None:
     assert transform(after, "default,keep-delivery-limit") == after
 
 
+@pytest.mark.parametrize("priority", [-2, -1, 0, 1])
+def test_the_policy_that_keeps_the_delivery_limit_is_in_force_where_none_was_and_nowhere_else(priority: int) -> None:
+    queues = [Queue(name, arguments={"x-queue-type": "quorum"}) for name in ("free", "limited")]
+    policies = [
+        Policy("five", "^limited", {"delivery-limit": 5}, "queues", priority),
+        Policy("nine", "^classic", {"max-length": 9}, "queues", priority + 1),
+    ]
+    before = Topology([], [*queues, Queue("classic"), Queue("other")], [], policies)
+    after = transform(before, "keep-delivery-limit")
+    [new] = after.policies.keys() - before.policies.keys()
+    wanted = {"free": {new}, "limited": {"five"}, "classic": {"nine"}, "other": {None}}
+    in_force = after.policies_in_force()
+    assert wanted == {
+        queue.name: {settings.policy and settings.policy.name for settings in in_force.possible_settings(queue)}
+        for queue in after.queues.values()
+    }
+
+
 def test_a_delivery_limit_that_cannot_be_kept_without_a_change_elsewhere_is_left() -> None:
     """With a limit, the policy would no longer be in force in the classic queue."""
     queues = [Queue("q1", arguments={"x-queue-type": "quorum"}), Queue("q2")]
