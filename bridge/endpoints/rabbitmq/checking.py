@@ -248,7 +248,13 @@ async def _check_read(look: Look, settings: SourceSettings, known: Mapping[str, 
         if not settings.keeps_offsets:
             way_out = 'write offsets = "FILE" to go on instead'
             look.add("warning", f"{title}: each start reads it all again; {way_out}", "offsets")
+        for limit in ("max-age", "max-length-bytes"):
+            if (value := setting_of(known, limit)) is not None:
+                text = f"it removes its oldest messages, read or not ({limit} is {value}): while targets are away, too"
+                look.add("warning", f"{title}: {text}", "queue")
         return
+    _warn_of_removal(look, known, title)
+    _warn_of_drops(look, known, title, "queue")
     if kind == "quorum":
         if settings.exclusive:
             text = "quorum queues let several consumers be exclusive; declare it with x-single-active-consumer"
@@ -268,6 +274,33 @@ async def _check_read(look: Look, settings: SourceSettings, known: Mapping[str, 
     others = await _other_consumers(look, known)
     if others and not settings.exclusive and setting_of(known, "single-active-consumer") is not True:
         _warn_of_consumers(look, name, others)
+
+
+def _warn_of_removal(look: Look, known: Mapping[str, Any], title: str) -> None:
+    """Warn of a queue that is deleted with its messages when the bridge does not read it."""
+    if (expires := setting_of(known, "expires")) is not None:
+        text = f"it is deleted with its messages when nothing reads it for {expires} ms, as while the bridge is away"
+        look.add("warning", f"{title}: {text}; take away the argument or policy (expires)", "queue")
+    if known.get("auto_delete") is True:
+        text = "it is deleted with its messages when its last reader goes (auto-delete), as when the bridge ends"
+        look.add("warning", f"{title}: {text}; declare it without", "queue")
+
+
+def _warn_of_drops(look: Look, known: Mapping[str, Any], title: str, key: str) -> None:
+    """Warn of a queue that drops messages, or dead-letters them, while it is not read."""
+    if (ttl := setting_of(known, "message-ttl")) is not None:
+        look.add("warning", f"{title}: it drops or dead-letters messages that are not read within {ttl} ms", key)
+    limits = _limits_of(known)
+    if limits and not _refuses_when_full(known):
+        look.add("warning", f"{title}: when it is full it drops its oldest messages ({limits[0]})", key)
+
+
+def _limits_of(known: Mapping[str, Any]) -> list[str]:
+    return [limit for limit in ("max-length", "max-length-bytes") if setting_of(known, limit) is not None]
+
+
+def _refuses_when_full(known: Mapping[str, Any]) -> bool:
+    return str(setting_of(known, "overflow")).startswith("reject-publish")
 
 
 def _check_limit(look: Look, settings: SourceSettings, known: Mapping[str, Any], title: str) -> None:
@@ -348,19 +381,14 @@ async def _check_expected(look: Look, expected: Expected, queue: str, layout: La
     title = f"queue {name!r}"
     if setting_of(known, "dead-letter-exchange") is not None and look.sources:
         await _check_dead_letters(look, known, name, title, set(look.sources), key)
-    if (ttl := setting_of(known, "message-ttl")) is not None:
-        look.add("warning", f"{title}: it drops or dead-letters messages that are not read within {ttl} ms", key)
-    limits = [limit for limit in ("max-length", "max-length-bytes") if setting_of(known, limit) is not None]
-    overflow = setting_of(known, "overflow") or "drop-head"
-    if limits and str(overflow).startswith("reject-publish"):
+    _warn_of_drops(look, known, title, key)
+    if _limits_of(known) and _refuses_when_full(known):
         look.add(
             "warning",
-            f"{title}: when it is full it refuses messages ({overflow}), and what is under way behind one overtakes "
-            "it; write one_at_a_time = true in [policy] if the order of a key must hold even then",
+            f"{title}: when it is full it refuses messages ({setting_of(known, 'overflow')}), and what is under way "
+            "behind one overtakes it; write one_at_a_time = true in [policy] if the order of a key must hold even then",
             key,
         )
-    elif limits:
-        look.add("warning", f"{title}: when it is full it drops its oldest messages ({limits[0]})", key)
 
 
 async def _check_exchange(look: Look, expected: Expected, queue: str, layout: Layout | None) -> None:
