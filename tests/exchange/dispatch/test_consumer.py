@@ -321,7 +321,8 @@ def test_a_thread_that_settles_when_its_time_is_over_is_answered_once() -> None:
     assert len(link.settled) == len(late) == 1
 
 
-def test_answers_that_a_lost_channel_did_not_take_are_counted() -> None:
+@pytest.mark.parametrize("when", ["before an answer is sent", "on its way"])
+def test_answers_that_a_lost_channel_did_not_take_are_counted(when: str) -> None:
     link, dispatcher = MemoryLink(), Dispatcher()
     handled: list[int] = []
 
@@ -329,32 +330,18 @@ def test_answers_that_a_lost_channel_did_not_take_are_counted() -> None:
     async def handle(delivery: Delivery) -> None:
         handled.append(int(delivery.body))
         await asyncio.sleep(0.001)
-        if handled == [0, 1, 2]:
+        if when != "on its way" and handled == [0, 1, 2]:
             link.lose()
 
-    async def then(consumer: Consumer) -> None:
-        await until(lambda: consumer.counts.handled == 6)
-
-    link.put(*map(message, range(3)))
-    consumer = consumed(dispatcher, link, then)
-    assert (consumer.counts.lost, consumer.counts.received, numbers(link, "ack")) == (3, 6, [0, 1, 2])
-
-
-def test_each_answer_that_is_on_its_way_when_the_channel_is_lost_is_counted() -> None:
-    link, dispatcher = MemoryLink(), Dispatcher()
-
-    @dispatcher.on("#")
-    async def handle(_: Delivery) -> None:
-        await asyncio.sleep(0.001)
-
-    def lose() -> None:
+    def lose_once() -> None:
         link.before_answers = lambda: None
         link.lose()
 
     async def then(consumer: Consumer) -> None:
         await until(lambda: consumer.counts.handled == 6)
 
-    link.before_answers = lose
+    if when == "on its way":
+        link.before_answers = lose_once
     link.put(*map(message, range(3)))
     consumer = consumed(dispatcher, link, then)
     assert (consumer.counts.lost, consumer.counts.received, numbers(link, "ack")) == (3, 6, [0, 1, 2])

@@ -38,15 +38,6 @@ def classic(**arguments: Any) -> Queue:
     return Queue("q", arguments={f"x-{name.replace('_', '-')}": value for name, value in arguments.items()})
 
 
-def test_the_lowest_of_argument_policy_and_operator_policy_is_the_limit() -> None:
-    for argument, ours, theirs in ((1, 2, 3), (2, 1, 3), (3, 2, 1)):
-        settings = settings_of(
-            classic(max_length=argument), Policy("p", "", {"max-length": ours}), operator({"max-length": theirs})
-        )
-        assert settings.integer("max-length") == 1
-    assert str(settings.values["max-length"]) == "operator policy 'limits'"
-
-
 def test_an_operator_policy_adds_what_nobody_else_sets() -> None:
     settings = settings_of(classic(), operator({"expires": 1000}))
     assert settings.get("expires") == 1000

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from bridge.cli import hashstar
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
-from exchange.entities.in_force import DeadLetters
 from exchange.lifecycle.broker import Broker
-from exchange.routing.dead_letters import HOPS, follow_dead_letters, make_dead_letter
+from exchange.routing.dead_letters import HOPS, follow_dead_letters
 from tests.support.tiers import examples
 
 SHOP = """\
@@ -105,13 +104,6 @@ def test_the_json_has_each_queue_with_its_outcome(tmp_path: Path) -> None:
         "queue": "jobs", "routing_key": "job.x", "exchange": "retry", "with_key": "again", "outcome": "routed",
         "queues": ["wait"], "source": "policy 'p'",
     }  # fmt: skip
-
-
-def test_further_keys_go_along_unless_the_queue_sets_a_key() -> None:
-    message = Message("x", "a", {"CC": ["b"], "n": 1})
-    assert make_dead_letter(message, DeadLetters("dlx")).routing_keys() == message.routing_keys()
-    changed = make_dead_letter(message, DeadLetters("dlx", "k"))
-    assert (changed.exchange, changed.routing_keys(), changed.headers) == ("dlx", ("k",), {"n": 1})
 
 
 @examples(200)

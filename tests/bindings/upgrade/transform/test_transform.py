@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bindings.sources.definitions import Definitions
@@ -167,22 +167,36 @@ def test_the_delivery_limit_stays_as_it_was_if_that_is_wanted() -> None:
     assert transform(after, "default,keep-delivery-limit") == after
 
 
-@pytest.mark.parametrize("priority", [-2, -1, 0, 1])
-def test_the_policy_that_keeps_the_delivery_limit_is_in_force_where_none_was_and_nowhere_else(priority: int) -> None:
-    queues = [Queue(name, arguments={"x-queue-type": "quorum"}) for name in ("free", "limited")]
-    policies = [
-        Policy("five", "^limited", {"delivery-limit": 5}, "queues", priority),
-        Policy("nine", "^classic", {"max-length": 9}, "queues", priority + 1),
-    ]
-    before = Topology([], [*queues, Queue("classic"), Queue("other")], [], policies)
+POLICY = st.tuples(
+    st.sampled_from(["", "^q", "1$", "^x"]),
+    st.sampled_from([{"delivery-limit": 5}, {"max-length": 9}, {"expires": 9}]),
+    st.sampled_from(["all", "queues", "quorum_queues", "classic_queues"]), st.integers(-2, 2),
+)  # fmt: skip
+
+
+@examples(150)
+@given(st.lists(POLICY, max_size=3))
+@example([("^x", {"max-length": 9}, "queues", -2)])
+def test_the_policy_that_keeps_the_delivery_limit_is_in_force_where_none_was_and_nowhere_else(drawn: list[Any]) -> None:
+    """In quorum queues; each other policy is in force, or may be, where it was."""
+    arguments: tuple[dict[str, Any], ...] = (
+        {},
+        {"x-queue-type": "quorum"},
+        {"x-queue-type": "quorum", "x-delivery-limit": 3},
+    )
+    queues = [Queue(f"{name}{n}", arguments=given) for name in ("q", "x") for n, given in enumerate(arguments)]
+    policies = [Policy(f"p{number}", *policy) for number, policy in enumerate(drawn)]
+    before = Topology([], queues, [], policies, profile=release_of("4.3").profile)
     after = transform(before, "keep-delivery-limit")
-    [new] = after.policies.keys() - before.policies.keys()
-    wanted = {"free": {new}, "limited": {"five"}, "classic": {"nine"}, "other": {None}}
-    in_force = after.policies_in_force()
-    assert wanted == {
-        queue.name: {settings.policy and settings.policy.name for settings in in_force.possible_settings(queue)}
-        for queue in after.queues.values()
-    }
+    new = next(iter(after.policies.keys() - before.policies.keys()), None)
+
+    def in_force(topology: Topology, queue: Queue) -> set[str | None]:
+        possible = topology.policies_in_force().possible_settings(queue)
+        return {None if settings.policy is None else settings.policy.name for settings in possible}
+
+    for queue in queues:
+        was = in_force(before, queue)
+        assert in_force(after, queue) == ({new} if was == {None} and queue.type == "quorum" else was)
 
 
 def test_a_delivery_limit_that_cannot_be_kept_without_a_change_elsewhere_is_left() -> None:
