@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.support import tiers, unsteady
 from tests.support.rocketmq_cluster import Cluster, cluster_with
@@ -44,11 +46,18 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         return (yield)
 
 
+@settings(max_examples=1, database=None)
+@given(st.none())
+def _try_nothing(_: None) -> None:
+    """Let Hypothesis register its random numbers: it fails to find who refers to them once that object is frozen."""
+
+
 def pytest_collection_finish() -> None:
     """Exclude from garbage collections what was imported and collected, and collect more rarely than programs do.
 
     All that lives as long as this process. By the thresholds of Python, collections took an eighth of its time.
     """
+    _try_nothing()
     gc.collect()
     gc.freeze()
     gc.set_threshold(5_000, 20, 50)
