@@ -13,6 +13,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError
 
 from bridge.endpoint import Outgoing
+from bridge.endpoints.kafka.cluster.errors import LOG, text_of
 
 __all__ = ["BATCH_BYTES", "ONE_BY_ONE", "Batching"]
 
@@ -40,7 +41,7 @@ class Batching:
         self.alone = False
         self.suspects: set[int] = set()
         """Numbers of messages that were refused in a batch and have no answer of their own yet."""
-        self.latest: KafkaError | None = None
+        self._latest: KafkaError | None = None
         """Latest refusal of a batch."""
         self._too_large = [0, 0]
         """Number and bytes of the suspects whose batch was too large."""
@@ -49,7 +50,7 @@ class Batching:
     def suspect(self, outgoing: Outgoing, error: KafkaError) -> None:
         """Take note that a message was refused in a batch."""
         self.suspects.add(outgoing.number)
-        self.latest = error
+        self._latest = error
         if error.code() in SIZES:
             self._too_large[0] += 1
             self._too_large[1] += len(outgoing.message.body)
@@ -60,6 +61,10 @@ class Batching:
 
     def part(self, now: float) -> None:
         """Have messages go alone from now on; at least for `CALM` seconds, and until no message is suspected."""
+        LOG.info(
+            "%d messages are tried one by one, as a batch was refused: %s", len(self.suspects),
+            "" if self._latest is None else text_of(self._latest),
+        )  # fmt: skip
         self.alone = True
         self._calm_at = now + CALM
         count, size = self._too_large

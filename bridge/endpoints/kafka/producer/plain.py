@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver
 from bridge.endpoints.kafka.cluster.calls import Calls
-from bridge.endpoints.kafka.cluster.errors import LOG, PURGED, REFUSALS, Reasons, failure_of, text_of, trouble_of
+from bridge.endpoints.kafka.cluster.errors import PURGED, REFUSALS, Reasons, failure_of, trouble_of
 from bridge.endpoints.kafka.producer.batches import ONE_BY_ONE
 from bridge.endpoints.kafka.producer.target import CLOSING, Connection, TopicTarget
 from bridge.endpoints.kafka.producer.writer import Writer
@@ -184,10 +184,6 @@ class Producing(Connection):
         returned, self._returned = self._returned, []
         self.waiting.extendleft(sorted(returned, key=by_number, reverse=True))
         if not batching.alone:
-            LOG.info(
-                "%d messages are tried one by one, as a batch was refused: %s", len(batching.suspects),
-                "" if batching.latest is None else text_of(batching.latest),
-            )  # fmt: skip
             batching.part(now)
         changes = batching.join() if batching.may_join(now) else ALONE
         self._stopping = False

@@ -105,6 +105,7 @@ class Transacting(Connection):
                     "transactional target must be Kafka's, and say transactional = true"
                 )
             if not lane.current:
+                self.batching.clear(outgoing)
                 gone.append(waiting.popleft())  # the next owner of the partition writes it
                 continue
             self._assignments[lane.assignment] = None
@@ -142,17 +143,25 @@ class Transacting(Connection):
         self.broken = True
         if error.code() in REFUSALS:
             self.refused.append((outgoing, failure_of(error)))
+            if not self.batching.alone:
+                self.batching.suspect(outgoing, error)
         elif error.code() not in PURGED:
             self.problem = self.problem or error
 
     def put_back(self) -> None:
-        """Put the messages of an aborted transaction before all that wait, and report those that brokers refused."""
-        refused, self.refused, self.broken = self.refused, [], False
+        """Put the messages of an aborted transaction before all that wait, and report those that brokers refused alone.
+
+        Those that were refused in a batch are put back with the others.
+        """
+        batching = self.batching
+        refused, self.refused, self.broken = self.refused if batching.alone else [], [], False
         bad = {outgoing.number for outgoing, _ in refused}
         self.waiting.extendleft(reversed([outgoing for outgoing in self.inside if outgoing.number not in bad]))
         self.inside = []
-        if not self.closed:
-            for outgoing, failure in refused:
+        for outgoing, failure in refused:
+            batching.clear(outgoing)
+            batching.note_refusal(asyncio.get_running_loop().time())
+            if not self.closed:
                 self.receiver.failed(outgoing, failure)
 
     def is_whole(self) -> bool:

@@ -33,6 +33,7 @@ from bridge.endpoints.kafka.cluster.asking import fetch_cluster_id
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import LOG, PERMISSIONS, Reasons, text_of, trouble_of
 from bridge.endpoints.kafka.consumer.source import KafkaSource
+from bridge.endpoints.kafka.producer.batches import ONE_BY_ONE
 from bridge.endpoints.kafka.producer.plain import end_producer
 from bridge.endpoints.kafka.producer.target import CLOSING, TopicTarget
 from bridge.endpoints.kafka.producer.transaction import PAUSE, WAITING, Incomplete, Transacting, group_metadata_of
@@ -154,6 +155,8 @@ class TransactionalTarget(TopicTarget[Transacting]):
             while True:
                 await _wait_for_news(connection, IDLE)
                 connection.poll_errors()
+                if connection.batching.may_join(asyncio.get_running_loop().time()):
+                    await self._renew(connection, calls, connection.batching.join())
                 if connection.waiting or connection.offsets():
                     await self._transact(connection, calls)
         except Exception as problem:  # noqa: BLE001  this task is not awaited: any error is reported to the pump
@@ -199,6 +202,8 @@ class TransactionalTarget(TopicTarget[Transacting]):
             for lane, offset in lanes.items():
                 lane.committed = max(lane.committed, offset)
         done, connection.inside = connection.inside, []
+        for outgoing in done if connection.batching.suspects else ():
+            connection.batching.clear(outgoing)
         connection.moved = asyncio.get_running_loop().time()
         if done and not connection.closed:
             connection.receiver.confirmed(done)
@@ -228,12 +233,25 @@ class TransactionalTarget(TopicTarget[Transacting]):
                 await _wait_for_news(connection, wait)
 
     async def _abort(self, connection: Transacting, calls: Calls) -> None:
-        """Abort the transaction; its messages come first in the next one, without those that brokers refused."""
+        """Abort the transaction; its messages come first in the next one, without those that brokers refused alone.
+
+        After the refusal of a batch another producer goes on, which writes each message alone.
+        """
         await _call_within(calls, connection.abort, connection.patience)
+        batching = connection.batching
+        has_suspects = bool(connection.refused) and not batching.alone
         connection.put_back()
         problem, connection.problem = connection.problem, None
         if problem is not None:
             raise KafkaException(problem)
+        if has_suspects:
+            batching.part(asyncio.get_running_loop().time())
+            await self._renew(connection, calls, ONE_BY_ONE)
+
+    async def _renew(self, connection: Transacting, calls: Calls, changes: Mapping[str, Any]) -> None:
+        """Go on, between two transactions, with another producer. Raises KafkaException, Disconnected."""
+        connection.renew(changes)
+        await self._begin(connection, calls)
 
     async def _finish(self, connection: Transacting, tasks: Collection[asyncio.Task[None]], calls: Calls) -> None:
         """Commit what was settled elsewhere since the last transaction; without this it would be delivered again."""

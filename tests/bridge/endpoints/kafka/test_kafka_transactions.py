@@ -8,12 +8,14 @@ from threading import Event
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import Reasons
 from bridge.endpoints.kafka.cluster.topics import Topic
 from bridge.endpoints.kafka.consumer.assignment import Assignment, Lane
+from bridge.endpoints.kafka.producer.batches import ONE_BY_ONE
 from bridge.endpoints.kafka.producer.transaction import Transacting
 from bridge.endpoints.kafka.producer.transactional import TransactionalTarget, _call_within
 from bridge.endpoints.kafka.producer.writer import Destination, Writer
@@ -36,6 +38,9 @@ class Producer:
 
     def abort_transaction(self, _: float) -> None:
         self.aborted += 1
+
+    def init_transactions(self, _: float) -> None:
+        """Do nothing."""
 
 
 class Answers:
@@ -126,8 +131,9 @@ async def test_offsets_are_committed_up_to_the_first_delivery_that_is_not_whole(
 
 
 @on_a_loop
-async def test_after_an_abort_messages_come_again_in_their_order_without_the_refused() -> None:
+async def test_after_an_abort_messages_come_again_in_their_order_without_those_refused_alone() -> None:
     scene = Scene()
+    scene.state.batching.part(0.0)
     copies = scene.copies(3)
     scene.state.waiting += copies[:5]
     scene.state.take()
@@ -141,6 +147,28 @@ async def test_after_an_abort_messages_come_again_in_their_order_without_the_ref
     assert scene.answers.bad == [2]
     assert scene.inside == []
     assert scene.state.refused == []
+
+
+@on_a_loop
+async def test_messages_that_were_refused_in_a_batch_are_not_refused_and_go_alone_until_they_are_committed() -> None:
+    scene, made = Scene(), list[Any]()
+    scene.state.waiting += scene.copies(3)
+    scene.state.renew = made.append
+    scene.state.take()
+    for outgoing in scene.state.inside[2:4]:
+        scene.state._on_delivery(outgoing, KafkaError(KafkaError.INVALID_RECORD), None)
+    calls = Calls()
+    await asyncio.wait_for(scene.target._abort(scene.state, calls), 120)
+    calls.end()
+    assert [outgoing.number for outgoing in scene.state.waiting] == [0, 1, 2, 3, 4, 5]
+    assert scene.answers.bad == []
+    assert made == [ONE_BY_ONE]
+    batching = scene.state.batching
+    assert not batching.may_join(1e9)
+    for outgoing in scene.state.waiting:
+        batching.clear(outgoing)
+    assert batching.may_join(1e9)
+    assert not batching.may_join(asyncio.get_running_loop().time())
 
 
 @on_a_loop

@@ -201,6 +201,24 @@ async def test_messages_that_brokers_refuse_are_dead_letters_and_the_others_arri
 
 
 @on_a_loop
+async def test_of_a_transaction_s_batches_only_records_that_are_refused_alone_are_dead_letters(topics: Topics) -> None:
+    copy = Copy(topics, 2, {"cleanup.policy": "compact"})
+    guilty = [n for n in range(600) if n % 200 == 77]
+    records = [(None if n in guilty else b"%d" % (n % KEYS), b"%d" % n) for n in range(600)]
+    await asyncio.to_thread(copy.topics.put, copy.read, records)
+    copy.count = len(records)
+    dead, heard = MemoryTarget("dead"), Heard()
+    pump = copy.pump(dead=dead, observer=heard)
+    running = asyncio.ensure_future(pump.run())
+    await asyncio.to_thread(copy.wait, running=[running])
+    pump.stop()
+    await running
+    assert not heard.lost
+    assert sorted(int(each.message.body) for each in dead.messages) == guilty
+    await asyncio.to_thread(copy.check, dict.fromkeys(guilty, 1))
+
+
+@on_a_loop
 async def test_offsets_of_dead_letters_are_committed_and_at_the_end_at_once(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
