@@ -593,4 +593,35 @@ BINDINGS: Final[list[Mutant]] = [
         ("all row groups after the first split are one each", "start, size = group + 1, 0", "start = group + 1"),
         ("a file is one split", "if size >= split_bytes or group", "if group"),
     ),
+    *mutants_of(
+        "bindings/check/lives/ends.py",
+        "bindings/check/test_silence.py",
+        ("a queue that keeps nothing refuses dead letters", "        and limits.ttl != 0\n", ""),
+        (
+            "what must arrive vanishes",
+            "        if limits.dead_letters.at_least_once:\n            continue",
+            "        if limits is None:\n            continue",
+        ),
+        (
+            "messages vanish with a queue that keeps none",
+            "if not holds_messages(limits) or limits.ttl == 0:\n        return",
+            "if not holds_messages(limits):\n        return",
+        ),
+        (
+            "what is dropped vanishes in a full queue",
+            "limits.loses_dead_letters\n            or",
+            "limits.has_length\n            or",
+        ),
+        ("a queue that keeps nothing has many tries", "or limits.ttl == 0 or not holds_messages(limits)", ""),
+        (
+            "a stream has many tries",
+            'if limits is None or limits.type == "stream" or limits.ttl == 0',
+            "if limits is None or limits.ttl == 0",
+        ),
+    ),
+    *mutants_of(
+        "bindings/check/rules/dangling.py",
+        "bindings/check/test_check.py",
+        ("bindings to what is missing are from it", "if binding.source == end.name and end.kind", "if end.kind"),
+    ),
 ]

@@ -149,6 +149,13 @@ def test_a_rule_finds_what_only_a_program_would_write(code: str) -> None:
     assert [finding.code for finding in check(MADE[code])].count(code) == 1
 
 
+def test_what_is_missing_as_a_source_and_as_a_destination_is_found_as_both() -> None:
+    """Each finding is about the bindings of its side."""
+    ways = [Binding.to_exchange("t", "gone", "a"), Binding.to_queue("gone", "q", "b"), Binding.to_queue("gone", "q")]
+    found = {each.code: (each.part, *each.related) for each in check(Topology([TOPIC], [Q], ways))}
+    assert (found["HS101"], found["HS102"]) == ((ways[1], ways[2]), (ways[0],))
+
+
 SOUND = {
     "the words of a topic": f'{T}t -> q: "a.*", "a.b.c", "*.c"\nt -> r: "a.#"',
     "a binding for every queue": f'{T}t -> q: "a.#"\nt -> r: "a.#"',

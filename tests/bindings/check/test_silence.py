@@ -24,6 +24,11 @@ FASTER = (  # of two ways back, one has no pause
     'queue v: x-message-ttl = 5, x-dead-letter-exchange = "", x-dead-letter-routing-key = "q"\n'
     'queue w: x-message-ttl = 0, x-dead-letter-exchange = "", x-dead-letter-routing-key = "q"'
 )
+FULL = (
+    'queue r: x-max-length = 1, x-overflow = "reject-publish"\n'
+    'queue q: x-dead-letter-exchange = "", x-dead-letter-routing-key = "r"'
+)
+EXPIRING = 'queue r\nqueue q: x-expires = 5, x-dead-letter-exchange = "", x-dead-letter-routing-key = "r"'
 INNER = "exchange i: topic, internal\nexchange j: topic, internal\nqueue q\nj -> exchange i\ni -> q"
 TIED = (
     "queue q\nqueue qx\nqueue xq\npolicy p: '^q', queues, expires = 1\npolicy o: 'q$', queues, expires = 2\n"
@@ -99,7 +104,10 @@ TWINS: Final[dict[str, tuple[Twin, ...]]] = {
         Twin("topic, alternate f", "topic"),
         Twin('alternate-exchange = "g"', 'federation-upstream-set = "all"'),
     ),
-    "HS311": (Twin('"gone"', '""'),),
+    "HS311": (
+        Twin('"gone"', '""'),
+        Twin('"gone"', '""', "queue q: x-dead-letter-exchange = \"gone\"\npolicy p: '^q$', queues, max-length = 5"),
+    ),
     "HS312": (
         Twin('"other"', '"q"'),
         Twin("t: topic", "t: topic, internal", KEPT),
@@ -108,6 +116,7 @@ TWINS: Final[dict[str, tuple[Twin, ...]]] = {
         Twin("d: direct", "d: direct, alternate f\nexchange f: fanout\nf -> r", KEPT),
         Twin('"a"', '"b"', KEPT),
         Twin('"a"', '"#"', KEPT),
+        Twin('"a"', f'"{"a" * 256}"', KEPT),
         Twin('d -> r: "b"', "", KEPT),
         Twin('"b"', '"q"', KEPT.replace('t -> q: "a"\n', "")),
         Twin('"a"', '"r"', KEPT.replace('"d"', '""')),
@@ -129,8 +138,20 @@ TWINS: Final[dict[str, tuple[Twin, ...]]] = {
     "HS323": (
         Twin("ttl = 5", 'ttl = 5, x-dead-letter-exchange = "", x-dead-letter-routing-key = "r"',
              "queue q: x-message-ttl = 5\nqueue r"),
+        Twin('"reject-publish"', '"drop-head"', FULL),
+        Twin("x-max-length = 1, ", "", FULL),
+        Twin("x-max-length = 1, ", "x-max-length = 1, x-message-ttl = 0, ", FULL),
+        Twin("queue q: ", 'queue q: quorum, x-dead-letter-strategy = "at-least-once", x-overflow = "reject-publish", ',
+             FULL),
+        Twin("x-expires = 5, ", "", EXPIRING),
+        Twin("x-expires = 5, ", "x-expires = 5, x-message-ttl = 0, ", EXPIRING),
+        Twin("auto-delete, ", "", EXPIRING.replace("x-expires = 5, ", "auto-delete, ")),
     ),
-    "HS324": (Twin("queue q", "queue q: stream"),),
+    "HS324": (
+        Twin("queue q", "queue q: stream"),
+        Twin("queue q", "queue q: x-message-ttl = 0"),
+        Twin("queue q", "queue q: x-max-length = 0"),
+    ),
     "HS401": (Twin('"a.#"', '"a.*"'), Twin('t -> r: "a"', "")),
     "HS402": (Twin("a#b", "a.#.b"),),
     "HS403": (Twin('"a."', '"a"'),),
