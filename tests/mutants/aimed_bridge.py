@@ -362,6 +362,39 @@ BRIDGE: Final[list[Mutant]] = [
             "if len(inside) >= self.most_messages and outgoing.delivery is not inside[-1].delivery:",
             "if len(inside) >= self.most_messages:",
         ),
+        (
+            "a message that was refused in a batch is refused",
+            "self.refused if batching.alone else [], [], False",
+            "self.refused, [], False",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/kafka/producer/plain.py",
+        "bridge/endpoints/kafka/test_kafka_batches.py",
+        (
+            "the first batch of a partition may be overtaken",
+            "is_first = not alone and (topic, number) not in opened",
+            "is_first = False",
+        ),
+        (
+            "what a producer gives back comes in the order of its reports",
+            "self.waiting.extendleft(sorted(returned, key=by_number, reverse=True))",
+            "self.waiting.extendleft(reversed(returned))",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/rocketmq/target.py",
+        "bridge/endpoints/rocketmq/test_rocketmq_writing.py",
+        (
+            "a batch that is too large is sent again for ever",
+            "return too_large or error.code == ResponseCode.MESSAGE_ILLEGAL",
+            "return error.code == ResponseCode.MESSAGE_ILLEGAL",
+        ),
+        (
+            "batches do not shrink",
+            "        if taken:\n            line.batch_bytes",
+            "        if not taken:\n            line.batch_bytes",
+        ),
     ),
     *mutants_of(
         "bridge/keys.py",
