@@ -375,6 +375,11 @@ EXCHANGE: Final[list[Mutant]] = [
             "await self._wait_for_replies(ticket)",
         ),
         (
+            "a failed request does not wait for its replies",
+            "error = await self._wait_for_replies(ticket) or error",
+            "error = error or await self._wait_for_replies(ticket)",
+        ),
+        (
             "a lost answer counts once for all",
             "                    self.counts.lost += number",
             "                    self.counts.lost += 1",

@@ -182,7 +182,12 @@ TWINS: Final[dict[str, tuple[Twin, ...]]] = {
     ),
     "HS706": (Twin("(a)\\1", "a"),),
     "HS707": (Twin('ha-mode = "all"', "expires = 1"),),
-    "HS708": (Twin("delivery-limit = 5, ", ""), Twin("queue q\n", "queue q: quorum\n"), Twin(", message-ttl = 5", ""), Twin("'q', queues", "'q', quorum_queues")),
+    "HS708": (
+        Twin("delivery-limit = 5, ", ""),
+        Twin("queue q\n", "queue q: quorum\n"),
+        Twin(", message-ttl = 5", ""),
+        Twin("'q', queues", "'q', quorum_queues"),
+    ),
     "HS801": (Twin('"a.b.c"', '"a.b"'),),
 }  # fmt: skip
 

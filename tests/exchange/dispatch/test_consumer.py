@@ -272,6 +272,26 @@ def test_a_reply_goes_out_before_its_request_is_acknowledged() -> None:
     assert numbers(link, "ack") == [1, 2]
 
 
+def test_a_reply_goes_out_before_its_request_is_rejected() -> None:
+    class Slow(MemoryLink):
+        async def publish(self, message: Message) -> None:
+            await asyncio.sleep(1)
+            await super().publish(message)
+
+    link, dispatcher = Slow(), Dispatcher()
+    seen: list[tuple[int, int]] = []
+    link.before_answers = lambda: seen.append((len(link.published), len(link.settled)))
+
+    @dispatcher.on("#")
+    async def answer(delivery: Delivery) -> None:
+        delivery.reply(b"3")
+        raise ValueError("no")
+
+    link.put(message(1, reply_to="answers"))
+    consumed(dispatcher, link, all_handled, on_error="dead-letter")
+    assert (seen, numbers(link, "reject")) == ([(1, 0)], [1])
+
+
 def test_a_reply_that_the_broker_does_not_take_is_a_failure_of_its_request() -> None:
     """The request comes again, also if only one of its replies was lost, or its handler failed afterwards."""
     link, dispatcher = MemoryLink(), Dispatcher()

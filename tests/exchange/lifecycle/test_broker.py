@@ -190,14 +190,17 @@ def test_a_dead_letter_that_must_arrive_is_routed_again_after_three_minutes() ->
     assert not lost
 
 
-def test_of_two_targets_a_dead_letter_goes_again_only_to_the_one_that_was_full() -> None:
+@pytest.mark.parametrize("deleted", [False, True])
+def test_of_two_targets_a_dead_letter_goes_again_only_to_the_one_that_was_full(deleted: bool) -> None:
+    """It is not lost with its queue: one of them has it."""
     source = queue(
         "a", queue_type="quorum", overflow="reject-publish", dead_letter_strategy="at-least-once",
         dead_letter_exchange="d",
     )  # fmt: skip
     full = queue("full", max_length=1, overflow="reject-publish")
     bindings = [Binding.to_queue("d", name) for name in ("b", "full")]
-    broker = Broker(Topology([Exchange("d", "fanout")], [source, Queue("b"), full], bindings))
+    lost: list[Loss] = []
+    broker = Broker(Topology([Exchange("d", "fanout")], [source, Queue("b"), full], bindings), on_loss=lost.append)
     send(broker, "full", b"0")
     send(broker, "a", b"1")
     delivery = broker.get("a")
@@ -206,8 +209,11 @@ def test_of_two_targets_a_dead_letter_goes_again_only_to_the_one_that_was_full()
     broker.advance(RETRY_MILLISECONDS / 1000)
     assert (bodies(broker, "b"), bodies(broker, "full")) == ([b"1"], [b"0"])
     broker.purge("full")
+    if deleted:
+        broker.delete_queue("a")
     broker.advance(RETRY_MILLISECONDS / 1000)
-    assert (bodies(broker, "b"), bodies(broker, "full")) == ([b"1"], [b"1"])
+    assert (bodies(broker, "b"), bodies(broker, "full")) == ([b"1"], [] if deleted else [b"1"])
+    assert not lost
 
 
 @examples(100)
@@ -227,6 +233,19 @@ def test_after_each_change_of_policies_the_newest_messages_that_fit_are_kept(
         while sum(map(len, kept)) > limit:
             kept.pop(0)
         assert bodies(broker, "a") == kept
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@pytest.mark.parametrize("limit", [0, 5, 20, 50, 80])
+def test_a_limit_of_bytes_keeps_the_same_messages_whether_it_came_before_them_or_after(kind: str, limit: int) -> None:
+    """Since 4.3, quorum queues with such a limit count the properties, too."""
+    brokers = [Broker(Topology(queues=[queue("a", queue_type=kind)])) for _ in range(2)]
+    policy = Policy("p", "^a$", {"max-length-bytes": limit}, "queues")
+    brokers[0].set_policy(policy)
+    for broker in brokers:
+        send(broker, "a", *(b"x" * size for size in (3, 7, 2, 9)), message_id="0123456789")
+    brokers[1].set_policy(policy)
+    assert bodies(brokers[0], "a") == bodies(brokers[1], "a")
 
 
 @examples(100)
