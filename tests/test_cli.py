@@ -214,7 +214,7 @@ DIGITS = "9" * 5_000
     ("arguments", "reason"),
     [
         (["-H", "k=" + "[" * 5_000], "--header k: nested too deeply"),
-        (["-P", "k=" + "[" * 900 + "]" * 900], "nested too deeply, beyond 100 arrays and tables"),
+        (["-P", "k=" + "[" * 900 + "]" * 900], "nested too deeply, beyond 100 arrays and objects"),
         (["-H", f"k={DIGITS}"], "--header k: a number of more than 4300 digits"),
         (["-H", f"k={DIGITS[:3000]}"], "does not fit in a long"),
         (["-H", 'k={"!long": ' + DIGITS + "}"], "--header k: a number of more than 4300 digits"),
