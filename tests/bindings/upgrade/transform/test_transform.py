@@ -21,7 +21,7 @@ from bindings.upgrade.transform.table import TRANSFORMATIONS
 from bindings.upgrade.transform.transform import NAMES, choose, transform_definitions, transform_topology
 from bindings.upgrade.upgrade import upgrade_topology
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
-from exchange.entities.in_force import unsupported_keys
+from exchange.entities.in_force import possible_policies, unsupported_keys
 from exchange.errors import BrokerError, InputError
 from exchange.patterns.pattern import Pattern
 from tests.support import topologies
@@ -177,6 +177,7 @@ POLICY = st.tuples(
 @examples(150)
 @given(st.lists(POLICY, max_size=3))
 @example([("^x", {"max-length": 9}, "queues", -2)])
+@example([("^q", {"max-length": 9}, "all", 2), ("1$", {"max-length": 9}, "all", 2)])
 def test_the_policy_that_keeps_the_delivery_limit_is_in_force_where_none_was_and_nowhere_else(drawn: list[Any]) -> None:
     """In quorum queues; each other policy is in force, or may be, where it was."""
     arguments: tuple[dict[str, Any], ...] = (
@@ -191,8 +192,8 @@ def test_the_policy_that_keeps_the_delivery_limit_is_in_force_where_none_was_and
     new = next(iter(after.policies.keys() - before.policies.keys()), None)
 
     def in_force(topology: Topology, queue: Queue) -> set[str | None]:
-        possible = topology.policies_in_force().possible_settings(queue)
-        return {None if settings.policy is None else settings.policy.name for settings in possible}
+        possible = possible_policies(queue, topology.policies, topology.profile)
+        return {None if policy is None else policy.name for policy in possible}
 
     for queue in queues:
         was = in_force(before, queue)
