@@ -71,6 +71,10 @@ BATCH_MESSAGES: Final = 500
 BATCH_BYTES: Final = 1 << 20
 """Maximum size of a batch's bodies and properties, in bytes; a broker takes as much as for one message: if its settings
 do not say otherwise, 4 MiB."""
+PROPERTY_BYTES: Final = 30_000
+"""Maximum size of a message in a batch without its body, as `_size` measures. Brokers add properties, and take 32,767
+bytes: of a message that is sent alone they refuse more, of one in a batch those of 4.9 write what nobody can read, nor
+what is behind it in the queue."""
 EXTRA_BYTES: Final = 512
 """Maximum size of a message in a batch beside its body and properties, in bytes."""
 
@@ -120,21 +124,26 @@ class Line:
         """Answer of the broker while it is busy, else ""."""
 
     def next_batch(self) -> list[Queued]:
-        """Remove and return the next messages, as many as one request takes; a request for a reply goes alone.
-
-        To a message of a batch, brokers do not add the name of their cluster, without which no server can reply.
-        """
+        """Remove and return the next messages, as many as one request takes; some go alone (`_goes_alone`)."""
         waiting = self.waiting
         first = waiting.popleft()
         batch, size = [first], _size(first[1])
         wait_store_ok = first[1].wait_store_ok
-        while waiting and len(batch) < BATCH_MESSAGES and first[0].request is None:
+        while waiting and len(batch) < BATCH_MESSAGES and not _goes_alone(*first):
             outgoing, message = waiting[0]
             size += _size(message)
-            if size > self.batch_bytes or outgoing.request is not None or message.wait_store_ok != wait_store_ok:
+            if size > self.batch_bytes or message.wait_store_ok != wait_store_ok or _goes_alone(outgoing, message):
                 break
             batch.append(waiting.popleft())
         return batch
+
+
+def _goes_alone(outgoing: Outgoing, message: RocketMessage) -> bool:
+    """Return whether a message may not be in a batch: a request for a reply, or one with large properties.
+
+    To a message of a batch, brokers do not add the name of their cluster, without which no server can reply.
+    """
+    return outgoing.request is not None or _size(message) - len(message.body) > PROPERTY_BYTES
 
 
 def _is_illegal(error: BrokerError) -> bool:
