@@ -36,10 +36,7 @@ FOLDER_FILES: Final = 100_000
 YAML_BYTES: Final = 64 << 20
 """Maximum size in characters of a YAML file: reading takes a hundred times this in memory."""
 DOCUMENT_ITEMS: Final = 2_000_000
-"""Maximum number of keys and values of one YAML document, those that its aliases repeat included; and of the values
-that a Terraform configuration evaluates to."""
-TERRAFORM_INSTANCES: Final = 250_000
-"""Maximum number of resources that the ``count`` and ``for_each`` of a Terraform configuration make."""
+"""Maximum number of keys and values of one YAML document, those that its aliases repeat included."""
 GLOB_CHARACTERS: Final = 4_096
 """Maximum length of a glob pattern in characters, the length of a path on Linux; a longer name is no pattern."""
 CONFIG_BYTES: Final = 1 << 20

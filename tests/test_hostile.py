@@ -106,8 +106,8 @@ CONTENTS: dict[str, bytes] = {
     "bomb.yaml": b"asyncapi: &a0 [x]\n"
     + b"".join(b"a%d: &a%d [%s]\n" % (n, n, b", ".join([b"*a%d" % (n - 1)] * 9)) for n in range(1, 9)),
     "deep.yaml": b"apiVersion: rabbitmq.com/v1beta1\nkind: Queue\nspec: " + DEEP.encode(),
-    "heredoc.tf": b"locals {\na = " + b"<<X\n" * 100_000,
-    "names.tf": b'resource "rabbitmq_queue" "q" {\nname = "\\u001b[2J::error::forged\\n::x"\nsettings {}\n}\n',
+    "names.tfstate": b'{"version": 4, "terraform_version": "1.11.4", "resources": [{"mode": "managed", "type": "rabbitmq_queue", '
+    b'"name": "q", "instances": [{"attributes": {"name": "\\u001b[2J::error::forged\\n::x", "vhost": "/", "settings": [{}]}}]}]}',
     "escape.json": b'{"hashstar":{"partitioned":{"/":{"q":"kafka.murmur2 over 3 by header \\"a\\\\q\\""}}}}',
     "url.toml": f'topology = "http://admin:{PASSWORD}#x@broker:15672/"\n[sources.a]\nurl = "amqp"\n'.encode(),
 }

@@ -125,7 +125,7 @@ def check_command(
 
     TOPOLOGY is a .bindings file, definitions.json (also gzipped), - for standard input, or a live broker's management
     API, http://HOST:15672[/VHOST]; or of another format that hashstar convert reads. The expectations of a .bindings
-    file are checked, too. Below a folder, all .bindings files, definitions, modules of Terraform and objects for
+    file are checked, too. Below a folder, all .bindings files, definitions, objects for
     Kubernetes are checked; a pattern in quotes, such as 'topologies/**/*.bindings', is expanded. It can also be an
     application: celery:PACKAGE.MODULE:APP or faststream:PACKAGE.MODULE:BROKER is imported, and what it declares is
     checked, with the routes of its tasks.

@@ -64,8 +64,8 @@ def convert_command(
     with .gz; standard output if it is not given.
 
     operator: objects of RabbitMQ's messaging topology operator for Kubernetes. terraform: resources of the provider
-    cyrilgdn/rabbitmq (.tf; as IN also .tf.json, a plan or a state as terraform show -json prints it). asyncapi:
-    AsyncAPI 3, YAML or JSON (as IN also 2). What a format cannot express is a warning.
+    cyrilgdn/rabbitmq (.tf; as IN a plan or a state as terraform show -json prints it). asyncapi: AsyncAPI 3, YAML or
+    JSON (as IN also 2). What a format cannot express is a warning.
 
     What a .bindings file can express and RabbitMQ cannot store (expectations, partitionings of queues, the profile) is
     in the definitions under the key "hashstar", which RabbitMQ's import ignores.

@@ -1,9 +1,10 @@
 """Find topology files: those that are named, those that a glob pattern matches, and those below folders.
 
 A file below a folder is a topology if it is named ``*.bindings``, or if it is named ``*.json`` and has the content of
-definitions; both may be gzipped, with ``.gz`` behind the name. So is an AsyncAPI document in YAML. A folder with files
-of Terraform, or with objects of RabbitMQ's operator in YAML files, is one topology as a whole. Folders whose names
-begin with a dot, and ``node_modules``, are not entered, and links to folders are not followed.
+definitions; both may be gzipped, with ``.gz`` behind the name. So is an AsyncAPI document in YAML. A folder with
+objects of RabbitMQ's operator in YAML files is one topology as a whole; so is one with resources of RabbitMQ for
+Terraform, which its reader refuses. Folders whose names begin with a dot, and ``node_modules``, are not entered, and
+links to folders are not followed.
 """
 
 from __future__ import annotations

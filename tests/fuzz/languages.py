@@ -34,6 +34,7 @@ from exchange.selector.meaning import SelectorFailure, evaluate
 from exchange.selector.selector import RELEASES
 from exchange.topology.topology import Topology
 from tests.fuzz.target import cut, is_same, text_of
+from tests.support.bindings.written_terraform import plan_of
 
 MOST_PATTERNS: Final = 12
 
@@ -124,7 +125,10 @@ def other_format(name: str) -> Callable[[bytes], None]:
         written = known.write(definitions, target)
         parts = any(len(each.exchanges) > len(PREDECLARED_NAMES) or each.queues or each.policies for each in topologies)
         if parts and not written.warnings:
-            again = known.read([OtherFile(target.name, "".join(written.chunks))], "some").definitions
+            made = "".join(written.chunks)
+            again = known.read(
+                [OtherFile(target.name, plan_of(made) if name == "terraform" else made)], "some"
+            ).definitions
             for topology in topologies:
                 if topology.vhost in again.vhosts:
                     assert again.topology(topology.vhost) == topology
@@ -136,7 +140,7 @@ def other_format(name: str) -> Callable[[bytes], None]:
 
 OTHER_TARGETS: Final = {
     "operator": OtherTarget("some.yaml", "rabbit"),
-    "terraform": OtherTarget("some.tf"),
+    "terraform": OtherTarget("some.json"),
     "asyncapi": OtherTarget("some.yaml"),
 }
 

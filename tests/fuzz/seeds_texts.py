@@ -19,6 +19,7 @@ from tests.fuzz.seeds_files import sample_records
 from tests.fuzz.target import PART
 from tests.recorders.rocketmq_filter import EXPRESSIONS
 from tests.support.bindings import reports
+from tests.support.bindings.written_terraform import plan_of
 from tests.support.topologies import topology
 
 ROOT: Final = Path(__file__).parents[2]
@@ -26,7 +27,8 @@ ROOT: Final = Path(__file__).parents[2]
 
 def _in_format(name: str, text: bytes) -> bytes:
     written = FORMATS[name].write(Document.loads(text.decode()).definitions(), Target("some.yaml", "rabbit"))
-    return "".join(written.chunks).encode()
+    made = "".join(written.chunks)
+    return (plan_of(made) if name == "terraform" else made).encode()
 
 
 def languages() -> Mapping[str, list[bytes]]:

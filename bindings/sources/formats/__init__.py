@@ -32,7 +32,6 @@ HCL: Final = re.compile(
 )
 MODULE_NAMES: Final = (".tf", ".tf.json")
 """Endings of the files that make a folder a module of Terraform."""
-VALUES_NAMES: Final = (".auto.tfvars", "terraform.tfvars")
 TERRAFORM_NAMES: Final = (".tf", ".tf.json", ".tfvars", ".tfstate")
 
 
@@ -120,14 +119,14 @@ def format_of(file: File) -> Format | None:
 
 
 def read_folder(folder: str, paths: Sequence[str]) -> tuple[Format, Imported]:
-    """Read the files of a folder: a module of Terraform, else objects of Kubernetes. Raises InputError."""
-    if any(path.endswith(MODULE_NAMES) for path in paths):
-        module = [path for path in paths if path.endswith((*MODULE_NAMES, *VALUES_NAMES))]
+    """Read the files of a folder: objects of Kubernetes. Raises InputError, also for a module of Terraform."""
+    module = [path for path in paths if path.endswith(MODULE_NAMES)]
+    if module:
         return TERRAFORM, TERRAFORM.read(_read_files(folder, module), folder)
     objects = [path for path in paths if path.endswith((*NAMED_YAML, ".json"))]
     files = [file for file in _read_files(folder, objects) if _is_operator(file)]
     if not files:
-        raise InputError(f"{folder}: a folder without .tf files and without objects of Kubernetes in .yaml files")
+        raise InputError(f"{folder}: a folder without objects of Kubernetes in .yaml files")
     return OPERATOR, OPERATOR.read(files, folder)
 
 

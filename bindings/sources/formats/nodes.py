@@ -1,4 +1,4 @@
-"""A value of a YAML, JSON or HCL file that knows its place, so that an error names the file, the line and the field."""
+"""A value of a YAML or JSON file that knows its place, so that an error names the file, the line and the field."""
 
 from __future__ import annotations
 

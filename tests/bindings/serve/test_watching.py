@@ -101,9 +101,8 @@ def test_a_thread_watches_the_file_until_it_is_stopped(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_read_again_when_one_of_its_files_changes(tmp_path: Path) -> None:
-    file = tmp_path / "main.tf"
-    settings = "settings {{\n    durable = true\n  }}"
-    queue = f'resource "rabbitmq_queue" "q" {{{{\n  name  = "{{name}}"\n  vhost = "/"\n  {settings}\n}}}}\n'
+    file = tmp_path / "queue.yaml"
+    queue = "apiVersion: rabbitmq.com/v1beta1\nkind: Queue\nspec: {{name: {name}}}\n"
     file.write_text(queue.format(name="a"))
     source = watched(tmp_path)
     assert [*source.reading.view(None).topology.queues] == ["a"]
@@ -111,7 +110,7 @@ def test_a_folder_is_read_again_when_one_of_its_files_changes(tmp_path: Path) ->
     file.write_text(queue.format(name="other"))
     source.check_file()
     assert [*source.reading.view(None).topology.queues] == ["other"]
-    (tmp_path / "more.tf").write_text(queue.replace('"q"', '"r"').format(name="more"))
+    (tmp_path / "more.yaml").write_text(queue.format(name="more"))
     source.check_file()
     assert sorted(source.reading.view(None).topology.queues) == ["more", "other"]
 

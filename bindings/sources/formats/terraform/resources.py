@@ -58,12 +58,10 @@ def _flag(node: Node, name: str) -> bool:
 
 
 def _block(node: Node, name: str) -> Node:
-    """Return the only block of a type; a configuration in JSON may have an object in its place."""
+    """Return the only block of a type."""
     value = node.get(name)
     if value is None:
         raise node.error(f"it has no block {name!r}")
-    if isinstance(value.value, dict):
-        return value
     items = value.items()
     if len(items) != 1:
         raise value.error(f"there are {len(items)} blocks {name!r}; there must be one")

@@ -205,7 +205,7 @@ def test_a_folder_is_read_without_what_is_no_object(tmp_path: Path) -> None:
     assert result.stderr == f"hashstar: {tmp_path}/b.yml:3: spec.name: 5 is not a text; put it in quotes\n"
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "a folder without .tf files and without objects of Kubernetes" in run_program("graph", str(empty)).stderr
+    assert "a folder without objects of Kubernetes" in run_program("graph", str(empty)).stderr
 
 
 def test_check_names_the_lines_of_objects(tmp_path: Path) -> None:
