@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:  # what a command reads and writes by name it reports itself
         _discard_output()
         text = (
-            str(error)
+            f"{error.filename}: {error.strerror or error}"
             if error.filename is not None
             else f"standard output cannot be written: {error.strerror or 'it is closed'}"
         )

@@ -33,6 +33,7 @@ for name in (
 ):
     if hasattr(os, name):
         delattr(os, name)
+os.process_cpu_count = os.cpu_count  # as CPython defines it (3.13) where there is no sched_getaffinity
 del select.poll
 
 

@@ -8,7 +8,6 @@ import re
 import shlex
 import subprocess
 import sys
-import tarfile
 import tomllib
 from contextlib import chdir
 from pathlib import Path
@@ -19,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from bindings.report.settings import load_settings
 from bridge.cli import hashstar
-from tests.recorders.golden import GOLDEN
+from tests.recorders import golden
 from tests.support.pages import PAGES, ROOT, Block, blocks, commands
 
 # docs/bindings.md has stricter tests of its own: tests/bindings/sources/test_language_docs.py. The steps of
@@ -143,8 +142,7 @@ def test_a_snippet_of_a_test_passes(block: Block, tmp_path: Path) -> None:
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder in which commands of docs/rocketmq.md run: it has a broker's store directory, ``store``."""
     folder = tmp_path_factory.mktemp("rocketmq")
-    with tarfile.open(GOLDEN / "rocketmq-log-5.5.0.tar.gz") as kept:
-        kept.extractall(folder / "store", filter="data")
+    golden.unpack("rocketmq-log-5.5.0", folder / "store")
     return folder
 
 

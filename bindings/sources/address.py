@@ -9,15 +9,23 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from ipaddress import AddressValueError, IPv6Address
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from exchange.errors import InputError
 
 __all__ = ["Address", "has_scheme", "parse_address"]
 
 UNSEEN: Final = re.compile(r"[\x00-\x20\x7f-\xa0\ud800-\udfff]")
-"""Characters that no valid address contains and that `urlsplit` would remove silently."""
+"""Characters that no valid address contains."""
+PARTS: Final = re.compile(r"([^:/?#]+)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL)
+"""Scheme, authority, path, query and fragment (RFC 3986, appendix B).
+
+Not `urllib.parse.urlsplit`: what it refuses in brackets differs among releases of Python, and it knows one host only.
+"""
+
+DELIMITERS: Final = frozenset(b"/?#@:[]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +66,7 @@ def parse_address(text: str, schemes: Collection[str], example: str) -> Address:
     try:
         return _parse(text, schemes)
     except _Wrong as error:
-        reason = str(error)
-    except ValueError:  # from urlsplit: its message contains parts of the text
-        reason = "not an address"
-    raise InputError(f"{reason}; write {example}")
+        raise InputError(f"{error}; write {example}") from None
 
 
 class _Wrong(Exception):
@@ -73,9 +78,12 @@ def _parse(text: str, schemes: Collection[str]) -> Address:
         raise _Wrong("not an address")
     if UNSEEN.search(text):
         raise _Wrong("not an address: it has a blank or a control character; escape it, %20")
-    parts = urlsplit(text)
-    login, at, hosts = parts.netloc.rpartition("@")
-    if "@" in parts.path + parts.query + parts.fragment:
+    matched = PARTS.fullmatch(text)
+    if matched is None:
+        raise _Wrong("not an address")
+    scheme, authority, path, query, fragment = matched.groups(default="")
+    login, at, hosts = authority.rpartition("@")
+    if "@" in path + query + fragment:
         raise _Wrong("not an address: in a password, @ / ? # are written %40 %2F %3F %23, and @ so everywhere")
     if not hosts.strip(":"):
         raise _Wrong("an address without a host")
@@ -83,7 +91,7 @@ def _parse(text: str, schemes: Collection[str]) -> Address:
         _split(host)
     user, colon, password = login.partition(":")
     return Address(
-        parts.scheme.lower(), hosts, parts.path, parts.query, parts.fragment,
+        scheme.lower(), hosts, path, query, fragment,
         unquote(user) if user else None, unquote(password) if colon else None, login + at,
     )  # fmt: skip
 
@@ -98,9 +106,13 @@ def _split(text: str) -> tuple[str, int | None]:
     bracketed = host.startswith("[") and host.endswith("]")
     if not host.strip("[]") or (":" in host) != bracketed:
         raise _Wrong("not an address")
-    if not bracketed:
-        try:
-            host.encode("idna")
-        except UnicodeError:
-            raise _Wrong("not an address: a part of its host is empty or has more than 63 characters") from None
+    try:
+        if bracketed:
+            IPv6Address(unquote(host[1:-1]))
+        elif not DELIMITERS.isdisjoint(host.encode("idna")):  # some letters are written out with them
+            raise _Wrong("not an address")
+    except UnicodeError:
+        raise _Wrong("not an address: a part of its host is empty or has more than 63 characters") from None
+    except AddressValueError:
+        raise _Wrong("not an address: what stands in brackets is no address of IPv6") from None
     return host, int(port) if port else None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["names", "read", "write"]
+__all__ = ["names", "read", "unpack", "write"]
 
 GOLDEN: Final = Path(__file__).parent.parent / "golden"
 
@@ -28,3 +29,11 @@ def read(name: str) -> dict[str, Any]:
 def names(prefix: str) -> list[str]:
     """Return the names of recordings that begin with a prefix."""
     return sorted(path.stem for path in GOLDEN.glob(f"{prefix}*.json"))
+
+
+def unpack(name: str, folder: Path) -> None:
+    """Unpack the files of a recording, ``tests/golden/NAME.tar.gz``, into a folder."""
+    with tarfile.open(GOLDEN / f"{name}.tar.gz") as kept:
+        # Not an argument: Python 3.11.2, which Debian 12 has, knows no filters.
+        kept.extraction_filter = getattr(tarfile, "data_filter", None)
+        kept.extractall(folder)  # noqa: S202  written by our own recorders

@@ -98,7 +98,13 @@ def detect(path: str, mapping: FieldMapping | None = None) -> Archive:
 
     Raises InputError, with what is there instead, if there is no archive, or if a file or folder cannot be read.
     """
-    known = FORMATS if mapping is None else list_formats(mapping)
+    try:
+        return _detect(path, FORMATS if mapping is None else list_formats(mapping))
+    except OSError as error:
+        raise InputError(f"{error.filename or path}: cannot be read: {error.strerror}") from None
+
+
+def _detect(path: str, known: Sequence[Format]) -> Archive:
     root = Path(path)
     if not root.exists():
         raise InputError(f"{path}: there is no such file or folder")
@@ -164,11 +170,8 @@ def _detect_format(head: bytes, path: Path, known: Sequence[Format]) -> Format |
 def _list_files(folder: str) -> Iterator[str]:
     if is_store(folder):
         folder = find_log_folder(folder)
-    try:
-        with os.scandir(folder) as entries:
-            listed = sorted(entries, key=lambda entry: entry.name)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be read: {error.strerror}") from None
+    with os.scandir(folder) as entries:
+        listed = sorted(entries, key=lambda entry: entry.name)
     for entry in listed:
         if entry.name[0] in "._":
             continue

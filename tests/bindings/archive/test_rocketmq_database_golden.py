@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import struct
 import sys
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,7 @@ def variant(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=["running", "ended"])
 def folder(variant: str, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    with tarfile.open(golden.GOLDEN / f"rocketmq-database-{variant}-{request.param}.tar.gz") as kept:
-        kept.extractall(tmp_path / "store", filter="data")
+    golden.unpack(f"rocketmq-database-{variant}-{request.param}", tmp_path / "store")
     return tmp_path / "store"
 
 

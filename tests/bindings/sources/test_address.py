@@ -30,6 +30,9 @@ def test_an_address_has_its_parts_with_escapes_undone() -> None:
         ("amqp://[::1]:9", "[::1]", 9),
         ("amqp://[::1]", "[::1]", None),
         ("amqp://a:1,b:2", "a", 1),
+        ("amqp://a,b:2,[::1]", "a", None),
+        ("amqp://[::1],b", "[::1]", None),
+        ("amqp://[fe80::1%25eth0]:1", "[fe80::1%25eth0]", 1),
     ],
 )
 def test_the_first_host_and_its_port(text: str, host: str, port: int | None) -> None:
@@ -43,7 +46,7 @@ def test_the_first_host_and_its_port(text: str, host: str, port: int | None) -> 
         "", "amqp", "amqp:", "amqp://", "amqp://:5672", "amqp://u:hunter2@", "ftp://u:hunter2@h", "//u:hunter2@h",
         "http://admin:hunter2#x@broker:15672/", "http://admin:hunter2?x@broker/", "http://admin:hunter2/x@broker/",
         "http://admin:12/hunter2@broker/", "http://a:b@hunter2/x@broker/", "http://a:b@hunter2#x@broker",
-        "http://admin:hunter2@broker:port", "http://hunter2:99999", "http://[hunter2", "http://h/hunter2\u2100@x",
+        "http://admin:hunter2@broker:port", "http://hunter2:99999", "http://[hunter2", "http://[hunter2:]", "http://h/hunter2\u2100@x",
         f"http://{'hunter2' * 10}/", "http://hunter2..b/", "http://hunter2 x/", "http://hunter2\n/", "http://hunter2\ud800/",
         "http://\u2100hunter2/", "http://::1/hunter2", "http://h:-1/hunter2", "http://h:٣/hunter2",
     ],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-import tarfile
 import zlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -138,6 +137,5 @@ def store(folder: Path, sent: Sequence[Sent], units_a_file: int = 4, base: int =
 
 def recorded_store(name: str, folder: Path) -> Path:
     """Unpack the store of a recording into a folder, as the broker left it."""
-    with tarfile.open(golden.GOLDEN / f"{name}.tar.gz") as kept:
-        kept.extractall(folder, filter="data")
+    golden.unpack(name, folder)
     return folder

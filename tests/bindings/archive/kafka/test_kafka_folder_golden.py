@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,7 @@ def version(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def folder(version: str, tmp_path: Path) -> Path:
-    with tarfile.open(golden.GOLDEN / f"kafka-folder-{version}.tar.gz") as kept:
-        kept.extractall(tmp_path / "data", filter="data")
+    golden.unpack(f"kafka-folder-{version}", tmp_path / "data")
     return tmp_path / "data"
 
 

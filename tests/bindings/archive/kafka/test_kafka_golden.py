@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import tarfile
 from base64 import b64decode
 from collections import Counter
 from pathlib import Path
@@ -35,8 +34,7 @@ def recording(request: pytest.FixtureRequest) -> dict[str, Any]:
 @pytest.fixture
 def logs(recording: dict[str, Any], tmp_path: Path) -> Path:
     """Return the folder with the logs of the topics, as the broker left them."""
-    with tarfile.open(golden.GOLDEN / f"{recording['name']}.tar.gz") as kept:
-        kept.extractall(tmp_path, filter="data")
+    golden.unpack(recording["name"], tmp_path)
     return tmp_path
 
 

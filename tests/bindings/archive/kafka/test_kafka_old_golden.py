@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from base64 import b64decode
 from collections import Counter
 from pathlib import Path
@@ -35,8 +34,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder with the folders of all recorded topics, by version."""
     folder = tmp_path_factory.mktemp("logs")
     for version in VERSIONS:
-        with tarfile.open(golden.GOLDEN / f"kafka-old-log-{version}.tar.gz") as kept:
-            kept.extractall(folder / version, filter="data")
+        golden.unpack(f"kafka-old-log-{version}", folder / version)
     return folder
 
 
