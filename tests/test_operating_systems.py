@@ -33,6 +33,8 @@ for name in (
 ):
     if hasattr(os, name):
         delattr(os, name)
+for names in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):  # shutil looks at these
+    names.clear()
 os.process_cpu_count = os.cpu_count  # as CPython defines it (3.13) where there is no sched_getaffinity
 del select.poll
 
