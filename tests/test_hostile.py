@@ -106,8 +106,9 @@ CONTENTS: dict[str, bytes] = {
     "bomb.yaml": b"asyncapi: &a0 [x]\n"
     + b"".join(b"a%d: &a%d [%s]\n" % (n, n, b", ".join([b"*a%d" % (n - 1)] * 9)) for n in range(1, 9)),
     "deep.yaml": b"apiVersion: rabbitmq.com/v1beta1\nkind: Queue\nspec: " + DEEP.encode(),
-    "names.tfstate": b'{"version": 4, "terraform_version": "1.11.4", "resources": [{"mode": "managed", "type": "rabbitmq_queue", '
-    b'"name": "q", "instances": [{"attributes": {"name": "\\u001b[2J::error::forged\\n::x", "vhost": "/", "settings": [{}]}}]}]}',
+    "names.tfstate": b'{"version": 4, "terraform_version": "1.11.4", "resources": [{"mode": "managed", '
+    b'"type": "rabbitmq_queue", "name": "q", "instances": [{"attributes": '
+    b'{"name": "\\u001b[2J::error::forged\\n::x", "vhost": "/", "settings": [{}]}}]}]}',
     "escape.json": b'{"hashstar":{"partitioned":{"/":{"q":"kafka.murmur2 over 3 by header \\"a\\\\q\\""}}}}',
     "url.toml": f'topology = "http://admin:{PASSWORD}#x@broker:15672/"\n[sources.a]\nurl = "amqp"\n'.encode(),
 }

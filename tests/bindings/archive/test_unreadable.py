@@ -88,9 +88,10 @@ def test_a_file_that_vanishes_before_it_is_read_is_reported(path: Path) -> None:
         list(form.read(splits[0]))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_without_permission_is_reported(path: Path) -> None:
     path.chmod(0)
+    if os.access(path, os.R_OK):
+        pytest.skip("root may read everything")
     with pytest.raises(InputError, match="cannot be read: Permission denied"):
         detect(str(path.parent))
     path.parent.chmod(0)
