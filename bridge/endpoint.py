@@ -137,6 +137,9 @@ class Outgoing:
     request: Any = None
     """Of a request: the `bridge.interop.requests.Request` by which it asks for its reply. Of a reply: the
     `bridge.pump.replies.Home` that it goes to. None for all other messages."""
+    turn: int | None = None
+    """Reserved for the target: the partition that it chose for a message that neither topology nor key place, so that
+    another try goes there, too."""
 
 
 class Failure(NamedTuple):
@@ -316,7 +319,7 @@ class Target(Endpoint):
         """Prepare, before it is opened, to write requests whose servers reply to it."""
 
     def view_for(self, message: Message, placement: Placement) -> tuple[str, Any, Partitions]:
-        """Return what a partitioner of the owner is given beside the message: topic, key, and partitions.
+        """Return what a partitioner is given beside the message: topic, key, and partitions.
 
         The partitions are those that the system has now, or, as long as it is not known, those of the topology. A
         target that does not override this has no topics: the topic is the queue of the topology.

@@ -11,11 +11,11 @@ from typing import Any, Final
 from bridge.interop.amqp_guest import property_texts
 from bridge.interop.record import NAME_LIMIT, Header, Record, Unmappable, check_key, digest_of, routing_key_for
 from bridge.interop.texts import text_of
-from exchange.amqp import ContentHeader, message_of
+from exchange.amqp import ContentHeader, Headers, MalformedHeader, message_of
 from exchange.amqp.fields import KINDS, PACK, SIZE, short_string
 from exchange.message import Message
 
-__all__ = ["BROKER_HEADERS", "KEY", "MARK", "header_of", "unwrap", "wrap"]
+__all__ = ["BROKER_HEADERS", "KEY", "MARK", "has_null_key", "header_of", "unwrap", "wrap"]
 
 PREFIX: Final = "x-kafka-"
 MARK: Final = "x-kafka-topic"
@@ -83,6 +83,21 @@ def wrap(record: Record, exchange: str | None, routing_key: str | None) -> Messa
     routing_key = routing_key_for(record.key) if routing_key is None else check_key(routing_key)
     content = ContentHeader(header_of(record))
     return message_of(record.topic if exchange is None else exchange, routing_key, content, record.value or b"")
+
+
+def has_null_key(message: Message) -> bool:
+    """Return whether a message carries a record that has no key: its routing key is empty for want of one."""
+    headers = message.headers
+    if message.routing_key or not headers:
+        return False
+    if not isinstance(headers, Headers):
+        return headers.get(KEY, KEY) is None
+    content = headers.content
+    try:
+        span = content.find(KEY)
+    except MalformedHeader:
+        return False
+    return span is not None and content.raw[span[1] : span[2]] == b"V"
 
 
 def header_of(record: Record) -> bytes:

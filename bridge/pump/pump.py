@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from random import random as any_random
 from time import monotonic, time
@@ -274,7 +275,7 @@ class Pump:
                 continue
             placements = {placement.queue: placement for placement in placed} if placed else NO_PLACEMENTS
             dead = 0
-            if self._placing and placed:
+            if placed and any(map(partial(self._placing.is_open, message), placed)):
                 done = self._place(inlet, pending, message, queues, placements, ready)
                 if done is None:
                     continue
@@ -400,14 +401,14 @@ class Pump:
         placements: Mapping[str, Placement],
         ready: dict[Outlet, list[Outgoing]],
     ) -> tuple[tuple[str, ...], Mapping[str, Placement], int] | None:
-        """Ask the owner's partitioners; return the queues, their placements, and the number of dead letters.
+        """Choose what keys do not decide; return the queues, their placements, and the number of dead letters.
 
-        Where a partitioner fails, a dead letter takes the place of that copy, and is in ``ready``. Without dead
-        letters, the delivery is held, and the result is None.
+        Where a partitioner of the owner fails, a dead letter takes the place of that copy, and is in ``ready``. Without
+        dead letters, the delivery is held, and the result is None.
         """
         chosen, refused = dict(placements), dict[str, str]()
         for queue, placement in placements.items():
-            if queue in self._placing and queue not in self._ignored:
+            if queue not in self._ignored and self._placing.is_open(message, placement):
                 try:
                     chosen[queue] = self._placing.place(message, placement, self._outlets[queue].target)
                 except InputError as error:

@@ -68,7 +68,7 @@ class Expected(NamedTuple):
 class Route:
     """Publishes the messages of one queue of the topology: its exchange and routing keys."""
 
-    __slots__ = ("_keys", "_order", "exchange", "expected", "is_hashed", "is_plain", "key", "marks_place")
+    __slots__ = ("_keys", "_order", "_turn", "exchange", "expected", "is_hashed", "is_plain", "key", "marks_place")
 
     def __init__(self, queue: str, address: Address) -> None:
         self.exchange: Final = _bytes(address.exchange)
@@ -83,6 +83,7 @@ class Route:
         self.expected: list[Expected] = []
         self._keys: Mapping[int, bytes] = {}
         self._order: tuple[bytes, ...] = ()
+        self._turn = 0
         key = f"queues.{queue}" if queue else "queue"
         if address.exchange:
             self.expected.append(Expected("exchange", address.exchange, key if queue else "exchange"))
@@ -127,8 +128,11 @@ class Route:
             # An exchange that hashes a header finds it in the message; one that hashes the routing key needs the key.
             key = None if placement is None else placement.key
             return _bytes(key) if isinstance(key, str) else None
-        if placement is None or placement.partition is None:  # any partition will do; take the same one in each run
-            return self._order[outgoing.number % len(self._order)]
+        if placement is None or placement.partition is None:  # any partition will do
+            if outgoing.turn is None:
+                outgoing.turn = self._turn
+                self._turn = (self._turn + 1) % len(self._order)
+            return self._order[outgoing.turn]
         return self._keys[placement.partition]
 
 

@@ -4,13 +4,15 @@ Queues are the publish queue list of the topic's route, as producers see it now.
 queue of a message: by its name, where the topology names brokers, ``rocketmq.hash over a:4,b:4``; by its position in
 the list, where the topology only has their number. For a queue that is not partitioned it is the one that Java's
 `SelectMessageQueueByHash` chooses for the key, among all queues: as with Java's producers, keys move when a broker
-comes or goes, unless the topic has an order configuration.
+comes or goes, unless the topic has an order configuration. Without a key, and an empty routing key is none there, the
+queues of the topic take turns, as for Java's ``send(Message)``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from random import randrange
 from typing import Any, Final
 
 from bridge.endpoint import Disconnected, Outgoing
@@ -25,12 +27,14 @@ from bridge.rocketmq.remoting.message import RocketMessage
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.queues import TopicRoute, publish_queues
+from exchange.partition.clients.rocketmq.round_robin import RoundRobin
 from exchange.partition.hashing.keys import serialize_key
+from exchange.partition.partitioner import Draw, Producer
 from exchange.partition.partitioning.key_source import ROUTING_KEY, KeySource
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitions import Partitions
 
-__all__ = ["Destination", "Spread", "Writer", "route_of"]
+__all__ = ["Destination", "Spread", "Turns", "Writer", "route_of"]
 
 REMEMBERED: Final = 65_536
 """Maximum number of keys of a topic whose queue is cached."""
@@ -70,14 +74,15 @@ class Spread:
         except InputError as error:
             raise Disconnected(f"topic {topic!r}: {error}") from None
 
-    def queue_for(self, key: Any, number: int) -> MessageQueue:
-        """Return the queue for a key; without a key, the one that ``number`` gives, so that runs are repeatable."""
+    def queue_for(self, key: Any) -> MessageQueue | None:
+        """Return the queue for a key; None if it decides nothing, as it is none, or has no hashCode in Java."""
+        if key is None or key == "":
+            return None
         position = self._known.get(key) if type(key) is str else None
         if position is None:
-            chosen = None if key is None else self._hash.partition_for(key)
-            if chosen is None:
-                return self.queues[number % len(self.queues)]
-            position = chosen
+            position = self._hash.partition_for(key)
+            if position is None:
+                return None
             if type(key) is str:
                 if len(self._known) >= REMEMBERED:
                     self._known.clear()
@@ -111,13 +116,33 @@ class Spread:
         self._agreed[name] = partitioning
 
 
+class Turns:
+    """The queues of messages without a key, topic by topic: the memory of a target, which outlives its connections.
+
+    ``draw`` is as for `exchange.partition.partitioner.Producer`.
+    """
+
+    def __init__(self, draw: Draw = randrange) -> None:
+        self._producer: Final = Producer(RoundRobin(), draw)
+
+    def place(self, outgoing: Outgoing, spread: Spread) -> MessageQueue:
+        """Return the queue of a message without a key: for another try the same one, as long as there are as many."""
+        turn = outgoing.turn
+        if turn is None or turn >= len(spread.queues):
+            turn = outgoing.turn = self._producer.choose(spread.topic, None, spread.partitions).partition
+        return spread.queues[turn or 0]
+
+
 class Writer:
     """Makes messages for RocketMQ, and chooses their queues."""
 
-    def __init__(self, destinations: Mapping[str, Destination], client_id: str = "") -> None:
+    def __init__(
+        self, destinations: Mapping[str, Destination], client_id: str = "", turns: Turns | None = None
+    ) -> None:
         self._destinations = destinations
         self._client_id = client_id
         """Id of the client to which brokers push replies."""
+        self._turns = turns or Turns()
         self.spreads: dict[str, Spread] = {}
         """Topic -> its present queues."""
 
@@ -139,10 +164,9 @@ class Writer:
         if outgoing.request is not None:
             own = rocketmq_request(outgoing.request, self._client_id, now_ms())
             to_send.properties.update(own)  # type: ignore[attr-defined]  # as above
-        if placement is None:
-            return to_send, spread.queue_for(key, outgoing.number)
-        if placement.partition is None:
-            return to_send, spread.queue_for(None, outgoing.number)
+        if placement is None or placement.partition is None:
+            queue = spread.queue_for(key) if placement is None else None
+            return to_send, queue or self._turns.place(outgoing, spread)
         return to_send, spread.queue_of(outgoing.queue, placement.partitioning, placement.partition)
 
 

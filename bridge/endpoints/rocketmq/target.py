@@ -37,7 +37,7 @@ from typing import Any, Final
 
 from bridge.endpoint import Disconnected, Failure, Finding, Layout, Outgoing, Place, Receiver, Target, disconnection
 from bridge.endpoints.rocketmq.checking import check_target, places_of
-from bridge.endpoints.rocketmq.placing import Destination, Spread, Writer, route_of
+from bridge.endpoints.rocketmq.placing import Destination, Spread, Turns, Writer, route_of
 from bridge.rocketmq.producer.producer import Producer
 from bridge.rocketmq.producer.publishing import ProducerSettings
 from bridge.rocketmq.remoting.client import Client, ClientSettings
@@ -345,6 +345,7 @@ class RocketmqTarget(Target):
         self._topics = sorted({destination.topic for destination in destinations.values()})
         self._confirm_not_store_ok = confirm_not_store_ok
         self._partitioned: dict[str, Partitioning] = {}
+        self._turns = Turns()
         self._client: Client | None = None
         self._writing: Writing | None = None
         self._pulse: Pulse | None = None
@@ -394,7 +395,7 @@ class RocketmqTarget(Target):
             await client.open()
             # The replies to requests are read from the topic where brokers store them; see `replying`.
             client.handle(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, Command.response)
-            writer = Writer(self._destinations, client.client_id)
+            writer = Writer(self._destinations, client.client_id, self._turns)
             for topic in self._topics:
                 writer.spreads[topic] = Spread.of(topic, await route_of(client, topic))
             for queue, partitioning in self._partitioned.items():

@@ -28,7 +28,7 @@ from bridge.endpoints.kafka.cluster.health import MEASURE_EVERY, NO_BROKER, Heal
 from bridge.endpoints.kafka.cluster.topics import Partitioned, Topic, check_topics, fetch_topics
 from bridge.endpoints.kafka.producer.batches import BATCH_BYTES, Batching
 from bridge.endpoints.kafka.producer.watching import Watch
-from bridge.endpoints.kafka.producer.writer import Destination, Writer, key_for_partitioner, with_whole_key
+from bridge.endpoints.kafka.producer.writer import Destination, Turns, Writer, key_for_partitioner, with_whole_key
 from exchange.errors import HashstarError
 from exchange.message import Message
 from exchange.partition.partitioning.key_source import KeySource
@@ -114,7 +114,8 @@ class TopicTarget(Target, Generic[C]):
         self._topics = sorted({destination.topic for destination in destinations.values()})
         self._partitioned: Partitioned = {}
         self._with_racks = False
-        """Whether a partitioner of the owner may read the racks of leaders."""
+        """Whether a partitioner may read the racks of leaders."""
+        self._turns = Turns()
         self._connection: C | None = None
         self._calls: Calls | None = None
         self._watch: Watch | None = None
@@ -153,7 +154,10 @@ class TopicTarget(Target, Generic[C]):
             for queue, destination in self._destinations.items()
             if (partitioning := layout.topology.queues[queue].partitioning) is not None
         }
-        self._with_racks = not python_partitionings(layout.topology).keys().isdisjoint(self._destinations)
+        mine = [layout.topology.queues[queue].partitioning for queue in self._partitioned]
+        self._with_racks = not python_partitionings(layout.topology).keys().isdisjoint(self._destinations) or any(
+            partitioning is not None and "rack=" in partitioning.strategy for partitioning in mine
+        )
 
     def key_of(self, outgoing: Outgoing) -> Hashable:
         """Return the key whose messages are kept in order.
@@ -189,7 +193,7 @@ class TopicTarget(Target, Generic[C]):
             topics = await calls.call(lambda: fetch_topics(given, self._topics, reasons, with_racks=self._with_racks))
             check_topics(topics, self._partitioned)
             await self._check_sources(calls, given, reasons)
-            connection = self._connect(receiver, Writer(self._destinations, topics), reasons)
+            connection = self._connect(receiver, Writer(self._destinations, topics, self._turns), reasons)
             callbacks = {"error_cb": reasons.note_error, "stats_cb": connection.on_statistics}
             settings = self.producer_settings(given, _limits_of(topics.values()))
             connection.producer = Producer({**settings, **callbacks}, logger=reasons)
@@ -228,7 +232,7 @@ class TopicTarget(Target, Generic[C]):
 
     def _use(self, connection: C, topics: Mapping[str, Topic]) -> None:
         """Write to partitions that were added, as producers everywhere else do."""
-        connection.writer = Writer(self._destinations, topics)
+        connection.writer = Writer(self._destinations, topics, self._turns)
 
     def _on_task_end(self, connection: C, task: asyncio.Task[None]) -> None:
         if task.cancelled() or (problem := task.exception()) is None:

@@ -1,14 +1,16 @@
 """Messages as records, each with its partition.
 
 The partition is the one that the topology's partitioning chooses for the queue. For a queue that is not partitioned it
-is the one that the Java producer chooses for the record: murmur2 of its key over the partitions that the topic has.
-librdkafka's own partitioners are never asked.
+is the one that the Java producer chooses for the record: murmur2 of its key over the partitions that the topic has; and
+without a key one partition until a batch is full, then another one (KIP-794). An empty routing key is no key there, as
+each message of AMQP has one. librdkafka's own partitioners are never asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from random import randrange
 from typing import Any, Final
 
 from bridge.endpoint import Outgoing
@@ -23,12 +25,17 @@ from bridge.interop.return_address import ReturnAddress
 from bridge.pump.replies import Home
 from exchange.amqp import content_of
 from exchange.message import Message, assemble_message
+from exchange.partition.appending import AppendingProducer
+from exchange.partition.clients.kafka import default_3_3
 from exchange.partition.hashing.keys import serialize_key
+from exchange.partition.hashing.librdkafka import murmur2_partition
+from exchange.partition.partitioner import Draw
 from exchange.partition.partitioning.key_source import ROUTING_KEY, KeySource
 from exchange.partition.partitioning.specification import Partitioning
+from exchange.partition.partitions import Partitions
 from exchange.routing.route import Placement
 
-__all__ = ["Destination", "Writer", "key_for_partitioner", "with_whole_key"]
+__all__ = ["Destination", "Turns", "Writer", "key_for_partitioner", "with_whole_key"]
 
 REMEMBERED: Final = 65_536
 """Maximum number of keys of a topic whose partition is remembered."""
@@ -44,25 +51,42 @@ class Destination:
     none of their own; None: the routing key."""
 
 
+class Turns:
+    """The partitions of records without a key, topic by topic: the memory of a target, which outlives its connections.
+
+    ``draw`` is as for `exchange.partition.partitioner.Producer`.
+    """
+
+    def __init__(self, draw: Draw = randrange) -> None:
+        self._producer: Final = AppendingProducer(default_3_3(), draw)
+
+    def place(self, outgoing: Outgoing, record: Record, partitions: Partitions) -> int:
+        """Return the partition of a record without a key: for another try the same one, as long as it exists."""
+        turn = outgoing.turn
+        if turn is None or turn not in partitions:
+            turn = outgoing.turn = self._producer.append(record.topic, None, partitions, record.value).partition
+        return turn or 0
+
+
 class Spread:
     """Partitions of a topic, and which of them a key belongs to."""
 
-    def __init__(self, topic: str, count: int) -> None:
+    def __init__(self, topic: str, partitions: Partitions, turns: Turns) -> None:
         self.topic = topic
-        self.count = count
-        self._murmur2 = Partitioning.parse(f"kafka.murmur2 over {count}")
+        self.partitions = partitions
+        self.count = partitions.count
+        self._turns = turns
         self._known: dict[bytes, int] = {}
         self.accepted: dict[str, Partitioning] = {}
         """Queue -> its partitioning in the topology, whose number of partitions is this topic's."""
 
-    def partition_of(self, key: bytes | None, number: int) -> int:
-        """Return the partition for a key; without a key, the one that ``number`` gives, so that runs are repeatable."""
+    def partition_of(self, key: bytes | None, outgoing: Outgoing, record: Record) -> int:
+        """Return the partition of a record for a key, which may be another than its own."""
         if key is None:
-            return number % self.count
+            return self._turns.place(outgoing, record, self.partitions)
         partition = self._known.get(key)
         if partition is None:
-            chosen = self._murmur2.partition_for(key)
-            partition = number % self.count if chosen is None else chosen
+            partition = murmur2_partition(key, self.count)
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
             self._known[key] = partition
@@ -77,10 +101,16 @@ class Spread:
 class Writer:
     """Makes records of messages, and chooses their partitions."""
 
-    def __init__(self, destinations: Mapping[str, Destination], topics: Mapping[str, Topic]) -> None:
+    def __init__(
+        self, destinations: Mapping[str, Destination], topics: Mapping[str, Topic], turns: Turns | None = None
+    ) -> None:
         self.leaders: Final = {name: topic.leaders for name, topic in topics.items() if topic.leaders is not None}
         """Topic -> its partitions, with their leaders."""
-        self._spreads = {name: Spread(name, topic.partitions) for name, topic in topics.items()}
+        turns = turns or Turns()
+        self._spreads = {
+            name: Spread(name, topic.leaders or Partitions.of(topic.partitions), turns)
+            for name, topic in topics.items()
+        }
         self._destinations = {
             queue: (each.topic, each.key, self._spreads[each.topic]) for queue, each in destinations.items()
         }
@@ -107,18 +137,20 @@ class Writer:
             if partition is not None:
                 return record, partition
         elif key_source is None or key_source is ROUTING_KEY:
-            record = _to_record(outgoing, topic, outgoing.message.routing_key.encode("utf-8", "surrogateescape"))
+            record = _to_record(
+                outgoing, topic, outgoing.message.routing_key.encode("utf-8", "surrogateescape") or None
+            )
             key = record.key  # its own, if the message was a record of Kafka before
         else:
             key = serialize_key(key_source.of(with_whole_key(outgoing.message)))
             record = _to_record(outgoing, topic, key)
-        return record, spread.partition_of(key, outgoing.number)
+        return record, spread.partition_of(key, outgoing, record)
 
     def _make_reply(self, outgoing: Outgoing, topic: str, spread: Spread, caller: ReturnAddress) -> tuple[Record, int]:
         """Return the record of a reply, at the partition where its caller waits; it has only a key of its own."""
         partition = partition_of(caller, spread.count)
         record = _to_record(outgoing, topic, None)
-        return record, spread.partition_of(record.key, outgoing.number) if partition is None else partition
+        return record, spread.partition_of(record.key, outgoing, record) if partition is None else partition
 
 
 def with_whole_key(message: Message) -> Message:
