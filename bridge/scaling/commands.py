@@ -6,6 +6,7 @@ import asyncio
 import os
 import ssl
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
@@ -23,7 +24,7 @@ from exchange.partition.moves import KeyCounts
 if TYPE_CHECKING:
     from bridge.rocketmq.remoting.client import ClientSettings
     from bridge.scaling.scaling import Event, Plan
-    from exchange.partition.clients.rocketmq.scaling import Step
+    from exchange.partition.clients.rocketmq.scaling import Counts, Step
 
 __all__ = ["rocketmq_command"]
 
@@ -155,7 +156,8 @@ class _Screen:
     """Shows what happens: a line for each step, and on a terminal the progress of what is waited for."""
 
     def __init__(self, made: Plan, *, as_lines: bool) -> None:
-        self._situation: Final = made.sight.situation
+        self._numbers = made.sight.situation.counts
+        """Numbers of queues of the brokers, after the steps that were taken."""
         self._as_lines: Final = as_lines
         self._bar = ExitStack()
         self._update: UpdateProgress | None = None
@@ -176,6 +178,7 @@ class _Screen:
         if event.is_done:
             self._stop_waiting()
             self._line(f"done: {self._describe(step)}")
+            self._numbers = self._after(step)
             return
         if self._waiting != (step.action, step.broker):
             self._stop_waiting()
@@ -189,7 +192,12 @@ class _Screen:
     def _describe(self, step: Step) -> str:
         from bridge.scaling.forms import describe_step
 
-        return describe_step(step, self._situation)
+        return describe_step(step, self._numbers)
+
+    def _after(self, step: Step) -> Mapping[str, Counts]:
+        from exchange.partition.clients.rocketmq.scaling import counts_after
+
+        return counts_after(self._numbers, step)
 
     def _line(self, text: str) -> None:
         if self._as_lines:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, NotRequired, TypedDict
 
 from bridge.scaling.scaling import Plan
 from exchange.display import count_noun, count_rest, list_some
 from exchange.partition.clients.rocketmq.queues import WRITE
-from exchange.partition.clients.rocketmq.scaling import Situation, Step, moved_keys, refusal
+from exchange.partition.clients.rocketmq.scaling import Counts, Step, counts_after, moved_keys, refusal
 from exchange.partition.moves import KeyCounts, Moves
 from exchange.partition.partitioner import Partitioner
 
@@ -119,16 +119,18 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     if plan.sight.is_resumed:
         yield "a change is under way already; it is continued from here"
     yield "steps:"
+    numbers = situation.counts
     for step in plan.steps[:LISTED]:
-        yield f"  {describe_step(step, situation)}"
+        yield f"  {describe_step(step, numbers)}"
         yield f"      {_why(plan, step)}"
+        numbers = counts_after(numbers, step)
     yield from count_rest(len(plan.steps), LISTED)
 
 
-def describe_step(step: Step, situation: Situation) -> str:
-    """Return a step as a line."""
+def describe_step(step: Step, numbers: Mapping[str, Counts]) -> str:
+    """Return a step as a line; ``numbers`` are those of the brokers before it."""
     where = f"{step.broker}: " if step.broker else ""
-    counts = situation.counts.get(step.broker)
+    counts = numbers.get(step.broker)
     if step.action == "stop producers":
         return "stop the producers"
     if step.action == "settle":

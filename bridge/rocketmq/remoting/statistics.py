@@ -58,9 +58,18 @@ async def consume_stats(client: Client, address: str, topic: str, group: str) ->
 
 
 async def groups_of_topic(client: Client, address: str, topic: str) -> set[str]:
-    """Return the groups that subscribe to a topic, or have an offset in it (`queryTopicConsumeByWho`)."""
+    """Return the groups that subscribe to a topic, or have an offset in it (`queryTopicConsumeByWho`).
+
+    Brokers of some releases, as 5.3.3, also answer the name of the topic, which is no group: a group of this name
+    counts only if it has members or an offset.
+    """
     answer = await client.ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": topic})
-    return read_json(answer.body, lambda body: set(map(str, body.get("groupList") or ())))
+    groups = read_json(answer.body, lambda body: set(map(str, body.get("groupList") or ())))
+    if topic in groups:
+        known = topic in await committed_offsets(client, address, topic)
+        if not known and not (await members_of(client, address, topic)).client_ids:
+            groups.discard(topic)
+    return groups
 
 
 async def committed_offsets(client: Client, address: str, topic: str) -> dict[str, dict[int, int]]:

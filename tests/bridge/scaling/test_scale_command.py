@@ -90,6 +90,35 @@ def test_a_dry_run_shows_which_step_is_safe_now_and_what_the_others_wait_for(sca
         )
 
 
+def test_each_step_shows_the_number_that_it_changes(scale: Scale) -> None:
+    """The read number that is raised first is lowered last: it was shown as ``set read 4 -> 4``."""
+    node = Node("a", 8, 4)
+    with cluster(node) as served:
+        shown = scale(served, "--to", "4", "--dry-run").out.splitlines()
+        sets = ["a: set read 4 -> 8", "a: set write 8 -> 4", "a: set read 8 -> 4"]
+        assert [line.strip() for line in shown if ": set " in line and "waits" not in line] == sets
+        done = scale(served, "--to", "4", "--yes")
+        assert (done.code, node.sets) == (0, [(8, 8), (4, 8), (4, 4)])
+        assert [line for line in done.err.splitlines() if ": set " in line] == [f"done: {each}" for each in sets]
+
+
+@pytest.mark.parametrize("kind", ["nothing", "offset", "member"])
+def test_the_name_of_the_topic_is_a_group_only_if_it_reads(scale: Scale, kind: str) -> None:
+    """Brokers of 5.3.3 list the topic itself as a group of it: the command waited for that to read its queues."""
+    node = Node("a", ends={3: 5}, offsets={"g": {3: 5}})
+    if kind == "offset":
+        node.offsets["orders"] = {3: 2}
+    with cluster(node, lists_topic=True) as served:
+        if kind == "member":
+            served.members["orders"] = {}
+        found = scale(served, "--to", "2", "--yes", "--timeout", "0.3")
+        if kind == "nothing":
+            assert (found.code, node.sets) == (0, [(2, 4), (2, 2)]), found.err
+        else:
+            assert found.code == 1
+            assert f"a:3 has {3 if kind == 'offset' else 5} for orders" in found.err
+
+
 def test_json_is_that_of_its_schema(scale: Scale) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     schema = SCHEMAS["rocketmq-scale"].build("rocketmq-scale")

@@ -76,6 +76,8 @@ class Cluster:
     """Whether administration is refused, as by access control."""
     route: Callable[[Node], tuple[int, int]] = lambda node: (node.write, node.read)
     """What the name server has as write and read number of a broker."""
+    lists_topic: bool = False
+    """Whether brokers list the topic among the groups that read it, as those of 5.3.3 do."""
     asked: list[int] = field(default_factory=list)
     port: int = 0
 
@@ -159,7 +161,7 @@ def consume_stats(cluster: Cluster, node: Node, request: Command) -> Command:
 
 
 def groups(cluster: Cluster, node: Node, request: Command) -> Command:
-    return reply(request, {"groupList": sorted({*node.offsets, *cluster.members})})
+    return reply(request, {"groupList": sorted({*node.offsets, *cluster.members, *[TOPIC][: cluster.lists_topic]})})
 
 
 def connections(cluster: Cluster, node: Node, request: Command) -> Command:

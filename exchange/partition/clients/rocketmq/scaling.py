@@ -27,8 +27,8 @@ from exchange.partition.partitioner import Partitioner
 from exchange.partition.partitions import Partitions
 
 __all__ = [
-    "SETTLED", "Beginning", "Counts", "Offsets", "Situation", "Step", "Unread", "all_steps", "moved_keys", "next_steps",
-    "publish_list", "refusal",
+    "SETTLED", "Beginning", "Counts", "Offsets", "Situation", "Step", "Unread", "all_steps", "counts_after",
+    "moved_keys", "next_steps", "publish_list", "refusal",
 ]  # fmt: skip
 
 SETTLED: Final = 33_000
@@ -185,6 +185,15 @@ def all_steps(situation: Situation, target: Mapping[str, int]) -> tuple[Step, ..
     return tuple(steps)
 
 
+def counts_after(counts: Mapping[str, Counts], step: Step) -> Mapping[str, Counts]:
+    """Return the brokers' numbers of queues after a step."""
+    if step.action == "set read":
+        return {**counts, step.broker: counts[step.broker]._replace(read=step.number)}
+    if step.action == "set write":
+        return {**counts, step.broker: counts[step.broker]._replace(write=step.number)}
+    return counts
+
+
 def refusal(situation: Situation, step: Step) -> str:
     """Return why a step must not be taken now, and what to do first; empty if it is safe."""
     broker, number = step.broker, step.number
@@ -293,16 +302,14 @@ def _beginnings(situation: Situation, broker: str, target: int) -> tuple[Beginni
 
 def _after(situation: Situation, step: Step) -> Situation:
     """Return the situation after a step, if no message comes meanwhile."""
-    counts, offsets = dict(situation.counts), dict(situation.offsets)
+    counts, offsets = situation.counts, dict(situation.offsets)
     since_write, stopped = dict(situation.since_write), situation.producers_stopped
     if step.action == "set read":
-        counts[step.broker] = counts[step.broker]._replace(read=step.number)
         for at in range(step.number):  # new queues, which are empty
             offsets.setdefault(MessageQueue(step.broker, at), Offsets(0))
     elif step.action == "set write":
         if step.number < counts[step.broker].write:
             since_write[step.broker] = 0
-        counts[step.broker] = counts[step.broker]._replace(write=step.number)
     elif step.action == "stop producers":
         stopped = True
     for queue, group, offset in step.offsets:
@@ -310,7 +317,8 @@ def _after(situation: Situation, step: Step) -> Situation:
     for queue in {unread.queue for unread in step.unread}:
         end = offsets[queue].end
         offsets[queue] = offsets[queue]._replace(consumed=dict.fromkeys(offsets[queue].consumed, end), coming=0)
-    return replace(situation, counts=counts, offsets=offsets, since_write=since_write, producers_stopped=stopped)
+    after = counts_after(counts, step)
+    return replace(situation, counts=after, offsets=offsets, since_write=since_write, producers_stopped=stopped)
 
 
 def _order_at_risk(situation: Situation) -> str:
