@@ -584,7 +584,7 @@ BINDINGS: Final[list[Mutant]] = [
     ),
     *mutants_of(
         "bindings/archive/rocketmq/log.py",
-        "bindings/archive/test_rocketmq_log.py",
+        "bindings/archive/rocketmq/test_rocketmq_log.py",
         ("what has no time is of 1970", "born * 1000 if born > 0 else None", "born * 1000"),
         ("a time of 1970 is none", "born * 1000 if born > 0 else None", "born * 1000 if born > 1 else None"),
     ),
