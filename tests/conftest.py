@@ -21,6 +21,7 @@ pytest.register_assert_rewrite("tests.support.bridge.behaviour", "tests.support.
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tier", choices=tiers.TIERS, default="all", help="Which tests run, and with how many examples.")
+    parser.addoption("--leaves", default="all", help="Leaf products whose tests run whole: all, none, or names.")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -32,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     tiers.mark(items)
-    items[:], left = tiers.select(items, config.getoption("tier"))
+    items[:], left = tiers.select(items, config.getoption("tier"), tiers.parse_leaves(config.getoption("leaves")))
     if left:
         config.hook.pytest_deselected(items=left)
 

@@ -10,8 +10,9 @@ tier        what it runs                                                        
 ==========  ==============================================================================  =======================
 
 What a test needs is a mark: `live` (a server), `spark`, `browser` and `process` (programs of its own, and slow). Tests
-that use the fixtures of Spark or of the browser carry theirs already. `smoke` marks the few that `quick` runs all the
-same. In `quick`, a test without a mark may take `CPU_LIMIT` seconds of processor time.
+that use the fixtures of Spark or of the browser carry theirs already. `smoke` marks one of a kind that always runs: in
+`quick` if it needs neither server nor browser, and else with the tests of a leaf product that has not changed
+(`tests.support.leaves`). In `quick`, a test without a mark may take `CPU_LIMIT` seconds of processor time.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from typing import Any, Final, Literal, cast, get_args
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.support.leaves.table import LEAVES, find_leaf
+
 Tier = Literal["quick", "rest", "all", "night"]
 TIERS: Final[tuple[Tier, ...]] = get_args(Tier)
 
@@ -32,6 +35,8 @@ CPU_LIMIT: Final = 5.0
 
 NEEDS: Final = ("live", "spark", "browser", "process")
 """Marks of tests that `quick` leaves out."""
+ALONE: Final = frozenset({"live", "browser"})
+"""Marks of tests that `quick` leaves out although they are `smoke`: not every machine has what they need."""
 
 FIXTURES: Final = {"spark": "spark", "browser": "browser"}
 """Fixtures whose tests carry a mark without writing it, and that mark."""
@@ -54,6 +59,16 @@ def choose(tier: Tier) -> None:
         suppress_health_check=[HealthCheck.too_slow], phases=(Phase.explicit, Phase.generate),
     )  # fmt: skip
     settings.load_profile("tier")
+
+
+def parse_leaves(value: str) -> frozenset[str] | None:
+    """Parse the names of leaves that run whole, as `tests.support.leaves` prints them; None is all of them."""
+    if value == "all":
+        return None
+    names = frozenset(value.split(",")) - {"none"}
+    if unknown := names - {leaf.name for leaf in LEAVES}:
+        raise pytest.UsageError(f"--leaves: there is no {', '.join(sorted(unknown))}")
+    return names
 
 
 def scale(count: int) -> int:
@@ -82,17 +97,28 @@ def mark(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("servers"))
 
 
-def select(items: list[pytest.Item], tier: Tier) -> tuple[list[pytest.Item], list[pytest.Item]]:
-    """Return the items that a tier runs and those that it leaves out, both in order."""
-    if tier in {"all", "night"}:
-        return items, []
+def select(
+    items: list[pytest.Item], tier: Tier, whole: frozenset[str] | None = None
+) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Return the items that a tier runs and those that it leaves out, both in order.
+
+    Of the leaves that are not in `whole`, only `smoke` runs beside what `quick` runs; None is all leaves.
+    """
     chosen: list[pytest.Item] = []
     left: list[pytest.Item] = []
     for item in items:
-        is_quick = not needs(item) or item.get_closest_marker("smoke") is not None
-        runs = is_quick if tier == "quick" else not is_quick or _is_property(item)
-        (chosen if runs else left).append(item)
+        (chosen if _runs(item, tier, whole) else left).append(item)
     return chosen, left
+
+
+def _runs(item: pytest.Item, tier: Tier, whole: frozenset[str] | None) -> bool:
+    needed, is_smoke = needs(item), item.get_closest_marker("smoke") is not None
+    is_quick = not needed or (is_smoke and not ALONE & set(needed))
+    if tier == "quick":
+        return is_quick
+    if whole is not None and (leaf := find_leaf(item.nodeid.partition("::")[0])) and leaf.name not in whole:
+        return is_smoke and (tier != "rest" or not is_quick)
+    return tier != "rest" or not is_quick or _is_property(item)
 
 
 def needs(item: pytest.Item) -> list[str]:

@@ -76,6 +76,7 @@ def test_a_broker_of_faststream_runs_on_the_test_server() -> None:
         asyncio.run(main(server.url))
 
 
+@pytest.mark.smoke
 @pytest.mark.live
 def test_a_live_broker_gives_the_recorded_answers(rabbitmq_servers: list[Server]) -> None:
     recorded = golden.read("rabbitmq-topics-4.3")["answers"]

@@ -131,6 +131,7 @@ def produce(kafka: Server, topic: str, count: int) -> None:
     producer.flush(30)
 
 
+@pytest.mark.smoke
 @pytest.mark.live
 def test_a_topic_is_audited_whole_and_as_it_grows(kafka: Server, topic: str, tmp_path: Path) -> None:
     audit = Audit(f"kafka://{kafka.url}/{topic}", tmp_path / "state")

@@ -58,6 +58,7 @@ class Opened:
         return {title.split("'")[1] for title in found}
 
 
+@pytest.mark.smoke
 def test_a_search_marks_nodes_and_keys(browser: Browser, tmp_path: Path) -> None:
     """Typed into the field, which ``/`` enters; Enter goes to the next match, Escape ends it."""
     picture = Opened(browser, tmp_path, SMALL)

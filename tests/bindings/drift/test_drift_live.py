@@ -33,6 +33,7 @@ def drift(place: Place, wanted: Topology, *options: str) -> tuple[int, Any]:
     return result.exit_code, json.loads(result.stdout)
 
 
+@pytest.mark.smoke
 @pytest.mark.live
 def test_there_is_no_drift_after_apply_and_the_right_one_before(place: Place) -> None:
     profile = profile_for(place.server.version)

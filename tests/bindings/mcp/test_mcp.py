@@ -93,6 +93,7 @@ async def test_each_tool_answers_as_its_command(tmp_path: Path) -> None:
         assert [row["queue"] for row in billing["queues"]] == ["billing"]
 
 
+@pytest.mark.smoke
 @on_a_loop
 async def test_mistakes_are_texts_for_the_assistant_and_the_server_goes_on() -> None:
     async with session(ORDERS) as started:

@@ -95,6 +95,7 @@ def drawn(page: Browser) -> set[str]:
     return set(page.evaluate(nodes))
 
 
+@pytest.mark.smoke
 def test_each_key_lights_up_what_the_router_returns(page: Browser, tmp_path: Path) -> None:
     rng = Random(17)
     for number in range(3):

@@ -206,6 +206,7 @@ policy ttl: "^jobs", queues, max-length = 5
 """
 
 
+@pytest.mark.smoke
 def test_a_topology_and_its_messages_are_tried_on_the_broker(rabbitmq_servers: list[Server], tmp_path: Path) -> None:
     """The queues drop all at once, and yet the messages are found: they go to plain queues."""
     (tmp_path / "shop.bindings").write_text(SHOP)

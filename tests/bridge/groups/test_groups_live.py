@@ -127,6 +127,7 @@ def test_members_join_leave_and_partitions_grow_and_shrink_in_order(
         assert received.out_of_order == 0
 
 
+@pytest.mark.smoke
 def test_handing_over_calls_the_application_in_order(rabbitmq: Server, name: str) -> None:
     """Revoked comes after the last message of the old owner, and before assigned at the new one."""
     calls: list[tuple[str, str, int]] = []
@@ -292,6 +293,7 @@ def test_the_state_outlives_any_number_of_readers(rabbitmq_servers: list[Server]
         asyncio.run(run(server.url))
 
 
+@pytest.mark.smoke
 def test_the_command_creates_describes_and_resizes(rabbitmq: Server, name: str) -> None:
     created = run_command(rabbitmq, "create", name, "--partitions", "3", "--slots", "16")
     assert (created.returncode, created.stdout) == (0, f"{name}: 3 partitions\n")

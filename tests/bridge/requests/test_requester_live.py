@@ -52,6 +52,7 @@ def run(server: Server, replies: Replies, test: Callable[[Requester, str], Await
     asyncio.run(asyncio.wait_for(main(), 60))
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("replies", ["direct", "queue"])
 def test_a_dispatcher_replies_to_each_of_many_calls(rabbitmq_servers: list[Server], replies: Replies) -> None:
     async def test(requester: Requester, queue: str) -> None:

@@ -42,6 +42,7 @@ def unique_name(what: str) -> str:
     return f"client-{what}-{uuid4().hex[:8]}"
 
 
+@pytest.mark.smoke
 def test_a_topic_s_route_has_its_queues(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client) -> None:
         topic = unique_name("route")

@@ -221,6 +221,7 @@ def test_one_way_messages_arrive_without_an_answer(rocketmq_servers: list[Server
         run(server, test)
 
 
+@pytest.mark.smoke
 def test_messages_of_a_window_are_all_stored_once(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, producer: Producer) -> None:
         topic = await topic_of(client)

@@ -220,6 +220,7 @@ def test_16_to_8_to_16_while_a_producer_sends_loses_nothing_even_if_the_command_
     on_each(rocketmq_servers, test)
 
 
+@pytest.mark.smoke
 def test_delayed_messages_are_waited_for(rocketmq_servers: list[Server]) -> None:
     """They were sent to a queue that is hidden before they come there."""
 

@@ -65,6 +65,7 @@ def codecs_in(segment: bytes) -> set[int]:
     return found
 
 
+@pytest.mark.smoke
 def test_all_that_a_broker_wrote_is_read(kafka: Server, topic: tuple[str, str], tmp_path: Path) -> None:
     name, codec = topic
     (folder,) = run_inside(

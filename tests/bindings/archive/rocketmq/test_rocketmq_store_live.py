@@ -204,6 +204,7 @@ def send_by_java(server: Server) -> list[dict[str, Any]]:
     return sent
 
 
+@pytest.mark.smoke
 def test_each_message_that_was_sent_is_read_once(rocketmq_servers: list[Server], tmp_path: Path) -> None:
     for server in rocketmq_servers:
         sent = Counter(name for answer in send_by_java(server) for name in answer["id"].split(","))

@@ -112,6 +112,7 @@ def test_batches_shrink_to_what_a_broker_takes_and_only_larger_messages_are_refu
     ]
 
 
+@pytest.mark.smoke
 @on_a_loop
 async def test_a_message_of_every_system_comes_home_over_rocketmq(topics: Topics) -> None:
     topic = topics.make()
@@ -263,6 +264,7 @@ async def test_tags_and_sql_select_what_is_read(topics: Topics) -> None:
     await refused.close()
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("orderly", [True, False])
 def test_members_share_the_queues_and_give_them_back_when_they_leave(topics: Topics, orderly: bool) -> None:
     topic, name = topics.make(4), group()

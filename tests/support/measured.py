@@ -1,0 +1,40 @@
+"""The table of complete runs in ``docs/measured.md``: when, of which commit, and what was measured.
+
+`tests.night` writes a row when all has passed. CI compares files with those of the last one (`tests.support.leaves`).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+__all__ = ["PAGE", "CompleteRun", "add_complete_run", "read_complete_runs"]
+
+PAGE: Final = Path("docs/measured.md")
+ROW: Final = re.compile(r"^\| (\d{4}-\d\d-\d\d) \| `([0-9a-f]{8,40})` \| ([^|\n]*) \| ([^|\n]*) \|$", re.MULTILINE)
+
+
+class CompleteRun(NamedTuple):
+    """A run of everything, in which all has passed."""
+
+    date: str
+    commit: str
+    machine: str
+    figures: str
+
+
+def read_complete_runs(top: Path) -> list[CompleteRun]:
+    """Return the rows of the table, the oldest first; none without the page."""
+    if not (top / PAGE).exists():
+        return []
+    return [CompleteRun(*match.groups()) for match in ROW.finditer((top / PAGE).read_text("utf-8"))]
+
+
+def add_complete_run(top: Path, run: CompleteRun) -> None:
+    """Append a row to the table."""
+    row = f"| {run.date} | `{run.commit}` | {run.machine} | {run.figures} |"
+    assert ROW.fullmatch(row), row
+    text = (top / PAGE).read_text("utf-8")
+    end = max((match.end() for match in ROW.finditer(text)), default=text.index("\n", text.index("|---|")))
+    (top / PAGE).write_text(f"{text[:end]}\n{row}{text[end:]}", "utf-8")

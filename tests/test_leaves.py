@@ -1,0 +1,316 @@
+"""Which tests CI runs whole: those of the core, and those of leaves that are made of something that has changed."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path, PurePath
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.git import commit, git, make_repository
+from tests.support.leaves import __main__ as program
+from tests.support.leaves.changes import VARIABLE, Proof, find_changes, find_proof, keep_proofs
+from tests.support.leaves.choice import PRODUCT, Parts, find_parts, find_reasons
+from tests.support.leaves.graph import Graph, read_graph
+from tests.support.leaves.table import LEAVES, Leaf, find_leaf
+from tests.support.tiers import examples
+
+TOP = Path(__file__).parents[1]
+LEAF = Leaf("leaf", ("bindings.leaf",), ("tests/bindings/leaf",))
+TREE = {
+    "exchange/__init__.py": "from exchange.far import public",
+    "exchange/errors.py": "",
+    "exchange/far.py": "",
+    "bindings/__init__.py": "",
+    "bindings/base.py": "import exchange.errors",
+    "bindings/inside.py": "",
+    "bindings/typed.py": "",
+    "bindings/named.py": "",
+    "bindings/other.py": "import bindings.leaf.main",
+    "bindings/shapes/__init__.py": "from importlib import import_module\nROWS = ('round', 'far')",
+    "bindings/shapes/round.py": "",
+    "bindings/shapes/square.py": "",
+    "bindings/leaf/__init__.py": "",
+    "bindings/leaf/main.py": """
+from __future__ import annotations
+from typing import TYPE_CHECKING
+from bindings import base, shapes
+if TYPE_CHECKING:
+    import bindings.typed
+def run():
+    from .. import inside
+LATER = "bindings.named"
+""",
+    "tests/conftest.py": "from tests.support import everyone",
+    "tests/support/everyone.py": "",
+    "tests/support/helper.py": "GUIDE = 'docs/leaf.md'\nimport bindings.other",
+    "tests/support/stranger.py": "import bindings.leaf.main",
+    "tests/bindings/leaf/test_leaf_live.py": "from tests.support.helper import GUIDE\nread(f'kafka-log-{1}')",
+    "tests/bindings/test_core.py": "import bindings.leaf.main",
+    "examples/leaf/run.py": "",
+}
+
+
+@cache
+def parts_of(leaf: Leaf) -> Parts:
+    return find_parts(leaf, read_graph(TOP))
+
+
+def reasons(path: str) -> list[str]:
+    graph = Graph(TREE)
+    return find_reasons(find_parts(LEAF, graph), graph, [path])
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("bindings/leaf/main.py", "a part of it"),
+        ("bindings/leaf/page/main.js", "a part of it"),
+        ("bindings/base.py", "bindings.leaf.main -> bindings.base"),
+        ("exchange/errors.py", "bindings.leaf.main -> bindings.base -> exchange.errors"),
+        ("exchange/__init__.py", "bindings.leaf.main -> bindings.base -> exchange.errors -> exchange"),
+        ("bindings/inside.py", "bindings.leaf.main -> bindings.inside"),
+        ("bindings/typed.py", "bindings.leaf.main -> bindings.typed"),
+        ("bindings/named.py", "bindings.leaf.main -> bindings.named"),
+        ("bindings/shapes/round.py", "bindings.leaf.main -> bindings.shapes -> bindings.shapes.round"),
+        ("bindings/shapes/page.css", "bindings.leaf.main -> bindings.shapes -> page.css"),
+        ("bindings/leaf/was_removed.py", "bindings.leaf -> was_removed.py"),
+        ("tests/bindings/leaf/test_leaf_live.py", "a test of it"),
+        ("tests/bindings/leaf/data/answers.json", "a test of it"),
+        ("tests/conftest.py", "a part of it"),
+        ("tests/support/everyone.py", "tests.conftest -> tests.support.everyone"),
+        ("tests/support/helper.py", "tests.bindings.leaf.test_leaf_live -> tests.support.helper"),
+        ("tests/golden/kafka-log-1.json", "named in tests.bindings.leaf.test_leaf_live"),
+        ("docs/leaf.md", "named in tests.support.helper"),
+        (".ci/images.d/kafka/Dockerfile", "an image of kafka, which its tests use"),
+        ("tests/requirements.txt", "all tests may depend on it"),
+        ("pyproject.toml", "all tests may depend on it"),
+        ("Makefile", "all tests may depend on it"),
+        (".ci/images", "all tests may depend on it"),
+        ("something/new.txt", "all tests may depend on it"),
+    ],
+)  # fmt: skip
+def test_what_a_leaf_is_made_of_selects_it(path: str, reason: str) -> None:
+    assert reasons(path) == [f"{path} ({reason})"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        # Public names are not followed, nor what tests import of the product beside the leaf.
+        "exchange/far.py", "bindings/other.py", "bindings/shapes/square.py",
+        "tests/support/stranger.py", "tests/bindings/test_core.py", "examples/leaf/run.py", "docs/other.md",
+        "tests/golden/rabbitmq-lives-4.0.json", ".ci/images.d/rocketmq/Dockerfile", ".ci/images.d/python/install",
+        "README.md", "CHANGELOG.md", ".gitignore",
+    ],
+)  # fmt: skip
+def test_nothing_else_does(path: str) -> None:
+    assert reasons(path) == []
+
+
+@examples(100)
+@given(st.integers(0, 2**32))
+def test_a_leaf_is_selected_by_all_that_it_reaches_and_by_nothing_else(seed: int) -> None:
+    """The oracle: pairs that are joined until no pair is new."""
+    random = Random(seed)
+    count = random.randint(1, 8)
+    pairs = {(random.randrange(count), random.randrange(count)) for _ in range(random.randrange(2 * count + 1))}
+    texts = {f"bindings/m{n}.py": "\n".join(f"import bindings.m{b}" for a, b in pairs if a == n) for n in range(count)}
+    graph = Graph(texts)
+    parts = find_parts(Leaf("leaf", ("bindings.m0",), ()), graph)
+    reached = {(n, n) for n in range(count)} | pairs
+    while more := {(a, d) for a, b in reached for c, d in reached if b == c} - reached:
+        reached |= more
+    selecting = {n for n in range(count) if find_reasons(parts, graph, [f"bindings/m{n}.py"])}
+    assert selecting == {b for a, b in reached if a == 0}
+
+
+def test_what_grimp_finds_is_in_each_leaf() -> None:
+    grimp = pytest.importorskip("grimp", reason="the group lint is not installed")
+    graph = grimp.build_graph(*PRODUCT, cache_dir=None)
+    for leaf in LEAVES:
+        own = {name for package in leaf.packages for name in read_graph(TOP).find_members(package)}
+        found = own.union(*(graph.find_upstream_modules(name, as_package=True) for name in leaf.packages))
+        assert not found - set(PRODUCT) - parts_of(leaf).product.keys(), leaf.name
+
+
+def test_what_leaves_are_made_of_is_in_the_tree() -> None:
+    wrong = [
+        *(f"{leaf.name}: {name}" for leaf in LEAVES for name in leaf.packages if name not in read_graph(TOP).paths),
+        *(f"{leaf.name}: {name}" for leaf in LEAVES for name in leaf.folders if not [*(TOP / name).glob("test_*.py")]),
+    ]
+    assert wrong == []
+
+
+def test_each_test_belongs_to_the_core_or_to_one_leaf() -> None:
+    paths = [path.relative_to(TOP) for path in (TOP / "tests").rglob("test_*.py")]
+    owners = {
+        path: [leaf.name for leaf in LEAVES for folder in leaf.folders if path.is_relative_to(folder)] for path in paths
+    }
+    assert {path: names for path, names in owners.items() if len(names) > 1} == {}
+    for path, names in owners.items():
+        found = find_leaf(path)
+        assert [found.name] if found else names == []
+
+
+def test_tests_of_a_leaf_are_in_its_folder_alone() -> None:
+    """A package of a leaf has its tests where its row says, as folders of tests mirror those of the product."""
+    wrong = []
+    for leaf in LEAVES:
+        for package in leaf.packages:
+            mirror = "tests/" + package.replace(".", "/")
+            if (TOP / mirror).is_dir() and not any(PurePath(mirror).is_relative_to(each) for each in leaf.folders):
+                wrong.append(mirror)
+    assert wrong == []
+
+
+def read_marks(path: Path) -> list[set[str]]:
+    """Return the marks that each test of a module has, by its decorators, its fixtures and the module's own."""
+    tree = ast.parse(path.read_text("utf-8"))
+    own = re.findall(r"^pytestmark = .*", path.read_text("utf-8"), re.MULTILINE)
+    shared = set(re.findall(r"mark\.(\w+)", " ".join(own)))
+    return [
+        shared | set(re.findall(r"mark\.(\w+)", " ".join(map(ast.unparse, node.decorator_list))))
+        for node in tree.body
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test_")
+    ]
+
+
+@pytest.mark.parametrize("leaf", LEAVES, ids=[leaf.name for leaf in LEAVES])
+def test_each_leaf_has_a_smoke_test_and_a_live_one_if_it_has_live_tests(leaf: Leaf) -> None:
+    marks = [each for name in leaf.folders for path in (TOP / name).rglob("test_*.py") for each in read_marks(path)]
+    assert any("smoke" in each for each in marks)
+    assert any({"smoke", "live"} <= each for each in marks) == any("live" in each for each in marks)
+
+
+TESTS = """
+import pytest
+from hypothesis import given, strategies as st
+
+def test_plain(): ...
+
+@pytest.mark.live
+def test_live(): ...
+
+@pytest.mark.live
+@pytest.mark.smoke
+def test_live_smoke(): ...
+
+@pytest.mark.process
+@pytest.mark.smoke
+def test_process_smoke(): ...
+
+@given(st.none())
+def test_law(_): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("leaves", "of_the_leaf"),
+    [
+        ("all", {"live", "live_smoke", "law"}),
+        ("none", {"live_smoke"}),
+        ("upgrade,serve", {"live", "live_smoke", "law"}),
+        ("upgrade", {"live_smoke"}),
+    ],
+)
+def test_a_leaf_that_is_not_whole_runs_its_smoke_tests(leaves: str, of_the_leaf: set[str], tmp_path: Path) -> None:
+    for folder in ("bindings/serve", "bindings/check"):
+        (tmp_path / "tests" / folder).mkdir(parents=True)
+        (tmp_path / "tests" / folder / "test_it.py").write_text(TESTS)
+    (tmp_path / "conftest.py").write_text("from tests.conftest import *")
+    options = ["-p", "no:cacheprovider", "-c", str(TOP / "pyproject.toml"), f"--rootdir={tmp_path}", "-rA", "-q"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "--tier=rest", f"--leaves={leaves}", str(tmp_path)],
+        cwd=TOP, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TOP), *filter(None, sys.path)])},
+        check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    passed = set(re.findall(r"^PASSED .*tests/bindings/(\w+)/.*::test_(\w+)", done.stdout, flags=re.MULTILINE))
+    assert {name for folder, name in passed if folder == "serve"} == of_the_leaf, done.stdout + done.stderr
+    assert {name for folder, name in passed if folder == "check"} == {"live", "live_smoke", "law"}
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    make_repository(tmp_path / "here", {"pyproject.toml": "[project]\nname = 'a'\n", "a.py": "1", "b.py": "1"})
+    return tmp_path / "here"
+
+
+def test_changes_are_those_of_commits_and_of_files_here(repository: Path) -> None:
+    first = git(repository, "rev-parse", "HEAD")
+    git(repository, "mv", "a.py", "c.py")
+    commit(repository)
+    (repository / "b.py").write_text("2")
+    (repository / "new é.py").write_text("3")
+    assert find_changes(repository, first) == {"a.py", "b.py", "c.py", "new é.py"}
+    assert find_changes(repository, "HEAD") == {"b.py", "new é.py"}
+
+
+def test_settings_of_linters_are_no_change(repository: Path) -> None:
+    first = git(repository, "rev-parse", "HEAD")
+    project = repository / "pyproject.toml"
+    project.write_text(project.read_text() + "[tool.ruff]\nline-length = 120\n[tool.mypy]\nstrict = true\n")
+    assert find_changes(repository, first) == frozenset()
+    project.write_text(project.read_text() + "[tool.pytest.ini_options]\ntimeout = 1\n")
+    assert find_changes(repository, first) == {"pyproject.toml"}
+
+
+def page(*commits: str) -> str:
+    rows = "".join(f"| 2026-11-2{n} | `{each}` | two cores | all |\n" for n, each in enumerate(commits))
+    return f"# Measured\n\n| date | commit | machine | figures |\n|---|---|---|---|\n{rows}\nMore.\n"
+
+
+def test_a_proof_is_named_kept_or_that_of_the_last_complete_run_that_is_here(repository: Path, tmp_path: Path) -> None:
+    first = git(repository, "rev-parse", "HEAD")
+    environ = {"HASHSTAR_CACHE": str(tmp_path)}
+    assert find_proof(repository, "serve", environ) == "no complete run is known whose commit is in this clone"
+    (repository / "docs").mkdir()
+    (repository / "docs" / "measured.md").write_text(page(first, "0123456789"))
+    second = commit(repository)
+    assert find_proof(repository, "serve", environ) == Proof(first, "docs/measured.md, 2026-11-20")
+    keep_proofs(repository, ["serve"], environ)
+    assert find_proof(repository, "serve", environ) == Proof(second, "CI on this machine")
+    assert find_proof(repository, "upgrade", environ) == Proof(first, "docs/measured.md, 2026-11-20")
+    assert find_proof(repository, "serve", {**environ, VARIABLE: "HEAD~1"}) == Proof(first, VARIABLE)
+    none = find_proof(repository, "serve", {**environ, VARIABLE: "none"})
+    assert none == f"{VARIABLE} is none, which is no commit here"
+    (tmp_path / "proved.json").write_text(json.dumps({"serve": "0" * 40}))
+    assert find_proof(repository, "serve", environ) == Proof(first, "docs/measured.md, 2026-11-20")
+
+
+def test_files_that_are_no_commit_are_not_proved(repository: Path, tmp_path: Path) -> None:
+    (repository / "b.py").write_text("2")
+    keep_proofs(repository, ["serve"], {"HASHSTAR_CACHE": str(tmp_path)})
+    assert not (tmp_path / "proved.json").exists()
+
+
+def test_a_clone_without_the_proof_runs_all_leaves_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(VARIABLE, "none")
+    program.main([])
+    out, err = capsys.readouterr()
+    assert out.strip().split(",") == [leaf.name for leaf in LEAVES]
+    assert err.count(f"whole: {VARIABLE} is none, which is no commit here") == len(LEAVES)
+
+
+def test_without_changes_no_leaf_is_whole(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(program, "find_proof", lambda *_: Proof("0" * 40, "a test"))
+    monkeypatch.setattr(program, "find_changes", lambda *_: frozenset())
+    program.main([])
+    assert capsys.readouterr().out == "none\n"
+    monkeypatch.setattr(program, "find_changes", lambda *_: frozenset({"bindings/serve/page/main.js"}))
+    program.main([])
+    out, err = capsys.readouterr()
+    assert out == "serve\n"
+    assert "serve: whole: 1 files of it have changed since 00000000 (a test)" in err
+    assert "bindings/serve/page/main.js (a part of it)" in err

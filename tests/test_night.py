@@ -1,0 +1,76 @@
+"""The night: what its parts are, and when it has proved everything."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests import night
+from tests.support.git import commit, git, make_repository
+from tests.support.measured import PAGE, CompleteRun, add_complete_run, read_complete_runs
+
+TOP = Path(__file__).parents[1]
+HEAD = "# Measured\n\n| date | commit | machine | figures |\n|---|---|---|---|\n"
+PASSES = {
+    "tests": "echo 1 failed, 12 passed in 3 s; echo 1234 passed in 3 s",
+    "soak": 'test "$HASHSTAR_REQUIRE_LIVE" = 1',
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    make_repository(tmp_path, {"docs/measured.md": f"{HEAD}\n## Other\n", ".gitignore": "build/\n"})
+    monkeypatch.setattr(night, "TOP", tmp_path)
+    monkeypatch.setattr(night, "LOGS", tmp_path / "build" / "night")
+    monkeypatch.setattr(night, "PARTS", PASSES)
+    return tmp_path
+
+
+def test_a_night_in_which_all_passes_adds_its_row(here: Path) -> None:
+    for _ in range(2):
+        assert night.main([]) == 0
+        commit(here)
+    first, second = read_complete_runs(here)
+    assert first.commit == git(here, "rev-parse", "HEAD~2")[:12]
+    assert second.commit == git(here, "rev-parse", "HEAD~1")[:12]
+    assert second.figures == "tests 1,234 passed in 0 min; soak 0 min"
+    assert (here / PAGE).read_text().endswith("|\n\n## Other\n")
+
+
+def test_a_part_that_fails_is_shown_and_no_row_is_added(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(night, "PARTS", {"chaos": "echo lost 3; exit 3", **PASSES})
+    assert night.main([]) == 1
+    assert re.search(r"chaos FAILED after 0 min \(exit 3\).*\nlost 3\n", out := capsys.readouterr().out)
+    assert "soak 0 min" in out
+    assert read_complete_runs(here) == []
+
+
+def test_parts_alone_and_changed_files_prove_nothing(here: Path) -> None:
+    assert night.main(["--part", "soak"]) == 0
+    (here / "new.py").touch()
+    assert night.main([]) == 0
+    assert read_complete_runs(here) == []
+
+
+def test_the_rows_of_the_page_are_read() -> None:
+    rows = re.findall(r"^\| 20\d\d-.*\|.*\|.*\|$", (TOP / PAGE).read_text().partition("\n## CI")[0], re.MULTILINE)
+    assert len(read_complete_runs(TOP)) == len(rows) > 0
+
+
+def test_a_row_that_would_not_be_read_is_not_written(here: Path) -> None:
+    with pytest.raises(AssertionError):
+        add_complete_run(here, CompleteRun("today", "0123456789", "m", "f"))
+
+
+def test_targets_of_make_and_scripts_of_parts_are_there() -> None:
+    makefile = (TOP / "Makefile").read_text()
+    words = {name: command.split() for name, command in night.PARTS.items()}
+    targets = [word[-1] for word in words.values() if word[0] == "make" and len(word) == 2]
+    assert {"damage", "fuzz", "mutants", "soak"} == set(targets)
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+    assert all((TOP / word[0]).exists() for word in words.values() if word[0].startswith(".ci/"))
+    assert all((TOP / folder).exists() for folder in night.LOWEST.split())
