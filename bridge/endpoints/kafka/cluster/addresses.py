@@ -12,7 +12,16 @@ from bridge.endpoint import Place
 from bridge.endpoints.kafka import keys
 from bridge.table import Secret, Table, read_address
 
-__all__ = ["QUIET", "Settings", "check_settings", "current_settings", "offline", "place_of", "read_settings"]
+__all__ = [
+    "QUIET",
+    "Settings",
+    "check_settings",
+    "current_settings",
+    "is_new_protocol",
+    "offline",
+    "place_of",
+    "read_settings",
+]
 
 Settings: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 """Settings of librdkafka, or a function that returns them anew for each connection, as secrets change."""
@@ -74,6 +83,11 @@ def read_settings(url: str, table: Table) -> Callable[[], dict[str, Any]]:
 def current_settings(settings: Settings) -> dict[str, Any]:
     """Return the settings as of now. Raises Disconnected where a secret cannot be read any more."""
     return dict(settings() if callable(settings) else settings)
+
+
+def is_new_protocol(settings: Mapping[str, Any]) -> bool:
+    """Return whether a consumer is to be a member by the group protocol of Kafka 4 (KIP-848)."""
+    return str(settings.get("group.protocol", "")).lower() == "consumer"
 
 
 def check_settings(table: Table, make: Callable[[], object]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from time import monotonic
 from typing import Any, Final
 
@@ -14,7 +16,7 @@ from bridge.endpoints.kafka.cluster.errors import LOG_LEVEL, WITHHELD, Reasons
 
 __all__ = [
     "ASKING", "METADATA_WITHIN", "fetch_cluster_id", "fetch_committed", "fetch_metadata", "make_admin",
-    "make_asking_consumer",
+    "make_asking_consumer", "new_protocol_problem",
 ]  # fmt: skip
 
 METADATA_WITHIN: Final = 6.0
@@ -26,6 +28,12 @@ LONGEST_WAIT: Final = 2.0
 
 ANSWER: Final = 5.0
 """Seconds that a coordinator may take to answer."""
+
+HEARTBEAT: Final = "68"
+"""Number of the request ConsumerGroupHeartbeat."""
+NEEDED: Final = 1
+"""Version of it that Kafka 4.0 brought, and that librdkafka needs."""
+LISTED: Final = re.compile(r"ApiKey \S+ \((\d+)\) Versions \d+\.\.(\d+)")
 
 ASKING: Final[Mapping[str, Any]] = {
     "log_level": 0, "statistics.interval.ms": 0, "metadata.recovery.strategy": "none",
@@ -56,6 +64,39 @@ def fetch_metadata(client: Any, reasons: Reasons) -> Any:
             if reasons.is_certain or monotonic() - began > (LONGEST_WAIT if reasons.all_down else METADATA_WITHIN):
                 raise
         wait = min(wait * 2, LONGEST_WAIT)  # a broker that is far away is asked anew each time
+
+
+class _Versions:
+    """Takes the lines of librdkafka in which it lists what requests a broker knows, in place of a logger."""
+
+    def __init__(self) -> None:
+        self.heartbeat: int | None = None
+        """Highest known version of the heartbeat of the new group protocol, -1 for none; None: nothing is listed."""
+
+    def log(self, _: int, __: str, *parts: str) -> None:
+        """Take a line, as `logging.Logger.log` does."""
+        if parts[0] == "APIVERSION" and (listed := LISTED.search(parts[-1])):
+            known = self.heartbeat if self.heartbeat is not None else -1
+            self.heartbeat = max(known, int(listed[2])) if listed[1] == HEARTBEAT else known
+
+
+def new_protocol_problem(settings: Mapping[str, Any]) -> str:
+    """Return why a group of ``group.protocol = consumer`` would wait for ever at these brokers; "" if it works.
+
+    Wait for an answer. librdkafka neither reports nor logs that its brokers do not know the protocol.
+    """
+    versions = _Versions()
+    own = {**settings, **ASKING, "debug": "feature", "log_level": 7}
+    admin = AdminClient(own, logger=versions)
+    with suppress(KafkaException):  # whoever asks next gets the reason
+        admin.list_topics(timeout=METADATA_WITHIN)
+    admin.poll(0)
+    if versions.heartbeat is None or versions.heartbeat >= NEEDED:
+        return ""
+    return (
+        'these brokers do not know group.protocol = "consumer" (KIP-848), which needs Kafka 4.0 or later; remove it '
+        "from the key librdkafka"
+    )
 
 
 def fetch_cluster_id(settings: Mapping[str, Any], reasons: Reasons) -> str:

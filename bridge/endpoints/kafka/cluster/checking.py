@@ -11,7 +11,14 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource  # type: ignore[attr-defined]
 
 from bridge.endpoint import Disconnected, Finding
-from bridge.endpoints.kafka.cluster.asking import fetch_committed, fetch_metadata, make_admin, make_asking_consumer
+from bridge.endpoints.kafka.cluster.addresses import is_new_protocol
+from bridge.endpoints.kafka.cluster.asking import (
+    fetch_committed,
+    fetch_metadata,
+    make_admin,
+    make_asking_consumer,
+    new_protocol_problem,
+)
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import Reasons, text_of
 from bridge.endpoints.kafka.cluster.topics import Partitioned, check_partitions
@@ -59,6 +66,8 @@ def check_source(settings: Mapping[str, Any], topics: Sequence[str]) -> list[Fin
         else:
             findings.append(Finding("warning", f"no topic matches {pattern!r} yet", "topics"))
     findings += _check_group(admin, settings)
+    if is_new_protocol(settings) and (problem := new_protocol_problem(own)):
+        findings.append(Finding("error", problem, "librdkafka"))
     return findings
 
 

@@ -14,8 +14,15 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException
 
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Layout, Misfit, Place, Source
-from bridge.endpoints.kafka.cluster.addresses import QUIET, Settings, current_settings, offline, place_of
-from bridge.endpoints.kafka.cluster.asking import fetch_metadata
+from bridge.endpoints.kafka.cluster.addresses import (
+    QUIET,
+    Settings,
+    current_settings,
+    is_new_protocol,
+    offline,
+    place_of,
+)
+from bridge.endpoints.kafka.cluster.asking import fetch_metadata, new_protocol_problem
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.checking import check_source, run_check
 from bridge.endpoints.kafka.cluster.errors import CONNECTING, LOG_LEVEL, Reasons
@@ -33,13 +40,17 @@ LONGEST_WAIT: Final = 0.02
 CLOSING: Final = 10.0
 """Seconds that leaving the group may take."""
 
-DEFAULTS: Final[Mapping[str, Any]] = {
-    "auto.offset.reset": "earliest",
+CLASSIC: Final[Mapping[str, Any]] = {
     "partition.assignment.strategy": "cooperative-sticky",
     # A member that died is noticed sooner than by the default of 45 s: its partitions are not read until then.
     "session.timeout.ms": 10_000,
     # A member learns of joins and leaves at its heartbeats, by default every 3 s, and all wait for the last to learn.
     "heartbeat.interval.ms": 1_000,
+}
+"""Settings that the brokers have, and members may not have, where ``group.protocol`` is ``consumer`` (KIP-848)."""
+
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "auto.offset.reset": "earliest",
     **CONNECTING,
     # When no broker is up, librdkafka 2.16 would begin anew with its bootstrap servers. Commits sent meanwhile would
     # mostly never be answered, and it waits for them before it joins its group again.
@@ -96,12 +107,14 @@ class KafkaSource(Source):
     @property
     def settings(self) -> dict[str, Any]:
         """Settings of librdkafka, as of now. Raises Disconnected where a secret cannot be read any more."""
+        given = current_settings(self._settings)
         return {
             **DEFAULTS,
+            **({} if is_new_protocol(given) else CLASSIC),
             # Half of the window is fetched ahead, in addition to what is under way.
             "queued.max.messages.kbytes": max(1, min(QUEUE_MOST, self._window_bytes // 2) >> 10),
             "fetch.max.bytes": max(FETCH_LEAST, min(FETCH_MOST, self._window_bytes // 4)),
-            **current_settings(self._settings),
+            **given,
             "enable.auto.offset.store": False,
             "enable.auto.commit": False,
             "enable.partition.eof": self._until_end,
@@ -150,14 +163,18 @@ class KafkaSource(Source):
 
     async def open(self) -> None:
         self._calls = Calls()
-        reasons = Reasons()
+        reasons, settings = Reasons(), self.settings
         try:
             member = self.member = Member(
-                self.name, self.settings, reasons, window=self._window, transactional=self.transactional,
+                self.name, settings, reasons, window=self._window, transactional=self.transactional,
                 read_bytes=self._window_bytes // 8,
             )  # fmt: skip
             metadata = await self._calls.call(lambda: fetch_metadata(member.consumer, reasons))
             count_partitions(metadata, [topic for topic in self._topics if not topic.startswith("^")])
+            if is_new_protocol(settings):
+                problem = await self._calls.call(lambda: new_protocol_problem(settings))
+                if problem:
+                    raise Disconnected(problem)
             member.join(self._topics)
         except KafkaException as error:
             raise reasons.explain(error) from None

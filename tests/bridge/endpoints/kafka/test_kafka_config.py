@@ -94,6 +94,15 @@ HALF = "transactional = true\n[targets"
             r"\[sources.orders\] librdkafka.session.timeout.ms: .*value -1 is outside allowed range",
         ),
         (
+            edit_pair(
+                (
+                    "[targets",
+                    'librdkafka = { "group.protocol" = "consumer", "session.timeout.ms" = 9000 }\n[targets',
+                )
+            ),
+            r"\[sources.orders\] librdkafka: .*`session.timeout.ms` is not supported for `group.protocol=consumer`",
+        ),
+        (
             PAIR + 'librdkafka = { "debug" = "nothing" }',
             r'\[targets.copies\] librdkafka.debug: Invalid value "nothing"',
         ),
@@ -105,6 +114,17 @@ HALF = "transactional = true\n[targets"
 def test_a_mistake_is_reported_with_its_key_and_a_way_out(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read(tmp_path, text)
+
+
+def test_a_member_by_the_new_protocol_is_given_no_setting_that_brokers_have_then(tmp_path: Path) -> None:
+    """KIP-848; it was refused, as the bridge sets the time of sessions."""
+    text = edit_pair(("[targets", 'librdkafka = { "group.protocol" = "consumer" }\n[targets'))
+    source = read(tmp_path, text).inlets[0].source
+    assert isinstance(source, KafkaSource)
+    assert not {"session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"} & {*source.settings}
+    classic = read(tmp_path, PAIR).inlets[0].source
+    assert isinstance(classic, KafkaSource)
+    assert classic.settings["session.timeout.ms"] == 10_000
 
 
 def test_paths_of_tls_files_are_relative_to_the_configuration(tmp_path: Path) -> None:
