@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from contextlib import ExitStack, closing
 from enum import Enum
 from pathlib import Path
 from threading import Lock
@@ -93,13 +94,13 @@ class SqliteDecisions:
         self._lock: Final = Lock()
         self._since_clean = 0
         try:
-            self._database: Final = sqlite3.connect(
-                self.path, timeout=10, isolation_level=None, check_same_thread=False
-            )
-            self._database.execute("PRAGMA synchronous=FULL")
-            self._database.execute("PRAGMA journal_mode=WAL")
-            self._database.execute(SCHEMA)
-            self._clean()
+            with ExitStack() as opened:
+                database = sqlite3.connect(self.path, timeout=10, isolation_level=None, check_same_thread=False)
+                self._database: Final = opened.enter_context(closing(database))
+                for statement in ("PRAGMA synchronous=FULL", "PRAGMA journal_mode=WAL", SCHEMA):
+                    database.execute(statement)
+                self._clean()
+                opened.pop_all()
         except sqlite3.Error as error:
             raise InputError(f"{self.path}: no store of decisions: {error}") from None
 

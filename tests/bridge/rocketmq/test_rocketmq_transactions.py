@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +217,9 @@ def test_a_request_without_a_message_is_ignored() -> None:
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 def test_a_store_has_the_last_decision(kind: str, tmp_path: Path) -> None:
     async def work() -> None:
-        store: Decisions = MemoryDecisions() if kind == "memory" else SqliteDecisions(tmp_path / "d.db")
+        store: Decisions = MemoryDecisions()
+        if kind == "sqlite":
+            store = opened.enter_context(closing(SqliteDecisions(tmp_path / "d.db")))
         assert await store.find("a") is None
         await store.record("a", Decision.COMMIT)
         await store.record("b", Decision.COMMIT)
@@ -224,7 +227,8 @@ def test_a_store_has_the_last_decision(kind: str, tmp_path: Path) -> None:
         await store.confirm("unheard of")
         assert [await store.find(each) for each in "abc"] == [Decision.COMMIT, Decision.ROLLBACK, None]
 
-    asyncio.run(work())
+    with ExitStack() as opened:
+        asyncio.run(work())
 
 
 def test_decisions_in_a_file_survive_and_are_forgotten_when_they_are_old(tmp_path: Path) -> None:
@@ -238,11 +242,11 @@ def test_decisions_in_a_file_survive_and_are_forgotten_when_they_are_old(tmp_pat
         await store.confirm("just confirmed")
         store.close()
         now = int(time.time() * 1000)
-        with sqlite3.connect(path) as database:
+        with closing(sqlite3.connect(path, isolation_level=None)) as database:
             database.execute("UPDATE decisions SET confirmed_ms = ? WHERE id = 'confirmed'", (now - 3_700_000,))
             database.execute("UPDATE decisions SET decided_ms = ? WHERE id = 'old'", (now - 73 * 3_600_000,))
-        other = SqliteDecisions(path)
-        found = [await other.find(each) for each in ("kept", "confirmed", "just confirmed", "old")]
+        with closing(SqliteDecisions(path)) as other:
+            found = [await other.find(each) for each in ("kept", "confirmed", "just confirmed", "old")]
         assert found == [Decision.COMMIT, None, Decision.UNKNOWN, None]
 
     asyncio.run(work())

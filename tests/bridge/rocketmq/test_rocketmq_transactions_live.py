@@ -9,6 +9,7 @@ import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -115,7 +116,8 @@ def test_a_producer_that_was_killed_before_it_committed_completes_its_transactio
             ids.append(line)
         process.kill()
         await process.wait()
-        decided = dict(sqlite3.connect(path).execute("SELECT id, decision FROM decisions").fetchall())
+        with closing(sqlite3.connect(path)) as database:
+            decided = dict(database.execute("SELECT id, decision FROM decisions").fetchall())
         committed = {each for each, decision in decided.items() if decision == Decision.COMMIT.value}
         assert len(ids) == MESSAGES + 90
         assert len(decided) == MESSAGES + 60
