@@ -253,6 +253,20 @@ class Source(Endpoint):
         """
         return None
 
+    @property
+    def withheld(self) -> int:
+        """Number of these that the system gives out to nobody, or to another reader: those behind an open transaction,
+        those of a queue whose single active consumer is another program.
+        """
+        return 0
+
+    @property
+    def vanished(self) -> int:
+        """Number of messages that the system removed before they were read, since the process was started. A source
+        logs an error when it notices some.
+        """
+        return 0
+
     @abstractmethod
     async def open(self) -> None:
         """Connect, and start to receive messages. Raises Disconnected; then it is closed.

@@ -87,6 +87,12 @@ def read_gauges(config: Config, pump: Pump, metrics: Metrics, health: Health, *,
         "hashstar_lag_messages": ("gauge", "Messages that wait at the system and were not read.", {
             (("source", inlet.source.name),): state.lag for inlet, state in sources if state.lag is not None
         }),
+        "hashstar_withheld_messages": ("gauge", "Messages that wait and are not given out to it.", by_source(
+            state.withheld for _, state in sources
+        )),
+        "hashstar_vanished_messages_total": ("counter", "Messages that the system removed unread.", by_source(
+            state.vanished for _, state in sources
+        )),
         "hashstar_most_deliveries": ("gauge", "Earlier deliveries of a message near its delivery limit.", by_source(
             inlet.source.most_deliveries for inlet, _ in sources
         )),

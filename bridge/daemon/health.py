@@ -91,6 +91,8 @@ class SourceState:
     up: bool
     """Whether it is connected and without trouble."""
     lag: int | None
+    withheld: int
+    vanished: int
     unsettled_bytes: int
     fill: float
     """Used share of the window, by messages or by bytes, whichever is larger; 1: full."""
@@ -312,7 +314,8 @@ class Health:
             )  # fmt: skip
         fill = max(window.messages / window.capacity, window.bytes / max(1, window.capacity_bytes))
         return SourceState(
-            up, None if name in self._metrics.ended_sources else source.lag, window.bytes, fill, age,
+            up, None if name in self._metrics.ended_sources else source.lag, source.withheld, source.vanished,
+            window.bytes, fill, age,
             oldest.delivery.origin if oldest is not None else "", len(held),
             tuple([(each.delivery.origin, each.held_reason or "") for each in held[:SHOWN]]),
         )  # fmt: skip

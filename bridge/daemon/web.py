@@ -96,6 +96,10 @@ class SourceJson(TypedDict):
     """Seconds since it was read."""
     lag: int | None
     """Messages in the system that are not read yet; null if unknown."""
+    withheld: int
+    """Those of them that are given to nobody, or to another reader."""
+    vanished: int
+    """Messages that the system removed before they were read."""
     on_hold: int
     held: list[HeldJson]
     """The first of the messages on hold."""
@@ -297,6 +301,8 @@ class Web:
             "oldest": state.oldest,
             "oldest_age": round(state.oldest_age, 3),
             "lag": state.lag,
+            "withheld": state.withheld,
+            "vanished": state.vanished,
             "on_hold": state.on_hold,
             "held": [{"origin": origin, "reason": reason} for origin, reason in state.held],
         }

@@ -142,7 +142,8 @@ def documented_status() -> dict[str, set[str]]:
     return {
         "sources": {
             "name", "up", "ended", "places", "messages", "bytes", "redelivered", "filtered", "unreadable", "unsettled",
-            "unsettled_bytes", "fill", "oldest", "oldest_age", "lag", "on_hold", "held",
+            "unsettled_bytes", "fill", "oldest", "oldest_age", "lag", "withheld", "vanished",
+            "on_hold", "held",
         },
         "targets": {
             "name", "up", "places", "dead_letters", "in_flight", "held", "oldest_age", "waiting", "queues", "refusals",

@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bridge.endpoint import Delivery, Disconnected
 from bridge.endpoints.kafka.cluster.errors import PASSING, text_of
+from bridge.endpoints.kafka.consumer.backlog import Deletions
 from bridge.endpoints.kafka.consumer.reader import Reader
 
 __all__ = ["Assignment", "Lane", "is_current"]
@@ -48,8 +49,8 @@ class Lane:
     """A partition, from its assignment until it is taken away, or until its offsets mean something else."""
 
     __slots__ = (
-        "assignment", "at_end", "begins_anew", "checked", "committed", "kept", "mark", "next", "offsets", "partition",
-        "reader", "settled", "topic", "topic_id",
+        "assignment", "at_end", "begins_anew", "checked", "committed", "deletions", "end", "kept", "mark", "next",
+        "offsets", "partition", "reader", "settled", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(self, assignment: Assignment, topic: str, partition: int, topic_id: str = "") -> None:
@@ -76,6 +77,9 @@ class Lane:
         """Deliveries read before that was known."""
         self.begins_anew = False
         """Whether the group's offset belongs to another lane: the first offset here is committed once it is known."""
+        self.deletions: Final = Deletions()
+        self.end = -1
+        """The end of the partition, as its broker was asked for it; -1 if it was not."""
 
     @property
     def current(self) -> bool:
@@ -106,6 +110,8 @@ class Assignment:
         self.uncommitted = 0
         """Number of deliveries of all lanes that are not committed."""
         self.closed = False
+        self.paused = False
+        """Whether nothing is fetched."""
         self.trouble: Disconnected | None = None
         """Why the connection must end, once there is a reason."""
         self._window = window

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from bridge.endpoints.kafka.cluster.asking import fetch_committed, make_asking_consumer
 
-__all__ = ["LONGEST_IDLE", "Fetching", "Joining", "explain_idle", "lag_of"]
+__all__ = ["LONGEST_IDLE", "Fetching", "Joining", "explain_idle"]
 
 LONGEST_IDLE: Final = 30.0
 """Seconds without a fetch from a partition after which the connection is ended. They leave time for an open transaction
@@ -83,16 +83,6 @@ class Joining:
         self.trouble = f"it has waited for {lasts:.0f} s to be given partitions ({state})" if waits else None
 
 
-def lag_of(statistics: Mapping[str, Any], assigned: Iterable[tuple[str, int]]) -> int | None:
-    """Return the number of unread messages of these partitions, by librdkafka's statistics; None: not known yet."""
-    lags = []
-    for topic, partition in assigned:
-        known = _partition(statistics["topics"], topic, partition)
-        if known is not None and known["consumer_lag"] >= 0:
-            lags.append(int(known["consumer_lag"]))
-    return sum(lags) if lags else None
-
-
 def explain_idle(settings: Mapping[str, Any], topic: str, partition: int) -> str:
     """Return why a partition is not fetched from; wait for the answer of the group's coordinator.
 
@@ -131,10 +121,5 @@ def _is_in_transaction(settings: Mapping[str, Any], topic: str, partition: int) 
 
 def _fetch_state(topics: Mapping[str, Any], topic: str, partition: int) -> str:
     """Return the state of a partition; librdkafka does not fetch from one that it does not mention."""
-    known = _partition(topics, topic, partition)
+    known = topics.get(topic, {"partitions": {}})["partitions"].get(str(partition))
     return "none" if known is None else str(known["fetch_state"])
-
-
-def _partition(topics: Mapping[str, Any], topic: str, partition: int) -> Mapping[str, Any] | None:
-    known: Mapping[str, Any] | None = topics.get(topic, {"partitions": {}})["partitions"].get(str(partition))
-    return known

@@ -25,7 +25,8 @@ from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import LOG, PASSING, Reasons, trouble_of
 from bridge.endpoints.kafka.cluster.health import NO_BROKER, Health
 from bridge.endpoints.kafka.consumer.assignment import Assignment, Lane, is_current
-from bridge.endpoints.kafka.consumer.fetching import Fetching, Joining, explain_idle, lag_of
+from bridge.endpoints.kafka.consumer.backlog import Backlog
+from bridge.endpoints.kafka.consumer.fetching import Fetching, Joining, explain_idle
 from bridge.endpoints.kafka.consumer.remade_topics import RemadeTopics
 
 __all__ = ["Member"]
@@ -51,12 +52,14 @@ class Member:
         *,
         window: int,
         transactional: bool,
+        backlog: Backlog,
         read_bytes: int = 64 << 20,
     ) -> None:
         self.name = name
+        self._backlog = backlog
+        self._is_drained = False
+        """Whether librdkafka had nothing the last time that it was asked for all that it has."""
         self.assignment = Assignment(name, window, transactional=transactional)
-        self.lag: int | None = None
-        """Number of messages of its partitions that were not read, by the latest statistics."""
         self._reasons = reasons
         self._paused: dict[tuple[str, int], TopicPartition] = {}
         """Partitions to resume. One that is taken away stays paused, and still is when it comes back."""
@@ -126,7 +129,7 @@ class Member:
     @property
     def trouble(self) -> str | None:
         """Why nothing is read, if a reason is known."""
-        return self.health.trouble or self._remade.trouble or self._joining.trouble
+        return self.health.trouble or self._remade.trouble or self._joining.trouble or self._backlog.trouble
 
     @property
     def at_end(self) -> bool:
@@ -148,6 +151,7 @@ class Member:
         else:
             self._resume()
             taken = self._consume(room)
+            self._is_drained = not taken
         if self.lost is not None:
             raise self.lost
         return taken
@@ -187,6 +191,8 @@ class Member:
                 offset = delivery.position
                 if lane.begins_anew and lane.settled < 0 and lane.checked:
                     assignment.begin_at(lane, offset)
+                if offset != lane.next:
+                    lane.deletions.pass_over(lane.next, offset)
                 lane.next = offset + 1
                 lane.offsets.append(offset)
                 assignment.uncommitted += 1
@@ -216,8 +222,8 @@ class Member:
         taken = self._consume(1)
         unread = self.assignment.unread
         unread += taken
-        kept = sum([len(lane.kept) for lane in self.assignment.lanes.values()])
-        if (taken and len(unread) >= KEPT) or (kept >= KEPT and not self._paused):
+        self._is_drained = False
+        if (taken and len(unread) >= KEPT) or (self._count_unread() - len(unread) >= KEPT and not self._paused):
             self._pause()
 
     def _pause(self) -> None:
@@ -226,6 +232,7 @@ class Member:
             partitions = self.consumer.assignment()
             self._paused.update({(each.topic, each.partition): each for each in partitions})
             self.consumer.pause(partitions)
+            self.assignment.paused = True
         except KafkaException as error:
             self.assignment.trouble = trouble_of(error.args[0])
 
@@ -233,6 +240,7 @@ class Member:
         if self._paused:
             partitions = list(self._paused.values())
             self._paused.clear()
+            self.assignment.paused = self._is_drained = False
             with suppress(KafkaException):  # of topics that are gone
                 self.consumer.resume(partitions)
 
@@ -256,7 +264,7 @@ class Member:
         statistics = self.health.look(text, now, assignment.lanes)
         if self.health.is_abandoned:
             assignment.fail(NO_BROKER)
-        self.lag = lag_of(statistics, assignment.lanes)
+        self._backlog.look(statistics, assignment.lanes, now, unread=self._count_unread(), is_drained=self._is_drained)
         self._joining.look(statistics, now)
         if self._joining.is_stuck:
             assignment.fail("librdkafka does not come back from giving up its partitions")
@@ -265,6 +273,10 @@ class Member:
         if idle is not None and not self._explains_idle:
             self._explains_idle = True
             self._start(self._end_idle(*idle))
+
+    def _count_unread(self) -> int:
+        lanes = self.assignment.lanes.values()
+        return len(self.assignment.unread) + sum([len(lane.kept) for lane in lanes])
 
     async def _end_idle(self, topic: str, partition: int) -> None:
         """End the connection for a partition that is not fetched from, with the reason."""

@@ -82,10 +82,13 @@ class RemadeTopics:
                 if unchecked and self._asking_since is None:
                     self._asking_since = monotonic()
                 try:
-                    ids = await calls.call(partial(asker.ask, topics, unchecked))
+                    paused = list(lanes) if self._assignment.paused else ()
+                    ids = await calls.call(partial(asker.ask, topics, unchecked, paused))
                 except (KafkaException, TimeoutError):
                     self._look_again()
                 else:
+                    for key, lane in lanes.items():
+                        lane.end = ids.ends.get(key, -1)
                     self._compare(ids, set(unchecked))
         finally:
             calls.call(asker.end)
@@ -110,6 +113,7 @@ class RemadeTopics:
                 self._begin_anew(lane, before, now)
             elif not lane.checked:
                 lane.topic_id, lane.mark, lane.checked = now or before, mark_of(now or before), True
+                lane.deletions.begun = ids.offsets.get(key, -1)
                 if lane.begins_anew and lane.offsets:
                     assignment.begin_at(lane, lane.offsets[0])
                 assignment.unread += lane.kept

@@ -29,6 +29,7 @@ from bridge.endpoints.kafka.cluster.errors import CONNECTING, LOG_LEVEL, Reasons
 from bridge.endpoints.kafka.cluster.health import MEASURE_EVERY
 from bridge.endpoints.kafka.cluster.topics import count_partitions
 from bridge.endpoints.kafka.consumer.assignment import Lane
+from bridge.endpoints.kafka.consumer.backlog import Backlog
 from bridge.endpoints.kafka.consumer.member import Member
 
 __all__ = ["KafkaSource"]
@@ -101,6 +102,8 @@ class KafkaSource(Source):
         self._until_end = until_end
         self._window = window
         self._calls: Calls | None = None
+        self._backlog: Backlog | None = None
+        """Set when it is opened first."""
         self.member: Member | None = None
         """Set while the source is open."""
 
@@ -135,7 +138,15 @@ class KafkaSource(Source):
 
     @property
     def lag(self) -> int | None:
-        return None if self.member is None else self.member.lag
+        return None if self._backlog is None else self._backlog.lag
+
+    @property
+    def withheld(self) -> int:
+        return 0 if self._backlog is None else self._backlog.withheld
+
+    @property
+    def vanished(self) -> int:
+        return 0 if self._backlog is None else self._backlog.vanished
 
     @property
     def places(self) -> frozenset[Place]:
@@ -165,9 +176,12 @@ class KafkaSource(Source):
         self._calls = Calls()
         reasons, settings = Reasons(), self.settings
         try:
+            if self._backlog is None:
+                level = settings.get("isolation.level", "read_committed")
+                self._backlog = Backlog(self.name, reads_committed=level == "read_committed")
             member = self.member = Member(
                 self.name, settings, reasons, window=self._window, transactional=self.transactional,
-                read_bytes=self._window_bytes // 8,
+                backlog=self._backlog, read_bytes=self._window_bytes // 8,
             )  # fmt: skip
             metadata = await self._calls.call(lambda: fetch_metadata(member.consumer, reasons))
             count_partitions(metadata, [topic for topic in self._topics if not topic.startswith("^")])
@@ -201,6 +215,8 @@ class KafkaSource(Source):
         calls, self._calls = self._calls, None
         if member is not None:
             member.leave()
+        if self._backlog is not None:
+            self._backlog.forget()
         if calls is None:
             return
         if member is not None:

@@ -9,10 +9,11 @@ are asked for the topics' ids from time to time.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from bridge.endpoints.kafka.cluster.asking import ASKING, fetch_committed, make_asking_consumer
 from bridge.endpoints.kafka.cluster.errors import WITHHELD
@@ -21,6 +22,8 @@ __all__ = ["Asker", "Ids", "mark_of"]
 
 MARK: Final = "hashstar topic="
 """Beginning of the metadata of offsets that a bridge committed; the topic's id follows."""
+
+LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 """Id of topics whose brokers know none, as before Kafka 2.8."""
@@ -40,11 +43,21 @@ def mark_of(topic_id: str) -> str:
 class Ids:
     """What is known of the ids of topics at a moment."""
 
-    def __init__(self, now: Mapping[str, str], committed: Mapping[tuple[str, int], str]) -> None:
+    def __init__(
+        self,
+        now: Mapping[str, str],
+        committed: Mapping[tuple[str, int], str],
+        offsets: Mapping[tuple[str, int], int],
+        ends: Mapping[tuple[str, int], int],
+    ) -> None:
         self.now = now
         """Topic -> its id, "" where it has none; a topic that is missing, or cannot be seen, is not in it."""
         self.committed = committed
         """Topic and partition -> the id of the topic that the group's offset belongs to, where that is known."""
+        self.offsets = offsets
+        """Topic and partition -> the group's offset, where there is one."""
+        self.ends = ends
+        """Topic and partition -> its end, where that was asked for."""
 
 
 class Asker:
@@ -64,8 +77,14 @@ class Asker:
             self._clients = AdminClient({**self._settings, **ASKING}), make_asking_consumer(self._settings)
         return self._clients
 
-    def ask(self, topics: Collection[str], partitions: Collection[tuple[str, int]]) -> Ids:
-        """Return the ids of topics, and those that the group's offsets for partitions belong to; wait for the answers.
+    def ask(
+        self,
+        topics: Collection[str],
+        partitions: Collection[tuple[str, int]],
+        paused: Collection[tuple[str, int]] = (),
+    ) -> Ids:
+        """Return the ids of topics, the group's offsets for partitions with the ids of their topics, and the ends of
+        the partitions that are ``paused``; wait for the answers.
 
         Raises KafkaException or TimeoutError where the brokers may answer another time.
         """
@@ -73,10 +92,18 @@ class Asker:
         try:
             consumer.consume(ERRORS_AT_ONCE, 0)  # errors of its connections, which it would keep for ever
             now = _fetch_ids(admin, topics)
-            return Ids(now, _fetch_marks(consumer, partitions) if partitions else {})
+            offsets = _fetch_offsets(consumer, partitions) if partitions else []
+            ends = _fetch_ends(admin, paused) if paused else {}
         except (KafkaException, TimeoutError):
             self.end()
             raise
+        marks = {(each.topic, each.partition): each.metadata or "" for each in offsets}
+        return Ids(
+            now,
+            {key: mark.removeprefix(MARK) for key, mark in marks.items() if mark.startswith(MARK)},
+            {(each.topic, each.partition): each.offset for each in offsets if each.offset >= 0},
+            ends,
+        )
 
     def end(self) -> None:
         """Drop the clients."""
@@ -85,15 +112,23 @@ class Asker:
             clients[1].close()
 
 
-def _fetch_marks(consumer: Consumer, partitions: Collection[tuple[str, int]]) -> dict[tuple[str, int], str]:
+def _fetch_offsets(consumer: Consumer, partitions: Collection[tuple[str, int]]) -> list[TopicPartition]:
     try:
-        offsets = fetch_committed(consumer, partitions)
+        return fetch_committed(consumer, partitions)
     except KafkaException as error:
         if error.args[0].code() not in WITHHELD:
             raise
-        return {}
-    marks = {(each.topic, each.partition): each.metadata or "" for each in offsets}
-    return {key: mark.removeprefix(MARK) for key, mark in marks.items() if mark.startswith(MARK)}
+        return []
+
+
+def _fetch_ends(admin: AdminClient, partitions: Collection[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """Return the ends of partitions, of those that have a leader: librdkafka learns of an end by fetching alone."""
+    asked = admin.list_offsets({TopicPartition(*each): LATEST for each in partitions}, request_timeout=ANSWER)
+    ends = {}
+    for each, answer in asked.items():
+        with suppress(KafkaException):  # the statistics show what is wrong
+            ends[each.topic, each.partition] = int(answer.result(ANSWER + 1).offset)
+    return ends
 
 
 def _fetch_ids(admin: AdminClient, topics: Collection[str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bridge.endpoints.kafka.consumer.fetching import LONG, LONGEST_IDLE, STUCK, Fetching, Joining, lag_of
+from bridge.endpoints.kafka.consumer.fetching import LONG, LONGEST_IDLE, STUCK, Fetching, Joining
 
 OURS = [("orders", 0), ("orders", 1)]
 
@@ -50,15 +50,6 @@ def test_a_partition_that_librdkafka_does_not_mention_is_idle() -> None:
         fetching = Fetching()
         assert fetching.find_idle(incomplete, OURS, 0.0) is None
         assert fetching.find_idle(incomplete, OURS, LONGEST_IDLE) in OURS
-
-
-def test_the_lag_is_the_sum_over_the_partitions_that_are_known() -> None:
-    found = {"topics": {"orders": {"partitions": {
-        "0": {"consumer_lag": 5}, "1": {"consumer_lag": -1}, "2": {"consumer_lag": 7},
-    }}}}  # fmt: skip
-    assert lag_of(found, OURS) == 5
-    assert lag_of(found, [*OURS, ("orders", 2), ("others", 0)]) == 12
-    assert lag_of(found, [("orders", 1)]) is None
 
 
 def joining(state: str, coordinator: str = "up") -> Mapping[str, Any]:

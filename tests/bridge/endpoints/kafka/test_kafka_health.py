@@ -16,6 +16,7 @@ from bridge.endpoints.kafka.cluster import checking
 from bridge.endpoints.kafka.cluster.errors import LOG, Reasons, text_of
 from bridge.endpoints.kafka.cluster.health import FORGOTTEN, NO_BROKER, PATIENCE, Health
 from bridge.endpoints.kafka.config import KafkaSource
+from bridge.endpoints.kafka.consumer.backlog import Backlog
 from bridge.endpoints.kafka.consumer.member import Member
 from bridge.endpoints.kafka.producer.plain import Producing
 from bridge.endpoints.kafka.producer.transaction import Transacting
@@ -96,7 +97,9 @@ async def test_abandoned_clients_end_their_connections(monkeypatch: pytest.Monke
     for module in ("consumer.member", "producer.target", "producer.transaction"):
         monkeypatch.setattr(f"bridge.endpoints.kafka.{module}.monotonic", lambda: clock[0])
     own = {"group.id": "g", "statistics.interval.ms": 0}
-    member = Member("kafka", own, Reasons(), window=10, transactional=False)
+    member = Member(
+        "kafka", own, Reasons(), window=10, transactional=False, backlog=Backlog("kafka", reads_committed=True)
+    )
     reports, writer = Reports(), Writer({}, {})
     producing, transacting = Producing(reports, writer, Reasons()), Transacting(reports, writer, Reasons(), 10.0, 1_000)
     producing.producer = transacting.producer = Producer({})

@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition
 from bridge.endpoint import Delivery
 from bridge.endpoints.kafka.cluster.errors import Reasons
 from bridge.endpoints.kafka.consumer.assignment import Lane
+from bridge.endpoints.kafka.consumer.backlog import Backlog
 from bridge.endpoints.kafka.consumer.member import Member
 from tests.support.virtual_loop import run_virtually
 
@@ -51,7 +52,8 @@ class Scene:
     """A member with the partitions that it is assigned."""
 
     def __init__(self, window: int = 10, *, transactional: bool = False) -> None:
-        self.member = Member("kafka", {}, Reasons(), window=window, transactional=transactional)
+        self.backlog = Backlog("kafka", reads_committed=True)
+        self.member = Member("kafka", {}, Reasons(), window=window, transactional=transactional, backlog=self.backlog)
         self.consumer: Any = self.member.consumer
 
     def assign(self, *partitions: int) -> None:
