@@ -57,7 +57,7 @@ def _with_operator_policies(after: Topology, before: Topology) -> Topology:
     policies = [*after.policies.values(), *before.operator_policies.values()]
     return Topology(
         after.exchanges.values(), after.queues.values(), after.bindings, policies,
-        vhost=after.vhost, profile=after.profile,
+        vhost=after.vhost, profile=after.profile, unread=after.unread,
     )  # fmt: skip
 
 

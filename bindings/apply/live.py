@@ -94,6 +94,7 @@ class Live:
             topology.all_policies,
             vhost=topology.vhost,
             profile=topology.profile,
+            unread=topology.unread,
         )
 
     def set_policy(self, policy: Policy) -> None:

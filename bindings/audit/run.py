@@ -34,6 +34,7 @@ from bindings.sources.listing import Listing
 from bindings.sources.open import Source, open_source
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
+from exchange.topology.unread import find_unread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -273,7 +274,8 @@ def report_on(
     comparison = None
     if subject.other is not None:
         compared = more.pop(0)
-        comparison = Compared(subject.other_name, compared.after, changes(compared, subject.topology, subject.other))
+        moved = changes(compared, subject.topology, subject.other)
+        comparison = Compared(subject.other_name, compared.after, moved, find_unread(subject.other))
     return build_report(
         subject.topology, tally, sources, _now(), settings=settings, findings=subject.findings,
         verification=verification, comparison=comparison,

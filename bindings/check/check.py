@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from bindings.check.lives import ends, rounds
@@ -23,12 +24,14 @@ from bindings.check.rules import (
     reach,
     redundancy,
 )
-from bindings.check.rules.finding import RULES, Finding, Part
+from bindings.check.rules.finding import ABSENCES, RULES, Finding, Part
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import quote_exchange
+from bindings.sources.definitions.import_warnings import NOT_READ
 from bindings.sources.language.expectations import Expectation
 from exchange.entities.entities import Binding
 from exchange.topology.topology import Topology
+from exchange.topology.unread import UnreadPart, find_unread, not_proved
 
 __all__ = ["LISTED", "check", "find_all", "list_findings"]
 
@@ -54,7 +57,7 @@ OPTIONAL: Final[Mapping[str, Callable[[TopologyView], Iterator[Finding]]]] = {
     "HS324": ends.find_many_tries,
 }
 """Code of an optional rule -> the function that applies it."""
-UNLIMITED: Final = frozenset({"HS801", "HS901"})
+UNLIMITED: Final = frozenset({"HS801", "HS901", NOT_READ})
 """Codes of which all findings are listed: expectations and warnings about a file, each of which someone wrote."""
 
 
@@ -78,9 +81,20 @@ def find_all(
 ) -> Iterator[Finding]:
     """Yield the findings of `check`, all of them and in no useful order."""
     view = TopologyView(topology)
+    unread = find_unread(topology)
+    yield from (_missing(topology, each, unread) for each in unread)
     for find in [*FAMILIES, *(find for code, find in OPTIONAL.items() if code in optional)]:
-        yield from find(view)
+        for finding in find(view):
+            is_open = bool(unread) and finding.code in ABSENCES
+            yield replace(finding, message=f"{finding.message}; {not_proved(unread)}") if is_open else finding
     yield from expected.find(topology, expectations)
+
+
+def _missing(topology: Topology, each: UnreadPart, unread: Sequence[UnreadPart]) -> Finding:
+    """Return the finding about a part that was not read; one that a plugin makes is about its exchange."""
+    made = [part for part in topology.exchanges.values() if each.where == f"exchange '{part.name}'"]
+    part = made[0] if each.kind == "plugin-made" and made else None
+    return Finding(NOT_READ, part, f"{each}; {not_proved(unread)}", detail="" if part is not None else str(each))
 
 
 def list_findings(findings: Iterable[Finding], topology: Topology) -> list[Finding]:

@@ -35,13 +35,15 @@ def check_sources(
     seconds: float = ANSWER_SECONDS,
     show: Show = lambda text: None,
     app: object = None,
+    allow_unread: bool = False,
 ) -> CheckResult:
     """Return the findings about all sources that ``names`` stand for; see `bindings.sources.tree.find_files`.
 
     ``selection``, ``vhost`` and ``profile`` hold for each source, as in `check_source`; ``seconds`` for each answer of
     a broker. ``show`` is called with the text of what is being done. A source that cannot be read is an error of the
     result, and so is a folder without any topology. Files below a folder that are no topologies, or that do not have
-    the virtual host, are skipped. ``app`` is a Celery app, as in `check_source`.
+    the virtual host, are skipped. ``app`` is a Celery app, as in `check_source`. With ``allow_unread``, parts of a
+    source that were not read are no findings.
 
     Findings that ``baseline`` has are not reported, and among several files its own is left out. With ``record``, no
     finding is reported, and the baseline is written anew with all of them, unless there are errors. Raises InputError
@@ -53,7 +55,7 @@ def check_sources(
     files = [file for file in find_files(names) if Path(file.name).absolute() != own]
     applied = tuple(code for code in RULES if selection.applies(code))
     known = None if baseline is None else BaselineRun(baseline, applied, vhost, record=record)
-    check = _Check(selection, applied, vhost, profile, known, seconds, show, app)
+    check = _Check(selection, applied, vhost, profile, known, seconds, show, app, allow_unread)
     reports: list[Report] = []
     errors: list[SourceError] = []
     skipped: list[SkippedFile] = []
@@ -91,6 +93,7 @@ class _Check:
     seconds: float
     show: Show
     app: object
+    allow_unread: bool
 
     def check_file(self, file: TopologyFile) -> Report | SkippedFile:
         """Return the report about a file, or why it is skipped. Raises HashstarError if it cannot be read."""
@@ -99,7 +102,7 @@ class _Check:
             reason = find_reason_to_skip(file.name)
             if reason is not None:
                 return SkippedFile(file.name, reason)
-        source = open_source(file.name, self.vhost, seconds=self.seconds)
+        source = open_source(file.name, self.vhost, seconds=self.seconds).allowing_unread(self.allow_unread)
         if file.folder is not None and self.vhost not in (None, *source.vhosts):
             return SkippedFile(file.name, f"no virtual host '{self.vhost}'")
         found = 0

@@ -16,12 +16,13 @@ from bindings.check.rules import tasks
 from bindings.check.rules.finding import RULES, Finding, Part
 from bindings.sources.applications.celery import read_app
 from bindings.sources.definitions import Definitions
-from bindings.sources.definitions.import_warnings import FILE_ONLY, SourceWarning
+from bindings.sources.definitions.import_warnings import FILE_ONLY, NOT_READ, SourceWarning
 from bindings.sources.files import decode_text, read_content
 from bindings.sources.open import Source
 from exchange.entities.entities import Exchange, Policy, Queue
 from exchange.entities.profile import Profile
 from exchange.topology.topology import Topology
+from exchange.topology.unread import not_proved
 
 __all__ = ["check_source"]
 
@@ -56,7 +57,9 @@ def check_source(
     for name in names:
         topology = source.topology(name, profile)
         progress(topology)
-        findings = [*find_all(topology, source.expectations(name), optional=optional)]
+        found = find_all(topology, source.expectations(name), optional=optional)
+        # Those about parts of the file go with the file, where they have lines.
+        findings = [each for each in found if each.code != NOT_READ or each.part is not None]
         if not checked:  # findings about the whole file go with the first virtual host
             findings = [*_file_findings(source), *findings]
         application = source.application if app is None else read_app(app, topology)
@@ -72,7 +75,11 @@ def check_source(
 def _file_findings(source: Source) -> Iterator[Finding]:
     """Yield the warnings of reading the source, except those about parts that the rules find themselves."""
     for warning in source.warnings:
-        if warning.code == FILE_ONLY or not _has(source, warning):
+        if warning.unread is not None:
+            if not source.allows_unread:
+                message = f"{warning.text}; {not_proved(source.unread)}"
+                yield Finding(NOT_READ, None, message, line=warning.line, detail=POSITION.sub("", warning.text))
+        elif warning.code == FILE_ONLY or not _has(source, warning):
             yield Finding(FILE_ONLY, None, warning.text, line=warning.line, detail=POSITION.sub("", warning.text))
 
 

@@ -14,6 +14,7 @@ from bindings.apply.amqp import Refused, need_pika
 from bindings.apply.apply import PLANNING_SECONDS, Stopped, apply, plan_for
 from bindings.apply.broker import Broker, InUse
 from bindings.apply.live import Live
+from bindings.commands.option_types import allow_unread_option
 from bindings.diff.comparison.compare import compare
 from bindings.diff.forms.text import meaning_lines, plan_lines, settings_lines
 from bindings.diff.planning.plan import Plan, is_reserved
@@ -33,6 +34,7 @@ from exchange.commands.console import (
 from exchange.display import count_noun, escape_lines
 from exchange.errors import HashstarError, InputError
 from exchange.topology.topology import Topology
+from exchange.topology.unread import find_unread, not_proved, unread_lines
 
 __all__ = ["apply_command"]
 
@@ -40,6 +42,8 @@ LISTED: Final = 20
 """Maximum number of steps that are listed."""
 MEANING_LINES: Final = 40
 """Maximum number of lines about what the plan means."""
+TWICE: Final = 2
+"""Number of times that --prune is given to delete by an incomplete or empty file."""
 STOPPED: Final = 1
 """Exit code of a command that stopped before or in the middle of a plan."""
 
@@ -51,22 +55,25 @@ STOPPED: Final = 1
     metavar="URL",
     help="The other address (AMQP or management API), if not at its usual port of the same host.",
 )
-@click.option("--prune", is_flag=True, help="Also delete what the broker has and FILE does not.")
+@click.option("--prune", count=True, help="Also delete what the broker has and FILE does not; given twice, also if "
+              "FILE is empty, or has parts that were not read.")  # fmt: skip
 @click.option("--replace", is_flag=True, help="Delete and redeclare what cannot be changed in place.")
 @click.option("--force", is_flag=True, help="Delete queues even if they have messages or consumers.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
+@allow_unread_option
 @timeout_option
 @click.argument("file", metavar="FILE")
 @click.argument("address", metavar="URL")
 def apply_command(
     vhost: str | None,
     other_address: str | None,
-    prune: bool,
+    prune: int,
     replace: bool,
     force: bool,
     yes: bool,
     dry_run: bool,
+    allow_unread: bool,
     file: str,
     address: str,
 ) -> None:
@@ -83,6 +90,9 @@ def apply_command(
     begin with amq. are never touched. The command stops at the first surprise and reports what is done and what is not.
     It can be run again: what is done already is no step any more.
 
+    A FILE with parts that cannot be read is applied with --allow-unread only. Nothing is deleted by such a FILE, nor by
+    one with nothing in it, unless --prune is given twice.
+
     Exit codes: 0 applied, or nothing to do; 1 stopped, or not allowed to go on; 2 bad usage or input.
     """
     with exit_on_error():
@@ -91,14 +101,21 @@ def apply_command(
         addresses = Addresses.of(address, other_address, seconds=seconds_to_answer())
         opened = _open(file, vhost or addresses.management.vhost)
         wanted = opened.topology(vhost or addresses.management.vhost)
+        if prune == 1:
+            _require_whole(opened.name, wanted)
+        if allow_unread or prune >= TWICE:
+            wanted = wanted.with_unread(wanted.unread, allowed=True)
         live = Live(addresses.management, wanted.vhost)
-        made = plan_for(live, wanted, prune=prune)
+        made = plan_for(live, wanted, prune=prune > 0)
         todo = made.plan
         _show(todo, made.before, made.after, f"virtual host {live.vhost!r} at {live.management.address}")
         if not prune:
             _show_unknown(made.before, made.wanted)
         if todo.refused:
             raise InputError(f"{opened.name}: the broker would refuse what is marked above; nothing was changed")
+    if wanted.unread and not wanted.allows_unread:  # what plugins make is no part of the file
+        nothing = "" if todo.steps else "nothing to do for what was read; "
+        _stop(f"{nothing}{not_proved(wanted.unread)}; --allow-unread applies the rest. Nothing was changed")
     if not todo.steps:
         echo_line("nothing to do")
         return
@@ -130,6 +147,19 @@ def apply_command(
     echo_line(f"applied: {done}; the broker now matches the plan")
 
 
+def _require_whole(name: str, wanted: Topology) -> None:
+    """Raise InputError if the source is no reason to delete anything: it is empty, or parts of it were not read."""
+    unread = find_unread(wanted)
+    if unread:
+        raise InputError(
+            f"{name}: {not_proved(unread)} ({unread[0].where}: {unread[0].text}), and --prune would delete these, too; "
+            "given twice, it does"
+        )
+    own = [each for each in (*wanted.exchanges, *wanted.queues) if not is_reserved(each)]
+    if not (own or wanted.bindings or wanted.all_policies):
+        raise InputError(f"{name}: there is nothing in it, and --prune would delete everything; given twice, it does")
+
+
 def _open(file: str, vhost: str | None) -> Source:
     """Read the source, and print its warnings. Raises InputError."""
     opened = open_source(file, vhost, seconds=seconds_to_answer())
@@ -143,6 +173,8 @@ def _show(todo: Plan, before: Topology, after: Topology, where: str) -> None:
     for line in plan_lines(todo):
         echo_line(line)
     if not todo.steps:
+        for line in unread_lines(find_unread(after)):
+            echo_line(line)
         return
     echo_line("meaning:")
     meaning = compare(before, after.with_profile(before.profile), deadline=Deadline(PLANNING_SECONDS))

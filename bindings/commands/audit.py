@@ -124,9 +124,9 @@ def run_command(
         from bindings.audit.run import count, open_traffic, report_on
 
         settings = thresholds.settings()
-        subject = replace(_open_subject(source, vhost, profile), verify=verify)
+        subject = replace(_open_subject(source, vhost, profile, thresholds), verify=verify)
         if compare is not None:
-            other = open_source(compare, vhost, seconds=seconds_to_answer())
+            other = open_source(compare, vhost, seconds=seconds_to_answer()).allowing_unread(thresholds.allow_unread)
             topology = other.topology(vhost, compare_profile or profile)
             subject = replace(subject, other=topology, other_name=other.name)
         elif compare_profile is not None:
@@ -168,7 +168,7 @@ def merge_command(
         from bindings.audit.run import merge
 
         settings = thresholds.settings()
-        tally, report = merge(_open_subject(source, vhost, profile), tallies, settings)
+        tally, report = merge(_open_subject(source, vhost, profile, thresholds), tallies, settings)
         outputs.write(report, tally)
         outputs.print(report)
     sys.exit(report.exit_code)
@@ -223,7 +223,7 @@ def follow_command(
         settings = thresholds.settings()
         if where.no_spark:
             raise InputError("--no-spark: hashstar audit follow needs Spark; hashstar audit run works without it")
-        subject = _open_subject(source, vhost, profile)
+        subject = _open_subject(source, vhost, profile, thresholds)
         selection = Selection(_vhost_taken(archive_vhost, subject.topology))
         mapping = FieldMapping(exchange, routing_key)
 
@@ -254,11 +254,11 @@ def follow_command(
     sys.exit(report.exit_code)
 
 
-def _open_subject(source: str, vhost: str | None, profile: str | None) -> Subject:
+def _open_subject(source: str, vhost: str | None, profile: str | None, thresholds: Thresholds) -> Subject:
     """Read the topology to audit, and print what it is warned of. Raises InputError."""
     from bindings.audit.run import Subject
 
-    opened = open_source(source, vhost, seconds=seconds_to_answer())
+    opened = open_source(source, vhost, seconds=seconds_to_answer()).allowing_unread(thresholds.allow_unread)
     subject = Subject.from_source(opened, vhost, profile)
     show_warnings(opened.name, opened.warnings)
     return subject

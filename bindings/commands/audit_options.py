@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from bindings.commands.option_types import allow_unread_option
 from bindings.report.forms import FORMS
 from exchange.errors import InputError
 
@@ -40,6 +41,7 @@ class Thresholds:
     fail_under_messages: str | None
     max_unroutable: str | None
     stale_days: int | None
+    allow_unread: bool
 
     def settings(self) -> Settings:
         """Return the settings of the file, overridden by the other options. Raises InputError."""
@@ -182,6 +184,7 @@ threshold_options = _gather(
             metavar="N",
             help="Days without a message after which a binding is stale.  [default: 30]",
         ),
+        "allow_unread": allow_unread_option,
     },
     Thresholds,
 )

@@ -16,6 +16,7 @@ from bindings.check.report import CheckResult
 from bindings.check.rules.finding import SEVERITIES, Rule, Severity
 from bindings.check.run import check_sources
 from bindings.check.selection import CodeSelection, find_rules
+from bindings.commands.option_types import allow_unread_option
 from bindings.fix.fix import Change, NotFixable, save_fixed
 from bindings.fix.run import FailedFile, diff_lines, fix_files
 from bindings.sources.applications.importing import import_object
@@ -101,6 +102,7 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
 )
 @click.option("--output-file", metavar="FILE", help="Write the output format to FILE, and print the findings as text.")
 @click.option("--statistics", is_flag=True, help="Print the number of findings of each code, in text in place of them.")
+@allow_unread_option
 @timeout_option
 @click.argument("sources", metavar="TOPOLOGY...", nargs=-1, required=True)
 def check_command(
@@ -117,6 +119,7 @@ def check_command(
     app_name: str | None,
     output_file: str | None,
     statistics: bool,
+    allow_unread: bool,
     sources: tuple[str, ...],
 ) -> None:
     """Find mistakes in topologies.
@@ -161,6 +164,7 @@ def check_command(
             seconds=seconds_to_answer(),
             show=show,
             app=None if app_name is None else import_object(app_name),
+            allow_unread=allow_unread,
         )
     result = result._replace(fail_on=fail_on, statistics=statistics, root=_find_root(os.environ))
     if output_file is not None:

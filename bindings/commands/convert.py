@@ -129,7 +129,7 @@ def _document(opened: Source, vhost: str | None) -> Document:
 def _definitions(opened: Source, vhost: str | None, base: str | None) -> Definitions:
     if vhost is None and base is None and isinstance(opened.content, Definitions):
         return opened.content
-    into = None if base is None else open_source(base, seconds=seconds_to_answer()).content
+    into = None if base is None else open_source(base, seconds=seconds_to_answer(), may_be_none=True).content
     if isinstance(into, Document):
         raise InputError(f"{base}: --into needs definitions, and this is a .bindings file")
     return _document(opened, vhost).definitions(into)

@@ -8,6 +8,7 @@ from typing import IO, Final
 
 import click
 
+from bindings.commands.option_types import allow_unread_option
 from bindings.diff.against import FileDiff, VhostDiff, diff_against
 from bindings.diff.diff import SECONDS, Diff, diff
 from bindings.diff.forms.as_json import files_to_json, to_json
@@ -72,6 +73,7 @@ FAILING: Final[Mapping[str, Callable[[Diff], bool]]] = {
     show_default=True,
     help="Maximum duration of the comparison; the rest is reported as undecided.",
 )
+@allow_unread_option
 @click.option(
     "--fail-on",
     type=click.Choice(list(FAILING)),
@@ -91,6 +93,7 @@ def diff_command(
     old_release: str | None,
     new_release: str | None,
     budget: float,
+    allow_unread: bool,
     fail_on: str,
     topologies: tuple[str, ...],
 ) -> None:
@@ -110,6 +113,9 @@ def diff_command(
     With --fail-on lost, only a difference by which a queue or publisher may lose messages ends with 1; with --fail-on
     gained, only one by which a queue may get more. --format markdown is for comments on pull requests.
 
+    Of files with parts that cannot be read, nothing is proved: they are listed, and the exit code is 1. --allow-unread
+    compares the rest.
+
     Exit codes: 0 no difference; 1 a difference, or one that could not be ruled out; 2 bad usage or input.
     """
     if as_json and form not in (None, "json"):
@@ -126,7 +132,7 @@ def diff_command(
         if messages is not None and form == "markdown":
             raise click.UsageError("--messages has no Markdown; use --format text or json")
         with exit_on_error():
-            compared, moved = _compare(topologies, vhost, releases or profile, budget, messages)
+            compared, moved = _compare(topologies, vhost, releases or profile, budget, messages, allow_unread)
         _print_one(compared, moved, form)
         if form == "text" and profile is None and releases is None and compared.vhosts[0].profile != LATEST.name:
             echo_line(f"by the rules of {compared.vhosts[0].profile}, for the release that the topologies name")
@@ -136,8 +142,9 @@ def diff_command(
             raise click.UsageError("--messages compares A and B, not files with --against")
         with exit_on_error(), progress(f"comparing, {budget:.0f} s at most") as step:
             files = diff_against(
-                against, topologies, merge_base=merge_base, vhost=vhost, profile=profile, seconds=budget, progress=step
-            )
+                against, topologies, merge_base=merge_base, vhost=vhost, profile=profile, allow_unread=allow_unread,
+                seconds=budget, progress=step,
+            )  # fmt: skip
         _print_files(files, against, form)
     fails = FAILING[fail_on]
     failed = any(fails(each.diff) for file in files for each in file.vhosts)
@@ -150,13 +157,15 @@ def _compare(
     profile: str | tuple[str | None, str | None] | None,
     budget: float,
     messages: IO[bytes] | None,
+    allow_unread: bool,
 ) -> tuple[FileDiff, Moved | None]:
     """Return the difference of two sources, and the messages that they route differently. Raises InputError.
 
     One source is compared with itself. ``profile`` is that of both, or one for each.
     """
     with status("reading ..."):
-        sources = [open_source(where, vhost, seconds=seconds_to_answer()) for where in names]
+        opened = [open_source(where, vhost, seconds=seconds_to_answer()) for where in names]
+        sources = [each.allowing_unread(allow_unread) for each in opened]
         one, other = sources[0], sources[-1]
         rules = profile if isinstance(profile, tuple) else [profile or one.profile or other.profile] * 2
         old, new = (source.routable(vhost, rule) for source, rule in zip((one, other), rules, strict=True))

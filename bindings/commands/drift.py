@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from bindings.apply.live import Live
-from bindings.commands.option_types import Address, Duration
+from bindings.commands.option_types import Address, Duration, allow_unread_option
 from bindings.diff.comparison.meaning import Meaning
 from bindings.drift.drift import Drift, Ignoring, find_drift
 from bindings.drift.forms import drift_lines, drift_to_json, format_time, headline, unknown_to_json
@@ -65,6 +65,7 @@ BUDGET: Final = 10.0
     metavar="NAME",
     help="Host name that requests for metrics may have; repeatable.",
 )
+@allow_unread_option
 @timeout_option
 @click.argument("file", metavar="FILE")
 @click.argument("address", metavar="URL")
@@ -78,6 +79,7 @@ def drift_command(
     every: float | None,
     metrics: tuple[str, int] | None,
     hosts: tuple[str, ...],
+    allow_unread: bool,
     file: str,
     address: str,
 ) -> None:
@@ -93,7 +95,10 @@ def drift_command(
     With --every, FILE is read and the broker is asked again and again, and only what has changed is printed. A broker
     that is away is tried again, and the metric hashstar_drift_up is 0. SIGTERM and Ctrl-C end it, with 0.
 
-    Exit codes: 0 the same; 1 drift; 2 the broker cannot be asked, or bad usage or input.
+    Where parts of FILE were not read, nothing is proved, also if all else is the same; --allow-unread compares the
+    rest.
+
+    Exit codes: 0 the same; 1 drift, or not proved; 2 the broker cannot be asked, or bad usage or input.
     """
     if every is None and metrics is not None:
         raise click.UsageError("--metrics needs --every")
@@ -109,7 +114,7 @@ def drift_command(
             raise InputError("a file is compared with a broker; hashstar diff compares two brokers")
         management = Management.at(address, seconds=seconds)
         ignoring = Ignoring(names, ignore_extra, not auto_delete)
-        look = _Look(file, management, vhost, ignoring, seconds)
+        look = _Look(file, management, vhost, ignoring, seconds, allow_unread=allow_unread)
         printer = _Printer(form, file, management.address, budget)
         if every is None:
             with status("comparing ..."):
@@ -117,7 +122,7 @@ def drift_command(
                 drift = look()
                 meaning = printer.meaning(drift)
             printer.print_once(drift, meaning, began)
-            sys.exit(1 if drift.objects else 0)
+            sys.exit(0 if drift.state == "same" else 1)
         look.read_file()  # a mistake in it ends the command before it begins to watch
         _watch(Watch(look, every, time.time, random), printer, metrics, hosts)
     except HashstarError as error:
@@ -128,18 +133,26 @@ class _Look:
     """Reads the file, asks the broker, and compares."""
 
     def __init__(
-        self, file: str, management: Management, vhost: str | None, ignoring: Ignoring, seconds: float
+        self,
+        file: str,
+        management: Management,
+        vhost: str | None,
+        ignoring: Ignoring,
+        seconds: float,
+        *,
+        allow_unread: bool,
     ) -> None:
         self._file = file
         self._management = management
         self._vhost = vhost or management.vhost
         self._ignoring = ignoring
         self._seconds = seconds
+        self._allow_unread = allow_unread
         self._warned: list[str] | None = None
 
     def read_file(self) -> Topology:
         """Return the topology of the file, and print its warnings if they are new. Raises InputError."""
-        opened = open_source(self._file, self._vhost, seconds=self._seconds)
+        opened = open_source(self._file, self._vhost, seconds=self._seconds).allowing_unread(self._allow_unread)
         warnings = list(map(str, opened.warnings))
         if warnings != self._warned:
             show_warnings(opened.name, warnings)

@@ -1,4 +1,4 @@
-"""Types of options that several commands have: a duration, an address to serve at."""
+"""Options that several commands have, and types of options: a duration, an address to serve at."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from typing import Any, Final
 
 import click
 
-__all__ = ["Address", "Duration"]
+__all__ = ["Address", "Duration", "allow_unread_option"]
 
 UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 LOCALHOST: Final = "127.0.0.1"
+
+allow_unread_option = click.option(
+    "--allow-unread", is_flag=True, help="Make claims about what was read, although parts of a source were not read."
+)
+"""The option by which a user wants claims all the same; without it, nothing is proved of such a source."""
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]

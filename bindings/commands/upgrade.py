@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 from bindings.apply.address import Addresses
 from bindings.apply.amqp import need_pika
+from bindings.commands.option_types import allow_unread_option
 from bindings.diff.diff import SECONDS
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
@@ -165,6 +166,7 @@ MEGABYTE: Final = 1 << 20
     show_default=True,
     help="Maximum duration of asking the test broker; the rest is reported as not asked.",
 )
+@allow_unread_option
 @timeout_option
 @click.argument("topology")
 def upgrade_command(
@@ -185,6 +187,7 @@ def upgrade_command(
     live: str | None,
     other_address: str | None,
     live_budget: float,
+    allow_unread: bool,
     topology: str,
 ) -> None:
     """Show what an upgrade of RabbitMQ does to a topology.
@@ -206,6 +209,9 @@ def upgrade_command(
     broker's code and text, the clients that make it, and how often. With --live, all this is tried on a test broker,
     and its answers are compared with what is foretold.
 
+    Of a source with parts that cannot be read nothing is proved, which counts as an error; --allow-unread looks at the
+    rest.
+
     Exit codes: 0 nothing at or above --fail-on; 1 something is, after the transformations, or an answer of --live was
     not foretold; 2 bad usage or input.
     """
@@ -216,7 +222,7 @@ def upgrade_command(
         if page == Path(STDOUT) and output == STDOUT:
             raise InputError("--html and --output cannot both be standard output")
         with status("reading ..."):
-            source = open_source(topology, vhost, seconds=seconds_to_answer())
+            source = open_source(topology, vhost, seconds=seconds_to_answer()).allowing_unread(allow_unread)
             addresses = _read_addresses(live, other_address)
             new_name = new_name if addresses is None else _release_of_broker(addresses, new_name)
         show_warnings(source.name, _warnings_of(source))

@@ -23,6 +23,7 @@ from bindings.sources.tree import expand_patterns, find_reason_to_skip, may_be_t
 from exchange.entities.profile import LATEST, Profile
 from exchange.errors import HashstarError, InputError
 from exchange.topology.topology import Topology
+from exchange.topology.unread import find_unread
 
 __all__ = ["FileDiff", "State", "VhostDiff", "diff_against"]
 
@@ -83,6 +84,7 @@ def diff_against(
     merge_base: bool = False,
     vhost: str | None = None,
     profile: Profile | str | None = None,
+    allow_unread: bool = False,
     seconds: float = SECONDS,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[FileDiff]:
@@ -91,8 +93,9 @@ def diff_against(
     A name may be a folder: it stands for the topology files below it that are not the same as at the revision; no name
     stands for the current folder. With ``merge_base``, the best common ancestor of the revision and HEAD is taken
     instead. Only ``vhost`` is compared if it is given. ``profile`` is that of all comparisons, else each follows the
-    old file, else the new one. All comparisons together take ``seconds``; what is not decided then is reported as
-    undecided. ``progress`` is called with the numbers of virtual hosts compared and to compare.
+    old file, else the new one. With ``allow_unread``, claims are made although parts of a file were not
+    read. All comparisons together take ``seconds``; what is not decided then is reported as undecided.
+    ``progress`` is called with the numbers of virtual hosts compared and to compare.
 
     A file that cannot be read is an error of its result. Raises InputError where there is no git, no repository, or no
     such revision, and for a name that is no file.
@@ -107,7 +110,7 @@ def diff_against(
         if commit is None:
             commit = commits[repository.root] = repository.commit(revision, merge_base=merge_base)
         found = _below(name, commit) if os.path.isdir(name) else [name]  # noqa: PTH112  as in sources/git.py
-        pairs += [_read(each, commit, vhost, profile) for each in found]
+        pairs += [_read(each, commit, vhost, profile, allow_unread=allow_unread) for each in found]
     if vhost is not None and not any(pair.topologies or pair.file.error for pair in pairs):
         raise InputError(f"no file that differs has a virtual host {vhost!r}")
     return _compare(pairs, seconds, progress)
@@ -137,7 +140,7 @@ def _contents(name: str, old_name: str, commit: Commit) -> Iterator[bytes]:
             yield content
 
 
-def _read(name: str, commit: Commit, vhost: str | None, profile: Profile | str | None) -> _Pair:
+def _read(name: str, commit: Commit, vhost: str | None, profile: Profile | str | None, *, allow_unread: bool) -> _Pair:
     """Return a file with its topologies before and after, of the virtual hosts that may differ."""
     label = commit.id[:7] if commit.id.startswith(commit.revision) else f"{commit.revision} ({commit.id[:7]})"
     path = commit.repository.name_of(Path(name))
@@ -158,6 +161,7 @@ def _read(name: str, commit: Commit, vhost: str | None, profile: Profile | str |
             return _Pair(file if file.state == "renamed" else replace(file, state="same"))
         before = None if old is None else read_source(old, f"{commit.revision}:{file.old_name}", vhost)
         after = None if new is None else read_source(new, name, vhost, path=name)
+        before, after = (None if each is None else each.allowing_unread(allow_unread) for each in (before, after))
         topologies = tuple(_topologies(before, after, vhost, profile))
     except HashstarError as error:
         return _Pair(replace(file, error=error))
@@ -179,7 +183,7 @@ def _topologies(
                 else source.routable(name, rules)
                 for source in sources
             )
-            if old != new:
+            if old != new or find_unread(old, new):
                 yield old, new
 
 

@@ -41,10 +41,11 @@ class Diff(NamedTuple):
 
     @property
     def loses(self) -> bool:
-        """Whether a queue or a publisher may lose messages, undecided cases included."""
+        """Whether a queue or a publisher may lose messages; undecided cases, and parts not read, included."""
         meaning = self.meaning
         return (
-            self._has_open_question(opened=True)
+            bool(meaning.unread)
+            or self._has_open_question(opened=True)
             or any(isinstance(part, Queue) for part in self.plan.replaced)
             or any(not effect.gained for effect in meaning.effects)
             or any(lost.now for lost in meaning.unroutable)
@@ -54,8 +55,13 @@ class Diff(NamedTuple):
 
     @property
     def gains(self) -> bool:
-        """Whether a queue may get messages that it did not get, undecided cases included."""
-        return self._has_open_question(opened=False) or any(effect.gained for effect in self.meaning.effects)
+        """Whether a queue may get messages that it did not get; undecided cases, and parts not read, included."""
+        meaning = self.meaning
+        return (
+            bool(meaning.unread)
+            or self._has_open_question(opened=False)
+            or any(effect.gained for effect in meaning.effects)
+        )
 
     def _has_open_question(self, *, opened: bool) -> bool:
         """Return whether something is undecided or left to chance, but for exchanges that are opened, or closed.

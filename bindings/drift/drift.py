@@ -23,13 +23,16 @@ from bindings.diff.settings.changes import SettingsChange, compare_settings
 from bindings.report.gates import matches_glob
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.topology.topology import Topology
+from exchange.topology.unread import UnreadPart, find_unread
 
 __all__ = [
-    "CHANGES", "KINDS", "REASONS", "Change", "Drift", "Field", "Ignoring", "Kind", "Object", "Reason", "find_drift",
+    "CHANGES", "KINDS", "REASONS", "Change", "Drift", "Field", "Ignoring", "Kind", "Object", "Reason",
+    "Verdict", "find_drift",
 ]  # fmt: skip
 
 Kind = Literal["exchange", "queue", "binding", "policy"]
 Change = Literal["missing", "extra", "changed"]
+Verdict = Literal["same", "drift", "undecided"]
 Reason = Literal["amq.*", "exclusive", "auto-delete", "by name", "extra"]
 
 KINDS: Final[tuple[Kind, ...]] = ("exchange", "queue", "binding", "policy")
@@ -128,7 +131,18 @@ class Drift:
     @property
     def intended(self) -> Topology:
         """The topology that the broker would have without the drift; made anew each time."""
-        return _without_drift(_with_partitions(self.live, self.wanted), self.objects)
+        intended = _without_drift(_with_partitions(self.live, self.wanted), self.objects)
+        return intended.with_unread(self.unread)
+
+    @property
+    def unread(self) -> tuple[UnreadPart, ...]:
+        """What is missing in the file's topology: nothing is proved, also if no object differs."""
+        return find_unread(self.wanted)
+
+    @property
+    def state(self) -> Verdict:
+        """``drift`` if an object differs, ``same`` if it is certain that none does, else ``undecided``."""
+        return "drift" if self.objects else "undecided" if self.unread else "same"
 
     @property
     def counts(self) -> dict[tuple[Kind, Change], int]:

@@ -11,9 +11,10 @@ from bindings.diff.comparison.meaning import Meaning
 from bindings.diff.forms.as_json import MeaningJson, SettingsChangeJson, meaning_to_json, settings_to_json
 from bindings.diff.forms.text import meaning_lines, settings_lines
 from bindings.diff.planning.step import describe_part
-from bindings.drift.drift import REASONS, Change, Drift, Object, Reason
+from bindings.drift.drift import REASONS, Change, Drift, Object, Reason, Verdict
 from exchange.display import count_noun, count_rest, list_some
 from exchange.json_types import FieldJson
+from exchange.topology.unread import UnreadPartJson, not_proved, unread_lines, unread_to_json
 
 __all__ = ["DriftJson", "UnknownJson", "drift_lines", "drift_to_json", "format_time", "headline", "unknown_to_json"]
 
@@ -63,7 +64,8 @@ class DriftJson(TypedDict):
     vhost: str
     profile: str
     """The broker's release."""
-    state: Literal["same", "drift"]
+    state: Verdict
+    """`undecided` if no object differs, and parts of the file were not read."""
     objects: list[ObjectJson]
     ignored: dict[Reason, int]
     """Reason -> number of objects that differ and are ignored."""
@@ -71,6 +73,8 @@ class DriftJson(TypedDict):
     """Which messages go elsewhere by the drift, from the file to the broker; null if there is none."""
     settings: list[SettingsChangeJson]
     """The settings in force that differ by the drift, from the file to the broker."""
+    unread: list[UnreadPartJson]
+    """Parts of the file that were not read."""
 
 
 class UnknownJson(TypedDict):
@@ -96,6 +100,7 @@ def drift_lines(drift: Drift, meaning: Meaning | None) -> Iterator[str]:
     for item in drift.objects[:LISTED]:
         yield f"  {item.change:7}  {describe_part(item.part)}{_details(item)}"
     yield from count_rest(len(drift.objects), LISTED, "; --format json lists all")
+    yield from unread_lines(drift.unread)
     if drift.ignored:
         counts = [f"{drift.ignored[reason]:,} {WHY[reason]}" for reason in REASONS if reason in drift.ignored]
         yield f"ignored: {'; '.join(counts)}"
@@ -123,6 +128,8 @@ def _value(value: Any) -> str:
 
 def headline(drift: Drift) -> str:
     """Return the state in a sentence."""
+    if drift.state == "undecided":
+        return f"{not_proved(drift.unread)}; of what was read, virtual host {drift.vhost!r} is as the file has it"
     if not drift.objects:
         return f"same: virtual host {drift.vhost!r} is as the file has it"
     differ = "differs" if len(drift.objects) == 1 else "differ"
@@ -138,7 +145,7 @@ def drift_to_json(drift: Drift, meaning: Meaning | None, *, file: str, broker: s
         "broker": broker,
         "vhost": drift.vhost,
         "profile": drift.profile,
-        "state": "drift" if drift.objects else "same",
+        "state": drift.state,
         "objects": [
             {
                 "change": item.change,
@@ -150,6 +157,7 @@ def drift_to_json(drift: Drift, meaning: Meaning | None, *, file: str, broker: s
         "ignored": {reason: drift.ignored[reason] for reason in REASONS if reason in drift.ignored},
         "meaning": None if meaning is None else meaning_to_json(meaning),
         "settings": settings_to_json(drift.settings),
+        "unread": unread_to_json(drift.unread),
     }
 
 

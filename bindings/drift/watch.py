@@ -86,7 +86,8 @@ class Watch:
             return Outcome(None, text, self._wait_after_failure(), now, text != before.error)
         self._failed_in_a_row = 0
         self.state = State(drift, None, now, before.successes + 1, before.failures)
-        is_news = not before.up or before.drift is None or drift.objects != before.drift.objects
+        known = before.drift
+        is_news = not before.up or known is None or (drift.objects, drift.unread) != (known.objects, known.unread)
         return Outcome(drift, None, self._every, now, is_news)
 
     def _wait_after_failure(self) -> float:
@@ -120,6 +121,12 @@ def metric_lines(state: State) -> Iterator[str]:
         "gauge",
         "Objects that differ between file and broker, by the last comparison that succeeded.",
         {(("kind", kind), ("change", change)): counts[kind, change] for kind in KINDS for change in CHANGES},
+    )
+    yield from family_lines(
+        "hashstar_drift_unread_parts",
+        "gauge",
+        "Parts of the file that were not read, so that nothing is proved.",
+        {(): len(state.drift.unread)},
     )
     ignored = state.drift.ignored
     yield from family_lines(

@@ -16,6 +16,7 @@ from bindings.diff.forms.text import meaning_lines
 from bindings.fix.candidates import Fix
 from bindings.sources.definitions.entries import Part
 from exchange.topology.topology import Topology
+from exchange.topology.unread import not_proved
 
 __all__ = ["Proof", "prove", "without"]
 
@@ -54,6 +55,8 @@ def _prove(topology: Topology, fixes: Sequence[Fix], deadline: Deadline) -> tupl
 
 
 def _reason(meaning: Meaning) -> str:
+    if meaning.unread:
+        return not_proved(meaning.unread)
     if meaning.verdict == "undecided":
         why = meaning.undecided[0].reason if meaning.undecided else "not all messages could be compared"
         return f"whether a message would go elsewhere is undecided: {why}"
@@ -70,4 +73,5 @@ def without(topology: Topology, parts: Iterable[Part]) -> Topology:
         [policy for policy in topology.policies.values() if policy not in gone],
         vhost=topology.vhost,
         profile=topology.profile,
+        unread=topology.unread,
     )

@@ -14,7 +14,7 @@ from bindings.counts.slots import DAY, width_for
 from bindings.counts.tally import Tally
 from bindings.report.caveats import list_caveats
 from bindings.report.evidence import Traffic, add_evidence
-from bindings.report.gates import IgnoreUse, Settings, check_gates, match_ignores
+from bindings.report.gates import IgnoreUse, Settings, check_gates, match_ignores, refuse_unread
 from bindings.report.lines import sum_lines
 from bindings.report.model import (
     STATES,
@@ -43,6 +43,7 @@ from exchange.entities.entities import Binding, Destination, Queue
 from exchange.errors import InputError
 from exchange.message import Message
 from exchange.topology.topology import Topology
+from exchange.topology.unread import find_unread
 
 if TYPE_CHECKING:
     from bindings.check.rules.finding import Finding
@@ -129,10 +130,12 @@ def build_report(
         {use.queue: use for use in uses.queues},
         uses.alternates,
     )
+    missing = tuple(dict.fromkeys((*find_unread(topology), *(() if comparison is None else comparison.missing))))
+    gates = check_gates(settings, summary, records, exchanges, queues, ignored, verification, comparison)
     audited = Audited(
         sources.topology, topology.vhost, topology.profile.name, tally.topology, len(topology.exchanges),
         len(topology.queues), len(bindings), sources.archives, sources.tallies, records, window,
-        totals.messages - timed, sources.since, sources.until,
+        totals.messages - timed, sources.since, sources.until, missing,
     )  # fmt: skip
     report = Report(
         made=now,
@@ -153,7 +156,7 @@ def build_report(
         timeline=timeline,
         flow=tuple(_build_flow(tally, topology, bindings)),
         findings=add_evidence(findings, traffic),
-        gates=check_gates(settings, summary, records, exchanges, queues, ignored, verification, comparison),
+        gates=(*gates, refuse_unread(missing)) if gates and missing else gates,
         ignored=ignored,
         stale_days=settings.stale_days,
         precision=settings.precision,

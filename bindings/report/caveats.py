@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from bindings.archive.reading import COPIES
 from bindings.report.figures import to_percent
 from exchange.display import count_noun, list_some
+from exchange.topology.unread import not_proved
 
 if TYPE_CHECKING:
     from bindings.report.model import Report
@@ -34,6 +35,12 @@ def list_caveats(report: Report) -> Iterator[str]:
     """Yield the caveats of a report in sentences, the most severe first."""
     audited, totals = report.audited, report.summary.totals
     records = audited.records
+    if audited.missing:
+        listed = list_some([str(each) for each in audited.missing], FEW)
+        yield (
+            f"{not_proved(audited.missing).capitalize()} of the topology: {listed}. So a binding that seems dead may "
+            "be reached, and a message that seems unroutable may get to a queue, by a part that is missing."
+        )
     if not totals.messages:
         yield "No message was counted, so nothing is known of any binding."
     for bias, sentence in BIASES.items():

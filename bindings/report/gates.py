@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from bindings.report.figures import to_percent
 from exchange.display import count_noun
 from exchange.entities.entities import Binding
+from exchange.topology.unread import UnreadPart, not_proved
 
 if TYPE_CHECKING:
     from bindings.counts.verification import Verification
@@ -37,6 +38,7 @@ __all__ = [
     "match_ignores",
     "count_misrouted",
     "parse_quota",
+    "refuse_unread",
 ]
 
 STALE_DAYS: Final = 30
@@ -159,7 +161,8 @@ class Gate(NamedTuple):
     """A threshold and whether it was kept."""
 
     name: str
-    """Name of the threshold in `Limits`; ``ignore`` for an entry of the ignore list that expired."""
+    """Name of the threshold in `Limits`; ``ignore`` for an entry of the ignore list that expired, ``unread`` for a
+    topology of which parts were not read."""
     scope: str
     """The exchange or queue to which the threshold applies; "" for everything."""
     of: Literal["", "exchange", "queue"]
@@ -321,6 +324,12 @@ def _refuse_expired(use: IgnoreUse) -> Gate:
         "give a later day or remove the entry"
     )
     return Gate("ignore", str(entry), "", str(entry.until), "expired", False, message)
+
+
+def refuse_unread(unread: Sequence[UnreadPart]) -> Gate:
+    """Return the gate that fails where parts of the topology were not read: then no threshold is kept for certain."""
+    message = f"{not_proved(unread)} of the topology, such as {unread[0]}; --allow-unread audits the rest"
+    return Gate("unread", "", "", "0", f"{len(unread):,}", False, message)
 
 
 def _gate(name: str, exchange: str | None, limit: str, actual: str, passed: bool, message: str) -> Gate:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from bindings.counts.coverage import AlternateUse, BindingUse, ExchangeUse, QueueUse, Totals
 from exchange.entities.entities import Binding, Destination
+from exchange.entities.unread import UnreadPart
 
 if TYPE_CHECKING:
     from bindings.archive.formats.detect import Archive
@@ -98,6 +99,8 @@ class Audited(NamedTuple):
     since: int | None = None
     """Start, inclusive, of the window that the user asked for; ``until`` is its end, exclusive."""
     until: int | None = None
+    missing: tuple[UnreadPart, ...] = ()
+    """Parts of the topology, and of the one to compare with, that were not read."""
 
 
 class Summary(NamedTuple):
@@ -317,6 +320,8 @@ class Compared(NamedTuple):
     """Name of its source."""
     fingerprint: str
     changes: Changes
+    missing: tuple[UnreadPart, ...] = ()
+    """Parts of it that were not read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,6 +207,7 @@ def _sort(topology: Topology) -> Topology:
         topology.all_policies,
         vhost=topology.vhost,
         profile=topology.profile,
+        unread=topology.unread,
     )
 
 

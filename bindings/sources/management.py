@@ -114,7 +114,10 @@ class Management:
         if None not in (vhost, self.vhost) and vhost != self.vhost:
             raise InputError(f"{self.address}: virtual host {self.vhost!r} by its address, {vhost!r} by --vhost")
         vhost = self.vhost if vhost is None else vhost
-        return self._with_internal_exchanges(self._read_export(vhost), vhost)
+        export = self._read_export(vhost)
+        if not export.is_topology:
+            raise InputError(f"{self.address}: what answers is no management API: its definitions have no exchanges")
+        return self._with_internal_exchanges(export, vhost)
 
     def _read_export(self, vhost: str | None) -> Definitions:
         if vhost is None:

@@ -6,7 +6,8 @@ The content of a file decides what it is; its name only where the content does n
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from os import PathLike, fspath
 from os.path import isdir
 from typing import Final
@@ -14,15 +15,17 @@ from typing import Final
 from bindings.sources.applications.application import Application
 from bindings.sources.applications.open import is_application, open_application
 from bindings.sources.definitions import Definitions
-from bindings.sources.definitions.entries import Part
-from bindings.sources.definitions.import_warnings import SourceWarning
+from bindings.sources.definitions.entries import SECTIONS, Part
+from bindings.sources.definitions.import_warnings import SourceWarning, unread_in
 from bindings.sources.document import Document, Section
 from bindings.sources.files import decode_text, gunzip, list_files, read_content, read_whole
 from bindings.sources.formats import NAMED_YAML, File, Format, Imported, format_of, read_folder
 from bindings.sources.language.expectations import Expectation
 from bindings.sources.listing import Listing
 from bindings.sources.management import Management, is_address
+from exchange.display import clip_line
 from exchange.entities.profile import Profile, closest_profile
+from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
 from exchange.json_text import JsonFault, parse
 from exchange.kinds import KeyUse, kind_of
@@ -32,6 +35,10 @@ from exchange.topology.topology import Topology
 __all__ = ["Source", "load", "open_source", "read_source"]
 
 STDIN: Final = "-"
+ANSWER_SHOWN: Final = 80
+"""Maximum number of characters of an answer, or of a key, in an error."""
+NEAR: Final = 0.7
+"""Minimum likeness of a key to the name of a section for "did you mean"."""
 BLANK: Final = b"\xef\xbb\xbf \t\r\n"
 
 
@@ -53,6 +60,8 @@ class Source:
     """What was read in that format: places, warnings and what was left out."""
     application: Application | None = None
     """What was read of an application of Celery or FastStream; None for all other sources."""
+    allows_unread: bool = False
+    """Whether the user wants claims about the topologies although parts of the source were not read."""
 
     @property
     def vhosts(self) -> tuple[str, ...]:
@@ -65,9 +74,10 @@ class Source:
         Raises InputError, naming the source, when there is no such virtual host or several to choose from.
         """
         try:
-            return self.content.topology(vhost, self.profile if profile is None else profile)
+            topology = self.content.topology(vhost, self.profile if profile is None else profile)
         except InputError as error:
             raise InputError(f"{self.name}: {error}; choose with --vhost") from None
+        return topology.with_unread(self.unread, allowed=self.allows_unread)
 
     def routable(self, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
         """Return the same topology as `topology`, if a router can be built of it.
@@ -107,6 +117,20 @@ class Source:
         return self.content.warnings if self.imported is None else self.imported.warnings
 
     @property
+    def unread(self) -> tuple[UnreadPart, ...]:
+        """The parts that were not read, which all topologies of the source carry."""
+        found: tuple[UnreadPart, ...] = ()
+        if self.imported is not None:
+            found = unread_in(self.imported.warnings)
+        elif isinstance(self.content, Definitions):
+            found = self.content.unread
+        return tuple(each._replace(where=f"{self.name}: {each.where}") for each in found)
+
+    def allowing_unread(self, allowed: bool = True) -> Source:
+        """Return the source, of whose topologies claims are made although parts of it were not read."""
+        return replace(self, allows_unread=allowed)
+
+    @property
     def release(self) -> str | None:
         """The release of RabbitMQ as the source names it, ``4.1.3``, else its profile; None if it names neither."""
         if isinstance(self.content, Definitions) and self.content.rabbitmq_version and not self.content.names_profile:
@@ -144,7 +168,9 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def open_source(where: str | PathLike[str], vhost: str | None = None, *, seconds: float = ANSWER_SECONDS) -> Source:
+def open_source(
+    where: str | PathLike[str], vhost: str | None = None, *, seconds: float = ANSWER_SECONDS, may_be_none: bool = False
+) -> Source:
     """Read a source: a path, ``-``, or a live broker's ``http(s)://[USER[:PASSWORD]@]HOST[:PORT][/VHOST]``.
 
     A path is a .bindings file, definitions, a folder or file of a format of `bindings.sources.formats`. An application
@@ -153,7 +179,7 @@ def open_source(where: str | PathLike[str], vhost: str | None = None, *, seconds
 
     ``vhost`` also names the virtual host of an export that does not name its own; of a broker, only this one is read.
     Each answer of a broker must be complete within ``seconds``. Raises InputError, which names the source (without a
-    password) and the position in it.
+    password) and the position in it; also for JSON without any part of a topology, unless that is ``may_be_none``.
     """
     where = fspath(where)
     if is_address(where):
@@ -171,19 +197,21 @@ def open_source(where: str | PathLike[str], vhost: str | None = None, *, seconds
     if where != STDIN:
         if isdir(where):  # noqa: PTH112  a text with a NUL is no folder
             return _of_format(*read_folder(where, list_files(where)), where, where)
-        return read_source(read_content(where), where, vhost, path=where)
+        return read_source(read_content(where), where, vhost, path=where, may_be_none=may_be_none)
     name = "standard input"
     data = gunzip(read_whole(sys.stdin.buffer, name), name)
     if not data.strip():
         raise InputError(f"{name}: there is nothing")
-    return read_source(data, name, vhost)
+    return read_source(data, name, vhost, may_be_none=may_be_none)
 
 
-def read_source(data: bytes, name: str, vhost: str | None = None, *, path: str | None = None) -> Source:
+def read_source(
+    data: bytes, name: str, vhost: str | None = None, *, path: str | None = None, may_be_none: bool = False
+) -> Source:
     """Read the content of a file, not gzipped; its content decides what it is, and errors call it ``name``.
 
     ``vhost`` also names the virtual host of an export that does not name its own. Raises InputError, which names the
-    position.
+    position; also for JSON without any part of a topology, unless that is ``may_be_none``.
     """
     text = decode_text(data, name)
     file = File(name, text)
@@ -195,9 +223,25 @@ def read_source(data: bytes, name: str, vhost: str | None = None, *, path: str |
         raise InputError(f"{name}: {wanted}")
     if data.lstrip(BLANK)[:1] in (b"{", b"[") or (name.endswith((".json", ".json.gz")) and _is_json(text)):
         definitions = Definitions.loads(text, name, vhost)
+        if not (definitions.is_topology or may_be_none):
+            raise InputError(f"{name}: {_why_none(text)}")
         return Source(name, definitions, definitions.profile, path)
     document = Document.loads(text, name)
     return Source(name, document, document.profile, path, text)
+
+
+def _why_none(text: str) -> str:
+    """Return why a JSON object is no topology: it is an error that some API answered, or it has none of the parts."""
+    document = parse(text)
+    if isinstance(document, dict) and isinstance(document.get("error"), str):
+        reason = document.get("reason")
+        answer = f"{document['error']}{f' ({reason})' if isinstance(reason, str) else ''}"
+        return f"no topology, but the error that an API has answered: {clip_line(answer, ANSWER_SHOWN)}"
+    near: list[str] = []
+    for key in document if isinstance(document, dict) else ():
+        found = get_close_matches(str(key), SECTIONS, n=1, cutoff=NEAR)
+        near += [f"; did you mean {found[0]} by {clip_line(str(key), ANSWER_SHOWN)}?"] if found else []
+    return f"no topology: it has none of exchanges, queues, bindings and policies{near[0] if near else ''}"
 
 
 def _of_format(known: Format, imported: Imported, name: str, path: str | None) -> Source:

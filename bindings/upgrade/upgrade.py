@@ -106,7 +106,8 @@ class VhostUpgrade(NamedTuple):
 
 def _loses(meaning: Meaning, settings: Iterable[SettingsChange]) -> bool:
     return (
-        any(not effect.gained for effect in meaning.effects)
+        bool(meaning.unread)
+        or any(not effect.gained for effect in meaning.effects)
         or any(lost.now for lost in meaning.unroutable)
         or bool(meaning.undecided)
         or any(change.loses for change in settings)

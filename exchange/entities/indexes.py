@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
+from exchange.entities.unread import UnreadPart
 
 __all__ = ["Change", "Tables"]
 
@@ -33,6 +34,10 @@ class Tables:
         self.queues: dict[str, Queue] = {}
         self.policies: dict[str, Policy] = {}
         self.operator_policies: dict[str, Policy] = {}
+        self.unread: tuple[UnreadPart, ...] = ()
+        """What is missing in the source of the parts: here, so that all copies and edits keep it."""
+        self.allows_unread = False
+        """Whether the user wants claims in spite of what is missing."""
         self._from: dict[str, Bindings] = {}
         self._to: dict[Destination, Bindings] = {}
         # Keys of both indexes whose dict no other tables share; all other dicts are copied before they are changed.
@@ -43,6 +48,7 @@ class Tables:
         new = Tables()
         new.exchanges, new.queues, new.policies = dict(self.exchanges), dict(self.queues), dict(self.policies)
         new.operator_policies = dict(self.operator_policies)
+        new.unread, new.allows_unread = self.unread, self.allows_unread
         new._from, new._to = dict(self._from), dict(self._to)
         self._own.clear()  # all is shared now: either side copies a dict of bindings before it changes it
         return new
@@ -104,7 +110,9 @@ class Tables:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Tables):
             return NotImplemented
-        mine, theirs = ((t._from, t.exchanges, t.queues, t.policies, t.operator_policies) for t in (self, other))
+        mine, theirs = (
+            (t._from, t.exchanges, t.queues, t.policies, t.operator_policies, t.unread) for t in (self, other)
+        )
         return mine == theirs
 
     __hash__ = None  # type: ignore[assignment]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from exchange.entities.alternates import possible_alternates
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
 from exchange.entities.indexes import Change, Tables
+from exchange.entities.unread import has_shards_made
 from exchange.errors import InputError, PatternError
 from exchange.kinds import Choose, Kind, Unknown, kind_of
 from exchange.topology.rules import VirtualHost
@@ -41,7 +42,8 @@ class CompiledExchange(NamedTuple):
     kind: Kind | None
     alternate: str | None
     is_unsure: bool
-    """Whether the alternate exchange is unknown, because it is unknown which policy applies."""
+    """Whether it is unknown where messages go that no binding matches: to which alternate exchange, as it is unknown
+    which policy applies, or to queues that a plugin makes."""
 
 
 class Compiled:
@@ -177,4 +179,5 @@ class Compiled:
         self, exchange: Exchange, kind: Kind | None, policies: Mapping[str, Policy]
     ) -> CompiledExchange:
         possible = possible_alternates(exchange, policies)
-        return CompiledExchange(exchange, kind, possible[0] if len(possible) == 1 else None, len(possible) > 1)
+        is_unsure = len(possible) > 1 or has_shards_made(exchange, policies)
+        return CompiledExchange(exchange, kind, possible[0] if len(possible) == 1 else None, is_unsure)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from exchange.entities.alternates import policy_in_force
 from exchange.entities.entities import Binding, Destination, Exchange
+from exchange.entities.unread import SHARDS_MADE, has_shards_made
 from exchange.errors import AccessRefused, NotFound
 from exchange.kinds import Unsure
 from exchange.message import Message
@@ -104,8 +105,9 @@ def _describe_hop(
         destinations = {Destination("exchange", alternate.name): None}
     steps = tuple([Step(destination, _outcome_of(compiled, destination, queues, seen)) for destination in destinations])
     in_order = tuple(sorted(matched, key=lambda binding: (binding.routing_key, binding.destination)))
-    unsure = not matched and compiled.exchanges[exchange.name].is_unsure
-    return Hop(exchange, came_from, in_order, steps, alternate, undecided=unsure, chosen_by=chosen_by)
+    undecided = not matched and compiled.exchanges[exchange.name].is_unsure
+    unsure = SHARDS_MADE if undecided and has_shards_made(exchange, compiled.tables.policies) else None
+    return Hop(exchange, came_from, in_order, steps, alternate, undecided, chosen_by, unsure)
 
 
 def _outcome_of(

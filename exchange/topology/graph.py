@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 from exchange.entities.alternates import alternates_in_effect, possible_alternates
 from exchange.entities.entities import Binding, Destination
 from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Policies, Settings
+from exchange.entities.unread import SHARDED_TYPE, has_shards_made
 from exchange.topology.topology import Topology
 
 __all__ = ["Graph", "TopologyGraph", "find_cycles", "reach"]
@@ -156,8 +157,14 @@ class TopologyGraph:
 
     @cached_property
     def unsure(self) -> frozenset[str]:
-        """Exchanges whose alternate is not known, because it is not known which policy is in force."""
-        return frozenset(name for name, possible in self.alternates_in_effect.items() if len(possible) > 1)
+        """Exchanges whose alternate is not known, because it is not known which policy is in force.
+
+        Those for which a plugin makes queues are among them: which these are, only the broker knows.
+        """
+        unknown = {name for name, possible in self.alternates_in_effect.items() if len(possible) > 1}
+        exchanges, policies = self.topology.exchanges.values(), self.topology.policies
+        sharded = {each.name for each in exchanges if each.type == SHARDED_TYPE and has_shards_made(each, policies)}
+        return frozenset(unknown | sharded)
 
     @cached_property
     def alternates(self) -> dict[str, str]:

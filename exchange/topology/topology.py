@@ -10,6 +10,7 @@ from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchan
 from exchange.entities.in_force import Policies
 from exchange.entities.indexes import Change, Tables
 from exchange.entities.profile import LATEST, RELEASES, Profile, profile_by_name
+from exchange.entities.unread import UnreadPart
 from exchange.topology import rules
 
 __all__ = ["Topology"]
@@ -22,7 +23,8 @@ class Topology:
     that every virtual host has; ``policies`` may have operator policies among them. The edits (``declare_exchange``,
     ``bind`` ...) return a new topology and obey RabbitMQ's rules: they raise a ``BrokerError`` where the broker would
     refuse, with its code and text, and InputError for names and keys that no client can send. ``profile`` selects the
-    release of RabbitMQ whose rules hold: a `Profile` or its name.
+    release of RabbitMQ whose rules hold: a `Profile` or its name. ``unread`` is what is missing in it: parts of its
+    source that were not read. All edits keep that, and nothing is proved of what is not there.
     """
 
     __slots__ = ("_tables", "profile", "vhost")
@@ -36,6 +38,7 @@ class Topology:
         *,
         vhost: str = "/",
         profile: Profile | str = LATEST,
+        unread: Iterable[UnreadPart] = (),
     ) -> None:
         self.vhost: Final = vhost
         self.profile: Final = _to_profile(profile)
@@ -49,6 +52,7 @@ class Topology:
                     raise TypeError(f"Topology: {kind.__name__} is wanted, not {type(part).__name__}: {part!r:.60}")
                 self._tables.apply(Change(True, part))
         self._tables.add_bindings(bindings)
+        self._tables.unread = tuple(unread)
 
     @classmethod
     def of_tables(cls, tables: Tables, vhost: str, profile: Profile) -> Topology:
@@ -82,6 +86,22 @@ class Topology:
     def all_policies(self) -> list[Policy]:
         """The policies, then the operator policies."""
         return [*self._tables.policies.values(), *self._tables.operator_policies.values()]
+
+    @property
+    def unread(self) -> tuple[UnreadPart, ...]:
+        """What is missing in it, as its reader says; `exchange.topology.unread.find_unread` knows more."""
+        return self._tables.unread
+
+    @property
+    def allows_unread(self) -> bool:
+        """Whether the user wants claims in spite of what is missing."""
+        return self._tables.allows_unread
+
+    def with_unread(self, unread: Iterable[UnreadPart], *, allowed: bool = False) -> Topology:
+        """Return the topology with these parts missing; ``allowed`` if the user wants claims all the same."""
+        tables = self._tables.copy()
+        tables.unread, tables.allows_unread = tuple(unread), allowed
+        return Topology.of_tables(tables, self.vhost, self.profile)
 
     def policies_in_force(self) -> Policies:
         """Return what computes the settings in force for queues and exchanges, of policies as they are now."""

@@ -13,7 +13,7 @@ from bindings.check.rules.life import Life
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.site import page_address
 
-__all__ = ["RULES", "SEVERITIES", "Finding", "Part", "Rule", "Severity"]
+__all__ = ["ABSENCES", "RULES", "SEVERITIES", "Finding", "Part", "Rule", "Severity"]
 
 Severity = Literal["note", "warning", "error"]
 """The levels of SARIF: an error is certainly wrong, a warning is most likely wrong, a note is worth knowing."""
@@ -351,7 +351,18 @@ TABLE: Final = (
     Rule("HS901", "file", "note",
          "RabbitMQ's import would skip or refuse something in the file, or read it otherwise.",
          "change it so that both read it alike"),
+    Rule("HS902", "not-read", "warning",
+         "A part of the source was not read, or a plugin makes it in the broker: a field or kind that is not known "
+         "here, a value that only another program can compute. So nothing is proved of what is not there: the part "
+         "that is missing may be what leads a message to a queue.",
+         "give a form that has everything, such as the definitions of a broker or a plan of Terraform, or correct the "
+         "name; --allow-unread looks at the rest"),
 )  # fmt: skip
 
 RULES: Final = MappingProxyType({rule.code: rule for rule in TABLE})
 """Code -> rule."""
+
+ABSENCES: Final = frozenset({
+    "HS101", "HS102", "HS110", "HS702", *(code for code in RULES if code.startswith(("HS20", "HS3"))),
+}) - {"HS206", "HS207"}  # fmt: skip
+"""Codes of findings that rest on what is *not* there: none is proved of a topology of which parts are missing."""

@@ -2,7 +2,7 @@
 
 Every claim is about messages with one routing key (no CC or BCC header). Invariant: an effect comes with a shortest
 message that shows it, and where nothing is claimed, nothing differs: that is proved for all keys and headers, or else
-stands under ``undecided``.
+stands under ``undecided``; unless parts of a topology were not read, which stand under ``unread``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from bindings.diff.comparison.sides import DEFAULT, Anywhere, Ways
 from bindings.diff.comparison.terms import describe
 from exchange.entities.entities import Destination
 from exchange.topology.topology import Topology
+from exchange.topology.unread import find_unread
 
 __all__ = ["compare"]
 
@@ -108,6 +109,7 @@ class _Comparison:
             tuple(self._choices.compare(divergences)),
             tuple(find_partition_changes(*(side.topology for side in self._sides))),
             tuple(sorted(dict.fromkeys(inquiry.undecided), key=_order_of)),
+            find_unread(*(side.topology for side in self._sides)),
         )
 
     def _access(self) -> Iterator[Access]:

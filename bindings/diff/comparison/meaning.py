@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from bindings.diff.comparison.partitions import PartitionChange
 from bindings.diff.comparison.terms import Term
 from exchange.entities.entities import Destination
+from exchange.entities.unread import UnreadPart
 from exchange.message import Message
 
 __all__ = ["Access", "Choice", "Effect", "Meaning", "Undecided", "Unroutable"]
@@ -99,11 +100,13 @@ class Meaning:
     choices: tuple[Choice, ...] = ()
     partitions: tuple[PartitionChange, ...] = ()
     undecided: tuple[Undecided, ...] = ()
+    unread: tuple[UnreadPart, ...] = ()
+    """What is missing in the topologies. Then nothing is proved: neither what is the same, nor what differs."""
 
     @property
     def verdict(self) -> Verdict:
         """``changed`` if something differs for sure, ``same`` if it is proved that nothing does, else ``undecided``."""
-        proved = (
+        proved = not self.unread and (
             bool(self.access or self.unroutable)
             or any(effect.certain for effect in self.effects)
             or any(choice.certain for choice in self.choices)
@@ -111,5 +114,5 @@ class Meaning:
         )
         if proved:
             return "changed"
-        open_ = self.undecided or self.effects or self.choices or self.partitions
+        open_ = self.unread or self.undecided or self.effects or self.choices or self.partitions
         return "undecided" if open_ else "same"

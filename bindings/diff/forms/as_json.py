@@ -21,6 +21,7 @@ from exchange.entities.entities import Destination
 from exchange.entities.precedence import ValueJson, value_json
 from exchange.field_json import message_to_json
 from exchange.json_types import MessageJson
+from exchange.topology.unread import UnreadPartJson, unread_to_json
 
 __all__ = [
     "AgainstJson", "DiffJson", "FieldChangeJson", "MeaningJson", "PlanJson", "SettingsChangeJson", "fields_to_json",
@@ -152,6 +153,8 @@ class MeaningJson(TypedDict):
     choices: list[ChoiceJson]
     partitions: list[PartitionChangeJson]
     undecided: list[UndecidedJson]
+    unread: list[UnreadPartJson]
+    """Parts that are missing in the topologies. If there are any, the verdict is `undecided`."""
 
 
 class SettingChangeJson(TypedDict):
@@ -341,6 +344,7 @@ def meaning_to_json(difference: Meaning) -> MeaningJson:
             }
             for undecided in difference.undecided
         ],
+        "unread": unread_to_json(difference.unread),
     }
 
 

@@ -33,6 +33,7 @@ from bindings.diff.settings.changes import SettingsChange
 from exchange.display import clip_line, count_noun
 from exchange.entities.entities import Queue
 from exchange.markdown import escape_text, fold, quote_block, quote_code, write_rows
+from exchange.topology.unread import not_proved
 
 __all__ = ["LONGEST", "to_markdown"]
 
@@ -137,7 +138,10 @@ def _reason(file: FileDiff) -> str:
 
 
 def _verdict(diffs: Sequence[Diff]) -> str:
-    """Return the worst that the differences mean."""
+    """Return the worst that the differences mean; nothing is claimed of topologies of which parts were not read."""
+    unread = tuple(dict.fromkeys(each for result in diffs for each in result.meaning.unread))
+    if unread:
+        return f"**{not_proved(unread)}**"
     if any(_loses_for_sure(result) for result in diffs):
         return "**messages are lost**"
     if any(result.loses for result in diffs):
@@ -151,7 +155,7 @@ def _verdict(diffs: Sequence[Diff]) -> str:
 
 def _loses_for_sure(result: Diff) -> bool:
     meaning = result.meaning
-    return (
+    return not meaning.unread and (
         any(effect.certain and not effect.gained for effect in meaning.effects)
         or any(lost.now for lost in meaning.unroutable)
         or any(not access.opened for access in meaning.access)
@@ -182,7 +186,8 @@ def _write_part(page: _Page, file: FileDiff, each: VhostDiff, room: int, *, alon
     effects.sort(key=lambda effect: (effect.gained, not effect.certain))
     table = list(write_rows(("queue", "", "published to", "messages", "such as"), map(_effect_cells, effects)))
     changes = [f"- {_plain(text)}" for text in (*_settings(result.settings), *_other_changes(meaning))]
-    questions = [f"- {_plain(describe_undecided(question))}" for question in meaning.undecided]
+    questions = [f"- not read: {_plain(f'{each.where}: {each.text}')}" for each in meaning.unread]
+    questions += [f"- {_plain(describe_undecided(question))}" for question in meaning.undecided]
     steps = [clip_line(line, STEP) for line in _plan_lines(result.plan)]
     rooms = _divide(room - FRAME, [table[: LISTED + 2], changes[:LISTED], questions[:LISTED], steps[:STEPS]])
     page.add_list(table[2:], rooms[0] - _size(table[:2]), table[:2])
@@ -210,6 +215,8 @@ def _divide(room: int, lists: Sequence[Sequence[str]]) -> list[int]:
 
 def _proof(meaning: Meaning) -> str:
     """Return whether what is listed is all that changes."""
+    if meaning.unread:
+        return f"**{not_proved(meaning.unread).capitalize()}**: messages may be lost or gained."
     if meaning.verdict == "same":
         return "No message is routed differently: proved for all keys and headers."
     if meaning.undecided:

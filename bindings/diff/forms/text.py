@@ -27,6 +27,7 @@ from bindings.diff.planning.plan import Plan
 from bindings.diff.planning.step import describe_part
 from bindings.diff.settings.changes import SettingsChange
 from exchange.display import count_noun, count_rest, describe_exchange
+from exchange.topology.unread import unread_lines
 
 __all__ = ["files_to_text", "meaning_lines", "plan_lines", "settings_lines", "to_text"]
 
@@ -65,6 +66,9 @@ def files_to_text(files: Sequence[FileDiff]) -> Iterator[str]:
     differing = sum(file.differs for file in files)
     failed = sum(file.error is not None for file in files)
     counts = f"{differing:,} with a difference" if differing else "no difference"
+    unread = sum(bool(each.diff.meaning.unread) for file in files for each in file.vhosts)
+    if unread:
+        counts += f", {unread:,} not proved"
     yield f"{count_noun(len(files), 'file')}: {counts}{f', {failed:,} not compared' if failed else ''}"
 
 
@@ -108,7 +112,9 @@ def meaning_lines(difference: Meaning, most: int | None = None) -> Iterator[str]
             yield f"      {example}"
     yield from _more(changes, most)
     yield from _undecided_lines(difference.undecided)
-    if difference.verdict == "same":
+    if difference.unread:
+        yield from (f"  {line}" for line in unread_lines(difference.unread))
+    elif difference.verdict == "same":
         yield "  no message is routed differently: proved for all keys and headers"
     elif difference.verdict == "undecided":
         yield "  no message was found that is routed differently, and that there is none could not be proved"

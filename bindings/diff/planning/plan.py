@@ -75,6 +75,7 @@ def keep_extras(before: Topology, after: Topology) -> Topology:
         {**before.policies, **after.policies}.values(),
         vhost=after.vhost,
         profile=after.profile,
+        unread=after.unread,
     )
 
 

@@ -40,6 +40,7 @@ from bindings.report.model import (
     Timeline,
     UnroutableRow,
 )
+from exchange.topology.unread import unread_to_json
 
 __all__ = ["REPORTER", "VERSION", "encode_json", "to_json"]
 
@@ -139,6 +140,7 @@ def _encode_audited(audited: Audited) -> types.AuditedJson:
             "messages_without_time": audited.without_time,
         },
         "records": _encode_records(audited.records),
+        "missing": unread_to_json(audited.missing),
     }
 
 

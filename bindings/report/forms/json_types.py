@@ -11,6 +11,7 @@ from bindings.check.report import FindingJson
 from bindings.counts.outcome import Fate
 from bindings.report.model import FlowKind
 from exchange.json_types import BindingJson, MessageJson
+from exchange.topology.unread import UnreadPartJson
 
 __all__ = [
     "AlternateUseJson", "ArchiveJson", "AuditJson", "AuditedJson", "BadJson", "BiasName", "BindingRowJson",
@@ -132,6 +133,8 @@ class AuditedJson(TypedDict):
     selection: SelectionJson
     window: WindowJson
     records: RecordsJson
+    missing: list[UnreadPartJson]
+    """Parts of the topology that were not read: then dead bindings and unroutable messages are not proved."""
 
 
 class OptionsJson(TypedDict):

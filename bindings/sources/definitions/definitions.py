@@ -28,6 +28,7 @@ from bindings.sources.definitions.import_warnings import (
     definitions_warnings,
     section_warnings,
     undeclared_vhosts,
+    unread_in,
 )
 from bindings.sources.definitions.operator_policies import (
     COMPONENT,
@@ -41,6 +42,7 @@ from bindings.sources.language.expectations import Expectation
 from exchange.display import clip_line
 from exchange.entities.entities import PREDECLARED_NAMES, Policy, Queue
 from exchange.entities.profile import LATEST, Profile, closest_profile, profile_by_name
+from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
@@ -119,6 +121,11 @@ class Definitions:
     def profile(self) -> Profile | None:
         """The profile under the key "hashstar", from a ``.bindings`` file; else that of the exporting release."""
         return self._additions.profile or closest_profile(self.rabbitmq_version or "")
+
+    @property
+    def is_topology(self) -> bool:
+        """Whether it has a section of exchanges, queues, bindings or policies, be it empty."""
+        return bool({*SECTIONS, "operator_policies", KEY} & self._document.keys()) or bool(self.operator_policies)
 
     @property
     def others(self) -> dict[str, int]:
@@ -284,6 +291,11 @@ class Definitions:
             *undeclared_vhosts(sections, declared),
             *definitions_warnings(sections, self.default_vhost),
         ]
+
+    @property
+    def unread(self) -> tuple[UnreadPart, ...]:
+        """The sections that are not known, and so not read."""
+        return unread_in(section_warnings(self._document))
 
     @property
     def not_imported(self) -> list[SourceWarning]:

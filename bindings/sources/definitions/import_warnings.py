@@ -5,13 +5,16 @@ Invariant: each warning names its position in the file and changes nothing: the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple
 
-from bindings.sources.definitions.entries import ENCODE, Entry, Part
+from bindings.sources.definitions.entries import ENCODE, SECTIONS, Entry, Part
+from bindings.sources.definitions.extensions import KEY
+from bindings.sources.language.errors import suggest
 from exchange.display import clip_line
 from exchange.entities.entities import PREDECLARED, PREDECLARED_NAMES, Binding, Exchange, Policy
+from exchange.entities.unread import UnreadPart
 from exchange.field_json import encode_table
 from exchange.field_values import to_bytes
 from exchange.kinds import Unknown, kind_of
@@ -20,6 +23,7 @@ from exchange.patterns.pcre import expression
 
 __all__ = [
     "FILE_ONLY",
+    "NOT_READ",
     "PATTERN_SHOWN",
     "SourceWarning",
     "argument_texts",
@@ -29,6 +33,7 @@ __all__ = [
     "part_warnings",
     "section_warnings",
     "undeclared_vhosts",
+    "unread_in",
 ]
 
 
@@ -49,6 +54,15 @@ NAME_SHOWN: Final = 40
 
 FILE_ONLY: Final = "HS901"
 """The code of warnings about the file that the topology read from it does not show."""
+NOT_READ: Final = "HS902"
+"""The code of warnings about parts of the file that were not read, so that they are missing in the topology."""
+OTHERS: Final = frozenset({
+    "rabbit_version", "rabbitmq_version", "product_name", "product_version", "rabbitmq_definition_format",
+    "original_cluster_name", "original_vhost_name", "explanation", "metadata", "default_queue_type", "description",
+    "tags", "tracing", "limits", "name", "vhosts", "operator_policies",
+    *UNREAD, *SECTIONS, KEY,
+})  # fmt: skip
+"""Keys of definitions that RabbitMQ writes, or that `bindings.sources.definitions` reads."""
 
 
 class SourceWarning(NamedTuple):
@@ -63,9 +77,21 @@ class SourceWarning(NamedTuple):
     vhost: str | None = None
     part: Part | None = None
     """The part that the warning is about, in virtual host ``vhost``; None for the file."""
+    unread: UnreadPart | None = None
+    """What is missing in the topology because of it; None for a warning about what was read."""
+
+    @classmethod
+    def of_unread(cls, unread: UnreadPart, line: int | None = None) -> SourceWarning:
+        """Return the warning about a part that was not read."""
+        return cls(str(unread), NOT_READ, line, unread=unread)
 
     def __str__(self) -> str:
         return self.text
+
+
+def unread_in(warnings: Iterable[SourceWarning]) -> tuple[UnreadPart, ...]:
+    """Return what is missing in the topology of a source with these warnings."""
+    return tuple(each.unread for each in warnings if each.unread is not None)
 
 
 def definitions_warnings(sections: Mapping[str, Sequence[Entry]], default_vhost: str) -> Iterator[SourceWarning]:
@@ -111,6 +137,11 @@ def section_warnings(document: Mapping[str, Any]) -> Iterator[SourceWarning]:
             if not isinstance(item, dict):
                 shown = clip_line(ENCODE(item), PATTERN_SHOWN)
                 yield SourceWarning(f"{key}[{index}]: {shown} is not an object: RabbitMQ's import leaves it out")
+    for key, value in document.items():
+        # Texts and numbers, and keys as people write comments, hold no parts.
+        if key not in OTHERS and isinstance(value, dict | list) and value and key[:1] not in ("_", "$", "/", "#"):
+            text = f"there is no section {clip_line(ENCODE(key), NAME_SHOWN)} in definitions{suggest(key, SECTIONS)}"
+            yield SourceWarning.of_unread(UnreadPart("unknown", clip_line(key, NAME_SHOWN), text))
 
 
 def argument_warnings(sections: Mapping[str, Sequence[Entry]]) -> Iterator[SourceWarning]:

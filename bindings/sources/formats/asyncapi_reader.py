@@ -30,6 +30,12 @@ MARKS: Final = frozenset("{}")
 """Characters of an address with parameters, which is no routing key."""
 
 
+CHANNEL_FIELDS: Final = ("is", "exchange", "queue", "bindingVersion", "name", "channel")
+EXCHANGE_FIELDS: Final = ("name", "type", "durable", "autoDelete", "vhost")
+QUEUE_FIELDS: Final = ("name", "durable", "exclusive", "autoDelete", "vhost")
+"""Fields of a channel's AMQP bindings, to version 0.4.0."""
+
+
 class _Channel(NamedTuple):
     """A channel with AMQP bindings."""
 
@@ -85,16 +91,17 @@ class _Reader:
                 return node
             if not isinstance(reference.value, str) or not reference.value.startswith("#/"):
                 where = reference.shown()
-                self._collector.warn(reference, f"{where} is outside of this file and not read; bundle the document")
+                text = f"{where} is outside of this file and not read; bundle the document"
+                self._collector.miss(reference, "unsupported", text)
                 return None
             target: Node | None = self._root
             for step in _pointer(reference.value):
                 target = target.value.get(step) if target is not None and isinstance(target.value, dict) else None
             if target is None:
-                self._collector.warn(reference, f"{reference.shown()} leads to nothing")
+                self._collector.miss(reference, "unknown", f"{reference.shown()} leads to nothing")
                 return None
             node = target
-        self._collector.warn(node, "references lead to one another without end")
+        self._collector.miss(node, "unknown", "references lead to one another without end")
         return None
 
     def _field(self, node: Node, name: str) -> Node | None:
@@ -110,9 +117,15 @@ class _Reader:
         is_queue = amqp.text("is", "routingKey") == "queue"
         exchange, queue = amqp.get("exchange"), amqp.get("queue")
         if (queue if is_queue else exchange) is None:
-            self._collector.warn(amqp, f"channel {name!r} has no {'queue' if is_queue else 'exchange'} and is left out")
+            text = f"channel {name!r} has no {'queue' if is_queue else 'exchange'} and is left out"
+            self._collector.miss(amqp, "unknown", text)
             return
-        if is_queue:  # its address is the queue's, no key of the exchange
+        for each, known in ((amqp, CHANNEL_FIELDS), (exchange, EXCHANGE_FIELDS), (queue, QUEUE_FIELDS)):
+            for stranger, reason in () if each is None else each.unknown(known):
+                self._collector.miss(stranger, "unknown", f"channel {name!r}: {reason}")
+        if is_queue and exchange is not None:  # its address is the queue's, no key of the exchange
+            text = f"channel {name!r} is a queue, and its exchange is not read: how it leads to the queue is not said"
+            self._collector.miss(exchange, "unsupported", text)
             exchange = None
         vhost = next((each.text("vhost", "/") for each in (exchange, queue) if each is not None), "/")
         exchange_name = None if exchange is None else self._read_exchange(name, exchange)
@@ -126,7 +139,7 @@ class _Reader:
     def _key(self, name: str, node: Node) -> str | None:
         address = name if self._is_old else None if node.get("address") is None else node.text("address")
         if address is not None and MARKS & set(address):
-            self._collector.warn(node, f"channel {name!r}: an address with parameters is no routing key")
+            self._collector.miss(node, "unevaluated", f"channel {name!r}: an address with parameters is no routing key")
             return None
         return address
 
@@ -137,7 +150,8 @@ class _Reader:
         if name in PREDECLARED_NAMES:
             return name
         if not kind:
-            self._collector.warn(node, f"channel {channel!r}: exchange {name!r} has no type and is left out")
+            text = f"channel {channel!r}: exchange {name!r} has no type and is left out"
+            self._collector.miss(node, "unknown", text)
             return None
         part = Exchange(name, kind, node.flag("durable", default=True), node.flag("autoDelete", default=False))
         self._declare(node, "exchange", part)
@@ -146,7 +160,8 @@ class _Reader:
     def _read_queue(self, channel: str, node: Node) -> str | None:
         name = node.text("name", "")
         if not name:
-            self._collector.warn(node, f"channel {channel!r}: its queue has no name and is left out")
+            text = f"channel {channel!r}: its queue has no name and is left out"
+            self._collector.miss(node, "unevaluated", text)
             return None
         if node.flag("exclusive", default=False):
             self._collector.warn(node, f"queue {name!r} is exclusive to one connection; it is read as a lasting one")
@@ -207,7 +222,7 @@ class _Reader:
                 else:
                     which = "no exchange has" if not exchanges else f"{len(exchanges)} exchanges have"
                     text = f"queue {channel.queue!r} is not bound by {item.value!r}: {which} a channel with this key"
-                    self._collector.warn(item, text)
+                    self._collector.miss(item, "unknown", text)
 
     def _operations(self) -> Iterator[tuple[_Channel, Node]]:
         if self._is_old:

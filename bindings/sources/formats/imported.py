@@ -12,6 +12,7 @@ from bindings.sources.definitions.entries import Entry, Part
 from bindings.sources.definitions.import_warnings import SourceWarning, argument_texts, describe, part_warnings
 from bindings.sources.formats.nodes import Node, format_path
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
+from exchange.entities.unread import UnreadKind, UnreadPart
 
 __all__ = ["Collector", "Imported"]
 
@@ -82,8 +83,12 @@ class Collector:
         """Warn about what stands at ``node``."""
         self._warnings.append(SourceWarning(f"{self.position(node)}: {text}", line=self._line(node)))
 
+    def miss(self, node: Node, kind: UnreadKind, text: str) -> None:
+        """Record that what stands at ``node`` was not read: the topology lacks it, and nothing is proved of it."""
+        self._warnings.append(SourceWarning.of_unread(UnreadPart(kind, self.position(node), text), self._line(node)))
+
     def leave_out(self, kind: str) -> None:
-        """Count an object that is no part of a topology."""
+        """Count an object that is certainly no part of a topology."""
         self._others[kind] += 1
 
     def finish(self) -> Imported:

@@ -47,8 +47,8 @@ def _is_object(node: Node) -> bool:
 def _read_objects(documents: Iterable[Node], name: str, *, several: bool = False) -> Imported:
     """Read the documents of one source. Raises InputError, which names file, line and field, for the first mistake.
 
-    Objects of other kinds are counted; those of the operator that stand for exchanges or queues and are not read, such
-    as super streams, are warnings.
+    Objects that are no part of a topology are counted. Those of the operator that stand for exchanges or queues and are
+    not read, such as super streams, and those of unknown kinds are missing in the result, which says so.
     """
     collector = Collector(several=several)
     clusters: dict[str, Node] = {}
@@ -60,9 +60,12 @@ def _read_objects(documents: Iterable[Node], name: str, *, several: bool = False
             continue
         found += 1
         if kind in UNREAD:
-            collector.warn(node, f"{kind} {_object_name(node)!r} is not read: its {UNREAD[kind]} are missing here")
-        elif kind not in READERS:
+            text = f"{kind} {_object_name(node)!r} is not read: its {UNREAD[kind]} are missing here"
+            collector.miss(node, "unsupported", text)
+        elif kind in NO_PARTS:
             collector.leave_out(kind)
+        elif kind not in READERS:
+            collector.miss(node, "unknown", f"{kind} {_object_name(node)!r} is of a kind that is not known here")
         elif version != VERSION:
             raise node.error(f"{kind} of {version} is unknown; only {VERSION} is")
         else:
@@ -70,7 +73,8 @@ def _read_objects(documents: Iterable[Node], name: str, *, several: bool = False
             if spec is None:
                 raise node.error(f"{kind} {_object_name(node)!r} has no spec")
             for stranger, reason in spec.unknown(FIELDS[kind]):
-                collector.warn(stranger, f"{kind} {_object_name(node)!r}: {reason}; the operator ignores or refuses it")
+                text = f"{kind} {_object_name(node)!r}: {reason}; the operator ignores or refuses it"
+                collector.miss(stranger, "unknown", text)
             READERS[kind](collector, spec)
             clusters.setdefault(_cluster(spec), spec)
     if not found:
@@ -211,6 +215,10 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 }  # fmt: skip
 """Kind -> the fields of its ``spec``."""
 LIMITS: Final = {"connections": "max-connections", "queues": "max-queues"}
+NO_PARTS: Final = frozenset({
+    "Federation", "Permission", "RabbitmqCluster", "SchemaReplication", "Shovel", "TopicPermission", "User",
+})  # fmt: skip
+"""Kinds that are no part of a topology."""
 UNREAD: Final[Mapping[str, str]] = {
     "SuperStream": "exchange, queues and bindings",
 }

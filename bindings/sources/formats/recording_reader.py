@@ -2,7 +2,8 @@
 
 It has the exchanges, queues and bindings that a broker has accepted, but for what was deleted after its last
 declaration, exclusive queues, and queues that the broker has named. Of several declarations of a name the last counts.
-What was there before the recording, and no client has declared since, is not in it.
+What was there before the recording, and no client has declared since, is not in it: bindings of it are missing, and the
+result says so.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 from bindings.sources.definitions import Definitions
+from bindings.sources.definitions.import_warnings import SourceWarning, describe
 from bindings.sources.formats.format import File, Target
 from bindings.sources.formats.imported import Imported
 from bindings.sources.recording.file import read_recording
 from bindings.sources.recording.model import Recording, Request
 from exchange.entities.declarations import binding_of, exchange_of, queue_of
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Queue
+from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
@@ -33,10 +36,16 @@ def read_declared(files: Sequence[File], name: str) -> Imported:
     [file] = files
     recording = read_recording(file.text, name)
     definitions = Definitions("/", _read_version(recording))
+    missing: list[SourceWarning] = []
     for vhost in sorted({request.vhost for request in recording.requests if request.vhost}):
-        definitions = definitions.with_topology(_declared(recording, vhost))
+        topology, loose = _declared(recording, vhost)
+        definitions = definitions.with_topology(topology)
+        where = f"virtual host {vhost!r}"
+        for binding in loose:
+            text = f"{describe(binding)} is left out: no client has declared both of its ends"
+            missing.append(SourceWarning.of_unread(UnreadPart("unknown", where, text)))
     others = sum(request.method not in READERS for request in recording.requests)
-    return Imported(definitions, {}, [], {"other requests": others} if others else {})
+    return Imported(definitions, {}, missing, {"other requests": others} if others else {})
 
 
 def refuse_to_write(definitions: Definitions, target: Target) -> NoReturn:
@@ -49,7 +58,8 @@ def _read_version(recording: Recording) -> dict[str, Any]:
     return {} if found is None else {"rabbitmq_version": found[1]}
 
 
-def _declared(recording: Recording, vhost: str) -> Topology:
+def _declared(recording: Recording, vhost: str) -> tuple[Topology, list[Binding]]:
+    """Return what clients have declared, and the bindings of which an end was there before."""
     exchanges: dict[str, Exchange] = {}
     queues: dict[str, Queue] = {}
     bindings: dict[Binding, None] = {}
@@ -67,7 +77,15 @@ def _declared(recording: Recording, vhost: str) -> Topology:
             bindings[part] = None
     ends = {("exchange", name) for name in (*exchanges, *PREDECLARED_NAMES)} | {("queue", name) for name in queues}
     kept = [each for each in bindings if {("exchange", each.source), tuple(each.destination)} <= ends]
-    return Topology(exchanges.values(), queues.values(), kept, vhost=vhost)
+    passing = {"", *(each.arguments["queue"] for each in accepted if each.arguments.get("exclusive"))}
+    loose = [
+        each
+        for each in bindings
+        if {("exchange", each.source), tuple(each.destination)} - ends
+        and (each.destination.kind == "exchange" or each.destination.name not in passing)
+        and not {("exchange", each.source), tuple(each.destination)} & gone.keys()
+    ]
+    return Topology(exchanges.values(), queues.values(), kept, vhost=vhost), loose
 
 
 def _name(part: Part) -> Any:

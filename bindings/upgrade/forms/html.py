@@ -30,6 +30,7 @@ from bindings.upgrade.forms.words import (
 from bindings.upgrade.releases import FLAGS, Step
 from bindings.upgrade.upgrade import Sighting, Upgrade, VhostUpgrade
 from exchange.display import count_noun, escape_line
+from exchange.topology.unread import not_proved
 
 __all__ = ["to_html"]
 
@@ -91,6 +92,8 @@ def _body(upgrade: Upgrade, source: str) -> Iterator[str]:
 
 def _verdict(vhost: VhostUpgrade) -> str:
     after = "" if vhost.transformed is None else ", after the transformations"
+    if vhost.difference.meaning.unread:
+        return not_proved(vhost.difference.meaning.unread)
     return f"nothing found{after}" if vhost.severity is None else f"{TITLES[vhost.severity]}{after}"
 
 

@@ -16,6 +16,7 @@ from bindings.upgrade.transform.transformation import Change
 from bindings.upgrade.upgrade import Sighting, Transformed, Upgrade
 from exchange.display import clip_line, count_noun, count_rest, list_some
 from exchange.entities.entities import Binding
+from exchange.topology.unread import not_proved
 
 if TYPE_CHECKING:
     from bindings.upgrade.traffic import Traffic
@@ -152,7 +153,9 @@ def transformed_lines(transformed: Transformed, release: Release) -> Iterator[st
         yield "  nothing had to be transformed"
     refused = [sighting for sighting in transformed.sightings if sighting.fact.since == ALWAYS]
     parts = [part for sighting in refused for part in sighting.parts]
-    yield f"  newly refused by {release}: {count_noun(len(parts), 'part') if parts else 'nothing'}"
+    unread = transformed.meaning.unread
+    nothing = f"nothing of what was read; {not_proved(unread)}" if unread else "nothing"
+    yield f"  newly refused by {release}: {count_noun(len(parts), 'part') if parts else nothing}"
     if transformed.meaning.verdict == "same":
         yield "  the transformations move no message: proved for all keys and headers"
     else:

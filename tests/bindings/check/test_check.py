@@ -83,6 +83,7 @@ WRITTEN: dict[str, tuple[str, str | None]] = {
     "HS702": ("queue q\npolicy p: '^gone', queues, expires = 1", None),
     "HS703": ("queue q\npolicy p: '^q', queues, expires = 1\npolicy o: '', queues, priority 1, expires = 2", None),
     "HS704": ("queue q\npolicy p: '^q', queues, expires = 1\npolicy o: 'q$', queues, expires = 2", None),
+    "HS902": ("exchange s: x-modulus-hash\npolicy p: '^s$', exchanges, shards-per-node = 2", None),
     "HS801": (f'{T}t -> q: "a.*"\nexpect t "a.b.c" -> q', "a.b.c"),
 }  # fmt: skip
 

@@ -189,6 +189,11 @@ TWINS: Final[dict[str, tuple[Twin, ...]]] = {
         Twin("'q', queues", "'q', quorum_queues"),
     ),
     "HS801": (Twin('"a.b.c"', '"a.b"'),),
+    "HS902": (
+        Twin("shards-per-node = 2", 'federation-upstream = "u"'),
+        Twin("x-modulus-hash", "x-consistent-hash"),
+        Twin("\npolicy", '\nqueue "sharding: s - rabbit@a - 0"\ns -> "sharding: s - rabbit@a - 0"\npolicy'),
+    ),
 }  # fmt: skip
 
 CASES = [(code, twin) for code, twins in TWINS.items() for twin in twins]

@@ -477,9 +477,9 @@ def test_the_release_that_exported_a_file_chooses_the_profile(tmp_path: Path, ve
     path.write_text(json.dumps({"rabbitmq_version": version, "queues": [{"name": "q", "vhost": "/"}]}))
     assert load(str(path)).profile == PROFILES[profile]
     assert load(str(path), profile="3.12").profile == PROFILES["rabbitmq-3.12"]
-    path.write_text(json.dumps({"rabbitmq_version": "unknown"}))
+    path.write_text(json.dumps({"rabbitmq_version": "unknown", "queues": []}))
     assert load(str(path)).profile == LATEST
-    path.write_text(json.dumps({"rabbitmq_version": "3.8.9"}))
+    path.write_text(json.dumps({"rabbitmq_version": "3.8.9", "queues": []}))
     assert load(str(path)).profile == PROFILES["rabbitmq-3.10"]
 
 

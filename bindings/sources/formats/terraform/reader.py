@@ -7,12 +7,12 @@ it, but for what is known after it is applied.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from bindings.sources.formats.format import File
 from bindings.sources.formats.imported import Collector, Imported
 from bindings.sources.formats.nodes import Node, json_node
-from bindings.sources.formats.terraform.resources import PROVIDER, READERS, read_resource
+from bindings.sources.formats.terraform.resources import NO_PARTS, PROVIDER, READERS, read_resource
 from exchange.errors import InputError
 
 __all__ = ["read_terraform"]
@@ -49,19 +49,46 @@ def _read_shown(collector: Collector, root: Node) -> int:
     values = root.get("planned_values") or root.get("values")
     if values is None:
         raise root.error("neither a plan nor a state of terraform show -json: it has no planned_values and no values")
+    errored = root.fields().get("errored")
+    if errored is not None and errored.value:
+        collector.miss(
+            errored, "unevaluated", "terraform plan ended with an error, and what it had not planned is missing"
+        )
+    for deferred in _items_of(root.get("deferred_changes")):
+        collector.miss(deferred, "unevaluated", "a change that terraform has deferred is missing")
     module = values.get("root_module")
-    return 0 if module is None else _read_module(collector, module)
+    return 0 if module is None else _read_module(collector, module, _unknown_after(root))
 
 
-def _read_module(collector: Collector, module: Node) -> int:
+def _unknown_after(root: Node) -> dict[str, list[str]]:
+    """Return address -> the attributes of a planned resource that are known after it is applied only."""
+    found: dict[str, list[str]] = {}
+    for each in _items_of(root.get("resource_changes")):
+        change = each.get("change")
+        unknown = None if change is None else change.get("after_unknown")
+        if unknown is not None and isinstance(unknown.value, dict):
+            found[each.text("address", "")] = [
+                name for name, value in unknown.fields().items() if name not in COMPUTED and _is_true(value.plain())
+            ]
+    return found
+
+
+def _is_true(value: Any) -> bool:
+    """Return whether a value, or one in it, is true."""
+    if isinstance(value, dict | list):
+        return any(map(_is_true, value.values() if isinstance(value, dict) else value))
+    return value is True
+
+
+def _read_module(collector: Collector, module: Node, unknown: Mapping[str, Sequence[str]]) -> int:
     found = 0
     for resource in _items_of(module.get("resources")):
         if resource.text("mode", "managed") == "managed":
             values = resource.get("values") or Node({}, resource.file)
             address = resource.text("address", "")
-            found += _read_known(collector, resource.text("type"), address, values)
+            found += _read_known(collector, resource.text("type"), address, values, unknown.get(address, ()))
     for child in _items_of(module.get("child_modules")):
-        found += _read_module(collector, child)
+        found += _read_module(collector, child, unknown)
     return found
 
 
@@ -75,19 +102,24 @@ def _read_state_resource(collector: Collector, resource: Node) -> int:
     return sum(_read_known(collector, kind, address, node) for node in instances if node is not None)
 
 
-def _read_known(collector: Collector, kind: str, address: str, node: Node) -> int:
-    if kind not in READERS:
-        collector.leave_out(kind)
-        return int(kind.startswith(PROVIDER))
+def _read_known(collector: Collector, kind: str, address: str, node: Node, unknown: Sequence[str] = ()) -> int:
     node = Node(node.value, node.file, None, (None, address))  # more precise than the path in the plan
-    missing = ", ".join(sorted(REQUIRED[kind] - node.fields().keys()))
+    if kind not in READERS:
+        if not kind.startswith(PROVIDER) or kind in NO_PARTS:
+            collector.leave_out(kind)
+        else:
+            collector.miss(node, "unknown", "left out: a resource of this type is not known here")
+        return int(kind.startswith(PROVIDER))
+    missing = ", ".join(sorted({*unknown, *(REQUIRED[kind] - node.fields().keys())}))
     if missing:
-        collector.warn(node, f"left out: its {missing} will be known after terraform apply")
+        collector.miss(node, "unevaluated", f"left out: its {missing} will be known after terraform apply")
     else:
         read_resource(collector, kind, address, node)
     return 1
 
 
+COMPUTED: Final = frozenset({"id", "properties_key"})
+"""Attributes that the provider computes; nothing of a topology depends on them."""
 REQUIRED: Final[Mapping[str, frozenset[str]]] = {
     "rabbitmq_vhost": frozenset({"name"}),
     "rabbitmq_exchange": frozenset({"name", "vhost", "settings"}),

@@ -20,10 +20,15 @@ from exchange.errors import InputError
 from exchange.field_json import decode_table
 from exchange.field_values import FieldTable
 
-__all__ = ["PROVIDER", "READERS", "read_resource"]
+__all__ = ["NO_PARTS", "PROVIDER", "READERS", "read_resource"]
 
 PROVIDER: Final = "rabbitmq_"
 """What the types of the provider's resources begin with."""
+NO_PARTS: Final = frozenset({
+    "rabbitmq_federation_upstream", "rabbitmq_permissions", "rabbitmq_shovel", "rabbitmq_topic_permissions",
+    "rabbitmq_user",
+})  # fmt: skip
+"""Types of the provider's resources that are no part of a topology."""
 INTEGER: Final = re.compile(r"[-+]?[0-9]{1,19}")
 """What Go's ``strconv.ParseInt`` reads, but for the limits of 64 bits."""
 KINDS_OF_BINDING: Final[Mapping[str, Literal["queue", "exchange"]]] = {"queue": "queue", "exchange": "exchange"}
@@ -31,8 +36,12 @@ KINDS_OF_BINDING: Final[Mapping[str, Literal["queue", "exchange"]]] = {"queue": 
 
 def read_resource(collector: Collector, kind: str, address: str, node: Node) -> None:
     """Add what a resource of a type in `READERS` makes, by its attributes. Raises InputError for a mistake in them."""
-    for stranger, reason in node.unknown(ATTRIBUTES[kind]):
-        collector.warn(stranger, f"{address}: {reason}; the provider refuses it")
+    blocks = [(node.fields()[name], known) for name, known in BLOCKS.get(kind, {}).items() if name in node.fields()]
+    inner = [(item, known) for block, known in blocks if isinstance(block.value, list) for item in block.items()]
+    for each, known in [(node, ATTRIBUTES[kind]), *inner]:
+        for stranger, reason in each.unknown(known):
+            if stranger.value is not None:  # a plan has all attributes, null if they are not given
+                collector.miss(stranger, "unknown", f"{address}: {reason}")
     READERS[kind](collector, node)
 
 
@@ -165,7 +174,7 @@ READERS: Final[Mapping[str, Callable[[Collector, Node], None]]] = {
     "rabbitmq_policy": _read_policy,
     "rabbitmq_operator_policy": _read_operator_policy,
 }
-"""Type of a resource -> the function that reads it. All other types are counted."""
+"""Type of a resource -> the function that reads it."""
 ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     "rabbitmq_vhost": (
         "id", "name", "description", "default_queue_type", "tracing", "max_connections", "max_queues",
@@ -179,4 +188,11 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     "rabbitmq_policy": ("id", "name", "vhost", "policy"),
     "rabbitmq_operator_policy": ("id", "name", "vhost", "policy"),
 }  # fmt: skip
+BLOCKS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "rabbitmq_exchange": {"settings": ("type", "durable", "auto_delete", "arguments")},
+    "rabbitmq_queue": {"settings": ("durable", "auto_delete", "arguments", "arguments_json")},
+    "rabbitmq_policy": {"policy": ("pattern", "priority", "apply_to", "definition")},
+    "rabbitmq_operator_policy": {"policy": ("pattern", "priority", "apply_to", "definition")},
+}
+"""Type of a resource -> its block, and the attributes in it."""
 LIMITS: Final = {"max_connections": "max-connections", "max_queues": "max-queues"}

@@ -194,7 +194,8 @@ def test_a_folder_is_read_without_what_is_no_object(tmp_path: Path) -> None:
     (tmp_path / "values.yaml").write_text("replicas: {{ .Values.x }}")
     (tmp_path / ".hidden.yaml").write_text("{{")
     source = open_source(str(tmp_path))
-    assert source.topology() == Topology([Exchange("e")], [Queue("q")], [Binding.to_queue("e", "q")])
+    assert source.content.topology() == Topology([Exchange("e")], [Queue("q")], [Binding.to_queue("e", "q")])
+    assert [each.kind for each in source.topology().unread] == ["unknown"]
     assert [str(warning).partition(";")[0] for warning in source.warnings] == [
         f"{tmp_path}/b.yml:7: Queue 'an-object': there is no field \"nmae\""
     ]

@@ -1,0 +1,64 @@
+"""Which parts are missing in topologies: what every claim about what is *not* there must ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, TypedDict
+
+from exchange.display import count_noun, count_rest
+from exchange.entities.unread import SHARDED_TYPE, SHARDS_MADE, UnreadKind, UnreadPart, has_shards_made
+from exchange.topology.topology import Topology
+
+__all__ = ["UnreadPart", "UnreadPartJson", "find_unread", "not_proved", "unread_lines", "unread_to_json"]
+
+LISTED: Final = 20
+"""Number of parts that are listed for people; JSON has all."""
+SHARD: Final = "sharding: "
+"""Beginning of the names of queues that the plugin rabbitmq_sharding makes; the exchange's name and " - " follow."""
+
+
+def find_unread(*topologies: Topology) -> tuple[UnreadPart, ...]:
+    """Return what is missing in these topologies, each part once; empty if every claim about them can be proved.
+
+    Empty also for topologies whose missing parts the user allows (`Topology.allow_unread`).
+    """
+    found = (each for topology in topologies if not topology.allows_unread for each in _missing_in(topology))
+    return tuple(dict.fromkeys(found))
+
+
+class UnreadPartJson(TypedDict):
+    """A part of a source that was not read, or that a plugin makes in the broker: it is missing in the topology."""
+
+    kind: UnreadKind
+    where: str
+    """Where it stands in the source."""
+    text: str
+    """What it is, and why it is missing."""
+
+
+def not_proved(unread: Sequence[UnreadPart]) -> str:
+    """Return the sentence that stands in place of a claim: ``not proved: 3 parts were not read``."""
+    return f"not proved: {count_noun(len(unread), 'part')} {'was' if len(unread) == 1 else 'were'} not read"
+
+
+def unread_lines(unread: Sequence[UnreadPart]) -> Iterator[str]:
+    """Yield that sentence, then what is missing, part by part; nothing if nothing is."""
+    if unread:
+        yield not_proved(unread)
+    yield from (f"  ? {each.where}: {each.text} ({each.kind})" for each in unread[:LISTED])
+    yield from count_rest(len(unread), LISTED, "; the JSON has all", indent="  ? ")
+
+
+def unread_to_json(unread: Sequence[UnreadPart]) -> list[UnreadPartJson]:
+    """Return what is missing as JSON values."""
+    return [{"kind": each.kind, "where": each.where, "text": each.text} for each in unread]
+
+
+def _missing_in(topology: Topology) -> Iterator[UnreadPart]:
+    yield from topology.unread
+    for name, exchange in topology.exchanges.items():
+        # An export of a broker has the queues that the plugin made, and their bindings.
+        if exchange.type == SHARDED_TYPE and has_shards_made(exchange, topology.policies):
+            shards = f"{SHARD}{name} - "
+            if not any(binding.destination.name.startswith(shards) for binding in topology.bindings_from(name)):
+                yield UnreadPart("plugin-made", f"exchange '{name}'", SHARDS_MADE)
