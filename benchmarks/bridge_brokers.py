@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +18,7 @@ from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.connection import Connection
 from bridge.endpoints.rabbitmq.frames import Acked, Event, encode_publish
 from exchange.amqp import ContentHeader
+from tests.support.unique import free_port
 
 __all__ = [
     "BODY",
@@ -76,9 +76,7 @@ def rabbitmq(image: str) -> Iterator[Broker]:
 @contextmanager
 def kafka(image: str) -> Iterator[Broker]:
     """One node that is broker and controller."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     settings = {
         "KAFKA_NODE_ID": "1",
         "KAFKA_PROCESS_ROLES": "broker,controller",

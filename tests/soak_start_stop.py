@@ -25,7 +25,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
-from uuid import uuid4
 
 import click
 import pika
@@ -39,6 +38,7 @@ from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.pump.pump import Inlet
 from exchange import Message
 from tests.support.servers import SERVERS, Unavailable, running
+from tests.support.unique import unique_name
 
 DRAIN: Final = 0.3
 SLACK: Final = 3.0
@@ -278,7 +278,7 @@ class Rabbit:
         self._connection = pika.BlockingConnection(own)
         self._channel = self._connection.channel()
         self._channel.confirm_delivery()
-        self._name = f"hashstar-soak-{uuid4().hex[:8]}"
+        self._name = unique_name("soak")
         self._published = 0
         for queue in (self._name, f"{self._name}-out"):
             self._channel.queue_declare(

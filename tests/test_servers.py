@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import uuid
 from collections.abc import Mapping
 
 import pytest
 
 from tests.support import servers
 from tests.support.servers import SERVERS, Server, ServerKind, listed, running
+from tests.support.unique import unique_name
 
 NOWHERE = "amqp://guest:guest@127.0.0.1:1/%2F"
 
@@ -169,7 +169,7 @@ def test_every_live_kafka_keeps_a_record(kafka_servers: list[Server]) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     for server in kafka_servers:
-        topic = f"servers-{uuid.uuid4()}"
+        topic = unique_name("servers")
         admin = AdminClient({"bootstrap.servers": server.url})
         admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
         producer = Producer({"bootstrap.servers": server.url})

@@ -6,7 +6,6 @@ by the faults connect directly.
 
 from __future__ import annotations
 
-import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from tests.support.servers import (
     kafka_environment,
     rocketmq_environment,
 )
+from tests.support.unique import free_port
 
 __all__ = ["KINDS", "SIDES", "Broker", "Brokers", "CommandFailed", "RabbitmqBroker", "SmallDiskBroker", "rounds_of"]
 
@@ -53,7 +53,7 @@ class Broker(ABC):
 
         connect_docker(DockerClient, self.kind).close()  # raises Unavailable, and leaves no socket open, without Docker
         self.image = image = image or self.chosen_image()
-        published = {port: _free_port() for port in dict.fromkeys(self.ports)}
+        published = {port: free_port() for port in dict.fromkeys(self.ports)}
         self.port = published[self.ports[0]]
         """Port for direct connections."""
         self.relays = self.make_relays(published)
@@ -263,7 +263,7 @@ class RocketmqBroker(Broker):
     kind = SERVERS["rocketmq"]
 
     def __init__(self, image: str = "") -> None:
-        port = _free_port()
+        port = free_port()
         self.ports = (9876, port, port)
         super().__init__(image)
 
@@ -353,9 +353,3 @@ def rounds_of(images: Sequence[str]) -> Iterator[Mapping[str, str]]:
         by_kind.setdefault(kind, []).append(image)
     for n in range(max([1, *[len(each) for each in by_kind.values()]])):
         yield {kind: each[n % len(each)] for kind, each in by_kind.items()}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, Final
+
+from tests.support.unique import free_port
 
 __all__ = ["TOPOLOGY", "Daemon"]
 
@@ -53,9 +54,7 @@ class Daemon:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = int(probe.getsockname()[1])
+        self._port = free_port()
         self.config = folder / "bridge.toml"
         self._source, self._target, self._window = source, target, window
         self._process: subprocess.Popen[bytes] | None = None

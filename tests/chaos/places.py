@@ -15,7 +15,6 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from uuid import uuid4
 
 import pika
 import pika.exceptions
@@ -33,6 +32,7 @@ from exchange.errors import HashstarError
 from tests.chaos.brokers import Broker, Brokers
 from tests.support.kafka.topics import Topics
 from tests.support.rocketmq.topics import Topics as RocketmqTopics
+from tests.support.unique import unique_name
 
 __all__ = [
     "HEARTBEAT", "PAIRS", "PARTITIONS", "PERSISTENT", "Folder", "Pair", "Place", "Queue", "Readable", "RocketmqTopic",
@@ -61,7 +61,7 @@ class Place(ABC):
     def __init__(self, brokers: Brokers, side: str, folder: Path) -> None:
         self.broker: Broker | None = None
         self.side = side
-        self.name = f"chaos-{uuid4().hex[:8]}"
+        self.name = unique_name("chaos")
 
     @abstractmethod
     def table(self) -> str:

@@ -27,6 +27,7 @@ from exchange import Message, Router
 from tests.dist.__main__ import ROOT, output, step
 from tests.dist.container import IMAGE
 from tests.support.servers import SERVERS
+from tests.support.unique import free_port
 
 __all__ = ["main"]
 
@@ -128,12 +129,6 @@ def read_topics(port: int, count: int) -> Iterator[Arrival]:
             yield record.topic(), record.partition(), record.value()
     finally:
         consumer.close()
-
-
-def free_port() -> int:
-    """Return a port of 127.0.0.1 that nothing listens at."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -17,13 +17,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
-from uuid import uuid4
 
 import click
 import pika
 
 from tests.dist.__main__ import DIST, ROOT, output, step, write_requirements
 from tests.support.servers import SERVERS, Server, running
+from tests.support.unique import unique_name
 
 __all__ = ["main"]
 
@@ -81,7 +81,7 @@ def build_image(context: Path) -> None:
 def try_image(etc: Path, server: Server) -> int:
     """Move messages by a bridge in the container until it is ended by SIGTERM, and return how many it moved."""
     url = f"amqp://guest:guest@{server.inside}/%2F"
-    names = {side: f"hashstar-container-{side}-{uuid4().hex[:8]}" for side in ("source", "target")}
+    names = {side: unique_name(f"container-{side}") for side in ("source", "target")}
     etc.mkdir()
     (etc / "bridge.toml").write_text(CONFIG.format(url=url, **names))
     (etc / "shop.bindings").write_text(SHOP)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-__all__ = ["free_ports", "install", "run_server"]
+__all__ = ["install", "run_server"]
 
 IMAGES: Final = Path(__file__).parent.parent.parent / ".ci" / "images.d"
 
@@ -27,15 +26,6 @@ def install(name: str, version: str) -> Iterator[Path]:
         shutil.copytree(IMAGES / name, home)
         subprocess.run([home / "prepare", version], check=True, timeout=900)
         yield home
-
-
-def free_ports(count: int) -> list[str]:
-    """Ports of 127.0.0.1 that are free."""
-    with ExitStack() as probes:
-        sockets = [probes.enter_context(socket.socket()) for _ in range(count)]
-        for probe in sockets:
-            probe.bind(("127.0.0.1", 0))
-        return [str(probe.getsockname()[1]) for probe in sockets]
 
 
 @contextmanager

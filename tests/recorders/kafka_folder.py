@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Final
 
 from tests.recorders import golden
-from tests.recorders.brokers import free_ports, install, run_server
+from tests.recorders.brokers import install, run_server
 from tests.recorders.kafka_log import drop_owner
 from tests.support.kafka.folder import ask_tools, dump, filled
+from tests.support.unique import free_ports
 
 __all__ = ["VERSIONS"]
 
@@ -38,7 +39,7 @@ def record(version: str) -> None:
     """Record one version."""
     with install("kafka", version) as home, tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
-        port, controller = free_ports(2)
+        port, controller = map(str, free_ports(2))
         environment = SMALL | {
             "KAFKA_LISTENERS": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
             "KAFKA_CONTROLLER_QUORUM_VOTERS": f"1@127.0.0.1:{controller}",

@@ -18,8 +18,9 @@ from random import Random
 from typing import Any, Final
 
 from tests.recorders import golden
-from tests.recorders.brokers import free_ports, install, run_server
+from tests.recorders.brokers import install, run_server
 from tests.recorders.jvm import ask
+from tests.support.unique import free_ports
 
 __all__ = ["CODECS", "TOPICS", "drop_owner"]
 
@@ -93,7 +94,7 @@ def record(version: str) -> None:
     """One version."""
     with install("kafka", version) as home, tempfile.TemporaryDirectory() as folder:
         data, jars = Path(folder) / "data", f"{home}/libs/*"
-        port, controller = free_ports(2)
+        port, controller = map(str, free_ports(2))
         environment = {
             "KAFKA_LISTENERS": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
             "KAFKA_CONTROLLER_QUORUM_VOTERS": f"1@127.0.0.1:{controller}",

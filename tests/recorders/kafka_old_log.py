@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tests.recorders import golden
-from tests.recorders.brokers import free_ports, run_server
+from tests.recorders.brokers import run_server
 from tests.recorders.jvm import QUICK, find_classpath, make_command
 from tests.recorders.kafka_log import drop_owner
+from tests.support.unique import free_ports
 
 __all__ = ["CODECS", "VERSIONS", "OldBroker", "OldRecord", "run_broker", "topics_of"]
 
@@ -109,7 +110,7 @@ def run_broker(version: str, **settings: str) -> Iterator[OldBroker]:
     jars = find_classpath(f"org.apache.kafka:kafka_2.11:{version}", "javax.xml.bind:jaxb-api:2.3.1")
     with tempfile.TemporaryDirectory() as folder, ExitStack() as running:
         data, home = Path(folder) / "data", Path(folder)
-        zookeeper, port = free_ports(2)
+        zookeeper, port = map(str, free_ports(2))
         (home / "log4j.properties").write_text(
             "log4j.rootLogger=INFO, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"
             "log4j.appender.out.layout=org.apache.log4j.PatternLayout\nlog4j.appender.out.layout.ConversionPattern=%m%n\n"

@@ -16,11 +16,11 @@ from tests.support.bridge.relay import Relay, relay_to
 from tests.support.servers import (
     START_SECONDS,
     Server,
-    _free_port,
     _rocketmq_answer,
     missing,
     started,
 )
+from tests.support.unique import free_ports
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
@@ -82,7 +82,7 @@ def cluster_with(server: Server) -> Iterator[Cluster]:
         missing(f"a second broker needs the first in a container, and {server.origin} names that one")
     from testcontainers.core.container import DockerContainer
 
-    port, published = _free_port(), _free_port()
+    port, published = free_ports(2)
     container = DockerContainer(server.origin)
     container.ports[port] = ("127.0.0.1", published)  # type: ignore[index,assignment]
     container.env.update({

@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import pytest
 
+from tests.support.unique import free_port
+
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
     from testcontainers.core.docker_client import DockerClient
@@ -376,7 +378,7 @@ def _start(kind: ServerKind, image: str) -> DockerContainer:
     # On 127.0.0.1 only, at a port of Docker's choice: the servers' guest may do everything.
     published: dict[int, tuple[str, ...] | tuple[str, int]] = dict.fromkeys(ports, ("127.0.0.1",))
     if kind.environment is not None:
-        port = _free_port()
+        port = free_port()
         published[port if kind.sends_on else kind.port] = ("127.0.0.1", port)
         container.env.update(kind.environment(port))
     cast("dict[Any, Any]", container.ports).update(published)
@@ -385,12 +387,6 @@ def _start(kind: ServerKind, image: str) -> DockerContainer:
     except Exception as reason:
         container.stop()
         raise Unavailable(f"Docker cannot start {image} ({reason})") from reason
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def connect_docker(connect: Callable[..., DockerClient], kind: ServerKind) -> Any:

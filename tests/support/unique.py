@@ -10,6 +10,7 @@ management there. Nothing but Python is needed.
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import sys
@@ -52,6 +53,7 @@ class Block:
 
 
 _block: Final = Block()
+atexit.register(_block.forget)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_block.forget)
 

@@ -6,7 +6,6 @@ import http.client
 import json
 import subprocess
 import time
-import uuid
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from tests.support.archives.containers import copy_out, run_inside
 from tests.support.archives.reads import read, table
 from tests.support.archives.traced import open_traced
 from tests.support.servers import Server
+from tests.support.unique import unique_name
 
 pytestmark = pytest.mark.live
 
@@ -110,7 +110,7 @@ def test_the_plugins_logs_are_read_as_what_was_published(
 ) -> None:
     for server in tracing_servers:
         lost = [BEYOND_LATIN_1] if form == "text" and (3, 11) < server.version_info < (4, 3) else []
-        vhost = name = f"archive-{uuid.uuid4()}"
+        vhost = name = unique_name("archive")
         with publishing(server, vhost) as channel:
             _trace(server, vhost, name, form)
             if lost:
@@ -157,7 +157,7 @@ def test_a_capture_of_the_firehose_is_read_as_what_was_published(
     rabbitmq_servers: list[Server], tmp_path: Path
 ) -> None:
     for server in rabbitmq_servers:
-        vhost = f"archive-{uuid.uuid4()}"
+        vhost = unique_name("archive")
         with publishing(server, vhost) as channel:
             queue = channel.queue_declare("", exclusive=True).method.queue
             channel.queue_bind(queue, "amq.rabbitmq.trace", "#")

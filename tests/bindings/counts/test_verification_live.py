@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -23,6 +22,7 @@ from tests.support.archives.reads import read
 from tests.support.archives.traced import open_traced
 from tests.support.differential import declare
 from tests.support.servers import Server
+from tests.support.unique import unique_name
 
 pytestmark = pytest.mark.live
 
@@ -79,7 +79,7 @@ def told(server: Server, topology: Topology, messages: list[Message], path: Path
     """Return what the firehose of a broker with this topology traces of these messages."""
     import pika
 
-    with open_traced(server, f"verify-{uuid.uuid4()}") as connection, all_types_in_pika():
+    with open_traced(server, unique_name("verify")) as connection, all_types_in_pika():
         channel = connection.channel()
         declare(channel, topology)
         queue = channel.queue_declare("", exclusive=True).method.queue

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import pika
 import pika.exceptions
@@ -18,6 +17,7 @@ from tests.recorders.rabbitmq_arguments import answer_to_policy
 from tests.support.differential import manage
 from tests.support.trials.lab import Lab, lab_of
 from tests.support.trials.table import TRIALS
+from tests.support.unique import unique_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,7 +71,7 @@ def code_of(server: Server, act: Callable[[BlockingChannel], Any]) -> int | None
 
 @pytest.fixture
 def name() -> str:
-    return f"hashstar-upgrade-{uuid4().hex[:8]}"
+    return unique_name("upgrade")
 
 
 def test_what_is_foretold_to_be_refused_is_what_the_broker_refuses(rabbitmq_servers: list[Server], name: str) -> None:

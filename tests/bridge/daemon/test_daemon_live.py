@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 import pika
 import pytest
@@ -20,6 +19,7 @@ from tests.bridge.daemon.test_daemon import run_check, running
 from tests.bridge.daemon.test_examples import EXAMPLES, GUIDE
 from tests.support.differential import manage
 from tests.support.servers import Server, missing
+from tests.support.unique import unique_name
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.live
@@ -30,7 +30,7 @@ KEYS = ("order.eu.created", "order.us.paid", "order.ap.cancelled")
 
 @pytest.fixture
 def name() -> str:
-    return f"hashstar-guide-{uuid4().hex[:8]}"
+    return unique_name("guide")
 
 
 class Guest:
@@ -99,7 +99,7 @@ def topics(kafka: Server, name: str) -> Iterator[dict[str, str]]:
 
 def records_of(bootstrap: str, topic: str, count: int) -> list[tuple[int, int, dict[str, bytes]]]:
     """Read partition, number and headers of ``count`` records."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": uuid4().hex, "enable.auto.commit": False})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": unique_name("group"), "enable.auto.commit": False})
     try:
         partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
         consumer.assign([TopicPartition(topic, each, 0) for each in partitions])

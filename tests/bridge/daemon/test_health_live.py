@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 import pika
 import pytest
@@ -15,6 +14,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from tests.bridge.daemon.test_daemon import Running, running
 from tests.bridge.daemon.test_metrics import parse_metrics
 from tests.support.servers import Server
+from tests.support.unique import unique_name
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.live
@@ -36,7 +36,7 @@ events -> gone: "c.#"
 
 @pytest.fixture
 def name() -> str:
-    return f"hashstar-health-{uuid4().hex[:8]}"
+    return unique_name("health")
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import Any
-from uuid import uuid4
 
 import pika
 import pytest
@@ -18,6 +17,7 @@ from bridge.pump.replies import Home
 from bridge.rocketmq.remoting.client import ClientSettings
 from exchange.message import Message
 from tests.support.servers import Server
+from tests.support.unique import unique_name
 
 pytestmark = pytest.mark.live
 
@@ -64,7 +64,7 @@ def send(target: Target, replies: Sequence[Outgoing]) -> Reports:
 
 def test_a_reply_to_a_queue_of_rabbitmq_that_is_gone_is_refused_for_good(rabbitmq: Server) -> None:
     target = RabbitmqTarget("callers", [pika.URLParameters(rabbitmq.url)], {"": Address()}, to_callers=True)
-    name = f"hashstar-caller-{uuid4().hex[:8]}"
+    name = unique_name("caller")
     gone = f"{name}-gone"
     with pika.BlockingConnection(pika.URLParameters(rabbitmq.url)) as connection:
         channel = connection.channel()

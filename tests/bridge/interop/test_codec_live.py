@@ -10,7 +10,6 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 from unittest import mock
-from uuid import uuid4
 
 import pika
 import pytest
@@ -20,6 +19,7 @@ from exchange.amqp import ContentHeader, content_of, message_of
 from exchange.amqp.fields import encode_value
 from tests.support.bridge.wires import long_string, sized, table_of
 from tests.support.servers import Server
+from tests.support.unique import unique_name
 
 pytestmark = pytest.mark.live
 
@@ -71,7 +71,7 @@ class Place:
     def __init__(self, server: Server, kind: str) -> None:
         self.version = server.version_info
         self.kind = kind
-        self.queue = f"hashstar-{uuid4().hex}"
+        self.queue = unique_name("codec")
         self._url = server.url
         self.open()
         self.channel.queue_declare(self.queue, durable=True, arguments={"x-queue-type": kind})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NOT_AVAILABLE, Consumer, Producer, TopicPartition
@@ -16,6 +15,7 @@ from exchange.amqp import ContentHeader, content_of, message_of
 from tests.bridge.interop.test_codec_live import QUEUED, WIRES, WRITTEN_ANEW
 from tests.support.bridge.wires import long_string, table_of
 from tests.support.servers import Server
+from tests.support.unique import unique_name
 
 pytestmark = pytest.mark.live
 
@@ -27,7 +27,7 @@ class Topic:
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        self.name = f"hashstar-{uuid4().hex}"
+        self.name = unique_name("mapping")
         self.count = 0
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
         self.admin.create_topics([NewTopic(self.name, 1, 1)])[self.name].result(SECONDS)

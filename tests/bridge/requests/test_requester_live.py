@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Literal
-from uuid import uuid4
 
 import aio_pika
 import pytest
@@ -15,6 +14,7 @@ from bridge.requests import ConnectionLost, Refused, ReplyTimeout, Requester, Un
 from exchange import Delivery, Dispatcher
 from exchange.message import Message
 from tests.support.servers import Server
+from tests.support.unique import unique_name
 
 pytestmark = pytest.mark.live
 
@@ -39,7 +39,7 @@ async def serving(url: str) -> AsyncIterator[str]:
 
     async with await aio_pika.connect(url) as connection:
         channel = await connection.channel()
-        queue = await channel.declare_queue(f"hashstar-rpc-{uuid4().hex[:8]}", auto_delete=True)
+        queue = await channel.declare_queue(unique_name("rpc"), auto_delete=True)
         async with dispatcher.consume(queue, prefetch=100):
             yield queue.name
 

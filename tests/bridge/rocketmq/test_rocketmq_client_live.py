@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -19,6 +18,7 @@ from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.queues import publish_queues
 from tests.support.bridge.relay import relay_to
 from tests.support.servers import Server
+from tests.support.unique import unique_name
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
@@ -36,10 +36,6 @@ def on_each(servers: list[Server], test: Callable[[Client], Awaitable[None]], **
 
     for server in servers:
         asyncio.run(asyncio.wait_for(run(server), 120))
-
-
-def unique_name(what: str) -> str:
-    return f"client-{what}-{uuid4().hex[:8]}"
 
 
 @pytest.mark.smoke

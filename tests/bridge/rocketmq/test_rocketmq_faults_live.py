@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -20,6 +19,7 @@ from exchange.partition.clients.rocketmq.faults import FaultStrategy
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.send import SendSettings
 from tests.support.rocketmq_cluster import Cluster
+from tests.support.unique import unique_name
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
@@ -35,7 +35,7 @@ def run(cluster: Cluster, test: Callable[[Client, Producer, str], Awaitable[None
     """Run a scenario with a producer and a topic of two queues on each broker, after a message to each broker."""
 
     async def work() -> None:
-        group, topic = (f"faults-{what}-{uuid4().hex[:8]}" for what in ("group", "topic"))
+        group, topic = (unique_name(f"faults-{what}") for what in ("group", "topic"))
         async with (
             Client(ClientSettings(cluster.server.url)) as client,
             Producer(client, ProducerSettings(group, **settings)) as producer,

@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -29,12 +28,9 @@ from tests.recorders.keys import KEYS
 from tests.support.rocketmq.java_client import encode_body, probe_async
 from tests.support.rocketmq_cluster import Cluster
 from tests.support.servers import Server
+from tests.support.unique import unique_name
 
 pytestmark = pytest.mark.live
-
-
-def unique_name(what: str) -> str:
-    return f"produce-{what}-{uuid4().hex[:8]}"
 
 
 def run(server: Server, test: Callable[[Client, Producer], Awaitable[None]], **settings: Any) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -25,6 +24,7 @@ from exchange.partition.clients.rocketmq.send import SendSettings
 from tests.support.rocketmq.groups import consumer_of, read
 from tests.support.rocketmq.proxy import Proxy, proxy_of
 from tests.support.servers import Server, missing
+from tests.support.unique import unique_name
 
 pytestmark = pytest.mark.live
 
@@ -47,7 +47,7 @@ def run(work: Any) -> None:
 
 async def make_topic(server: Server, kind: str = "NORMAL") -> str:
     """Create a topic of a message type, with its group ``g-TOPIC``, at the broker itself."""
-    topic = f"proxied-{uuid4().hex[:8]}"
+    topic = unique_name("proxied")
     async with Client(ClientSettings(server.url)) as client:
         attributes = {"+message.type": kind}
         await admin.create_topic(client, admin.TopicConfig(topic, attributes=attributes))

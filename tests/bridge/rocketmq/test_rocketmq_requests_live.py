@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -22,12 +21,9 @@ from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from exchange.partition.clients.rocketmq.selectors import ByHash
 from tests.support.rocketmq.java_client import encode_body, probe_async
 from tests.support.servers import Server
+from tests.support.unique import unique_name
 
 pytestmark = pytest.mark.live
-
-
-def unique_name(what: str) -> str:
-    return f"request-{what}-{uuid4().hex[:8]}"
 
 
 async def answer_all(client: Client, producer: Producer, topic: str) -> None:

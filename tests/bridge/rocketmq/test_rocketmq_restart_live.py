@@ -6,7 +6,6 @@ import asyncio
 from collections import defaultdict
 from contextlib import suppress
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -19,6 +18,7 @@ from bridge.rocketmq.remoting.errors import ClientError, RemotingError
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from tests.support.rocketmq.broker import Broker, broker
 from tests.support.rocketmq.groups import consumer_of, queues_of, topic_at
+from tests.support.unique import unique_name
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.live
 
 async def send_all(client: Client, topic: str, first: int, stop: int) -> None:
     """Send each number to every queue, again until the broker has confirmed it."""
-    async with Producer(client, ProducerSettings(f"p-{uuid4().hex[:8]}")) as producer:
+    async with Producer(client, ProducerSettings(unique_name("producer"))) as producer:
         queues = await queues_of(client, topic)
         for number in range(first, stop):
             for queue in queues:

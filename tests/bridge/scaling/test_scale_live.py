@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
@@ -34,6 +33,7 @@ from bridge.rocketmq.remoting.message import RocketMessage
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from tests.support.rocketmq.broker import broker
 from tests.support.servers import SERVERS, Server
+from tests.support.unique import unique_name
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
@@ -170,7 +170,7 @@ def on_each(servers: list[Server], test: Callable[[Server, str], object]) -> Non
     """Run a test with a topic of 16 queues at each server."""
 
     async def run(server: Server) -> None:
-        topic = f"scaled-{uuid4().hex[:8]}"
+        topic = unique_name("scaled")
         async with Client(ClientSettings(server.url)) as client:
             await admin.create_topic(client, admin.TopicConfig(topic, 16, 16))
         await asyncio.wait_for(test(server, topic), SECONDS)  # type: ignore[arg-type]
@@ -283,7 +283,7 @@ def test_a_group_that_is_down_while_queues_are_added_reads_them_from_their_first
 @pytest.mark.parametrize("image", SERVERS["rocketmq"].images())
 def test_a_half_message_keeps_its_queue_until_it_is_decided(image: str) -> None:
     async def test(url: str) -> None:
-        topic = f"scaled-{uuid4().hex[:8]}"
+        topic = unique_name("scaled")
         traffic = Traffic(url, topic)
         async with Client(traffic.settings) as client:
             await admin.create_topic(client, admin.TopicConfig(topic, 16, 16))

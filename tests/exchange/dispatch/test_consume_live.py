@@ -11,7 +11,6 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
-from uuid import uuid4
 
 import aio_pika
 import pika
@@ -22,6 +21,7 @@ from exchange import Delivery, Dispatcher, Message, PikaQueue, Retry
 from exchange.dispatch import LinkLost, open_channel
 from tests.support.bridge.relay import Relay, relay_to
 from tests.support.servers import Server
+from tests.support.unique import unique_name
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
@@ -36,7 +36,7 @@ class Place:
 
     url: str
     kind: str = "quorum"
-    queue: str = field(default_factory=lambda: f"hashstar-{uuid4().hex[:12]}")
+    queue: str = field(default_factory=lambda: unique_name("consume"))
 
     def __post_init__(self) -> None:
         self.connection = pika.BlockingConnection(pika.URLParameters(self.url))

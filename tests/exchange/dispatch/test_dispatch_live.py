@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
 import pika
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from exchange import Message
 from exchange.dispatch.dispatcher import Dispatcher
 from tests.support.servers import Server
+from tests.support.unique import unique_name
 
 pytestmark = pytest.mark.live
 
@@ -26,7 +26,7 @@ class Place:
     def __init__(self, url: str, arguments: dict[str, Any]) -> None:
         self.connection = pika.BlockingConnection(pika.URLParameters(url))
         self.channel = self.connection.channel()
-        self.queue = f"hashstar-{uuid4().hex}"
+        self.queue = unique_name("dispatch")
         self.dead = f"{self.queue}-dead"
         dead_letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": self.dead}
         self.channel.queue_declare(self.dead, exclusive=True)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from uuid import uuid4
 
 import httpx
 import pika
@@ -20,6 +18,7 @@ import pytest
 
 from tests.support.pages import ROOT
 from tests.support.servers import Server
+from tests.support.unique import free_port, unique_name
 
 pytestmark = pytest.mark.live
 SECONDS = 40.0
@@ -27,9 +26,7 @@ SECONDS = 40.0
 
 @contextmanager
 def service(url: str, queue: str) -> Iterator[tuple[httpx.Client, subprocess.Popen[str]]]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "uvicorn", "--app-dir", str(ROOT / "examples/fastapi_service"), "service:app"]
     process = subprocess.Popen(
         [*command, "--host", "127.0.0.1", "--port", str(port)],
@@ -60,7 +57,7 @@ def until(condition: Callable[[], Any]) -> Any:
 
 def test_the_service_consumes_replies_and_leaves_in_order(rabbitmq: Server) -> None:
     """A payment that overtakes its order is retried; SIGTERM ends the process with 0, and the queue is empty."""
-    queue = f"hashstar-{uuid4().hex[:12]}"
+    queue = unique_name("fastapi")
     replies: list[Any] = []
     connection = pika.BlockingConnection(pika.URLParameters(rabbitmq.url))
     channel = connection.channel()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import pytest
 
@@ -16,6 +15,7 @@ from tests.recorders.keys import COUNTS, KEYS
 from tests.support import topologies
 from tests.support.amqp_wire import all_types_in_pika
 from tests.support.differential import Outcome, compare_one, publish
+from tests.support.unique import unique_name
 
 if TYPE_CHECKING:
     from tests.support.servers import Server
@@ -173,7 +173,7 @@ def _answer(server: Server, exchange: Exchange, value: object) -> str:
     connection = pika.BlockingConnection(pika.URLParameters(server.url))
     channel = connection.channel()
     # A name of its own: the broker removes what is exclusive some time after its connection has gone.
-    name = f"{exchange.name}-{uuid4().hex[:12]}"
+    name = unique_name(exchange.name)
     channel.exchange_declare(name, exchange.type, auto_delete=True, arguments=dict(exchange.arguments))
     for _ in range(2):
         queue = channel.queue_declare("", exclusive=True).method.queue  # with these, and their bindings, it goes

@@ -31,6 +31,7 @@ from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.errors import RemotingError
 from bridge.rocketmq.remoting.message import RocketMessage
 from exchange.message import Message
+from tests.support.unique import unique_name
 
 __all__ = ["Call", "KafkaSide", "RabbitmqSide", "RocketmqSide", "Side", "TimedOut", "answer_to"]
 
@@ -77,7 +78,7 @@ class RabbitmqSide:
 
     def __init__(self, url: str, *, queue: bool = False) -> None:
         self._url, self._queue = url, queue
-        name = f"hashstar-calls-{uuid4().hex[:8]}"
+        name = unique_name("calls")
         self._asked, self._served, self._replies = f"{name}-asked", f"{name}-served", f"{name}-replies"
 
     def source(self) -> str:
@@ -129,7 +130,7 @@ class KafkaSide:
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
-        name = f"hashstar-calls-{uuid4().hex[:8]}"
+        name = unique_name("calls")
         self._asked, self._served, self._replies, self._home = (f"{name}-{each}" for each in ("a", "s", "r", "h"))
 
     def source(self) -> str:
@@ -236,7 +237,7 @@ class RocketmqSide:
 
     def __init__(self, name_server: str) -> None:
         self._name_server = name_server
-        name = f"hashstar-calls-{uuid4().hex[:8]}"
+        name = unique_name("calls")
         self._asked, self._served = f"{name}-asked", f"{name}-served"
 
     def source(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from tests.support.servers import SERVERS, connect_docker, kafka_environment, kafka_version, missing, started
+from tests.support.unique import free_port
 
 __all__ = ["PASSWORD", "SCRAM_PASSWORD", "USER", "Broker", "brokers", "image_for_transactions"]
 
@@ -110,12 +110,6 @@ def _environment(ports: Mapping[str, int]) -> Mapping[str, str]:
     return found
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def image_for_transactions() -> str:
     """Return the first image whose broker may be restarted during transactions, or the first image if there is none.
 
@@ -146,7 +140,7 @@ def brokers(certificates: Path | None = None, image: str = "") -> Iterator[Broke
     except Exception as reason:  # noqa: BLE001  it lets the errors of the libraries below it through
         missing(f"no broker can be started ({reason})")
     tls = certificates is not None
-    ports = {name: _free_port() for name in PORTS if tls or not PROTOCOLS.get(name, "").endswith("SSL")}
+    ports = {name: free_port() for name in PORTS if tls or not PROTOCOLS.get(name, "").endswith("SSL")}
     container.env.update(_environment(ports))
     published = {PORTS[name]: ("127.0.0.1", port) for name, port in ports.items()}
     cast("dict[Any, Any]", container.ports).update(published)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
-from uuid import uuid4
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -20,6 +19,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourcePatternType,
     ResourceType,
 )
+
+from tests.support.unique import unique_name
 
 __all__ = ["PATIENCE", "SECONDS", "SOON", "Topics", "eventually", "topics_at"]
 
@@ -65,7 +66,7 @@ class Topics:
 
     def make(self, partitions: int = 1, name: str = "", config: Mapping[str, str] | None = None) -> str:
         """Make a topic, and return its name."""
-        topic = name or f"hashstar-{uuid4().hex[:12]}"
+        topic = name or unique_name("topic")
         made = self.admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))])
         made[topic].result(SECONDS)
         self.made.append(topic)
@@ -90,7 +91,9 @@ class Topics:
 
     def read(self, topic: str, count: int, seconds: float = SECONDS, **settings: Any) -> list[Any]:
         """Return all messages when there are ``count``, each partition in its order, without aborted ones."""
-        consumer = Consumer({**self.settings, "group.id": uuid4().hex, "enable.partition.eof": True, **settings})
+        consumer = Consumer(
+            {**self.settings, "group.id": unique_name("group"), "enable.partition.eof": True, **settings}
+        )
         found: list[Any] = []
         try:
             partitions = consumer.list_topics(topic, SECONDS).topics[topic].partitions

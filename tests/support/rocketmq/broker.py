@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Any, Final, cast
 import pytest
 
 from tests.support.servers import SERVERS, connect_docker, missing, rocketmq_environment, rocketmq_version, started
+from tests.support.unique import free_ports
 
 __all__ = ["Broker", "broker"]
 
@@ -60,16 +60,6 @@ class Broker:
         self._container.get_wrapped_container().start()
 
 
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
-
-
 @contextmanager
 def broker(settings: Mapping[str, str] | None = None, image: str = "") -> Iterator[Broker]:
     """Start one of the first image of this run, or of another, with ``broker.conf`` settings of its own.
@@ -88,7 +78,7 @@ def broker(settings: Mapping[str, str] | None = None, image: str = "") -> Iterat
         container = DockerContainer(image)
     except Exception as reason:  # noqa: BLE001  it lets the errors of the libraries below it through
         missing(f"no broker can be started ({reason})")
-    namesrv, port = _free_ports(2)
+    namesrv, port = free_ports(2)
     container.env.update(rocketmq_environment(port))
     container.env.update({f"ROCKETMQ_{name}": value for name, value in (settings or {}).items()})
     published = {kind.port: ("127.0.0.1", namesrv), port: ("127.0.0.1", port)}

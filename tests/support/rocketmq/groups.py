@@ -6,7 +6,6 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
-from uuid import uuid4
 
 from bridge.rocketmq.consumer.consumer import Consumer
 from bridge.rocketmq.consumer.group import ConsumerSettings
@@ -20,6 +19,7 @@ from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.queues import publish_queues
 from tests.support.servers import Server
+from tests.support.unique import unique_name
 
 __all__ = ["by_queue", "consumer_of", "on_each", "queues_of", "read", "send", "send_in_order", "topic_at"]
 
@@ -40,7 +40,7 @@ def on_each(servers: Sequence[Server], test: Callable[[Client, Server], Awaitabl
 
 async def topic_at(client: Client, what: str = "topic", queues: int = 4) -> str:
     """Create a topic with this number of queues on each broker; its group has the same name after ``g-``."""
-    name = f"consumer-{what}-{uuid4().hex[:8]}"
+    name = unique_name(f"consumer-{what}")
     await admin.create_topic(client, admin.TopicConfig(name, queues, queues))
     return name
 
@@ -54,13 +54,13 @@ async def send(
     client: Client, messages: Iterable[RocketMessage], queue: MessageQueue | None = None
 ) -> list[SendResult]:
     """Send these one after another, all to one queue, or to the queues in turn."""
-    async with Producer(client, ProducerSettings(f"p-{uuid4().hex[:8]}")) as producer:
+    async with Producer(client, ProducerSettings(unique_name("producer"))) as producer:
         return [await producer.send(each, queue=queue) for each in messages]
 
 
 async def send_in_order(client: Client, topic: str, first: int, stop: int) -> None:
     """Send messages with their numbers as bodies, each number to every queue."""
-    async with Producer(client, ProducerSettings(f"p-{uuid4().hex[:8]}")) as producer:
+    async with Producer(client, ProducerSettings(unique_name("producer"))) as producer:
         queues = await queues_of(client, topic)
         for number in range(first, stop):
             message = RocketMessage(topic, b"%d" % number)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.recorders.jvm import PROGRAMS, QUICK, find_classpath
-from tests.support.servers import Server, _free_port, missing
+from tests.support.servers import Server, missing
+from tests.support.unique import free_ports
 
 __all__ = ["Proxy", "proxy_of"]
 
@@ -36,7 +37,7 @@ def proxy_of(server: Server, folder: Path) -> Iterator[Proxy]:
         if shutil.which(program) is None:
             missing(f"no {program} on this machine")
     jars = find_classpath(f"org.apache.rocketmq:rocketmq-proxy:{VERSION}")
-    remoting, grpc = _free_port(), _free_port()
+    remoting, grpc = free_ports(2)
     settings = {
         "rocketMQClusterName": "hashstar", "proxyClusterName": "hashstar", "namesrvAddr": server.url,
         "proxyMode": "CLUSTER", "localServeAddr": "127.0.0.1", "remotingAccessAddr": "127.0.0.1",

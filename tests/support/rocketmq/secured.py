@@ -22,13 +22,13 @@ from tests.support.servers import (
     SERVERS,
     START_SECONDS,
     Unavailable,
-    _free_port,
     _have_image,
     connect_docker,
     listed,
     missing,
     started,
 )
+from tests.support.unique import free_ports
 
 __all__ = ["OWNER", "folder_of", "secured_brokers"]
 
@@ -74,7 +74,7 @@ def _secured(image: str, folder: Path) -> Iterator[str]:
         _have_image(connect_docker(DockerClient, KIND), image)
     except (ImportError, Unavailable) as reason:
         missing(f"no broker with access control: {reason}")
-    port, namesrv = _free_port(), _free_port()
+    port, namesrv = free_ports(2)
     container: Any = DockerContainer(image)
     container.ports.update({port: ("127.0.0.1", port), 9876: ("127.0.0.1", namesrv)})
     container.env.update(_environment(image, port))

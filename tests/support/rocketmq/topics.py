@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
-from uuid import uuid4
 
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.pulling import FLAG_SUBSCRIPTION, BrokerQueues, parse_pull, pull_fields
@@ -26,6 +25,7 @@ from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.queues import publish_queues, subscribe_queues
 from exchange.partition.clients.rocketmq.selectors import ByHash
 from exchange.partition.partitioning.specification import Partitioning
+from tests.support.unique import unique_name
 
 __all__ = ["Topics", "topics_at"]
 
@@ -57,7 +57,7 @@ class Topics:
         return client
 
     async def _producing(self) -> Producer:
-        producer = Producer(self._client, ProducerSettings(f"tests-{uuid4().hex[:8]}"))
+        producer = Producer(self._client, ProducerSettings(unique_name("tests")))
         await producer.open()
         return producer
 
@@ -68,7 +68,7 @@ class Topics:
 
     def make(self, queues: int = 1, name: str | None = None, **config: Any) -> str:
         """Create a topic with this number of queues on each broker."""
-        name = name or f"t-{uuid4().hex[:12]}"
+        name = name or unique_name("topic")
         self.do(create_topic(self._client, TopicConfig(name, queues, queues, **config)))
         return name
 

@@ -10,7 +10,6 @@ from itertools import count
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
-from uuid import uuid4
 
 import pika
 import pika.exceptions
@@ -18,6 +17,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.support.differential import manage
 from tests.support.servers import Server
+from tests.support.unique import unique_name
 
 NUMBERS = count()
 
@@ -88,7 +88,7 @@ class Lab:
 @contextmanager
 def lab_of(server: Server) -> Iterator[Lab]:
     """Yield a laboratory in a virtual host of its own, which is deleted afterwards."""
-    lab = Lab(server, f"hashstar-{uuid4().hex[:8]}")
+    lab = Lab(server, unique_name("lab"))
     manage(server, "PUT", f"vhosts/{lab.vhost}", {})
     user = urlsplit(server.url).username or "guest"
     manage(server, "PUT", f"permissions/{lab.vhost}/{user}", {"configure": ".*", "write": ".*", "read": ".*"})

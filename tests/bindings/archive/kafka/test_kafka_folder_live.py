@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import uuid
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from tests.recorders.jvm import PROGRAMS, find_classpath
 from tests.support.archives.containers import copy_out, run_inside
 from tests.support.kafka.folder import GROUP_OPTIONS, ask_groups, ask_tools, check_json, dump, filled
 from tests.support.servers import Server, missing
+from tests.support.unique import unique_name
 
 pytestmark = pytest.mark.live
 
@@ -30,7 +30,7 @@ def test_every_figure_is_that_of_kafkas_own_tools(kafka_servers: list[Server], t
             find_classpath(f"org.apache.kafka:kafka-tools:{version}", f"org.apache.kafka:kafka_2.13:{version}")
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as reason:
             missing(f"Maven cannot fetch the tools of Kafka {version} ({reason})")
-        prefix = f"f{uuid.uuid4().hex[:8]}-"
+        prefix = f"{unique_name('folder')}-"
         with filled(server.url, is_modern=server.version_info >= (4,), prefix=prefix):
             paid = f"{prefix}paid-0"
             where = run_inside(server, "sh", "-c", f"ls -d /*/{paid} /*/*/{paid} /*/*/*/{paid} 2>/dev/null || true")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -16,6 +15,7 @@ from exchange.field_values import type_and_value
 from tests.support.archives.containers import copy_out, run_inside
 from tests.support.archives.reads import read
 from tests.support.servers import Server
+from tests.support.unique import unique_name
 
 pytestmark = pytest.mark.live
 
@@ -42,7 +42,7 @@ def topic(kafka: Server, request: pytest.FixtureRequest) -> Iterator[tuple[str, 
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-    name = f"archive-{request.param}-{uuid.uuid4()}"
+    name = unique_name(f"archive-{request.param}")
     admin = AdminClient({"bootstrap.servers": kafka.url})
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(30)
     settings = {"bootstrap.servers": kafka.url, "compression.type": request.param, "linger.ms": 20}

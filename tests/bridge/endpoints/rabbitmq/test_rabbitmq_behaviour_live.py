@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 import pika
 import pytest
@@ -17,6 +16,7 @@ from exchange import Message
 from tests.support.bridge.behaviour import Place, SourceBehaviour, TargetBehaviour
 from tests.support.bridge.relay import relay_to
 from tests.support.servers import Server
+from tests.support.unique import unique_name
 
 pytestmark = pytest.mark.live
 
@@ -28,7 +28,7 @@ def place(request: pytest.FixtureRequest, rabbitmq: Server, tmp_path: Path) -> I
     """Return a place with a queue to read, one of the same kind to write to, and a broker that can be cut off."""
     kind = request.param
     host, port = urlsplit(rabbitmq.url).hostname or "", urlsplit(rabbitmq.url).port or 5672
-    read, written = (f"hashstar-{part}-{uuid4().hex[:8]}" for part in ("read", "written"))
+    read, written = (unique_name(part) for part in ("read", "written"))
     connection = pika.BlockingConnection(pika.URLParameters(f"{rabbitmq.url}?heartbeat=0"))
     channel, putting = connection.channel(), connection.channel()
     putting.tx_select()  # a commit is answered when all is where it belongs: one wait for all messages

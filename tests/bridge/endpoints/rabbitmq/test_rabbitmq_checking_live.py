@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -19,6 +18,7 @@ from exchange.partition.partitioning.specification import Partitioning
 from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import Broker, closed_port
 from tests.support.bridge.behaviour import on_a_loop
 from tests.support.servers import Server, missing
+from tests.support.unique import unique_name
 
 pytestmark = pytest.mark.live
 
@@ -106,7 +106,7 @@ async def test_a_quorum_queue_that_drops_messages_is_a_warning(broker: Broker) -
         {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": graveyard},
     ):
         assert not warnings(await of_source(broker, broker.queue(x_queue_type="quorum", **arguments)))
-    policy = f"hashstar-{uuid4().hex[:8]}"
+    policy = unique_name("checking")
     broker.control("set_policy", policy, f"^{plain}$", '{"delivery-limit": 7}')
     try:
         for _ in range(100):  # the API shows a policy some seconds later
@@ -180,7 +180,7 @@ async def test_a_short_consumer_timeout_is_a_warning(broker: Broker) -> None:
 
 @on_a_loop
 async def test_permissions_to_read_and_to_write_are_checked_separately(broker: Broker) -> None:
-    user, queue, exchange = f"hashstar-{uuid4().hex[:8]}", broker.queue(), broker.exchange("direct")
+    user, queue, exchange = unique_name("checking"), broker.queue(), broker.exchange("direct")
     broker.control("add_user", user, "pw")
     try:
         broker.control("set_user_tags", user, "administrator")

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 import pika
 import pytest
@@ -29,6 +28,7 @@ from exchange.errors import InputError
 from tests.support.bridge.behaviour import Reports, Silent, on_a_loop, open_again, read_all_of, router_to, send_to
 from tests.support.bridge.relay import Relay, relay_to
 from tests.support.servers import Server, missing
+from tests.support.unique import unique_name
 
 pytestmark = pytest.mark.live
 
@@ -49,13 +49,13 @@ class Broker:
         self._exchanges: list[str] = []
 
     def queue(self, **arguments: Any) -> str:
-        name = f"hashstar-{uuid4().hex[:12]}"
+        name = unique_name("rabbitmq")
         self._queues.append(name)
         self.channel.queue_declare(name, durable=True, arguments={k.replace("_", "-"): v for k, v in arguments.items()})
         return name
 
     def exchange(self, kind: str) -> str:
-        name = f"hashstar-{uuid4().hex[:12]}"
+        name = unique_name("rabbitmq")
         self._exchanges.append(name)
         self.channel.exchange_declare(name, kind)
         return name
@@ -424,7 +424,7 @@ async def test_a_queue_that_is_gone_holds_its_messages_until_it_is_back(broker: 
 @pytest.fixture
 def other_user(broker: Broker) -> Iterator[str]:
     """Yield the name of a user without any permission."""
-    name = f"hashstar-{uuid4().hex[:8]}"
+    name = unique_name("rabbitmq")
     broker.control("add_user", name, "pw")
     yield name
     broker.control("delete_user", name)
@@ -514,7 +514,7 @@ async def test_an_exclusive_consumer_keeps_others_out_while_it_is_connected(brok
 
 @on_a_loop
 async def test_a_queue_that_is_exclusive_to_another_connection_may_come_free(broker: Broker) -> None:
-    name = f"hashstar-{uuid4().hex[:12]}"
+    name = unique_name("rabbitmq")
     broker.channel.queue_declare(name, exclusive=True)
     with pytest.raises(Disconnected, match="for itself alone"):
         await broker.source(name).open()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from uuid import uuid4
 
 import pytest
 
@@ -16,6 +15,7 @@ from exchange import Message
 from tests.support.bridge.behaviour import Place, SourceBehaviour, TargetBehaviour
 from tests.support.rocketmq.topics import Topics, topics_at
 from tests.support.servers import Server
+from tests.support.unique import unique_name
 
 pytestmark = pytest.mark.live
 
@@ -66,7 +66,7 @@ def native(topic: str, message: Message) -> RocketMessage:
 def place_with(topics: Topics, queues: int, *, orderly: bool = False, cut: Cut | None = None) -> Place:
     """Create a topic to read from and one to write to, both with this number of queues."""
     read, written = topics.make(queues), topics.make(queues)
-    group = f"g-{uuid4().hex[:12]}"
+    group = unique_name("group")
     ends: list[None] = []
 
     def put(messages: Sequence[Message]) -> None:

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -33,6 +32,7 @@ from exchange.partition.partitioning.specification import Partitioning
 from tests.support.bridge.behaviour import Reports, on_a_loop, send_to
 from tests.support.rocketmq.topics import Topics, topics_at
 from tests.support.servers import Server
+from tests.support.unique import unique_name
 
 pytestmark = pytest.mark.live
 
@@ -44,7 +44,7 @@ def topics(rocketmq_servers: list[Server]) -> Iterator[Topics]:
 
 
 def group() -> str:
-    return f"g-{uuid4().hex[:12]}"
+    return unique_name("group")
 
 
 def source(topics: Topics, topic: str, name: str | None = None, **told: Any) -> RocketmqSource:
@@ -345,7 +345,7 @@ def texts(findings: Sequence[Finding], level: str) -> str:
 
 @on_a_loop
 async def test_a_check_reports_queues_that_are_never_read_and_other_numbers_of_queues(topics: Topics) -> None:
-    topic = f"t-{uuid4().hex[:12]}"
+    topic = unique_name("topic")
     topics.do(create_topic(topics.client, TopicConfig(topic, 2, 4)))
     never_read = "what is written to 2 of 4 of them is never read"
     found = await source(topics, topic).check()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from uuid import uuid4
 
 import pytest
 
@@ -16,6 +15,7 @@ from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.message import RocketMessage
 from tests.support.rocketmq.groups import queues_of, send
 from tests.support.rocketmq_cluster import Cluster
+from tests.support.unique import unique_name
 
 pytestmark = pytest.mark.live
 
@@ -33,7 +33,7 @@ def run(cluster: Cluster, test: Callable[[ClientSettings, str], Awaitable[None]]
 
     async def work() -> None:
         settings = ClientSettings(cluster.server.url)
-        topic = f"hung-{uuid4().hex[:8]}"
+        topic = unique_name("hung")
         async with Client(settings) as client:
             await admin.create_topic(client, admin.TopicConfig(topic, 1, 1))
             for queue in await queues_of(client, topic):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from uuid import uuid4
 
 import pytest
 
@@ -21,6 +20,7 @@ from tests.support.bridge.behaviour import Reports, send_to
 from tests.support.rocketmq.broker import Broker, broker
 from tests.support.rocketmq.groups import queues_of, send
 from tests.support.rocketmq_cluster import Cluster
+from tests.support.unique import unique_name
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
@@ -72,7 +72,7 @@ class Watched:
 def run(url: str, test: Callable[[Watched], Awaitable[None]]) -> None:
     async def work() -> None:
         settings = ClientSettings(url)
-        topic = f"trouble-{uuid4().hex[:8]}"
+        topic = unique_name("trouble")
         async with Client(settings) as client:
             await admin.create_topic(client, admin.TopicConfig(topic, 1, 1))
         watched = Watched(settings, topic)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import shutil
 import subprocess
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -22,6 +21,7 @@ from exchange.partition.partitioning.strategies import build_partitioner
 from tests.recorders.jvm import PROGRAMS, QUICK, ask, find_classpath
 from tests.recorders.keys import KEYS
 from tests.support.servers import Server, missing
+from tests.support.unique import unique_name
 
 pytestmark = pytest.mark.live
 
@@ -62,7 +62,7 @@ def topics(server: Server, *counts: int) -> Iterator[list[str]]:
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     admin = AdminClient({"bootstrap.servers": server.url})
-    names = [f"partitions-{count}-{uuid.uuid4()}" for count in counts]
+    names = [unique_name(f"partitions-{count}") for count in counts]
     wanted = [NewTopic(name, count, 1) for name, count in zip(names, counts, strict=True)]
     for created in admin.create_topics(wanted).values():
         created.result(30)
