@@ -37,7 +37,8 @@ from bridge.endpoint import Delivery, Disconnected, Outgoing, Receiver
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.pump.pump import Inlet
 from exchange import Message
-from tests.support.servers import SERVERS, Unavailable, running
+from tests.support.servers import SERVERS, running
+from tests.support.starting import Unavailable
 from tests.support.unique import unique_name
 
 DRAIN: Final = 0.3

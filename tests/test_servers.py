@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 
 import pytest
 
 from tests.support import servers
 from tests.support.servers import SERVERS, Server, ServerKind, listed, running
+from tests.support.starting import START_SECONDS, Unavailable, wait_for_service
 from tests.support.unique import unique_name
 
 NOWHERE = "amqp://guest:guest@127.0.0.1:1/%2F"
@@ -67,7 +69,7 @@ def test_images_are_started_when_there_is_no_url(monkeypatch: pytest.MonkeyPatch
 
     def start(_: ServerKind, image: str) -> None:
         asked.append(image)
-        raise servers.Unavailable("no")
+        raise Unavailable("no")
 
     monkeypatch.setattr(servers, "_start", start)
     for value in ("one/image:1,other/image:2", ""):
@@ -121,6 +123,52 @@ def test_one_missing_server_of_several_fails_where_servers_are_required() -> Non
     with (
         pytest.raises(pytest.fail.Exception, match="amqp://gone"),
         running(kind_of({"amqp://one": "4.0.5"}), environ),
+    ):
+        pass
+
+
+def test_a_service_that_does_not_come_up_is_named_with_the_reason_and_its_log() -> None:
+    def ask() -> None:
+        raise ConnectionRefusedError("nobody there")
+
+    with pytest.raises(Unavailable) as reason:
+        wait_for_service("the store", ask, lambda: "ready\nno room on the disk\n", seconds=0.3)
+    assert str(reason.value) == (
+        "the store did not answer in 0 s (ConnectionRefusedError: nobody there); its log ends:\n"
+        "ready\nno room on the disk"
+    )
+    assert START_SECONDS <= 60
+
+
+def test_a_service_that_has_ended_is_not_waited_for() -> None:
+    def ask() -> None:
+        raise ConnectionRefusedError
+
+    with pytest.raises(Unavailable, match=r"^the store ended before it answered; its log ends:\nbad setting$"):
+        wait_for_service("the store", ask, lambda: "bad setting", has_ended=lambda: True, seconds=3600)
+
+
+def test_a_service_answers_as_soon_as_it_is_up() -> None:
+    answers = iter(["", "", "4.0.5"])
+
+    def ask() -> str:
+        if not (answer := next(answers)):
+            raise OSError
+        return answer
+
+    assert wait_for_service("the store", ask) == "4.0.5"
+
+
+@pytest.mark.live
+def test_a_container_that_ends_is_named_with_its_log() -> None:
+    """A Kafka that is told to be nothing that it knows."""
+    wrong = {"KAFKA_PROCESS_ROLES": "postman"}
+    kind = dataclasses.replace(SERVERS["kafka"], environment=lambda port: {**servers.kafka_environment(port), **wrong})
+    with (
+        pytest.raises(
+            pytest.fail.Exception, match=r"(?s)a container of \S*kafka\S* ended before it answered; its log .*postman"
+        ),
+        running(kind, {**os.environ, "HASHSTAR_REQUIRE_LIVE": "1"}),
     ):
         pass
 

@@ -27,7 +27,7 @@ from tests.chaos.run import Amount, run
 from tests.chaos.scenarios import SCENARIOS, Scenario, play
 from tests.chaos.table import outcome_lines, trial_lines
 from tests.chaos.trial import TrialResult
-from tests.support.servers import Unavailable
+from tests.support.starting import Unavailable
 
 FOLDER: Final = Path("build/chaos")
 FULL: Final = Amount()

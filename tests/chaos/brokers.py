@@ -6,31 +6,22 @@ by the faults connect directly.
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self, cast
 
 from tests.support.bridge.relay import Relay
 from tests.support.kafka.broker import image_for_transactions
-from tests.support.servers import (
-    SERVERS,
-    ServerKind,
-    Unavailable,
-    connect_docker,
-    kafka_environment,
-    rocketmq_environment,
-)
+from tests.support.servers import SERVERS, ServerKind, connect_docker, kafka_environment, rocketmq_environment
+from tests.support.starting import Unavailable, has_ended, read_log, wait_for_service
 from tests.support.unique import free_port
 
 __all__ = ["KINDS", "SIDES", "Broker", "Brokers", "CommandFailed", "RabbitmqBroker", "SmallDiskBroker", "rounds_of"]
 
 SIDES: Final = ("source", "target")
-
-SECONDS: Final = 120.0
-"""Maximum number of seconds until a broker answers."""
 
 GRACE: Final = 30
 """Seconds that a broker may take to stop, before Docker kills it."""
@@ -145,14 +136,12 @@ class Broker(ABC):
 
     def wait(self) -> str:
         """Wait until it answers, and return its version. Raises Unavailable."""
-        deadline = time.monotonic() + SECONDS
-        while True:
-            try:
-                return self.kind.read_version(self.url)
-            except Exception as error:
-                if time.monotonic() > deadline:
-                    raise Unavailable(f"{self.image} did not answer in {SECONDS:.0f} s ({error})") from error
-            time.sleep(0.1)
+        return wait_for_service(
+            self.image,
+            partial(self.kind.read_version, self.url),
+            partial(read_log, self._container),
+            has_ended=partial(has_ended, self._container),
+        )
 
     def close(self) -> None:
         """Remove its container and relays."""

@@ -11,7 +11,7 @@ from tests.chaos.scenarios import SCENARIOS
 from tests.chaos.table import trial_lines
 from tests.chaos.trial import Trial, TrialResult
 from tests.chaos.watching import Visibility
-from tests.support.servers import Unavailable
+from tests.support.starting import Unavailable
 
 ROWS = {
     "pause", "stop", "alarm", "full-disk", "delete", "password", "user", "revoke", "reject-publish", "remake-topic",

@@ -13,7 +13,8 @@ import pytest
 from tests.chaos.brokers import Brokers
 from tests.chaos.scenarios import SCENARIOS, Scenario, play
 from tests.chaos.table import trial_lines
-from tests.support.servers import Unavailable, missing
+from tests.support.servers import missing
+from tests.support.starting import Unavailable
 
 pytestmark = pytest.mark.live
 

@@ -6,20 +6,15 @@ container. There is where a relay listens here; Docker publishes the broker at a
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.support.bridge.relay import Relay, relay_to
-from tests.support.servers import (
-    START_SECONDS,
-    Server,
-    _rocketmq_answer,
-    missing,
-    started,
-)
+from tests.support.servers import Server, _rocketmq_answer, missing, started
+from tests.support.starting import Unavailable, has_ended, read_log, wait_for_service
 from tests.support.unique import free_ports
 
 if TYPE_CHECKING:
@@ -51,20 +46,17 @@ class Broker:
 
     def wait(self) -> None:
         """Wait until it answers and the name server knows it."""
-        deadline = time.monotonic() + START_SECONDS
-        while True:
-            try:
-                _rocketmq_answer(self._behind, 28)  # GET_BROKER_RUNTIME_INFO
-                if self.address.encode() in _rocketmq_answer(self._namesrv, 106):  # GET_BROKER_CLUSTER_INFO
-                    return
-            except Exception as error:  # noqa: BLE001 - whatever a starting server comes up with
-                last: object = error
-            else:
-                last = "the name server does not know it"
-            if time.monotonic() > deadline:
-                logs = b"".join(self._container.get_logs()).decode(errors="replace")
-                missing(f"{self.name} did not start in {START_SECONDS:.0f} s ({last}); its log ends:\n{logs[-2000:]}")
-            time.sleep(0.25)
+        try:
+            wait_for_service(
+                self.name, self._ask, partial(read_log, self._container), has_ended=partial(has_ended, self._container)
+            )
+        except Unavailable as reason:
+            missing(str(reason))
+
+    def _ask(self) -> None:
+        _rocketmq_answer(self._behind, 28)  # GET_BROKER_RUNTIME_INFO
+        if self.address.encode() not in _rocketmq_answer(self._namesrv, 106):  # GET_BROKER_CLUSTER_INFO
+            raise Unavailable("the name server does not know it")
 
 
 @dataclass(frozen=True)

@@ -26,22 +26,18 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import pytest
 
+from tests.support.starting import START_SECONDS, Unavailable, has_ended, read_log, wait_for_service
 from tests.support.unique import free_port
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
     from testcontainers.core.docker_client import DockerClient
 
-START_SECONDS = 90.0
 MANAGEMENT_SECONDS = 20.0
 # For an address given by hand: its server should be up already.
 ANSWER_SECONDS = 10.0
 # Of silence while an image is pulled: those who work offline must not wait for a registry.
 PULL_SECONDS = 15
-
-
-class Unavailable(Exception):
-    """There is no server; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -257,7 +253,7 @@ def missing(reason: str, environ: Mapping[str, str] = os.environ) -> NoReturn:
 def addresses_of(server: Server) -> tuple[str, str]:
     """Return the addresses of the management API, with a login, and of AMQP."""
     if server.management_url is None:
-        pytest.skip("needs the management API")
+        missing(f"the management API of {server.origin} does not answer")
     parts = urllib.parse.urlsplit(server.management_url)
     login = "" if parts.username else "guest:guest@"
     amqp = urllib.parse.urlsplit(server.url)
@@ -324,10 +320,8 @@ def _at_url(kind: ServerKind, url: str, _: ExitStack) -> Callable[[], Server]:
 
 
 def _answering_at(kind: ServerKind, url: str) -> Server:
-    try:
-        version = _wait_for_version(kind, url, ANSWER_SECONDS)
-    except Unavailable as reason:
-        raise Unavailable(f"{kind.url_variable} names {url}, which {reason}") from reason
+    named = f"{kind.url_variable} names {url}, which"
+    version = wait_for_service(named, partial(kind.read_version, url), seconds=ANSWER_SECONDS)
     return Server(url, kind.url_variable, version, _management_beside(kind, url))
 
 
@@ -343,16 +337,17 @@ def _management_beside(kind: ServerKind, url: str) -> str | None:
 def _in_container(kind: ServerKind, image: str, containers: ExitStack) -> Callable[[], Server]:
     container = _start(kind, image)
     containers.callback(container.stop)
-    return partial(_answering_in, kind, image, container)
+    return partial(_answering_in, kind, image, container, time.monotonic() + START_SECONDS)
 
 
-def _answering_in(kind: ServerKind, image: str, container: DockerContainer) -> Server:
-    url = kind.build_url(*_address(container, kind.port))
-    try:
-        version = _wait_for_version(kind, url, START_SECONDS, lambda: _has_ended(container))
-    except Unavailable as reason:
-        logs = b"".join(container.get_logs()).decode(errors="replace")
-        raise Unavailable(f"a container of {image} {reason}; its log ends:\n{logs[-2000:]}") from reason
+def _answering_in(kind: ServerKind, image: str, container: DockerContainer, deadline: float) -> Server:
+    url, version = wait_for_service(
+        f"a container of {image}",
+        partial(_ask, kind, container),
+        partial(read_log, container),
+        has_ended=partial(has_ended, container),
+        seconds=max(0.0, deadline - time.monotonic()),
+    )
     management = None
     if kind.find_management is not None and kind.management_port is not None:
         # It may come up after the broker itself, or never.
@@ -362,6 +357,12 @@ def _answering_in(kind: ServerKind, image: str, container: DockerContainer) -> S
             time.sleep(0.25)
     inside = f"{container.get_docker_client().bridge_ip(container.get_container_id())}:{kind.port}"
     return Server(url, image, version, management, inside)
+
+
+def _ask(kind: ServerKind, container: DockerContainer) -> tuple[str, str]:
+    """Return the url of the server in a container, which has a port only while it runs, and its version."""
+    url = kind.build_url(*_address(container, kind.port))
+    return url, kind.read_version(url)
 
 
 def _start(kind: ServerKind, image: str) -> DockerContainer:
@@ -431,24 +432,3 @@ def _address(container: DockerContainer, port: int) -> tuple[str, int]:
     except OSError:
         return container.get_container_host_ip(), container.get_exposed_port(port)
     return "127.0.0.1", mapped
-
-
-def _has_ended(container: DockerContainer) -> bool:
-    wrapped = container.get_wrapped_container()
-    wrapped.reload()
-    return wrapped.status not in ("created", "running")
-
-
-def _wait_for_version(kind: ServerKind, url: str, seconds: float, has_ended: Callable[[], bool] = lambda: False) -> str:
-    """Wait until the server at the URL answers, and return its version."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            return kind.read_version(url)
-        except Exception as error:  # noqa: BLE001 - whatever a starting server or its client comes up with
-            last = error
-        if has_ended():
-            raise Unavailable("ended before it answered")
-        if time.monotonic() > deadline:
-            raise Unavailable(f"did not answer in {seconds:.0f} s ({type(last).__name__}: {last})")
-        time.sleep(0.25)

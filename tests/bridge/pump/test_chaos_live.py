@@ -17,7 +17,8 @@ from tests.chaos.brokers import Brokers
 from tests.chaos.places import PAIRS
 from tests.chaos.run import Amount, Outcome, run
 from tests.chaos.table import outcome_lines
-from tests.support.servers import Unavailable, missing
+from tests.support.servers import missing
+from tests.support.starting import Unavailable
 
 pytestmark = pytest.mark.live
 

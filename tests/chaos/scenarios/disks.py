@@ -13,7 +13,7 @@ from tests.chaos.brokers import SmallDiskBroker
 from tests.chaos.places import Folder, Queue, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
-from tests.support.servers import Unavailable
+from tests.support.starting import Unavailable
 
 __all__ = ["SCENARIOS"]
 

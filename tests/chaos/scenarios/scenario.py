@@ -11,7 +11,7 @@ from tests.chaos.brokers import Brokers
 from tests.chaos.places import Writable
 from tests.chaos.run import GaveUp
 from tests.chaos.trial import Trial, TrialResult
-from tests.support.servers import Unavailable
+from tests.support.starting import Unavailable
 
 __all__ = ["Scenario", "play"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -14,11 +14,11 @@ from typing import Any, cast
 import pytest
 
 from tests.support.servers import SERVERS, connect_docker, kafka_environment, kafka_version, missing, started
+from tests.support.starting import has_ended, read_log, wait_for_service
 from tests.support.unique import free_port
 
 __all__ = ["PASSWORD", "SCRAM_PASSWORD", "USER", "Broker", "brokers", "image_for_transactions"]
 
-SECONDS = 90.0
 USER = "bridge"
 PASSWORD = "secret, and = odd"  # noqa: S105  of a container that listens on 127.0.0.1
 SCRAM_PASSWORD = "another secret"  # noqa: S105  the same
@@ -50,16 +50,12 @@ class Broker:
 
     def wait(self) -> None:
         """Until it answers."""
-        deadline = time.monotonic() + SECONDS
-        while True:
-            try:
-                kafka_version(self.url)
-            except Exception:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.25)
-            else:
-                return
+        wait_for_service(
+            f"Kafka at {self.url}",
+            partial(kafka_version, self.url),
+            partial(read_log, self._container),
+            has_ended=partial(has_ended, self._container),
+        )
 
     def stop(self) -> None:
         """Stop it, as a restart does first."""

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, cast
+from functools import partial
+from typing import Any, cast
 
 import pytest
 
 from tests.support.servers import SERVERS, connect_docker, missing, rocketmq_environment, rocketmq_version, started
+from tests.support.starting import has_ended, read_log, wait_for_service
 from tests.support.unique import free_ports
 
 __all__ = ["Broker", "broker"]
-
-SECONDS: Final = 120.0
 
 
 class Broker:
@@ -28,16 +27,12 @@ class Broker:
 
     def wait(self) -> None:
         """Wait until it answers."""
-        deadline = time.monotonic() + SECONDS
-        while True:
-            try:
-                rocketmq_version(self.url)
-            except Exception:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.25)
-            else:
-                return
+        wait_for_service(
+            f"RocketMQ at {self.url}",
+            partial(rocketmq_version, self.url),
+            partial(read_log, self._container),
+            has_ended=partial(has_ended, self._container),
+        )
 
     def stop(self, *, kill: bool = False) -> None:
         """Stop it, or kill it."""

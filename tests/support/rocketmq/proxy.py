@@ -6,20 +6,20 @@ import json
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.recorders.jvm import PROGRAMS, QUICK, find_classpath
 from tests.support.servers import Server, missing
+from tests.support.starting import wait_for_service
 from tests.support.unique import free_ports
 
 __all__ = ["Proxy", "proxy_of"]
 
 VERSION: Final = "5.5.0"
-SECONDS: Final = 120.0
 OPENED: Final = ("java.base/java.nio", "java.base/sun.nio.ch", "java.base/jdk.internal.ref")
 
 
@@ -59,20 +59,16 @@ def proxy_of(server: Server, folder: Path) -> Iterator[Proxy]:
     ):
         try:
             for port in (remoting, grpc):
-                _wait(port, process, folder / "proxy.log")
+                wait_for_service(
+                    "RocketMQ's proxy",
+                    partial(_connect, port),
+                    partial((folder / "proxy.log").read_text, errors="replace"),
+                    has_ended=lambda: process.poll() is not None,
+                )
             yield Proxy(f"127.0.0.1:{remoting}", f"127.0.0.1:{grpc}")
         finally:
             process.kill()
 
 
-def _wait(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + SECONDS
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(log.read_text(errors="replace")[-4000:]) from None
-            time.sleep(0.25)
-        else:
-            return
+def _connect(port: int) -> None:
+    socket.create_connection(("127.0.0.1", port), timeout=1).close()

@@ -18,16 +18,8 @@ from bridge.rocketmq.remoting.channel import ChannelSettings
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.errors import RemotingError
 from tests.support.bridge.certificates import authority_in
-from tests.support.servers import (
-    SERVERS,
-    START_SECONDS,
-    Unavailable,
-    _have_image,
-    connect_docker,
-    listed,
-    missing,
-    started,
-)
+from tests.support.servers import SERVERS, _have_image, connect_docker, listed, missing, started
+from tests.support.starting import START_SECONDS, Unavailable
 from tests.support.unique import free_ports
 
 __all__ = ["OWNER", "folder_of", "secured_brokers"]
