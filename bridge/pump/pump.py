@@ -201,7 +201,7 @@ class Pump:
         finally:
             await _cancel_all([stopping, *readers, *keepers])
             await asyncio.gather(ended, return_exceptions=True)
-            # Targets first: what they still confirm is settled at the sources, which must be open for it.
+            # Targets first: a transactional one may still commit what was settled at its sources, which must be open.
             seconds = CLOSING if self._stopping.is_set() else FINISHING
             await _run_within(seconds, [outlet.close() for outlet in self._all])
             await _run_within(seconds, [reading.close() for reading in self._readings.values()])

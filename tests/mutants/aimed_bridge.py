@@ -435,4 +435,253 @@ BRIDGE: Final[list[Mutant]] = [
             "        except KeyError:\n",
         ),
     ),
+    *mutants_of(
+        "bridge/pump/pump.py",
+        "bridge/pump/test_copies.py",
+        (
+            "dead letters beside the copies of a request do not count",
+            "max(1, dead_letters + len(copies))",
+            "max(1, len(copies))",
+        ),
+        (
+            "copies beside a dead letter do not count it",
+            "            pending.delivery,\n            dead,\n        )",
+            "            pending.delivery,\n            0,\n        )",
+        ),
+        (
+            "dead letters of expired requests do not count",
+            "                copies.append((self._dead_outlet, dead))",
+            "                ready.setdefault(self._dead_outlet, []).append(dead)",
+        ),
+    ),
+    *mutants_of(
+        "bridge/pump/pump.py",
+        "bridge/pump/test_pump_model.py",
+        (
+            "sources are closed before targets",
+            (
+                "            await _run_within(seconds, [outlet.close() for outlet in self._all])\n"
+                "            await _run_within(seconds, [reading.close() for reading in self._readings.values()])"
+            ),
+            (
+                "            await _run_within(seconds, [reading.close() for reading in self._readings.values()])\n"
+                "            await _run_within(seconds, [outlet.close() for outlet in self._all])"
+            ),
+        ),
+    ),
+    *mutants_of(
+        "bridge/pump/outlet.py",
+        "bridge/pump/test_pump_model.py",
+        (
+            "what the target may still confirm is given up",
+            "waiting = [each for each in held if each.number not in self._in_flight]",
+            "waiting = held",
+        ),
+    ),
+    *mutants_of(
+        "bridge/pump/inlet.py",
+        "bridge/pump/test_pump_model.py",
+        (
+            "a source that cannot settle is read on while it gives nothing",
+            "                    self._task.cancel()  # its read",
+            "                    pass  # its read",
+        ),
+    ),
+    *mutants_of(
+        "bridge/daemon/health.py",
+        "bridge/daemon/test_health.py",
+        (
+            "a queue that took messages again refuses since the first time",
+            "            del self._refusing[key]",
+            "            pass",
+        ),
+        (
+            "a condition begins again with each new reason",
+            "Condition(endpoint, kind, reason, known.condition.since, way_out)",
+            "Condition(endpoint, kind, reason, wall, way_out)",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/rabbitmq/reading.py",
+        "bridge/endpoints/rabbitmq/test_rabbitmq_source.py",
+        (
+            "bytes of a lost connection count for ever",
+            "        self._arrived.clear()\n        self._arrived_bytes = 0",
+            "        self._arrived.clear()",
+        ),
+        (
+            "what is settled last is not acknowledged at the end",
+            "        if connection is not None:\n            self._acknowledge()\n            self._connection = None",
+            "        if connection is not None:\n            self._connection = None",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/rabbitmq/publishing.py",
+        "bridge/endpoints/rabbitmq/test_rabbitmq_publishing.py",
+        (
+            "a refusal of several confirms them",
+            "elif failure is None and event.nack:",
+            "elif failure is None and event.nack and not event.multiple:",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/kafka/consumer/assignment.py",
+        "bridge/endpoints/kafka/test_kafka_member.py",
+        (
+            "what is settled last is not committed at the end",
+            "        self.commit_last(self.lanes.values())\n        self.closed",
+            "        self.closed",
+        ),
+        (
+            "a commit without an answer is not made again",
+            "            if any(lane.settled > lane.committed for lane in self.lanes.values()):",
+            "            if False:",
+        ),
+        (
+            "a partition that was refused counts as committed",
+            "if lane is None or each.error is not None:",
+            "if lane is None:",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/kafka/producer/transactional.py",
+        "bridge/endpoints/kafka/test_kafka_transactions.py",
+        (
+            "a transaction goes on when partitions in it are taken away",
+            "            if not all(lane.current for lane in lanes):",
+            "            if False:",
+        ),
+    ),
+    *mutants_of(
+        "bridge/groups/partition.py",
+        "bridge/groups/test_partition.py",
+        (
+            "a handler that fails while it is drained ends nothing",
+            "            if not worker.cancelled():\n                worker.result()",
+            "            pass",
+        ),
+        (
+            "a partition is handed over before the broker has its acknowledgements",
+            "        await self._sync()\n        await asyncio.sleep(RESTING)",
+            "        await asyncio.sleep(RESTING)",
+        ),
+        (
+            "a gate that comes twice is another gate",
+            "elif resize.id in self._gates or self.number not in resize.targets:",
+            "elif self.number not in resize.targets:",
+        ),
+        (
+            "a marker is announced before what is in front of it is settled",
+            "        if next(iter(self._unsettled)) == tag:",
+            "        if tag in self._unsettled:",
+        ),
+        (
+            "a marker is announced before the broker has the acknowledgements in front of it",
+            "        await self._sync()\n        await self._host.publish",
+            "        await self._host.publish",
+        ),
+    ),
+    *mutants_of(
+        "bridge/rocketmq/consumer/share.py",
+        "bridge/rocketmq/test_rocketmq_share.py",
+        (
+            "queues are pulled while a member leaves",
+            "        await self.popping.close()\n        await self._tasks.cancel()",
+            "        await self.popping.close()",
+        ),
+        (
+            "offsets are not persisted when a member leaves",
+            "        await self._tasks.cancel()\n        await self.persist()",
+            "        await self._tasks.cancel()",
+        ),
+        (
+            "a topic that was divided again is in trouble for ever",
+            "                self.troubles.pop(topic, None)\n            except",
+            "                pass\n            except",
+        ),
+        (
+            "queues are unlocked before their offsets are persisted",
+            "        await self._persisting.persist(offsets_of([reading]))\n        # The queue",
+            "        # The queue",
+        ),
+    ),
+    *mutants_of(
+        "bridge/rocketmq/consumer/assigned.py",
+        "bridge/rocketmq/test_rocketmq_assigned.py",
+        (
+            "a queue that was read to an offset behind its end is at its end",
+            "        self.max_offset = max(self.max_offset, offset)\n",
+            "        self.max_offset = offset\n",
+        ),
+        (
+            "the end of a queue is before the offset that is sought",
+            "        self.max_offset = max(self.max_offset, offset)\n",
+            "",
+        ),
+        (
+            "the old offset is committed after a seek",
+            "max(self.max_offset, offset)\n        self.pulled = False",
+            "max(self.max_offset, offset)",
+        ),
+    ),
+    *mutants_of(
+        "bridge/rocketmq/consumer/pop/popping.py",
+        "bridge/rocketmq/test_rocketmq_popping.py",
+        (
+            "a message is handed out that another member may pop",
+            "if deadline is None or deadline < now + margin:",
+            "if deadline is None:",
+        ),
+        (
+            "a message is handed out when no time is left for it",
+            "if deadline is None or deadline < now + margin:",
+            "if deadline is None or deadline < now:",
+        ),
+    ),
+    *mutants_of(
+        "bridge/rocketmq/producer/tries.py",
+        "bridge/rocketmq/test_rocketmq_producer.py",
+        (
+            "what has ended is under way for ever",
+            "        self.under_way -= 1\n",
+            "",
+        ),
+        (
+            "bytes of what has ended are under way for ever",
+            "        self.bytes_under_way -= len(request.body)\n",
+            "",
+        ),
+    ),
+    *mutants_of(
+        "bridge/rocketmq/producer/transactions.py",
+        "bridge/rocketmq/test_rocketmq_transactions.py",
+        (
+            "what was left open can never be decided",
+            "if transaction.decision not in (None, Decision.UNKNOWN, decision):",
+            "if transaction.decision not in (None, decision):",
+        ),
+        (
+            "a decision cannot be sent again",
+            "if transaction.decision not in (None, Decision.UNKNOWN, decision):",
+            "if transaction.decision not in (None, Decision.UNKNOWN):",
+        ),
+    ),
+    *mutants_of(
+        "bridge/interop/marks.py",
+        "bridge/interop/test_marks.py bridge/interop/test_mapping_identity.py",
+        (
+            "a message gets a second identity",
+            "    if identity is not None and not any(name == NAMED_IDENTITY for name, _ in fields):",
+            "    if identity is not None:",
+        ),
+    ),
+    *mutants_of(
+        "bridge/interop/record.py",
+        "bridge/interop/test_marks.py bridge/interop/test_mapping_identity.py bridge/interop/test_mapping.py",
+        (
+            "the first of several headers counts",
+            "            last = value\n    return last",
+            "            return value\n    return last",
+        ),
+    ),
 ]

@@ -82,8 +82,9 @@ class Transaction:
         return await self._transactions.decide(self, Decision.ROLLBACK)
 
     def leave_open(self) -> None:
-        """Decide nothing: the broker asks later, and the check of `Transactions` decides."""
-        self.decision = Decision.UNKNOWN
+        """Decide nothing: the broker asks later, and the check of `Transactions` decides. A decision stays one."""
+        if self.decision is None:
+            self.decision = Decision.UNKNOWN
 
 
 class Transactions:

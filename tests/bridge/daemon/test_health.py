@@ -12,10 +12,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bridge.daemon import health as health_module
 from bridge.daemon.gauges import read_gauges
-from bridge.daemon.health import KINDS, Health
+from bridge.daemon.health import BACKPRESSURE_AFTER, KINDS, Health
 from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import Metrics
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
@@ -25,6 +27,7 @@ from bridge.pump.pump import Inlet, Pump
 from bridge.pump.window import Pending, Window
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from tests.support.bridge.behaviour import Silent, on_a_loop
+from tests.support.tiers import examples
 
 EPOCH = 1_700_000_000.0
 
@@ -461,3 +464,54 @@ def test_the_lag_of_a_source_is_a_series_where_it_is_known() -> None:
     config: Any = SimpleNamespace(inlets=[state.inlet])
     gauges = read_gauges(config, state, state.metrics, state.health, alive=True)  # type: ignore[arg-type]
     assert gauges["hashstar_lag_messages"][2] == {(("source", "rabbit"),): 2}
+
+
+MOMENTS = st.lists(
+    st.tuples(
+        st.sampled_from([1.0, 5.0, 20.0, 60.0]),
+        st.dictionaries(st.sampled_from(["q", "r"]), st.sampled_from(["nack", "full"])),
+        st.sampled_from([None, None, "slow", "slower"]),
+        st.booleans(),
+    ),
+    max_size=20,
+)
+
+
+@examples(300)
+@given(MOMENTS)
+def test_a_condition_lasts_from_the_first_look_that_finds_its_cause_to_the_first_that_does_not(
+    moments: list[tuple[float, dict[str, str], str | None, bool]],
+) -> None:
+    """However often its reason changes meanwhile; and a queue that took messages in between begins anew."""
+    state = State()
+    refusing: dict[str, float] = {}
+    begun: dict[str, float] = {}
+    for seconds, waiting, trouble, connected in moments:
+        state.now += seconds
+        state.outlet.waiting = {queue: Failure(reason, busy=True) for queue, reason in waiting.items()}
+        state.source.problem = trouble
+        if connected:
+            state.metrics.connected("rabbit")
+        else:
+            state.metrics.disconnected("rabbit", Disconnected("cut"), 1.0)
+        state.health.look()
+        refusing = {queue: refusing.get(queue, state.now) for queue in waiting}
+        lasting = [since for since in refusing.values() if state.now - since >= BACKPRESSURE_AFTER]
+        causes = {
+            "backpressure": min(lasting) if lasting else None,
+            "disconnected": None if connected else state.now,
+            "trouble": state.now if connected and trouble else None,
+        }
+        begun = {kind: begun.get(kind, since) for kind, since in causes.items() if since is not None}
+        assert {each.kind: each.since for each in state.health.conditions} == {
+            kind: EPOCH + since for kind, since in begun.items()
+        }
+        for each in state.health.conditions:
+            if each.kind == "backpressure":
+                assert all(
+                    (f"queue {queue} takes nothing: {reason}" in each.reason)
+                    == (state.now - refusing[queue] >= BACKPRESSURE_AFTER)
+                    for queue, reason in waiting.items()
+                )
+            elif each.kind == "trouble":
+                assert each.reason == trouble

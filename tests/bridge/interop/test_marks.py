@@ -16,6 +16,7 @@ from bridge.endpoints.kafka.producer.writer import Destination, Writer
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.interop import Record, from_rocketmq, to_amqp, to_rocketmq
 from bridge.interop.marks import FIRST_HOP, hops_of, is_dead_letter, mark_header, mark_message, origin_fields
+from bridge.interop.record import last_header
 from bridge.pump.dead_letters import build_dead_letter
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import Inlet, Pump
@@ -83,6 +84,47 @@ def test_marking_in_one_pass_equals_setting_header_after_header(
     wanted, kept = plainly(headers or {}, held, identity, place)
     assert dict(made.headers()) == wanted
     assert made.properties() == kept
+
+
+REPEATED = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "CC", "x-hashstar-id", "x-hashstar-hops", "x-hashstar-cc"]),
+        st.one_of(st.text("12", max_size=2), st.integers(1, 9)),
+    ),
+    max_size=6,
+)
+"""Headers of which several have one name, as clients may send them."""
+
+
+@given(REPEATED, st.none() | st.just("id/1"))
+def test_headers_with_one_name_stay_and_no_mark_is_there_twice(
+    headers: list[tuple[str, Any]], identity: str | None
+) -> None:
+    content = ContentHeader.of({}).with_table(
+        b"".join(
+            bytes([len(name)]) + name.encode() + ContentHeader.of({name: value}).fields()[0][1]
+            for name, value in headers
+        )
+    )
+    marked, hops = mark_message(message_of("", "", content, b""), identity)
+    names = [name.decode() for name, _ in content_of(marked).fields()]
+    given_ = [name for name, _ in headers]
+    has_cc = "CC" in given_
+    kept = [
+        "x-hashstar-cc" if name == "CC" else name
+        for name in given_
+        if name != "x-hashstar-hops" and not (has_cc and name == "x-hashstar-cc")
+    ]
+    added = ["x-hashstar-id"] if identity is not None and "x-hashstar-id" not in given_ else []
+    assert names == kept + added
+    assert hops == 1 + max([int(value or 0) for name, value in headers if name == "x-hashstar-hops"], default=0)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b", "x-hashstar-id"]), st.none() | st.binary(max_size=2)), max_size=6))
+def test_of_several_headers_with_one_name_the_last_counts(headers: list[tuple[str, bytes | None]]) -> None:
+    """As with `Headers.lastHeader` of Kafka's clients, so that whoever adds one decides."""
+    for name in ("a", "b", "x-hashstar-id"):
+        assert last_header(headers, name) == dict(headers).get(name)
 
 
 def test_all_but_the_marks_keeps_its_bytes_and_order() -> None:

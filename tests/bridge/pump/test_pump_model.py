@@ -1,9 +1,11 @@
 """Every event in every state of the pump: all messages get through once all faults are over.
 
 Sources and targets are models that do nothing by themselves: a run is a list of events, each some time after the one
-before, by a clock that jumps. Two invariants hold at every moment: a delivery is settled only when all its copies are
-safe, and a source is opened only while its targets are open. After the last event everything is well, and then all
-must be settled within a bounded time: so there is no state in which nothing, or the wrong thing, is waited for.
+before, by a clock that jumps. Invariants hold at every moment: a delivery is settled only when all its copies are
+safe; a source is opened only while its targets are open, and left as soon as it cannot settle; no dead letter is made
+of a message that its target has, and may still confirm. After the last event everything is well, and then all must be
+settled within a bounded time: so there is no state in which nothing, or the wrong thing, is waited for. At the end
+sources are closed after all targets, which may commit what the sources have given.
 """
 
 from __future__ import annotations
@@ -50,6 +52,10 @@ class World:
         self.well = False
         self.dead_letters = dead_letters
         self.open_targets: set[str] = set()
+        self.under_way: dict[str, list[Outgoing]] = {}
+        """Name of a target -> messages that it has, and has not answered."""
+        self.closed: list[str] = []
+        """Names of sources and targets, in the order in which they were closed."""
         self.violations: list[str] = []
         """Broken promises; an exception instead would be handled by the pump."""
 
@@ -73,8 +79,15 @@ class ModelSource(Source):
         self.refuses: Exception | None = None
         self.hangs = False
         self.breaks_settling = False
+        self.is_quiet = False
+        self.broken_at: float | None = None
+        """Time at which settling raised, until it is closed."""
         self.news = asyncio.Event()
         self.gone: Disconnected | None = None
+
+    @property
+    def has_messages(self) -> bool:
+        return bool(self.waiting) and (self.world.well or not self.is_quiet)
 
     @property
     def lost(self) -> Disconnected | None:
@@ -94,10 +107,10 @@ class ModelSource(Source):
         self.is_open = True
 
     async def read(self, limit: int) -> Sequence[Delivery]:
-        while not self.waiting or self.gone is not None:
+        while not self.has_messages or self.gone is not None:
             if self.gone is not None:
                 raise self.gone
-            if not self.unsettled:
+            if not self.waiting and not self.unsettled:
                 raise EndOfStream
             self.news.clear()
             await self.news.wait()
@@ -108,6 +121,7 @@ class ModelSource(Source):
 
     def settle(self, delivery: Delivery) -> None:
         if self.breaks_settling and not self.world.well:
+            self.broken_at = asyncio.get_running_loop().time()
             raise ValueError("a mistake")
         if delivery.lane == self.epoch and self.gone is None:
             while self.unsettled:
@@ -123,8 +137,15 @@ class ModelSource(Source):
             self.gone = Disconnected("cut")
         self.news.set()
 
+    def look(self) -> None:
+        """Note a violation if it is still open a second after it could not settle."""
+        if self.broken_at is not None and asyncio.get_running_loop().time() - self.broken_at > 1:
+            self.world.violations.append(f"{self.name} cannot settle, and is not left")
+
     async def close(self) -> None:
+        self.world.closed.append(self.name)
         self.is_open = False
+        self.broken_at = None
         self.waiting.extendleft(reversed(self.unsettled))
         self.unsettled.clear()
         self.epoch += 1
@@ -137,12 +158,21 @@ class ModelTarget(Target):
         self.name = name
         self.world = world
         self.receiver: Receiver | None = None
-        self.sent: list[Outgoing] = []
         self.arrived: list[Outgoing] = []
         self.refuses: Exception | None = None
         self.hangs = False
         self.raises = False
         self.news = asyncio.Event()
+        self.sent = []
+
+    @property
+    def sent(self) -> list[Outgoing]:
+        """Messages that were sent over this connection and have no answer."""
+        return self.world.under_way[self.name]
+
+    @sent.setter
+    def sent(self, messages: list[Outgoing]) -> None:
+        self.world.under_way[self.name] = messages
 
     async def open(self, receiver: Receiver) -> None:
         while self.hangs and not self.world.well:
@@ -157,6 +187,10 @@ class ModelTarget(Target):
     def send(self, messages: Sequence[Outgoing]) -> None:
         if self.raises and not self.world.well:
             raise ZeroDivisionError("a mistake")
+        for dead in messages if self.name == "dead" else ():
+            queue = dead.message.headers["hashstar-queue"]
+            if queue and any(each.delivery is dead.delivery for each in self.world.under_way[queue]):
+                self.world.violations.append(f"{queue} may still confirm {dead.message.headers['n']}")
         self.sent += messages
         self.arrived += messages
         if self.world.well:
@@ -177,10 +211,12 @@ class ModelTarget(Target):
     def lose(self) -> None:
         self.world.open_targets.discard(self.name)
         receiver, self.receiver = self.receiver, None
+        self.sent = []
         if receiver is not None:
             receiver.lost(Disconnected("cut"))
 
     async def close(self) -> None:
+        self.world.closed.append(self.name)
         self.receiver = None
         self.world.open_targets.discard(self.name)
 
@@ -198,6 +234,7 @@ EVENTS = st.lists(
         st.sampled_from([
             "confirm", "confirm", "confirm", "refuse", "refuse finally", "push back", "push back", "lose", "lose",
             "raise", "open refused", "open wrong", "open hangs", "open well", "pause", "resume", "break settling",
+            "fall quiet",
         ]),
         ENDPOINTS,
         st.integers(0, 5),
@@ -224,6 +261,8 @@ def act(event: str, endpoint: Any, number: int, pump: Pump) -> None:
         endpoint.news.set()
     elif not is_target:
         endpoint.breaks_settling = event == "break settling"
+        endpoint.is_quiet = event == "fall quiet" or (endpoint.is_quiet and event == "break settling")
+        endpoint.news.set()
     elif event == "confirm":
         endpoint.confirm(number)
     elif event == "raise":
@@ -247,6 +286,8 @@ async def live(
     running = asyncio.create_task(pump.run())
     for event, endpoint, number, seconds in events:
         await asyncio.sleep(seconds)
+        for source in sources:
+            source.look()
         act(event, named[endpoint], number, pump)
         assert all(inlet.window.messages <= WINDOW for inlet in pump._inlets)
     world.well = True
@@ -263,6 +304,7 @@ async def live(
         outlets = {outlet.target.name: (outlet.connected, outlet.in_flight, outlet.held) for outlet in pump.outlets}
         pytest.fail(f"it stands still: {states}, {outlets}")
     assert not world.violations
+    assert {*world.closed[-len(sources) :]} == {source.name for source in sources}
     assert all(not source.waiting and not source.unsettled for source in sources)
     return targets
 
@@ -274,6 +316,14 @@ SLOW = examples(300)
 @SLOW
 @given(EVENTS, st.booleans(), st.booleans(), st.sampled_from([None, 5.0]))
 @example([("refuse", "all", 0, 0.3), ("refuse", "all", 0, 0.0), ("lose", "a", 0, 0.05)], False, False, None)
+@example([("push back", "all", 0, 0.3), ("push back", "all", 0, 40.0)], False, True, 5.0)
+@example(
+    [
+        ("fall quiet", "a", 0, 0.3), ("break settling", "a", 0, 0.0), ("confirm", "all", 3, 0.3),
+        ("confirm", "odd", 3, 0.0), ("pause", "b", 0, 40.0),
+    ],
+    False, False, None,
+)  # fmt: skip
 @example(
     [
         ("confirm", "a", 0, 0.0), ("push back", "all", 5, 0.0), ("confirm", "a", 0, 40.0), ("confirm", "all", 1, 40.0),

@@ -25,9 +25,13 @@ class Slow:
         self.next = offset
         self.rows: list[list[Any]] = []
         """Message, whether it was handed out, whether it is acknowledged."""
-        self.dropped = False
+        self.end = offset
+        """Highest offset that is known to be no message yet."""
+        self.pulled = False
+        self.position = offset
 
-    def put(self, messages: list[StoredMessage], next_offset: int) -> None:
+    def put(self, messages: list[StoredMessage], next_offset: int, end: int) -> None:
+        self.end, self.pulled = end, True
         for each in messages:
             if each.queue_offset >= self.next:
                 self.rows.append([each, False, False])
@@ -38,7 +42,14 @@ class Slow:
         rows = [row for row in self.rows if not row[1]][:limit]
         for row in rows:
             row[1] = True
+            self.position = row[0].queue_offset + 1
         return [row[0] for row in rows]
+
+    def seek(self, offset: int) -> None:
+        self.rows = []
+        self.next = self.position = offset
+        self.end = max(self.end, offset)
+        self.pulled = False
 
     def done(self, message: StoredMessage) -> bool:
         for row in self.rows:
@@ -78,6 +89,7 @@ STEPS = st.lists(
         st.tuples(st.just("done"), st.integers(0, 30)),
         st.tuples(st.just("done_before"), st.integers(0, 60)),
         st.tuples(st.just("again"), st.integers(0, 30)),
+        st.tuples(st.just("seek"), st.integers(0, 30)),
     ),
     max_size=40,
 )
@@ -95,11 +107,14 @@ def test_a_queue_hands_out_and_commits_as_a_simple_model_of_it_does(offset: int,
                 messages.append(message(at + gap, b"x" * gap))
                 at += gap + 1
             queue.put(messages, at + given_[1], at + 9)
-            slow.put(messages, at + given_[1])
+            slow.put(messages, at + given_[1], at + 9)
         elif name == "take":
             taken = queue.take(given_[0], 0.0)
             assert taken == slow.take(given_[0])
             known += taken
+        elif name == "seek":
+            queue.seek(given_[0])
+            slow.seek(given_[0])
         elif name == "done_before":
             assert queue.done_before(given_[0]) == slow.done_before(given_[0])
         elif known:
@@ -112,7 +127,9 @@ def test_a_queue_hands_out_and_commits_as_a_simple_model_of_it_does(offset: int,
         assert queue.next_offset == slow.next
         assert len(queue) == len(slow.held)
         assert queue.size == sum(len(each.body) for each in slow.held)
-        assert queue.committable == (slow.committable if queue.pulled else None)
+        assert queue.committable == (slow.committable if slow.pulled else None)
+        assert queue.at_end == (slow.pulled and slow.next >= slow.end)
+        assert (queue.position, queue.max_offset) == (slow.position, slow.end)
         assert queue.out == sum(row[1] and not row[2] for row in slow.rows)
         assert queue.span == (slow.rows[-1][0].queue_offset - slow.held[0].queue_offset if slow.held else 0)
 

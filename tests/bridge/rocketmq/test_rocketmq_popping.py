@@ -146,6 +146,17 @@ def test_a_message_whose_time_is_over_is_not_handed_out_and_not_acknowledged(mon
     run(broker, work, monkeypatch, pop_invisible_time=0.2)
 
 
+@pytest.mark.parametrize("share", [0.1, 0.85, 0.95, 1.05])
+def test_a_message_is_handed_out_only_while_time_is_left_to_handle_it(
+    monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    async def work(popping: Popping) -> None:
+        await asyncio.sleep(share * 10)
+        assert offsets(popping.take(9)) == ([0] if share < 1 - popping_module.MARGIN else [])
+
+    run(Broker([popped(0)]), work, monkeypatch, pop_invisible_time=10.0)
+
+
 def test_other_tags_are_acknowledged_and_not_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(popping: Popping) -> None:
         assert offsets(popping.take(9)) == [1]

@@ -119,6 +119,8 @@ def run(test: Callable[[Client, Producer, Broker, Broker], Awaitable[None]], **s
             await stack.enter_async_context(producer)
             await test(client, producer, *brokers)
             await producer.close()
+            # Whatever has happened: else a producer would wait for ever for room, or have none.
+            assert (producer._tries.under_way, producer._tries.bytes_under_way) == (0, 0)
 
     asyncio.run(asyncio.wait_for(work(), 120))
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bindings.archive.rocketmq.id import format_id
 from bridge.rocketmq.producer.decisions import Decision, Decisions, MemoryDecisions, SqliteDecisions
@@ -23,6 +25,8 @@ from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from tests.support.archives.rocketmq_files import message as stored_message
+from tests.support.tiers import examples
+from tests.support.virtual_loop import run_virtually
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 
@@ -259,3 +263,48 @@ def test_a_file_that_is_no_store_is_an_error_with_its_name(tmp_path: Path) -> No
         SqliteDecisions(path)
     with pytest.raises(InputError, match="unable to open database file"):
         SqliteDecisions(tmp_path / "missing" / "d.db")
+
+
+@examples(200)
+@given(
+    st.lists(st.tuples(st.sampled_from(["commit", "rollback", "leave open"]), st.booleans()), max_size=5), st.booleans()
+)
+def test_a_transaction_has_one_decision_which_may_be_sent_again(steps: list[tuple[str, bool]], fails: bool) -> None:
+    """Until it is decided it may be left open; the end of the block decides only what nobody has decided."""
+    broker, decisions = Broker(), MemoryDecisions()
+    told: list[tuple[str, str]] = []
+    decided: Decision | None = None
+
+    async def work() -> None:
+        nonlocal decided
+        left_open = False
+        async with Transactions(broker, decisions) as transactions:  # type: ignore[arg-type]
+            try:
+                async with transactions.begin(RocketMessage("t", b"1")) as transaction:
+                    for step, reaches in steps:
+                        broker.failure = None if reaches else SendRequestError("gone")
+                        if step == "leave open":
+                            transaction.leave_open()  # which changes nothing once it is decided
+                            left_open = True
+                            continue
+                        wanted = Decision.COMMIT if step == "commit" else Decision.ROLLBACK
+                        if decided not in (None, wanted):
+                            with pytest.raises(InputError, match="is decided already"):
+                                await (transaction.commit() if step == "commit" else transaction.rollback())
+                            continue
+                        assert await (transaction.commit() if step == "commit" else transaction.rollback()) == reaches
+                        decided = wanted
+                        told.extend([("ID1", "8" if step == "commit" else "12")] * reaches)
+                    broker.failure = None
+                    if fails:
+                        raise KeyError  # noqa: TRY301  it ends the block
+            except KeyError:
+                pass
+        if decided is None and not left_open:
+            decided = Decision.ROLLBACK if fails else Decision.COMMIT
+            told.append(("ID1", "12" if fails else "8"))
+
+    run_virtually(work())
+    assert broker.told == told
+    if decided is not None and told:
+        assert asyncio.run(decisions.find("ID1")) in (decided, Decision.UNKNOWN)

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Found
-from confluent_kafka import TopicPartition
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery
 from bridge.endpoints.kafka.cluster.errors import Reasons
 from bridge.endpoints.kafka.consumer.assignment import Lane
 from bridge.endpoints.kafka.consumer.backlog import Backlog
 from bridge.endpoints.kafka.consumer.member import Member
+from tests.support.tiers import examples
 from tests.support.virtual_loop import run_virtually
 
 
@@ -25,6 +29,8 @@ class Consumer:
     def __init__(self, settings: object, logger: object = None) -> None:
         self.found: deque[Found] = deque()
         self.commits: list[dict[tuple[str, int], int]] = []
+        self.refuses: KafkaError | None = None
+        """Error that a commit raises at once."""
 
     def put(self, *offsets: int, partition: int = 0) -> None:
         self.found += [
@@ -36,6 +42,8 @@ class Consumer:
         return [self.found.popleft() for _ in range(min(count, len(self.found)))]
 
     def commit(self, offsets: Sequence[TopicPartition], asynchronous: bool) -> None:
+        if self.refuses is not None:
+            raise KafkaException(self.refuses)
         self.commits.append({(each.topic, each.partition): each.offset for each in offsets})
 
     def assignment(self) -> list[TopicPartition]:
@@ -196,5 +204,113 @@ def test_deliveries_before_a_transactions_offset_are_committed(offset: int) -> N
         scene.member.assignment.note_committed(scene.lane(), offset)
         assert list(scene.lane().offsets) == [0, 1, 2][offset:]
         assert scene.member.assignment.uncommitted == 3 - offset
+
+    run_scene(play)
+
+
+PASSING = KafkaError.REBALANCE_IN_PROGRESS
+PARTITIONS = st.integers(0, 2)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["put", "settle"]), PARTITIONS, st.integers(1, 4)),
+        st.tuples(st.sampled_from(["assign", "take away", "answer in part"]), PARTITIONS, st.none()),
+        st.tuples(st.sampled_from(["answer", "refuse", "forget", "raise"]), st.none(), st.none()),
+        st.tuples(st.just("wait"), st.none(), st.sampled_from([0.0, 0.05, 0.2, 3.0])),
+    ),
+    max_size=50,
+)
+
+
+SETTLED_AND_COMMITTED: list[tuple[str, Any, Any]] = [("put", 0, 2), ("settle", 0, 1), ("wait", None, 0.2)]
+
+
+@examples(400)
+@given(STEPS)
+@example([*SETTLED_AND_COMMITTED, ("forget", None, None)])
+@example([*SETTLED_AND_COMMITTED, ("answer in part", 0, None)])
+def test_the_group_has_in_the_end_exactly_what_is_settled_whatever_brokers_answer(  # noqa: PLR0915  a branch a step
+    steps: list[tuple[str, Any, Any]],
+) -> None:
+    """At no time more, and the window is free for what is committed; a member that leaves commits what is left."""
+
+    async def play() -> None:  # noqa: PLR0915
+        scene = Scene(window=1_000)
+        scene.member._start(scene.member.assignment.keep_committing())
+        assignment, commits = scene.member.assignment, scene.consumer.commits
+        broker: dict[tuple[str, int], int] = {}
+        """The offsets that the group has."""
+        settled: dict[tuple[str, int], int] = {}
+        scene.assign(0, 1, 2)
+        given_: dict[tuple[str, int], deque[Delivery]] = {("orders", n): deque() for n in range(3)}
+        ends = dict.fromkeys([("orders", n) for n in range(3)], 0)
+
+        def answer(refused: int | None = None) -> None:
+            if not commits:
+                return
+            offsets = commits.pop(0)
+            broker.update({lane: offset for lane, offset in offsets.items() if lane[1] != refused})
+            error = KafkaError(PASSING)
+            rows: Any = [
+                SimpleNamespace(
+                    topic=lane[0], partition=lane[1], offset=offset, error=error if lane[1] == refused else None
+                )
+                for lane, offset in offsets.items()
+            ]
+            assignment.on_commit(None, rows)
+
+        def take_away(partition: int) -> None:
+            lane = "orders", partition
+            commits.clear()
+            scene.take_away(partition)
+            while commits:  # librdkafka waits for it before the partition goes
+                answer()
+            given_.pop(lane, None)
+            if lane in settled:
+                assert broker[lane] == settled[lane]
+
+        for step, partition, number in steps:
+            lane = "orders", partition
+            if step == "assign" and lane not in given_:
+                scene.assign(partition)
+                given_[lane] = deque()
+                ends[lane] = broker.get(lane, 0)
+            elif step == "take away" and lane in given_ and scene.consumer.refuses is None:
+                take_away(partition)
+            elif step == "put" and lane in given_:
+                scene.consumer.put(*range(ends[lane], ends[lane] + number), partition=partition)
+                ends[lane] += number
+                given_[lane] += scene.read()
+            elif step == "settle" and given_.get(lane):
+                done = [given_[lane].popleft() for _ in range(min(number, len(given_[lane])))]
+                scene.settle(done[-1])
+                settled[lane] = done[-1].position + 1
+            elif step == "answer":
+                scene.consumer.refuses = None
+                answer()
+            elif step == "answer in part":
+                answer(partition)
+            elif step == "refuse" and commits:
+                commits.pop(0)
+                assignment.on_commit(KafkaError(PASSING), [])
+            elif step == "forget":
+                del commits[:1]
+            elif step == "raise":
+                scene.consumer.refuses = KafkaError(KafkaError._STATE)
+            elif step == "wait":
+                await asyncio.sleep(number)
+            assert all(offset <= settled[lane] for lane, offset in broker.items())
+        assert assignment.trouble is None
+        scene.consumer.refuses = None
+        for _ in range(4):
+            await asyncio.sleep(2)
+            while commits:
+                answer()
+        assert {lane: broker.get(lane) for lane in given_} == {lane: settled.get(lane) for lane in given_}
+        assert assignment.uncommitted == sum(len(left) for left in given_.values())
+        last = {lane: left[-1] for lane, left in given_.items() if left}
+        for delivery in last.values():
+            scene.settle(delivery)
+        assignment.close()
+        assert commits == ([{lane: each.position + 1 for lane, each in last.items()}] if last else [])
 
     run_scene(play)

@@ -9,19 +9,23 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import Reasons
 from bridge.endpoints.kafka.cluster.topics import Topic
-from bridge.endpoints.kafka.consumer.assignment import Assignment, Lane
+from bridge.endpoints.kafka.consumer.assignment import Assignment, Lane, is_current
 from bridge.endpoints.kafka.producer.batches import ONE_BY_ONE
-from bridge.endpoints.kafka.producer.transaction import Transacting
-from bridge.endpoints.kafka.producer.transactional import TransactionalTarget, _call_within
+from bridge.endpoints.kafka.producer.transaction import Incomplete, Transacting
+from bridge.endpoints.kafka.producer.transactional import STALLED, TransactionalTarget, _call_within
 from bridge.endpoints.kafka.producer.writer import Destination, Writer
 from bridge.pump.window import Window
 from exchange import Message
 from tests.support.bridge.behaviour import on_a_loop
+from tests.support.tiers import examples
+from tests.support.virtual_loop import run_virtually
 
 DESTINATIONS = {"a": Destination("out"), "b": Destination("out")}
 
@@ -32,6 +36,9 @@ class Producer:
     def __init__(self) -> None:
         self.produced: list[bytes] = []
         self.aborted = 0
+
+    def poll(self, _: float) -> int:
+        return 0
 
     def produce(self, topic: str, value: bytes, *_: Any, **__: Any) -> None:
         self.produced.append(value)
@@ -194,3 +201,73 @@ async def test_a_producer_that_does_not_come_back_from_a_call_is_left_behind(mon
     hangs.set()
     await _call_within(calls, lambda: None, 30.0)
     calls.end()
+
+
+@examples(300)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["send", "send half", "send the rest", "take away", "break"]),
+            st.integers(0, 1), st.sampled_from([0.0, 0.02, 0.3, 2.0]),
+        ),
+        max_size=12,
+    )
+)  # fmt: skip
+def test_a_transaction_that_may_be_committed_is_whole_and_all_of_its_partitions_are_ours(
+    events: list[tuple[str, int, float]],
+) -> None:
+    """Else it is begun anew: as soon as a partition is taken away, and after a while when it does not become whole."""
+
+    async def play() -> None:
+        scene = Scene()
+        state, loop = scene.state, asyncio.get_running_loop()
+        assignment = scene.lane.assignment
+        lanes = [scene.lane, Lane(assignment, "in", 1)]
+        assignment.lanes["in", 1] = lanes[1]
+        half: list[Outgoing] = []
+        numbers = [0, 0]
+        gone: float | None = None
+
+        def send(which: int) -> list[Outgoing]:
+            lane, at = lanes[which], numbers[which]
+            numbers[which] += 1
+            [pending] = scene.window.admit([Delivery(Message("x", "k", {}, {}, b"x"), lane, at)], 0.0)
+            pending.copies = 2
+            return [
+                Outgoing(pending.delivery.message, pending.delivery, queue, None, 10 * at + n, 0, pending)
+                for n, queue in enumerate("ab")
+            ]
+
+        state.waiting += send(0)
+        filling = asyncio.create_task(scene.target._fill(state))
+        began = loop.time()
+        for event, which, seconds in events:
+            await asyncio.wait([filling], timeout=seconds)
+            if filling.done():
+                break
+            if event == "send":
+                state.waiting += send(which)
+            elif event == "send half":
+                first, second = send(which)
+                state.waiting.append(first)
+                half.append(second)
+            elif event == "send the rest":
+                state.waiting += half
+                half.clear()
+            elif event == "take away":
+                if any(outgoing.delivery.lane is lanes[which] for outgoing in state.inside) and lanes[which].current:
+                    gone = gone or loop.time()
+                assignment.lanes.pop(("in", which), None)
+            else:
+                state.broken = True
+            state.news.set()
+        await asyncio.wait([filling], timeout=60)
+        assert loop.time() - began < scene.target._seconds + STALLED + 0.1
+        if gone is not None:
+            assert loop.time() - gone < 0.1
+        if isinstance(filling.exception(), Incomplete):
+            return
+        filling.result()
+        assert state.broken or (state.is_whole() and all(is_current(each.delivery) for each in state.inside))
+
+    run_virtually(play())

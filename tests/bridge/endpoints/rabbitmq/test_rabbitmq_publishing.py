@@ -6,12 +6,16 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.rabbitmq.frames import Acked, Returned
 from bridge.endpoints.rabbitmq.publishing import UNROUTED, _Publishing
 from bridge.endpoints.rabbitmq.refusals import Refused
 from bridge.endpoints.rabbitmq.routes import Address, build_routes
 from exchange import Message
+from tests.support.tiers import examples
 from tests.support.virtual_loop import run_virtually
 
 
@@ -224,5 +228,69 @@ def test_a_message_that_cannot_be_written_is_refused_and_the_broker_s_numbers_st
         assert [(number, failure.final) for number, failure in scene.answers.bad] == [(11, True)]
         scene.hear(ack(2))
         assert scene.answers.good == [12]
+
+    play_scene(play)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("send"), st.integers(1, 4), st.none(), st.none()),
+        st.tuples(st.sampled_from(["ack", "nack"]), st.integers(1, 30), st.booleans(), st.none()),
+        st.tuples(st.just("return"), st.integers(0, 30), st.booleans(), st.sampled_from([312, 313])),
+        st.tuples(st.sampled_from(["block", "unblock"]), st.none(), st.none(), st.none()),
+    ),
+    max_size=40,
+)
+
+
+@examples(400)
+@given(STEPS, st.integers(0, 3))
+def test_each_message_has_the_one_answer_that_the_broker_gave_it(steps: list[tuple[Any, ...]], suspects: int) -> None:
+    """Only an ack confirms, and only what was not returned before it: all else would be a loss."""
+
+    async def play() -> None:
+        scene = Scene(suspects)
+        published = 0
+        alone, waiting = suspects, 0
+        unanswered: dict[int, bool] = {}
+        good, bad = set[int](), set[int]()
+
+        def publish() -> None:
+            nonlocal published, waiting
+            if scene.wire.blocked:
+                return
+            count = waiting if not alone else min(waiting, not unanswered)
+            waiting -= count
+            unanswered.update((number, False) for number in range(published + 1, published + count + 1))
+            published += count
+
+        for step, number, flag, code in steps:
+            if step == "send":
+                waiting += number
+                scene.send(number)
+                publish()
+            elif step in ("block", "unblock"):
+                scene.wire.blocked = step == "block"
+                if step == "unblock":
+                    scene.wire.on_unblocked()
+                    publish()
+            elif step == "return":
+                fresh = [each for each, returned in unanswered.items() if not returned]
+                if fresh:
+                    which = fresh[number % len(fresh)]
+                    unanswered[which] = True
+                    scene.hear(scene.make_return(which, code))
+            else:
+                last = min(number, published)
+                to = [each for each in unanswered if (each <= last if flag else each == last)]
+                for each in to:
+                    (bad if unanswered.pop(each) or step == "nack" else good).add(each)
+                alone = max(0, alone - len(to))
+                scene.hear(Acked(last, multiple=flag, nack=step == "nack"))
+                publish()
+            assert set(scene.answers.good) == good
+            assert {each for each, _ in scene.answers.bad} == bad
+            assert len(scene.answers.good) + len(scene.answers.bad) == len(good) + len(bad)
+            assert len(scene.publishing._under_way) == len(unanswered)
 
     play_scene(play)

@@ -6,8 +6,13 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bridge.endpoint import Delivery
 from bridge.endpoints.rabbitmq.frames import Arrived, encode_ack
 from bridge.endpoints.rabbitmq.reading import FIXED_BYTES, RabbitmqSource
+from tests.support.tiers import examples
 from tests.support.virtual_loop import run_virtually
 
 
@@ -125,5 +130,67 @@ def test_the_socket_is_not_read_while_much_waits_to_be_read() -> None:
         assert not scene.wire.paused
         assert scene.source._arrived_bytes == 0
         assert FIXED_BYTES > 0
+
+    play_scene(play)
+
+
+WINDOW_BYTES = 400_000
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("arrive"), st.lists(st.sampled_from([0, 9_000, 60_000]), min_size=1, max_size=8)),
+        st.tuples(st.sampled_from(["read", "settle"]), st.integers(1, 12)),
+        st.tuples(st.sampled_from(["turn", "lose", "close"]), st.none()),
+    ),
+    max_size=40,
+)
+
+
+@examples(400)
+@given(STEPS)
+@example([("arrive", [0, 0]), ("read", 2), ("settle", 1)])
+def test_the_broker_is_told_what_is_settled_and_the_socket_waits_only_for_what_is_unread(
+    steps: list[tuple[str, Any]],
+) -> None:
+    """Of this connection alone, whatever earlier ones have left; and what was settled last is told at the end."""
+
+    async def play() -> None:
+        scene = Scene(WINDOW_BYTES)
+        unread: list[int] = []
+        given_: list[Delivery] = []
+        settled = 0
+        paused = False
+        for step, number in [*steps, ("close", None)]:
+            if step == "arrive":
+                first = scene.tags + 1
+                scene.tags += len(number)
+                scene.source._take([
+                    Arrived(tag, False, b"", b"k", b"\0\0", bytes(size)) for tag, size in enumerate(number, first)
+                ])  # fmt: skip
+                unread += [size + FIXED_BYTES for size in number]
+                paused = paused or sum(unread) > scene.source._buffer_bytes
+            elif step == "read" and unread:
+                found = await scene.source.read(number)
+                assert len(found) == min(number, len(unread))
+                given_ += found
+                del unread[: len(found)]
+                paused = paused and sum(unread) > scene.source._buffer_bytes // 2
+            elif step == "settle" and given_:
+                done = given_[: min(number, len(given_))]
+                del given_[: len(done)]
+                for delivery in done:
+                    scene.source.settle(delivery)
+                settled = done[-1].position
+            elif step == "turn":
+                await asyncio.sleep(0.01)
+                assert scene.wire.writes[-1:] == ([ack_frame(settled)] if settled else [])
+            elif step in ("lose", "close"):
+                wire = scene.wire
+                if step == "close":
+                    await scene.source.close()
+                    assert wire.writes[-1:] == ([ack_frame(settled)] if settled else [])
+                scene.connect()
+                unread, given_, settled, paused = [], [], 0, False
+            assert scene.wire.paused == paused
+            assert len(set(scene.wire.writes)) == len(scene.wire.writes)
 
     play_scene(play)
