@@ -112,7 +112,8 @@ class Tools:
         """Show what a change of a topology means: messages that each queue gains and loses, and the steps of a plan.
 
         after is another of the topologies; or changed_text is the text of a changed .bindings file, to ask "what if".
-        Nothing is changed. "proved" in the answer is true where no other message is affected.
+        Nothing is changed. The verdict is "same" only where that is proved, and "undecided" where parts of a file were
+        not read, which "unread" lists.
         """
         if (after is None) == (changed_text is None):
             raise InputError("give after, the name of a topology, or changed_text, a .bindings file: one of them")

@@ -155,7 +155,7 @@ def build_report(
         ]),
         timeline=timeline,
         flow=tuple(_build_flow(tally, topology, bindings)),
-        findings=add_evidence(findings, traffic),
+        findings=add_evidence(findings, traffic, is_whole=not missing),
         gates=(*gates, refuse_unread(missing)) if gates and missing else gates,
         ignored=ignored,
         stale_days=settings.stale_days,

@@ -33,9 +33,15 @@ Statement = tuple[Evidence, str]
 NOTHING: Final[Statement] = ("", "")
 
 
-def add_evidence(findings: Iterable[Finding], traffic: Traffic) -> tuple[FindingRow, ...]:
-    """Return each finding with the evidence that the traffic gives."""
-    return tuple([_row(finding, traffic) for finding in findings])
+def add_evidence(findings: Iterable[Finding], traffic: Traffic, *, is_whole: bool) -> tuple[FindingRow, ...]:
+    """Return each finding with the evidence that the traffic gives.
+
+    Unless the topology ``is_whole``, traffic confirms nothing: a part that was not read may have led messages there.
+    """
+    rows = [_row(finding, traffic) for finding in findings]
+    return tuple(
+        [row._replace(evidence="", sentence="") if row.evidence == "proved" and not is_whole else row for row in rows]
+    )
 
 
 def _row(finding: Finding, traffic: Traffic) -> FindingRow:

@@ -28,6 +28,7 @@ from exchange.kinds.headers import comparable_headers
 from exchange.kinds.misses import estimate_distance
 from exchange.message import Message
 from exchange.patterns.pattern import Pattern
+from exchange.topology.unread import find_unread
 
 __all__ = ["Nearest", "find_nearest"]
 
@@ -73,7 +74,8 @@ def find_nearest(view: View, message: Message, goal: Destination | Binding, budg
     found = next((candidate for candidate in candidates if _arrives(view, candidate, goal)), None)
     if found is not None:
         return Nearest(found)
-    return _explain_none(view, ways, message, proved=len(paths) <= PATHS and not candidates)
+    is_whole = not find_unread(view.topology)
+    return _explain_none(view, ways, message, proved=len(paths) <= PATHS and not candidates and is_whole)
 
 
 def _try_paths(

@@ -122,7 +122,7 @@ class Source:
         found: tuple[UnreadPart, ...] = ()
         if self.imported is not None:
             found = unread_in(self.imported.warnings)
-        elif isinstance(self.content, Definitions):
+        elif isinstance(self.content, Definitions) and not is_address(self.name):  # a broker misspells nothing
             found = self.content.unread
         return tuple(each._replace(where=f"{self.name}: {each.where}") for each in found)
 

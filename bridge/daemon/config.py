@@ -32,6 +32,7 @@ from exchange.errors import InputError
 from exchange.partition.partitioner import Partitioner
 from exchange.topology.partitioners import python_partitionings
 from exchange.topology.topology import Topology
+from exchange.topology.unread import require_whole
 
 __all__ = ["Config", "Http", "read_config"]
 
@@ -298,7 +299,8 @@ def _read_topology(table: Table, folder: Path) -> tuple[Topology, Mapping[str, P
         if vhost is not None and vhost not in source.vhosts:
             names = ", ".join(map(repr, source.vhosts)) or "none"
             raise table.error("vhost", f"{source.name} has no virtual host {vhost!r}; it has {names}")
-        topology = source.content.topology(vhost, profile or source.profile)
+        topology = source.topology(vhost, profile or source.profile)
+        require_whole(source.name, topology, "messages would be routed without; convert the rest to a .bindings file")
         return topology, _import_partitioners(table, topology, folder)
     except InputError as error:
         if str(error).startswith(table.source):

@@ -7,9 +7,18 @@ from typing import Final, TypedDict
 
 from exchange.display import count_noun, count_rest
 from exchange.entities.unread import SHARDED_TYPE, SHARDS_MADE, UnreadKind, UnreadPart, has_shards_made
+from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
-__all__ = ["UnreadPart", "UnreadPartJson", "find_unread", "not_proved", "unread_lines", "unread_to_json"]
+__all__ = [
+    "UnreadPart",
+    "UnreadPartJson",
+    "find_unread",
+    "not_proved",
+    "require_whole",
+    "unread_lines",
+    "unread_to_json",
+]
 
 LISTED: Final = 20
 """Number of parts that are listed for people; JSON has all."""
@@ -39,6 +48,12 @@ class UnreadPartJson(TypedDict):
 def not_proved(unread: Sequence[UnreadPart]) -> str:
     """Return the sentence that stands in place of a claim: ``not proved: 3 parts were not read``."""
     return f"not proved: {count_noun(len(unread), 'part')} {'was' if len(unread) == 1 else 'were'} not read"
+
+
+def require_whole(name: str, topology: Topology, why: str) -> None:
+    """Raise InputError, which names the source and says why, if parts of it were not read."""
+    if topology.unread:
+        raise InputError(f"{name}: {not_proved(topology.unread)} ({topology.unread[0]}); {why}")
 
 
 def unread_lines(unread: Sequence[UnreadPart]) -> Iterator[str]:

@@ -20,7 +20,8 @@ from bindings.diff.forms.markdown import to_markdown
 from bindings.diff.forms.text import to_text
 from bindings.sources.open import Source, read_source
 from bindings.upgrade.run import upgrade
-from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
+from bridge.daemon.config import read_config
+from exchange import Binding, Exchange, InputError, Message, Policy, Queue, Router, Topology
 from exchange.topology.unread import find_unread
 from tests.recorders.rabbitmq_management import FILE, VHOST
 from tests.support.program import run_program
@@ -154,6 +155,11 @@ INSERTIONS: dict[str, tuple[Callable[[Topology], Any], Insert]] = {
     "operator, an unknown kind": (operator, lambda d, at: d["items"].insert(
         at % len(d["items"]), {"apiVersion": RABBIT, "kind": "Ring", "spec": {}})),
     "operator, an unknown field": (operator, lambda d, at: drawn(d["items"], at)["spec"].update(shape="round")),
+    "operator, a field beside its spec": (operator, lambda d, at: drawn(d["items"], at).update(sepc={"name": "q"})),
+    "operator, definitions in a ConfigMap": (operator, lambda d, at: d["items"].append(
+        {"apiVersion": "v1", "kind": "ConfigMap", "data": {"definitions.json": '{"queues": [{"name": "q"}]}'}})),
+    "operator, definitions in a Secret": (operator, lambda d, at: d["items"].append(
+        {"apiVersion": "v1", "kind": "Secret", "data": {"definitions.json": "eyJiaW5kaW5ncyI6IFtdfQ=="}})),
     "terraform, an unknown resource": (terraform, lambda d, at: resources(d).insert(
         at % len(resources(d)), {"type": "rabbitmq_ring", "address": "rabbitmq_ring.r", "values": {}})),
     "terraform, an unknown attribute": (terraform, lambda d, at: drawn(resources(d), at)["values"].update(shape="x")),
@@ -161,6 +167,9 @@ INSERTIONS: dict[str, tuple[Callable[[Topology], Any], Insert]] = {
         terraform, lambda d, at: drawn(resources(d), at)["values"].pop("vhost")),
     "terraform, arguments that are not known yet": (terraform, add_unknown_after),
     "terraform, a plan that failed": (terraform, lambda d, at: d.update(errored=True)),
+    "asyncapi, an unknown section": (asyncapi, lambda d, at: d.update(chanels={})),
+    "asyncapi, an unknown field of a channel": (asyncapi, lambda d, at: drawn(
+        list(d["channels"].values()), at).update(binding={})),
     "asyncapi, an unknown field": (asyncapi, lambda d, at: channel_fields(d, at).update(arguments={"x": 1})),
     "asyncapi, an address with parameters": (asyncapi, lambda d, at: add_channel(
         d, {"address": "a.{id}", "bindings": {"amqp": {"exchange": {"name": "e", "type": "topic"}}}})),
@@ -286,15 +295,20 @@ def test_upgrade_says_so_in_every_form(files: tuple[str, str], tmp_path: Path) -
 
 def test_audit_says_so_in_every_form(files: tuple[str, str], tmp_path: Path) -> None:
     whole, part = files
+    page, suites = tmp_path / "page.html", tmp_path / "junit.xml"
     archive = tmp_path / "traffic.jsonl"
     archive.write_text('{"exchange": "a", "routing_key": "x"}\n{"exchange": "a", "routing_key": "gone"}\n')
     for form in ("text", "json", "markdown"):
-        command = ["audit", "run", "--no-spark", "--format", form, "-t"]
+        files_too = ["--html", str(page), "--junit", str(suites)]
+        command = ["audit", "run", "--no-spark", "--format", form, *files_too, "-t"]
         assert run_program(*command, whole, "--fail-under", "100", str(archive)).returncode == 0
         for gates, code in ((["--fail-under", "100"], 1), ([], 0)):  # without a threshold, no proof is asked for
             result = run_program(*command, part, *gates, str(archive))
             assert result.returncode == code
             assert "not proved: 1 part was not read" in " ".join(result.stdout.split()).lower()
+            assert '"evidence": "proved"' not in result.stdout
+            assert "not proved: 1 part was not read" in page.read_text().lower()
+            assert "not proved: 1 part was not read" in suites.read_text()
         allowed = run_program(*command, part, "--allow-unread", "--fail-under", "1", str(archive))
         assert (allowed.returncode, "not proved" in allowed.stdout.lower()) == (0, False)
 
@@ -398,3 +412,17 @@ def test_edits_and_routers_keep_what_was_not_read() -> None:
         assert len(topology.unread) == 1
     assert part != Topology([], [Queue("q")])
     assert part.with_unread(()) == Topology([], [Queue("q")])
+
+
+def test_a_bridge_is_not_led_by_a_part_of_a_topology(files: tuple[str, str], tmp_path: Path) -> None:
+    """It would put messages where they do not belong; what a plugin makes it finds undecided, message by message."""
+    for path, is_refused in zip(files, (False, True), strict=True):
+        is_made = "x-modulus-hash" in Path(path).read_text()
+        config = tmp_path / "bridge.toml"
+        ends = '[sources.a]\nurl = "archive:in"\n[targets.b]\nurl = "archive:out"\nqueues = { a = "." }\n'
+        config.write_text(f'topology = "{path}"\n{ends}')
+        if is_refused and not is_made:
+            with pytest.raises(InputError, match="not proved: 1 part was not read"):
+                read_config(config, {})
+        else:
+            assert read_config(config, {}).topology.unread == ()

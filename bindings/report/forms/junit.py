@@ -16,6 +16,7 @@ from bindings.report.gates import Gate
 from bindings.report.model import BindingRow, Report
 from bindings.report.words import describe_condition, name_exchange
 from exchange.display import count_noun
+from exchange.topology.unread import not_proved
 
 __all__ = ["REPORTER", "to_junit"]
 
@@ -34,6 +35,9 @@ def to_junit(report: Report) -> bytes:
         by_exchange.setdefault(source, []).append(_binding_case(row, failed=failed))
     suites = [Suite(f"exchange {name_exchange(name)}", cases) for name, cases in sorted(by_exchange.items())]
     suites.append(Suite(GATES, list(map(_gate_case, report.gates))))
+    if report.audited.missing:
+        reason = not_proved(report.audited.missing)
+        suites.append(Suite("not read", [Case(str(part), skipped=reason) for part in report.audited.missing]))
     return to_xml(suites, "hashstar.audit", format_time(report.made).partition(".")[0].removesuffix("Z"))
 
 

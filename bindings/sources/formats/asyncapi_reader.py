@@ -30,7 +30,16 @@ MARKS: Final = frozenset("{}")
 """Characters of an address with parameters, which is no routing key."""
 
 
-CHANNEL_FIELDS: Final = ("is", "exchange", "queue", "bindingVersion", "name", "channel")
+ROOT_FIELDS: Final = (
+    "asyncapi", "id", "info", "servers", "defaultContentType", "channels", "operations", "components", "tags",
+    "externalDocs",
+)  # fmt: skip
+CHANNEL_FIELDS: Final = (
+    "address", "messages", "title", "summary", "description", "servers", "parameters", "tags", "externalDocs",
+    "bindings", "subscribe", "publish", "$ref",
+)  # fmt: skip
+"""Fields of a channel, of version 2 and 3."""
+AMQP_FIELDS: Final = ("is", "exchange", "queue", "bindingVersion", "name", "channel")
 EXCHANGE_FIELDS: Final = ("name", "type", "durable", "autoDelete", "vhost")
 QUEUE_FIELDS: Final = ("name", "durable", "exclusive", "autoDelete", "vhost")
 """Fields of a channel's AMQP bindings, to version 0.4.0."""
@@ -71,6 +80,7 @@ class _Reader:
         self._channels: dict[str, _Channel] = {}
 
     def read(self) -> Imported:
+        self._look_for_unknown(self._root, ROOT_FIELDS, "the document")
         channels = self._root.get("channels")
         for name, reference in ({} if channels is None else channels.fields()).items():
             node = self._resolve(reference)
@@ -82,6 +92,11 @@ class _Reader:
         for (vhost, binding), node in bindings.items():
             self._collector.add(vhost, binding, node)
         return self._collector.finish()
+
+    def _look_for_unknown(self, node: Node, known: Sequence[str], what: str) -> None:
+        """Record fields that AsyncAPI does not have; those that begin with x- are for other programs."""
+        for stranger, reason in node.unknown([*known, *(name for name in node.fields() if name.startswith("x-"))]):
+            self._collector.miss(stranger, "unknown", f"{what}: {reason}")
 
     def _resolve(self, node: Node) -> Node | None:
         """Follow references within the document. Warns, and returns None, where one leads out of it or to nothing."""
@@ -109,6 +124,7 @@ class _Reader:
         return None if value is None else self._resolve(value)
 
     def _read_channel(self, name: str, node: Node) -> None:
+        self._look_for_unknown(node, CHANNEL_FIELDS, f"channel {name!r}")
         bindings = self._field(node, "bindings")
         amqp = None if bindings is None else self._field(bindings, "amqp")
         if amqp is None:
@@ -120,7 +136,7 @@ class _Reader:
             text = f"channel {name!r} has no {'queue' if is_queue else 'exchange'} and is left out"
             self._collector.miss(amqp, "unknown", text)
             return
-        for each, known in ((amqp, CHANNEL_FIELDS), (exchange, EXCHANGE_FIELDS), (queue, QUEUE_FIELDS)):
+        for each, known in ((amqp, AMQP_FIELDS), (exchange, EXCHANGE_FIELDS), (queue, QUEUE_FIELDS)):
             for stranger, reason in () if each is None else each.unknown(known):
                 self._collector.miss(stranger, "unknown", f"channel {name!r}: {reason}")
         if is_queue and exchange is not None:  # its address is the queue's, no key of the exchange

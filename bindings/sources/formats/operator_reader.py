@@ -6,6 +6,8 @@ and queues durable unless they state something else.
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -27,6 +29,9 @@ VERSION: Final = f"{GROUP}/v1beta1"
 CLUSTER: Final = "rabbitmqClusterReference"
 KINDS_OF_BINDING: Final[Mapping[str, Literal["queue", "exchange"]]] = {"queue": "queue", "exchange": "exchange"}
 LISTED: Final = 5
+OBJECT_FIELDS: Final = ("apiVersion", "kind", "metadata", "spec", "status")
+DEFINITIONS: Final = re.compile(r'"(?:exchanges|queues|bindings|policies)"\s*:\s*\[')
+"""Found in a text that is definitions."""
 
 
 def read_operator(files: Sequence[File], name: str) -> Imported:
@@ -56,7 +61,11 @@ def _read_objects(documents: Iterable[Node], name: str, *, several: bool = False
     for node in _objects(documents):
         kind, version = node.text("kind"), node.text("apiVersion")
         if version.partition("/")[0] != GROUP:
-            collector.leave_out(kind)
+            if _holds_definitions(node):
+                text = f"{kind} {_object_name(node)!r} holds definitions, which are not read; save them to a file"
+                collector.miss(node, "unsupported", text)
+            else:
+                collector.leave_out(kind)
             continue
         found += 1
         if kind in UNREAD:
@@ -72,7 +81,7 @@ def _read_objects(documents: Iterable[Node], name: str, *, several: bool = False
             spec = node.get("spec")
             if spec is None:
                 raise node.error(f"{kind} {_object_name(node)!r} has no spec")
-            for stranger, reason in spec.unknown(FIELDS[kind]):
+            for stranger, reason in [*node.unknown(OBJECT_FIELDS), *spec.unknown(FIELDS[kind])]:
                 text = f"{kind} {_object_name(node)!r}: {reason}; the operator ignores or refuses it"
                 collector.miss(stranger, "unknown", text)
             READERS[kind](collector, spec)
@@ -97,6 +106,24 @@ def _objects(documents: Iterable[Node]) -> Iterable[Node]:
             yield from _objects(items.items() if items is not None else ())
         else:
             yield node
+
+
+def _holds_definitions(node: Node) -> bool:
+    """Return whether an object, such as a ConfigMap or a Secret, has definitions of RabbitMQ in a text."""
+    texts = []
+    for name in ("data", "stringData", "binaryData"):
+        field = node.fields().get(name)
+        if field is not None and isinstance(field.value, dict):
+            texts += [value.value for value in field.value.values() if isinstance(value.value, str)]
+    return any(DEFINITIONS.search(form) for text in texts for form in (text, _decode(text)))
+
+
+def _decode(text: str) -> str:
+    """Return the text of a value in base64, as secrets have it; "" if it is none."""
+    try:
+        return b64decode(text, validate=True).decode()
+    except ValueError:
+        return ""
 
 
 def _object_name(node: Node) -> str:
