@@ -195,9 +195,9 @@ def test_every_live_broker_accepts_a_connection_and_reports_its_version(rabbitmq
         connection = pika.BlockingConnection(pika.URLParameters(server.url))
         try:
             channel = connection.channel()
-            channel.queue_declare("servers", exclusive=True)
-            channel.basic_publish("", "servers", b"hello")
-            _, _, body = channel.basic_get("servers", auto_ack=True)
+            queue = channel.queue_declare(unique_name("servers"), exclusive=True).method.queue
+            channel.basic_publish("", queue, b"hello")
+            _, _, body = channel.basic_get(queue, auto_ack=True)
             assert body == b"hello"
         finally:
             connection.close()

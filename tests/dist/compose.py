@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import socket
 import time
 import urllib.request
 from collections import Counter
@@ -27,7 +26,7 @@ from exchange import Message, Router
 from tests.dist.__main__ import ROOT, output, step
 from tests.dist.container import IMAGE
 from tests.support.servers import SERVERS
-from tests.support.unique import free_port
+from tests.support.unique import free_port, unique_name
 
 __all__ = ["main"]
 
@@ -48,6 +47,8 @@ def main() -> None:
     ports = {name: free_port() for name in ("RABBITMQ_PORT", "RABBITMQ_MANAGEMENT_PORT", "KAFKA_PORT", "BRIDGE_PORT")}
     images = {f"{name.upper()}_IMAGE": SERVERS[name].images()[0] for name in ("rabbitmq", "kafka")}
     os.environ.update({name: str(port) for name, port in ports.items()}, **images, BRIDGE_IMAGE=IMAGE)
+    # Without it, those of two checkouts would have the name of the folder in common.
+    os.environ["COMPOSE_PROJECT_NAME"] = unique_name("compose")
     with compose():
         with step(f"send {ORDERS:,} orders through it"):
             messages = [

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -27,7 +28,8 @@ from tests.support.unique import unique_name
 
 __all__ = ["main"]
 
-IMAGE: Final = "hashstar/bridge:dist"
+IMAGE: Final = f"hashstar/bridge:dist-{sha256(str(ROOT).encode()).hexdigest()[:8]}"
+"""The same in each run of a checkout, and another one for each checkout."""
 EXTRAS: Final = "rabbitmq,kafka"
 PYTHON: Final = "3.13"
 """The Python of Debian 13, for which wheels are fetched."""
@@ -46,7 +48,7 @@ queue = "{source}"
 url = "{url}"
 queues = {{ all = "{target}" }}
 """
-EXCHANGE: Final = "hashstar-container"
+EXCHANGE: Final = unique_name("container")
 SHOP: Final = f'vhost "/"\nexchange {EXCHANGE}: fanout\nqueue all\n{EXCHANGE} -> all\n'
 
 

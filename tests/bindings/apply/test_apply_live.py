@@ -36,6 +36,7 @@ from tests.support import topologies
 from tests.support.bindings import pairs
 from tests.support.differential import manage
 from tests.support.servers import Server, missing
+from tests.support.unique import unique_name
 
 PAIRS = int(os.environ.get("HASHSTAR_LIVE_PAIRS", "12"))
 PASSWORD = "not-to-be-seen"  # noqa: S105  of a user that lives as long as a test
@@ -96,7 +97,7 @@ def place(request: pytest.FixtureRequest, rabbitmq_servers: list[Server], tmp_pa
     server = rabbitmq_servers[0 if request.param == "first" else -1]
     if server.management_url is None:
         missing("the RabbitMQ has no management API")
-    name = f"hashstar-apply-{os.getpid()}"
+    name = unique_name("apply")
     manage(server, "PUT", f"vhosts/{name}")
     manage(server, "PUT", f"users/{name}", {"password": PASSWORD, "tags": "administrator"})
     parts = urlsplit(server.url)
@@ -256,7 +257,7 @@ def test_it_stops_where_it_has_no_permission(place: Place) -> None:
     assert "stopped after 4 of 14 steps" in result.output
     place.allow(".*")
     result = place.run(wanted, "--yes")
-    assert result.exit_code == 0
+    assert result.exit_code == 0, result.output
     assert "applied: 10 steps" in result.output
 
 
@@ -328,7 +329,7 @@ def test_it_stops_when_the_connection_is_gone_and_the_next_run_finishes(
     there = len(place.topology(wanted).queues)
     assert there + 1 - done in (0, 1)
     result = place.run(wanted, "--yes")
-    assert result.exit_code == 0
+    assert result.exit_code == 0, result.output
     assert not make_plan(place.topology(wanted), wanted).steps
 
 
@@ -359,7 +360,7 @@ def test_a_queue_with_messages_is_not_deleted_unless_by_force(place: Place, kind
     body = {"properties": {}, "routing_key": name, "payload": "1", "payload_encoding": "string"}
     assert manage(place.server, "POST", path, body)["routed"]
     result = place.run(Topology(), "--yes")
-    assert result.exit_code == 0
+    assert result.exit_code == 0, result.output
     assert "kept, although the file does not have it: 1 queue (" in result.output
     result = place.run(Topology(), "--yes", "--prune")
     assert result.exit_code == 1
@@ -396,7 +397,7 @@ def test_exclusive_queues_are_left_alone(place: Place) -> None:
         connection.call("mine", lambda channel, done: channel.queue_declare("mine", exclusive=True, callback=done))
         connection.call("bind", lambda channel, done: channel.queue_bind("mine", "x", "a", callback=done))
         result = place.run(wanted, "--yes", "--prune")
-        assert result.exit_code == 0
+        assert result.exit_code == 0, result.output
         assert result.output.endswith("nothing to do\n")
         bindings = manage(place.server, "GET", f"bindings/{place.vhost}/e/x/q/mine")
         assert [binding["routing_key"] for binding in bindings] == ["a"]

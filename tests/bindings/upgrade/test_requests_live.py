@@ -35,6 +35,7 @@ from tests.support.differential import manage
 from tests.support.recorded import recorded
 from tests.support.recordings import random_recording, random_topology, text_of
 from tests.support.servers import addresses_of
+from tests.support.unique import unique_name
 
 if TYPE_CHECKING:
     from tests.support.servers import Server
@@ -44,7 +45,7 @@ REQUESTS = int(os.environ.get("HASHSTAR_UPGRADE_REQUESTS", "240"))
 """Number of random requests for each broker."""
 ROUND = 40
 UPGRADE = find_command("upgrade")
-NAME = "hashstar-record"
+NAME = unique_name("record")
 ROOT = Path(__file__).parents[3]
 
 

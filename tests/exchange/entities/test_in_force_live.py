@@ -20,13 +20,14 @@ from exchange.entities.policy_definitions import OPERATOR_SETTINGS, SETTINGS
 from exchange.entities.profile import Profile, profile_for
 from exchange.field_values import thaw
 from tests.support.differential import manage
+from tests.support.unique import unique_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.support.servers import Server
 
-NAME: Final = "hashstar-in-force"
+NAME: Final = unique_name("in-force")
 ROUNDS: Final = int(os.environ.get("HASHSTAR_POLICY_ROUNDS", "2"))  # the management API follows some seconds later
 VALUES: Final[dict[str, tuple[Any, ...]]] = {
     "expires": (3_600_000, 7_200_000), "message-ttl": (1000, 2000, 0), "max-length": (0, 5, 9),

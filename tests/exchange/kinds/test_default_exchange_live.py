@@ -11,11 +11,12 @@ from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
 from exchange.entities.profile import profile_for
 from exchange.errors import InputError
 from tests.support.differential import manage, publish
+from tests.support.unique import unique_name
 
 if TYPE_CHECKING:
     from tests.support.servers import Server
 
-UNROUTED, ENTRY, QUEUE, LOST = (f"hashstar-default-{name}" for name in ("unrouted", "entry", "queue", "lost"))
+UNROUTED, ENTRY, QUEUE, LOST = (unique_name(f"default-{name}") for name in ("unrouted", "entry", "queue", "lost"))
 SENT = [
     Message("", "no such queue"), Message("", QUEUE),
     # From here on, the default exchange is an alternate exchange.
@@ -32,7 +33,7 @@ def test_a_policy_of_the_default_exchange_acts_where_it_is_an_alternate(
     """And never for what is published to it: recorded with RabbitMQ 3.10, 4.0 and 4.3."""
     import pika
 
-    policy = Policy("hashstar-default", pattern, {"alternate-exchange": UNROUTED}, apply_to, priority=99)
+    policy = Policy(unique_name("default"), pattern, {"alternate-exchange": UNROUTED}, apply_to, priority=99)
     topology = (
         Topology()
         .declare_exchange(Exchange(UNROUTED, "fanout", durable=False))

@@ -14,11 +14,12 @@ from exchange.entities.profile import profile_for
 from exchange.errors import BrokerError
 from tests.support.amqp_wire import all_types_in_pika
 from tests.support.differential import Outcome, compare_one
+from tests.support.unique import unique_name
 
 if TYPE_CHECKING:
     from tests.support.servers import Server
 
-EXCHANGE = "hashstar-jms"
+EXCHANGE = unique_name("jms")
 NAMES = ("n", "m", "s", "b")
 VALUES: tuple[Any, ...] = (
     0,

@@ -30,6 +30,7 @@ from tests.bindings.upgrade.transform.test_transform import HA, Drawn, drawn
 from tests.support import topologies
 from tests.support.amqp_wire import all_types_in_pika
 from tests.support.differential import manage, publish
+from tests.support.unique import unique_name
 
 if TYPE_CHECKING:
     from tests.support.servers import Server
@@ -102,7 +103,7 @@ def test_transformed_definitions_are_imported_without_an_error_and_route_as_fore
     for number in range(TOPOLOGIES):
         rng = Random(f"transform/{number}")
         topology = as_json_has_it(drawn(rng, ".".join(first.version.split(".")[:2]), GIVEN))
-        name = f"hashstar-transform-{number}"
+        name = unique_name(f"transform-{number}")
         definitions = Definitions().with_topology(topology).only("/").dump()
         with new_vhost(first, name) as old:
             manage(first, "POST", f"definitions/{name}", _of_one_vhost(json.loads(definitions)))
