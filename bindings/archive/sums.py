@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:  # it imports pyarrow, which reports do without
     from bindings.archive.reading import Bad
 
-__all__ = ["OTHER", "REASONS", "SAMPLES", "Span", "Unread"]
+__all__ = ["OTHER", "REASONS", "SAMPLES", "Span", "Time", "Unread"]
 
 REASONS: Final = 100
 """Maximum number of reasons that are counted one by one, as some reasons quote the wrong value."""
@@ -18,18 +18,26 @@ SAMPLES: Final = 3
 """Maximum number of bad records kept for each reason."""
 
 
+Time: TypeAlias = Annotated[int, "int64"]
+"""Microseconds since 1970, UTC, which may be before it; in a table, of this Arrow type."""
+
+
 class Span(NamedTuple):
     """Number of messages, and the times of the first and the last of them, in microseconds since 1970, UTC."""
 
     messages: int = 0
-    first: int | None = None
+    first: Time | None = None
     """None if no message has a time."""
-    last: int | None = None
+    last: Time | None = None
 
     @property
     def window(self) -> tuple[int, int] | None:
         """Times of the first and the last message; None if no message has a time."""
         return None if self.first is None or self.last is None else (self.first, self.last)
+
+    def is_sound(self) -> bool:
+        """Return whether messages can have this span: a file may claim any."""
+        return self.first is None or self.last is None or (self.messages > 0 and self.first <= self.last)
 
     def __add__(self, other: object) -> Span:
         if not isinstance(other, Span):

@@ -23,6 +23,7 @@ from bindings.audit.local.study import Study
 from bindings.check.check import check
 from bindings.check.rules.finding import Finding
 from bindings.counts.changes import changes
+from bindings.counts.fit import check_fit
 from bindings.counts.tally import Tally, fingerprint
 from bindings.counts.tally_file import load_tally
 from bindings.report.build import USUAL as NO_THRESHOLDS
@@ -295,6 +296,7 @@ def merge(subject: Subject, paths: Sequence[Path], settings: Settings = NO_THRES
                 f"{path}: a tally for another topology ({tally.topology[:12]}), or for {subject.name} as it was: audit "
                 "that archive again, or give the topology that it was made with"
             )
+        check_fit(tally, subject.topology, os.fspath(path))
         total += tally
     sources = Sources(subject.name, tallies=tuple([os.fspath(path) for path in paths]), listing=subject.listing)
     return total, build_report(subject.topology, total, sources, _now(), settings=settings, findings=subject.findings)

@@ -15,9 +15,12 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bindings.archive.names import escape, unescape
-from bindings.archive.sums import Span
+from bindings.archive.sums import Span, Time
+from bindings.counts.sketch import FREQUENT, REGISTERS, SAMPLE
+from bindings.counts.witness import MOST
 from exchange.errors import InputError
 from exchange.field_json import message_from_line, message_to_json
 from exchange.message import Message
@@ -47,9 +50,16 @@ def _required(value: Any) -> Any:
     return value
 
 
+def _natural(value: Any) -> Any:
+    """Return a number, as counts, indexes, offsets and hashes are: none is below zero."""
+    if value < 0:
+        raise ValueError
+    return value
+
+
 SIMPLE: Final[Mapping[Any, Codec]] = {
     str: Codec(pa.string(), escape, unescape),
-    int: Codec(pa.int64(), _required, _required),
+    int: Codec(pa.int64(), _required, _natural),
     bool: Codec(pa.bool_(), _required, _required),
     bytes: Codec(pa.binary(), _required, _required),
     Message: Codec(
@@ -67,7 +77,8 @@ def codec_for(annotation: Any) -> Codec:
     if annotation in SIMPLE:
         return SIMPLE[annotation]
     if origin is Annotated:
-        return SIMPLE[arguments[0]]._replace(type=pa.type_for_alias(arguments[1]))
+        simple = SIMPLE[arguments[0]]._replace(type=pa.type_for_alias(arguments[1]))
+        return simple._replace(decode=_required) if annotation == Time else simple
     if origin is Literal:
         return SIMPLE[str]
     if origin in (UnionType, Union):
@@ -82,6 +93,23 @@ def codec_for(annotation: Any) -> Codec:
         )
     columns = spread(annotation)
     return Codec(pa.struct(columns.fields), columns.encode, columns.decode)
+
+
+MOST_ITEMS: Final[Mapping[tuple[str, ...], int]] = {
+    ("keys",): REGISTERS, ("sample",): SAMPLE, ("witnesses",): MOST,
+    **{(name, "items"): FREQUENT for name in ("hot", "shapes", "strangers")},
+}  # fmt: skip
+"""Column, or field of one -> maximum number of its items, or bytes; looked at before rows are read, which takes time.
+"""
+
+
+def _longest(table: pa.Table, path: tuple[str, ...]) -> int:
+    """Return the greatest number of items, or bytes, that a column or a field of it has in one row."""
+    column = table.column(path[0])
+    for name in path[1:]:
+        column = pc.struct_field(column, name)
+    lengths = pc.binary_length(column) if pa.types.is_binary(column.type) else pc.list_value_length(column)
+    return pc.max(lengths).as_py() or 0
 
 
 def _or_none(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -111,7 +139,16 @@ def spread(kind: type[Any]) -> Columns:
         return row
 
     fields = tuple([field for part in parts for field in part.fields])
-    return Columns(fields, encode, lambda row: kind(*[part.decode(row) for part in parts]))
+    zero = kind() if hasattr(kind, "is_sound") else None
+
+    def decode(row: Mapping[str, Any]) -> Any:
+        value = kind(*[part.decode(row) for part in parts])
+        # What is kept of many messages is a sum, which does not change when nothing is added: it is sorted and bounded.
+        if zero is not None and not (value.is_sound() and zero + value == value):
+            raise ValueError
+        return value
+
+    return Columns(fields, encode, decode)
 
 
 KIND: Final = column("kind", str)
@@ -165,12 +202,18 @@ class Form(NamedTuple):
     def counts(self, table: pa.Table, source: str) -> dict[str, dict[Any, Any]]:
         """Return kind -> its items, read from a table. Raises InputError for rows that ``Form.table`` never writes."""
         counts: dict[str, dict[Any, Any]] = {kind: {} for kind in self.kinds}
+        for path, most in MOST_ITEMS.items():
+            if path[0] in table.column_names and _longest(table, path) > most:
+                raise self.damage(source, f"more in {'.'.join(path)} than is ever kept")
         try:
             for row in table.to_pylist():
                 if row["kind"] not in self.kinds:
                     raise self.damage(source, f"a row of kind {row['kind']!r}")
                 key, value = self.kinds[row["kind"]]
-                counts[row["kind"]][key.decode(row)] = value.decode(row)
+                each = key.decode(row)
+                if each in counts[row["kind"]]:
+                    raise self.damage(source, "two rows for one thing")
+                counts[row["kind"]][each] = value.decode(row)
         except (AttributeError, KeyError, TypeError, ValueError):
             raise self.damage(source) from None
         return counts

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from bindings.archive.sums import Span
 from bindings.counts.adding import check_same, sum_by_key
 from bindings.counts.outcome import Fate, Outcome
-from bindings.counts.sketch import Frequent, join_registers, merge_summaries
+from bindings.counts.sketch import Frequent, are_registers, join_registers, merge_summaries
 from bindings.counts.witness import Witness, keep_witnesses
 
 __all__ = ["Change", "ChangeFacts", "Comparison", "Move", "Pair", "change_of"]
@@ -81,6 +81,10 @@ class ChangeFacts(NamedTuple):
     def messages(self) -> int:
         """Number of messages."""
         return self.span.messages
+
+    def is_sound(self) -> bool:
+        """Return whether messages can have these facts: a file may claim any."""
+        return self.messages > 0 and are_registers(self.keys)
 
     def __add__(self, other: object) -> ChangeFacts:
         if not isinstance(other, ChangeFacts):

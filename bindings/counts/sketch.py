@@ -11,8 +11,8 @@ from math import log
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
 __all__ = [
-    "ERROR", "FREQUENT", "REGISTER_BITS", "SAMPLE", "Frequent", "Hash", "Item", "SampledKey", "count_distinct",
-    "hash_of", "join_registers", "keep_sample", "merge_summaries", "registers_of",
+    "ERROR", "FREQUENT", "REGISTERS", "REGISTER_BITS", "SAMPLE", "Frequent", "Hash", "Item", "SampledKey",
+    "are_registers", "count_distinct", "hash_of", "join_registers", "keep_sample", "merge_summaries", "registers_of",
 ]  # fmt: skip
 
 Hash: TypeAlias = Annotated[int, "uint64"]
@@ -72,6 +72,11 @@ def join_registers(left: bytes, right: bytes) -> bytes:
     return (b ^ ((a ^ b) & chosen)).to_bytes(REGISTERS, "little")
 
 
+def are_registers(data: bytes) -> bool:
+    """Return whether these bytes are HyperLogLog registers, or none."""
+    return not data or (len(data) == REGISTERS and max(data) <= RANK_BITS + 1)
+
+
 def count_distinct(registers: bytes) -> int:
     """Estimate the number of distinct keys; a small number is nearly exact.
 
@@ -116,6 +121,13 @@ class Frequent(NamedTuple):
 
     items: tuple[Item, ...] = ()
     error: int = 0
+
+    def is_sound(self) -> bool:
+        """Return whether each item was counted."""
+        return all(item.count > 0 for item in self.items)
+
+    def __add__(self, other: object) -> Frequent:
+        return merge_summaries(self, other) if isinstance(other, Frequent) else NotImplemented
 
 
 def merge_summaries(*summaries: Frequent) -> Frequent:

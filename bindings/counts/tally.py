@@ -15,7 +15,7 @@ from typing import NamedTuple
 from bindings.archive.sums import Span, Unread
 from bindings.counts.adding import check_same, sum_by_key
 from bindings.counts.outcome import Outcome, ordered_bindings
-from bindings.counts.sketch import Frequent, SampledKey, join_registers, keep_sample, merge_summaries
+from bindings.counts.sketch import Frequent, SampledKey, are_registers, join_registers, keep_sample, merge_summaries
 from bindings.counts.slots import SlotCounts
 from exchange.field_values import thaw
 from exchange.kinds import kind_of
@@ -44,6 +44,10 @@ class Facts(NamedTuple):
     def messages(self) -> int:
         """Number of messages."""
         return self.span.messages
+
+    def is_sound(self) -> bool:
+        """Return whether messages can have these facts: a file may claim any."""
+        return self.messages > 0 and are_registers(self.keys)
 
     def __add__(self, other: object) -> Facts:
         if not isinstance(other, Facts):

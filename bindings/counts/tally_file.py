@@ -82,6 +82,9 @@ def tally_of(table: pa.Table, source: str = "a table") -> Tally:
     is_slot = pc.fill_null(pc.equal(table.column("kind"), "hour" if is_hourly else "slot"), False)
     timeline = _read_slots(table.filter(is_slot), width, source)
     counts = form.counts(table.filter(pc.invert(is_slot)), source)
+    numbers = [facts.messages for facts in counts["outcome"].values()]
+    if sum(numbers) + sum([sum(counts[kind].values()) for kind in ("partition", "skipped", "bad")]) >= 1 << 63:
+        raise form.damage(source, "more messages than can be counted")
     unread = Unread(Counter(counts["skipped"]), Counter(counts["bad"]))
     return Tally(metadata["topology"], counts["outcome"], counts["partition"], timeline, unread)
 
@@ -133,7 +136,9 @@ def _read_slots(table: pa.Table, width: int, source: str) -> SlotCounts:
     )
     if any(abs(number) * width > LAST_TIME for number in numbers):
         raise FORM.damage(source, "a slot at no time")
-    if sum(map(abs, counts)) >= 1 << 63:  # the sum of two slots must fit into an int64 when it is saved again
+    if any(count < 0 for count in counts):
+        raise FORM.damage(source, "fewer messages in a slot than none")
+    if sum(counts) >= 1 << 63:  # the sum of two slots must fit into an int64 when it is saved again
         raise FORM.damage(source, "more messages in slots than can be counted")
     try:
         cells = zip(numbers, map(unescape, exchanges), fates, strict=True)

@@ -76,6 +76,10 @@ class Evidence(NamedTuple):
         """Number of messages."""
         return self.span.messages
 
+    def is_sound(self) -> bool:
+        """Return whether messages can have this evidence."""
+        return self.messages > 0
+
     def __add__(self, other: object) -> Evidence:
         if not isinstance(other, Evidence):
             return NotImplemented

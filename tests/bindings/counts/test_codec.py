@@ -75,7 +75,9 @@ def test_a_row_without_a_required_value_is_damaged(column: str) -> None:
 
 def test_an_unknown_total_is_damage() -> None:
     table = verification_file.table_of(Verification("a", differences={Difference("x"): Evidence(Span(1))}))
-    names = pa.array([name and "topology" for name in table.column("name").to_pylist()], pa.string())
+    names = pa.array(
+        [name and name.replace("agreed", "topology") for name in table.column("name").to_pylist()], pa.string()
+    )
     table = table.set_column(1, "name", names)
     with pytest.raises(InputError, match="a damaged verification: a total called 'topology'"):
         verification_file.verification_of(table)

@@ -134,7 +134,7 @@ def test_a_tally_of_an_older_release_has_slots_of_an_hour(hours: list[int]) -> N
         ("messages", [None], b"1000000", "slot without number"),
         ("exchange", [None], b"1000000", "slot without number"),
         ("number", [INT64 - 1], b"1000000", "slot at no time"),
-        ("messages", [-INT64], b"1000000", "more messages in slots"),
+        ("messages", [-INT64], b"1000000", "fewer messages in a slot than none"),
         ("number", [1], b"1000001", "width of its slots is '1000001'"),
         ("number", [1], b"0", "width of its slots is '0'"),
         ("kind", [None], b"1000000", "row of kind None"),
