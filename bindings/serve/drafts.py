@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from json import dumps
 from typing import Final
@@ -20,7 +20,9 @@ from bindings.sources.document import Document
 from bindings.sources.language.errors import LanguageError
 from exchange.display import clip_line
 from exchange.entities.entities import PREDECLARED_NAMES
+from exchange.entities.indexes import Change, Tables
 from exchange.errors import BrokerError, InputError
+from exchange.topology import rules
 from exchange.topology.topology import Topology
 
 __all__ = ["MOST_EDITS", "Drafts", "EditError", "edit"]
@@ -81,22 +83,31 @@ def _build(reading: Reading, vhost: str, text: str | None, edits: Sequence[str])
         document = Document.loads(text, "draft")
         topology = document.topology(vhost, topology.profile if reading.profile else document.profile)
         expectations = document.expectations(vhost)
-    for number, statement in enumerate(edits):
+    topology = edit(topology, edits)
+    return View(base.source, topology, expectations, has_lines=text is None)
+
+
+def edit(topology: Topology, statements: Sequence[str]) -> Topology:
+    """Return the topology after edits, each a sign and a statement.
+
+    All are made in one copy of its tables, so the work grows with the parts that they name. Raises EditError for a
+    mistake in one of them, and for what the broker would refuse.
+    """
+    tables = topology.tables()
+    host = rules.VirtualHost(topology.vhost, topology.profile)
+    for number, statement in enumerate(statements):
         try:
-            topology = edit(topology, statement)
+            for change in _find_changes(tables, host, statement):
+                tables.apply(change)
         except LanguageError as error:
             raise EditError(number, error.message) from None
         except (InputError, BrokerError) as error:
             raise EditError(number, str(error)) from None
-    return View(base.source, topology, expectations, has_lines=text is None)
+    return Topology.of_tables(tables, topology.vhost, topology.profile)
 
 
-def edit(topology: Topology, statement: str) -> Topology:
-    """Return the topology after one edit, a sign and a statement.
-
-    Raises LanguageError for a mistake in the statement, InputError for another one, and BrokerError for what the broker
-    would refuse.
-    """
+def _find_changes(tables: Tables, host: rules.VirtualHost, statement: str) -> Iterator[Change]:
+    """Yield what one edit changes; each change has to be made before the next one is asked for."""
     sign, body = statement[:1], statement[1:].strip()
     if sign not in ("+", "-") or not body:
         raise InputError(f"{clip_line(statement, 60)!r}: an edit begins with + or -, as in: + queue billing")
@@ -111,27 +122,25 @@ def edit(topology: Topology, statement: str) -> Topology:
         raise InputError(f"{clip_line(body, 60)!r} declares nothing")
     if sign == "+":
         for exchange in exchanges:
-            topology = topology.declare_exchange(exchange)
+            yield from rules.declare_exchange(tables, host, exchange)
         for queue in parts.queues.values():
-            topology = topology.declare_queue(queue)
+            yield from rules.declare_queue(tables, host, queue)
         for policy in parts.policies.values():
-            topology = topology.set_policy(policy)
+            yield from rules.set_policy(tables, host, policy)
         for binding in parts.bindings:
-            topology = topology.bind(binding)
-        return topology
+            yield from rules.bind(tables, host, binding)
+        return
     for binding in parts.bindings:
-        if binding not in topology.bindings_from(binding.source):
-            raise InputError("there is no such binding")
-        topology = topology.unbind(binding)
+        _require(binding in tables.bindings_from(binding.source), "there is no such binding")
+        yield from rules.unbind(tables, binding)
     for policy in parts.policies.values():
-        topology = topology.clear_policy(policy.name)
+        yield from rules.clear_policy(tables, host, policy.name)
     for queue in parts.queues.values():
-        _require(queue.name in topology.queues, f"there is no queue '{queue.name}'")
-        topology = topology.delete_queue(queue.name)
+        _require(queue.name in tables.queues, f"there is no queue '{queue.name}'")
+        yield from rules.delete_queue(tables, queue.name)
     for exchange in exchanges:
-        _require(exchange.name in topology.exchanges, f"there is no exchange '{exchange.name}'")
-        topology = topology.delete_exchange(exchange.name)
-    return topology
+        _require(exchange.name in tables.exchanges, f"there is no exchange '{exchange.name}'")
+        yield from rules.delete_exchange(tables, host, exchange.name, if_unused=False)
 
 
 def _require(holds: bool, otherwise: str) -> None:

@@ -102,8 +102,8 @@ class Document:
         document does not have.
         """
         result = Definitions().with_vhosts(self.vhosts) if base is None else base
-        for vhost, section in self.sections.items():
-            result = result.with_topology(section.topology).with_expectations(vhost, section.expectations)
+        result = result.with_topologies([section.topology for section in self.sections.values()])
+        result = result.with_all_expectations({vhost: each.expectations for vhost, each in self.sections.items()})
         return result.with_profile(self.profile) if self.profile is not None else result
 
     def with_profile(self, profile: Profile) -> Document:

@@ -145,14 +145,16 @@ class Management:
                 except InputError as error:
                     raise InputError(f"{self.address}: {path}: {error}") from None
                 listed.setdefault(entry.vhost or vhost or "/", []).append(entry.part)
+        changed = []
+        vhosts = set(definitions.vhosts)
         for name, internal in listed.items():
-            known = definitions.topology(name) if name in definitions.vhosts else Topology(vhost=name)
+            known = definitions.topology(name) if name in vhosts else Topology(vhost=name)
             missing = [part for part in internal if part.name not in known.exchanges]
             if missing:
                 exchanges = [*known.exchanges.values(), *missing]
                 parts = (known.queues.values(), known.bindings, known.policies.values())
-                definitions = definitions.with_topology(Topology(exchanges, *parts, vhost=name))
-        return definitions
+                changed.append(Topology(exchanges, *parts, vhost=name))
+        return definitions.with_topologies(changed) if changed else definitions
 
     def version(self) -> str:
         """Return the broker's version, ``"4.0.5"``. Raises InputError."""

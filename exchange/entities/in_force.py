@@ -9,13 +9,14 @@ good as absent, and one of a lower priority may apply. Live servers of 3.10, 4.0
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from exchange.entities.entities import Exchange, Policy, Queue
 from exchange.entities.profile import LATEST, Profile
+from exchange.entities.ranked import Ranked
 from exchange.field_values import EMPTY, INTEGER_TYPES, type_and_value
 
 __all__ = [
@@ -132,6 +133,10 @@ class Policies:
     policies: Mapping[str, Policy]
     operator_policies: Mapping[str, Policy] = EMPTY
     profile: Profile = LATEST
+    _ranked: list[Ranked] = field(default_factory=list, init=False, repr=False, compare=False)
+    """Both, as names are looked up in them; filled at the first question."""
+    _merged: dict[Any, tuple[Settings, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Type and arguments, and the policies that may be in force -> the settings: many queues are alike in these."""
 
     def settings_of(self, part: Queue | Exchange) -> Settings | None:
         """Return the settings in force; None if it is not known which policy is (see `possible_settings`)."""
@@ -144,9 +149,21 @@ class Policies:
         There are several if RabbitMQ does not define which of several policies of one priority is in force and their
         definitions differ, or if it is not known here whether a pattern matches (`exchange.patterns.pcre`).
         """
+        if not self._ranked:
+            self._ranked[:] = Ranked(self.policies.values()), Ranked(self.operator_policies.values())
+        ours, operators = (possible_policies(part, ranked, self.profile) for ranked in self._ranked)
+        alike = type(part), part.type, part.arguments, tuple(map(id, ours)), tuple(map(id, operators))
+        known = self._merged.get(alike)
+        if known is None:
+            known = self._merged[alike] = self._merge_each(part, ours, operators)
+        return known
+
+    def _merge_each(
+        self, part: Queue | Exchange, ours: Sequence[Policy | None], operators: Sequence[Policy | None]
+    ) -> tuple[Settings, ...]:
         chosen: dict[tuple[Any, Any], Settings] = {}
-        for policy in possible_policies(part, self.policies, self.profile):
-            for operator_policy in possible_policies(part, self.operator_policies, self.profile):
+        for policy in ours:
+            for operator_policy in operators:
                 settings = Settings(self._merge(part, policy, operator_policy), policy, operator_policy)
                 definitions = (policy and policy.definition, operator_policy and operator_policy.definition)
                 chosen[definitions] = settings
@@ -168,7 +185,7 @@ class Policies:
 
 
 def possible_policies(
-    part: Queue | Exchange, policies: Mapping[str, Policy], profile: Profile = LATEST
+    part: Queue | Exchange, policies: Mapping[str, Policy] | Ranked, profile: Profile = LATEST
 ) -> list[Policy | None]:
     """Return the policies that may be in force, None for none.
 
@@ -178,7 +195,8 @@ def possible_policies(
     """
     possible: list[Policy | None] = []
     priority: float | None = None
-    for policy in sorted(policies.values(), key=lambda policy: -policy.priority):
+    ranked = policies if isinstance(policies, Ranked) else Ranked(policies.values())
+    for policy in ranked.near(part.name):
         if priority is not None and policy.priority < priority:
             return possible
         applies = applies_to(policy, part, profile)

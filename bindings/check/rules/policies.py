@@ -14,6 +14,7 @@ from exchange.entities.entities import PREDECLARED_NAMES, Exchange, Policy, Queu
 from exchange.entities.in_force import QUEUES, applies_to, is_for_type, unsupported_keys
 from exchange.entities.policy_definitions import wrong_settings
 from exchange.entities.queue_arguments import ACCEPTED
+from exchange.entities.ranked import Ranked
 from exchange.patterns.pcre import expression
 
 __all__ = ["find"]
@@ -28,16 +29,29 @@ def find(view: TopologyView) -> Iterator[Finding]:
 
 
 def _find(view: TopologyView, policies: Mapping[str, Policy]) -> Iterator[Finding]:
-    matched: dict[str, list[Exchange | Queue]] = {}
-    unsure: dict[str, list[Exchange | Queue]] = {}
-    unsupported: dict[str, list[Queue]] = {}
+    matched: dict[str, list[Exchange | Queue]] = {name: [] for name in policies}
+    unsure: dict[str, list[Exchange | Queue]] = {name: [] for name in policies}
+    unsupported: dict[str, list[Queue]] = {name: [] for name in policies}
+    ranked = Ranked(policies.values())
+    parts: list[Exchange | Queue] = [*view.topology.exchanges.values(), *view.topology.queues.values()]
+    for part in parts:
+        for policy in ranked.near(part.name) if part.name or isinstance(part, Queue) else ():
+            applies = applies_to(policy, part, view.topology.profile)
+            if applies:
+                matched[policy.name].append(part)
+            elif applies is None:
+                unsure[policy.name].append(part)
+            elif isinstance(part, Queue) and is_for_type(policy, part.type) and policy.is_found_in(part.name):
+                unsupported[policy.name].append(part)  # but for keys that its type does not support
     for name, policy in policies.items():
-        matched[name], unsure[name], unsupported[name] = _match(view, policy)
         yield from _unsupported(view, policy, unsupported[name])
     by_part: dict[Exchange | Queue, list[Policy]] = {}
-    for name, parts in matched.items():
-        for part in parts:
+    for name, several in matched.items():
+        for part in several:
             by_part.setdefault(part, []).append(policies[name])
+    # Parts to which the same policies apply differ in nothing here: the first of each kind is looked at.
+    firsts = {tuple(map(id, each)): part for part, each in reversed(by_part.items())}
+    looked_at = {part: by_part[part] for part in reversed(firsts.values())}
     for policy in policies.values():
         pattern = f"'{clip_line(policy.pattern, PATTERN_SHOWN)}'"
         for wrong in wrong_settings(policy.definition, view.topology.profile, operator=policy.operator):
@@ -64,7 +78,7 @@ def _find(view: TopologyView, policies: Mapping[str, Policy]) -> Iterator[Findin
                 why = f"applies to nothing: it matches only {list_names(names)}, which do not support its settings"
             yield Finding("HS702", policy, f"{_name(policy)} {why}")
         else:
-            yield from _priority(policy, matched[policy.name], by_part)
+            yield from _priority(policy, [part for part in matched[policy.name] if part in looked_at], looked_at)
 
 
 def _unsupported(view: TopologyView, policy: Policy, queues: list[Queue]) -> Iterator[Finding]:
@@ -113,26 +127,3 @@ def _priority(
         kind = "operator policies" if policy.operator else "policies"
         message = f"{kind} '{other.name}' and '{policy.name}' have priority {policy.priority} and match '{name}'"
         yield Finding("HS704", policy, message, related=(other,))
-
-
-def _match(view: TopologyView, policy: Policy) -> tuple[list[Exchange | Queue], list[Exchange | Queue], list[Queue]]:
-    """Return the exchanges and queues to which the policy applies, and those for which that is unknown.
-
-    The third list is of the queues that it would apply to, were it not for keys that their types do not support.
-    """
-    profile = view.topology.profile
-    parts: list[Exchange | Queue] = [*view.topology.exchanges.values(), *view.topology.queues.values()]
-    matched: list[Exchange | Queue] = []
-    unsure: list[Exchange | Queue] = []
-    unsupported: list[Queue] = []
-    for part in parts:
-        if not part.name and isinstance(part, Exchange):
-            continue
-        applies = applies_to(policy, part, profile)
-        if applies:
-            matched.append(part)
-        elif applies is None:
-            unsure.append(part)
-        elif isinstance(part, Queue) and is_for_type(policy, part.type) and policy.is_found_in(part.name):
-            unsupported.append(part)
-    return matched, unsure, unsupported

@@ -139,10 +139,12 @@ def _sort_twins(columns: list[list[int]], near: Sequence[Sequence[int]], far: Se
     place = {slot: (at, row) for at, column in enumerate(columns) for row, slot in enumerate(column)}
     for column in columns:
         for slot in column:
+            if len(near[slot]) != 1 or len(far[near[slot][0]]) == 1:
+                continue  # it has no twin: so each slot is walked over once
             chain = [slot]
             while len(far[chain[-1]]) == 1 and len(near[far[chain[-1]][0]]) == 1:
                 chain.append(far[chain[-1]][0])
-            if len(near[slot]) == 1 and not far[chain[-1]]:
+            if not far[chain[-1]]:
                 twins.setdefault((near[slot][0], len(chain)), []).append(chain)
     for chains in twins.values():
         if len(chains) == 1:

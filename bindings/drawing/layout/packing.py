@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
@@ -50,7 +51,7 @@ def pack(sizes: Sequence[Size]) -> tuple[list[Point], Size]:
     skyline = [(0.0, 0.0)]  # (x, y): from x on, to the next x, everything below y is free
     for index in sorted(range(len(sizes)), key=lambda index: (-sizes[index].height, index)):
         width, height = sizes[index].width + PART_GAP, sizes[index].height + PART_GAP
-        y, x = min(_rest_on(skyline, x, width) for x, _ in skyline if x + width <= limit + 1e-6)
+        y, x = _find_place(skyline, width, limit)
         corners[index] = Point(x, y)
         skyline = _raise(skyline, x, x + width, y + height, limit)
     right = max((corner.x + size.width for corner, size in zip(corners, sizes, strict=True)), default=0.0)
@@ -58,21 +59,35 @@ def pack(sizes: Sequence[Size]) -> tuple[list[Point], Size]:
     return corners, Size(right, bottom)
 
 
-def _rest_on(skyline: Sequence[tuple[float, float]], x: float, width: float) -> tuple[float, float]:
-    """Return (y, x): the highest place for a rectangle of this width that begins at x."""
-    under = 0.0
-    for at, (start, y) in enumerate(skyline):
-        end = skyline[at + 1][0] if at + 1 < len(skyline) else math.inf
-        if start < x + width - 1e-6 and end > x + 1e-6:
-            under = max(under, y)
-    return under, x
+def _find_place(skyline: Sequence[tuple[float, float]], width: float, limit: float) -> tuple[float, float]:
+    """Return (y, x) of the highest, then leftmost place for a rectangle of this width; it begins where a step does.
+
+    The steps below a rectangle that moves to the right are a sliding window. ``below`` has those that no later one in
+    it is as high as, so the first is the highest, and each step comes and goes once.
+    """
+    best = (math.inf, 0.0)
+    below: deque[int] = deque()
+    end = 0
+    for at, (x, _) in enumerate(skyline):
+        if x + width > limit + 1e-6:
+            break
+        while end < len(skyline) and skyline[end][0] < x + width - 1e-6:
+            while below and skyline[below[-1]][1] <= skyline[end][1]:
+                below.pop()
+            below.append(end)
+            end += 1
+        while below[0] < at:
+            below.popleft()
+        best = min(best, (skyline[below[0]][1], x))
+    return best
 
 
 def _raise(
     skyline: Sequence[tuple[float, float]], left: float, right: float, y: float, limit: float
 ) -> list[tuple[float, float]]:
-    """Return the skyline with ``y`` from ``left`` to ``right``."""
+    """Return the skyline with ``y`` from ``left`` to ``right``; no two steps side by side are of one height."""
     behind = max((step for step in skyline if step[0] <= right + 1e-6), key=lambda step: step[0])[1]
     kept = [step for step in skyline if step[0] < left - 1e-6 or step[0] > right + 1e-6]
     added = [(left, y)] if right >= limit - 1e-6 else [(left, y), (right, behind)]
-    return sorted([*kept, *added])
+    steps = sorted([*kept, *added])
+    return [step for at, step in enumerate(steps) if at == 0 or steps[at - 1][1] != step[1]]

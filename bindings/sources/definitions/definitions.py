@@ -7,9 +7,9 @@ twice in one object is an error. An edit rewrites only what it changes.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from bindings.sources.definitions.entries import (
     ENCODE,
@@ -40,7 +40,7 @@ from bindings.sources.definitions.text import parse_text, write_text
 from bindings.sources.files import decode_text, read_content, save_lines
 from bindings.sources.language.expectations import Expectation
 from exchange.display import clip_line
-from exchange.entities.entities import PREDECLARED_NAMES, Policy, Queue
+from exchange.entities.entities import PREDECLARED_NAMES, Binding, Policy, Queue
 from exchange.entities.profile import LATEST, Profile, closest_profile, profile_by_name
 from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
@@ -48,6 +48,7 @@ from exchange.topology.topology import Topology
 
 __all__ = ["Definitions", "load_topology"]
 
+Value = TypeVar("Value")
 DEFAULT_TYPE: Final = "default_queue_type"
 
 
@@ -68,7 +69,9 @@ class Definitions:
     """
 
     default_vhost: str = "/"
-    _document: Mapping[str, Any] = field(default_factory=dict)  # the file, with entries in the sections of SECTIONS
+    _document: Mapping[str, Any] = field(default_factory=dict)
+    """The file, with entries in the sections of SECTIONS. It never changes, so what is derived of it is kept."""
+    _derived: dict[str, Any] = field(default_factory=dict, init=False)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], vhost: str | None = None) -> Definitions:
@@ -192,8 +195,15 @@ class Definitions:
     @property
     def vhosts(self) -> tuple[str, ...]:
         """The virtual hosts under "vhosts", then others that entries name; ``default_vhost`` if there are none."""
-        listed = (vhost["name"] for vhost in self._document.get("vhosts", ()))
-        return tuple(dict.fromkeys([*listed, *self._used_vhosts()])) or (self.default_vhost,)
+        return tuple(self._known_vhosts)
+
+    @property
+    def _known_vhosts(self) -> dict[str, None]:
+        def derive() -> dict[str, None]:
+            listed = (vhost["name"] for vhost in self._document.get("vhosts", ()))
+            return dict.fromkeys([*listed, *self._used_vhosts()]) or {self.default_vhost: None}
+
+        return self._keep("vhosts", derive)
 
     def topology(self, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
         """Return the topology of a virtual host, under ``profile``, else the definitions' `profile`, else the newest.
@@ -204,7 +214,7 @@ class Definitions:
         policies the last. Raises InputError if there is no such virtual host, or several to choose from.
         """
         vhost = self._chosen() if vhost is None else vhost
-        if vhost not in self.vhosts:
+        if vhost not in self._known_vhosts:
             raise InputError(f"there is no virtual host {vhost!r}; there are {_join(self.vhosts)}")
         return Topology(
             [part for name, part in self._by_name("exchanges", vhost).items() if name not in PREDECLARED_NAMES],
@@ -224,7 +234,13 @@ class Definitions:
         ]
 
     def _operator_policies_of(self, vhost: str) -> list[Policy]:
-        return [policy for name, policy in self.operator_policies if name == vhost]
+        def derive() -> dict[str, list[Policy]]:
+            by_vhost: dict[str, list[Policy]] = {}
+            for name, policy in self.operator_policies:
+                by_vhost.setdefault(name, []).append(policy)
+            return by_vhost
+
+        return self._keep("operator policies", derive).get(vhost, [])
 
     def expectations(self, vhost: str | None = None) -> tuple[Expectation, ...]:
         """Return the expectations that a ``.bindings`` file had of a virtual host; ``vhost`` as for `topology`."""
@@ -232,7 +248,11 @@ class Definitions:
 
     def with_expectations(self, vhost: str, expectations: Iterable[Expectation]) -> Definitions:
         """Return definitions with these expectations of a virtual host in place of those that it had."""
-        return self._with_additions(self._additions.with_expectations(vhost, tuple(expectations)))
+        return self.with_all_expectations({vhost: tuple(expectations)})
+
+    def with_all_expectations(self, expectations: Mapping[str, tuple[Expectation, ...]]) -> Definitions:
+        """Return definitions with these expectations of some virtual hosts in place of those that they had."""
+        return self._with_additions(self._additions.with_expectations(expectations))
 
     def with_profile(self, profile: Profile) -> Definitions:
         """Return the definitions under this profile; it is written only if their release has another profile."""
@@ -255,24 +275,33 @@ class Definitions:
         there (those bindings as long as their queue); so do operator policies that the topology does not have. The
         virtual host is listed if nothing else would name it.
         """
-        vhost = topology.vhost
-        field_vhost = None if self._of_one_vhost() and vhost == self.default_vhost else vhost
-        edited = {
-            "exchanges": self._edit("exchanges", topology.exchanges, vhost, field_vhost),
-            "queues": self._edit("queues", topology.queues, vhost, field_vhost),
-            "policies": self._edit("policies", topology.policies, vhost, field_vhost),
-            "bindings": self._edit_bindings(topology, field_vhost),
-        }
+        return self.with_topologies([topology])
+
+    def with_topologies(self, topologies: Iterable[Topology]) -> Definitions:
+        """Return definitions with several topologies in their virtual hosts, as `with_topology` does for one.
+
+        Each section is walked once for all of them.
+        """
+        wanted = {topology.vhost: topology for topology in topologies}
+        of_one = self._of_one_vhost()
+        fields = {vhost: None if of_one and vhost == self.default_vhost else vhost for vhost in wanted}
+        edited = {key: self._edit(key, wanted, fields) for key in ("exchanges", "queues", "policies")}
+        edited["bindings"] = self._edit_bindings(wanted, fields)
         document = {**self._document, **{key: edited[key] for key in edited if edited[key] or key in self._document}}
-        ours = {policy.name: policy for policy in self._operator_policies_of(vhost)}
-        new = {name: policy for name, policy in topology.operator_policies.items() if ours.get(name) != policy}
-        if new:
-            document.update(write_operator_policies(document, new, self._names(vhost), field_vhost))
+        for vhost, topology in wanted.items():
+            if topology.operator_policies:
+                ours = {policy.name: policy for policy in self._operator_policies_of(vhost)}
+                new = {name: policy for name, policy in topology.operator_policies.items() if ours.get(name) != policy}
+                if new:
+                    document.update(write_operator_policies(document, new, self._names(vhost), fields[vhost]))
         after = Definitions(self.default_vhost, document)
-        if not (vhost in self.vhosts and vhost in after.vhosts):
-            after = after.with_vhosts([vhost])
-        partitioned = {queue.name: queue.partitioning for queue in topology.queues.values() if queue.partitioning}
-        return after._with_additions(self._additions.with_partitionings(vhost, partitioned))
+        named = after._known_vhosts
+        after = after.with_vhosts([vhost for vhost in wanted if not (vhost in self._known_vhosts and vhost in named)])
+        partitioned = {
+            vhost: {queue.name: queue.partitioning for queue in topology.queues.values() if queue.partitioning}
+            for vhost, topology in wanted.items()
+        }
+        return after._with_additions(self._additions.with_partitionings(partitioned))
 
     @property
     def warnings(self) -> list[SourceWarning]:
@@ -329,7 +358,14 @@ class Definitions:
 
     @property
     def _additions(self) -> Additions:
-        return Additions.read(self._document.get(KEY))
+        return self._keep(KEY, lambda: Additions.read(self._document.get(KEY)))
+
+    def _keep(self, name: str, derive: Callable[[], Value]) -> Value:
+        """Return what is derived of the document, which is done once: there may be as many virtual hosts as entries."""
+        if name not in self._derived:
+            self._derived[name] = derive()
+        value: Value = self._derived[name]
+        return value
 
     def _with_additions(self, additions: Additions) -> Definitions:
         if additions == self._additions:
@@ -352,7 +388,9 @@ class Definitions:
 
     def _vhost_fields(self) -> dict[str | None, None]:
         """Return the values of the field "vhost" of all entries, in order; None for entries without it."""
-        return {entry.vhost: None for entries in self._sections().values() for entry in entries}
+        return self._keep(
+            "fields", lambda: {entry.vhost: None for entries in self._sections().values() for entry in entries}
+        )
 
     def _used_vhosts(self) -> dict[str, None]:
         """Return the virtual hosts of all entries, in order."""
@@ -373,8 +411,13 @@ class Definitions:
         return {vhost, None} if vhost == self.default_vhost else {vhost}
 
     def _in(self, key: str, vhost: str) -> list[Entry]:
-        names = self._names(vhost)
-        return [entry for entry in self._document.get(key, ()) if entry.vhost in names]
+        def derive() -> dict[str, list[Entry]]:
+            by_vhost: dict[str, list[Entry]] = {}
+            for entry in self._document.get(key, ()):
+                by_vhost.setdefault(self.default_vhost if entry.vhost is None else entry.vhost, []).append(entry)
+            return by_vhost
+
+        return self._keep(f"section {key}", derive).get(vhost, [])
 
     def _by_name(self, key: str, vhost: str) -> dict[str, Any]:
         """Return name -> the part in force, where several have one name."""
@@ -390,33 +433,45 @@ class Definitions:
             return False
         return "original_vhost_name" in self._document or self._vhost_fields() == {None: None}
 
-    def _edit(self, key: str, parts: Mapping[str, Part], vhost: str, field_vhost: str | None) -> list[Entry]:
-        """Return the entries of a section with these parts in one virtual host; ``field_vhost`` is that of new ones."""
-        before = self._by_name(key, vhost)
+    def _edit(self, key: str, wanted: Mapping[str, Topology], fields: Mapping[str, str | None]) -> list[Entry]:
+        """Return the entries of a section with the parts of topologies; ``fields`` have the vhost of new entries."""
+        before = {vhost: self._by_name(key, vhost) for vhost in wanted}
+        after: dict[str, Mapping[str, Part]] = {vhost: getattr(topology, key) for vhost, topology in wanted.items()}
         skipped = PREDECLARED_NAMES if key == "exchanges" else ()
-        names = self._names(vhost)
         entries = []
         for entry in self._document.get(key, ()):
-            name = entry.part.name
-            if entry.vhost not in names or name in skipped:
+            name, vhost = entry.part.name, self.default_vhost if entry.vhost is None else entry.vhost
+            parts = after.get(vhost)
+            if parts is None or name in skipped:
                 entries.append(entry)
             elif name in parts:  # of several with one name, only the one in force changes
-                entries.append(entry.with_part(parts[name]) if entry.part is before[name] else entry)
-        new = (part for name, part in parts.items() if name not in before and name not in skipped)
-        return [*entries, *(Entry.new(part, field_vhost) for part in new)]
+                entries.append(entry.with_part(parts[name]) if entry.part is before[vhost][name] else entry)
+        new = (
+            Entry.new(part, fields[vhost])
+            for vhost, parts in after.items()
+            for name, part in parts.items()
+            if name not in before[vhost] and name not in skipped
+        )
+        return [*entries, *new]
 
-    def _edit_bindings(self, topology: Topology, field_vhost: str | None) -> list[Entry]:
-        wanted, names = topology.bindings, self._names(topology.vhost)
+    def _edit_bindings(self, wanted: Mapping[str, Topology], fields: Mapping[str, str | None]) -> list[Entry]:
         entries: list[Entry] = []
-        there = set()
+        there: dict[str, set[Binding]] = {vhost: set() for vhost in wanted}
         for entry in self._document.get("bindings", ()):
-            part = entry.part
-            if entry.vhost not in names:
+            part, vhost = entry.part, self.default_vhost if entry.vhost is None else entry.vhost
+            topology = wanted.get(vhost)
+            if topology is None:
                 entries.append(entry)
-            elif part in wanted if part.source else part.destination.name in topology.queues:
+            elif part in topology.bindings if part.source else part.destination.name in topology.queues:
                 entries.append(entry)
-                there.add(part)
-        return [*entries, *(Entry.new(part, field_vhost) for part in wanted if part.source and part not in there)]
+                there[vhost].add(part)
+        new = (
+            Entry.new(part, fields[vhost])
+            for vhost, topology in wanted.items()
+            for part in topology.bindings
+            if part.source and part not in there[vhost]
+        )
+        return [*entries, *new]
 
 
 def load_topology(

@@ -45,15 +45,15 @@ class Additions:
                 partitionings.setdefault(vhost, {})[queue] = Partitioning.parse(text)
             except HashstarError as error:
                 raise InputError(f"{place}: {error}") from None
-        expectations: dict[str, tuple[Expectation, ...]] = {}
+        expectations: dict[str, list[Expectation]] = {}
         for index, item in enumerate(_require(value.get("expectations", []), list, f"{KEY}.expectations")):
             place = f"{KEY}.expectations[{index}]"
             vhost = _read_text(item, "vhost", place)
             try:
-                expectations[vhost] = (*expectations.get(vhost, ()), Expectation.from_json(item))
+                expectations.setdefault(vhost, []).append(Expectation.from_json(item))
             except InputError as error:
                 raise InputError(f"{place}: {error}") from None
-        return cls(profile, partitionings, expectations)
+        return cls(profile, partitionings, {vhost: tuple(each) for vhost, each in expectations.items()})
 
     def to_json(self) -> dict[str, Any]:
         """Return the additions as a JSON object, empty if there are none."""
@@ -74,19 +74,17 @@ class Additions:
             value["expectations"] = expectations
         return value
 
-    def with_partitionings(self, vhost: str, queues: Mapping[str, Partitioning]) -> Additions:
-        """Return these additions with other partitionings in one virtual host."""
-        return replace(self, partitionings=_with(self.partitionings, vhost, queues))
+    def with_partitionings(self, partitionings: Mapping[str, Mapping[str, Partitioning]]) -> Additions:
+        """Return these additions with other partitionings in some virtual hosts."""
+        return replace(self, partitionings=_with(self.partitionings, partitionings))
 
-    def with_expectations(self, vhost: str, expectations: tuple[Expectation, ...]) -> Additions:
-        """Return these additions with other expectations of one virtual host."""
-        return replace(self, expectations=_with(self.expectations, vhost, expectations))
+    def with_expectations(self, expectations: Mapping[str, tuple[Expectation, ...]]) -> Additions:
+        """Return these additions with other expectations of some virtual hosts."""
+        return replace(self, expectations=_with(self.expectations, expectations))
 
 
-def _with(by_vhost: Mapping[str, Any], vhost: str, new: Any) -> dict[str, Any]:
-    if new:
-        return {**by_vhost, vhost: new}
-    return {name: value for name, value in by_vhost.items() if name != vhost}
+def _with(by_vhost: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    return {vhost: value for vhost, value in {**by_vhost, **new}.items() if value}
 
 
 def _require(value: Any, kind: type, place: str) -> Any:

@@ -36,14 +36,20 @@ def read_declared(files: Sequence[File], name: str) -> Imported:
     [file] = files
     recording = read_recording(file.text, name)
     definitions = Definitions("/", _read_version(recording))
+    by_vhost: dict[str, list[Request]] = {}
+    for request in recording.requests:
+        if request.vhost:
+            by_vhost.setdefault(request.vhost, []).append(request)
     missing: list[SourceWarning] = []
-    for vhost in sorted({request.vhost for request in recording.requests if request.vhost}):
-        topology, loose = _declared(recording, vhost)
-        definitions = definitions.with_topology(topology)
+    topologies: list[Topology] = []
+    for vhost, requests in sorted(by_vhost.items()):
+        topology, loose = _declared(requests, vhost)
+        topologies.append(topology)
         where = f"virtual host {vhost!r}"
         for binding in loose:
             text = f"{describe(binding)} is left out: no client has declared both of its ends"
             missing.append(SourceWarning.of_unread(UnreadPart("unknown", where, text)))
+    definitions = definitions.with_topologies(topologies)
     others = sum(request.method not in READERS for request in recording.requests)
     return Imported(definitions, {}, missing, {"other requests": others} if others else {})
 
@@ -58,12 +64,12 @@ def _read_version(recording: Recording) -> dict[str, Any]:
     return {} if found is None else {"rabbitmq_version": found[1]}
 
 
-def _declared(recording: Recording, vhost: str) -> tuple[Topology, list[Binding]]:
+def _declared(requests: Sequence[Request], vhost: str) -> tuple[Topology, list[Binding]]:
     """Return what clients have declared, and the bindings of which an end was there before."""
     exchanges: dict[str, Exchange] = {}
     queues: dict[str, Queue] = {}
     bindings: dict[Binding, None] = {}
-    accepted = [each for each in recording.requests if each.vhost == vhost and each.was_accepted]
+    accepted = [each for each in requests if each.was_accepted]
     gone = {part: each.last for each in accepted for part in _removed(each)}
     for request in sorted(accepted, key=lambda each: each.last):
         part = _added(request)

@@ -28,6 +28,7 @@ class SectionTransformation(NamedTuple):
 def _name_types(definitions: Definitions) -> tuple[Definitions, int]:
     """Name the type of classic queues where their virtual host has another default, which an import would take."""
     count = 0
+    changed = []
     for name, given in definitions.default_queue_types.items():
         if given in ("undefined", "classic"):
             continue
@@ -36,9 +37,9 @@ def _name_types(definitions: Definitions) -> tuple[Definitions, int]:
         tables = topology.tables()
         for queue in untyped:
             tables.apply(Change(True, replace(queue, arguments={**queue.arguments, "x-queue-type": "classic"})))
-        definitions = definitions.with_topology(Topology.of_tables(tables, topology.vhost, topology.profile))
+        changed.append(Topology.of_tables(tables, topology.vhost, topology.profile))
         count += len(untyped)
-    return definitions, count
+    return definitions.with_topologies(changed) if changed else definitions, count
 
 
 def _without(*sections: str) -> Callable[[Definitions], tuple[Definitions, int]]:

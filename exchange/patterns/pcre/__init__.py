@@ -24,10 +24,11 @@ class Expression:
     """A regular expression as the broker understands it.
 
     ``error`` is the fault of an expression that every broker refuses. ``unknown`` is the reason why one is not
-    understood here. Otherwise both are empty.
+    understood here. Otherwise both are empty. ``prefix`` has the bytes that each name begins with in which the
+    expression is found, as far as they are plain to see.
     """
 
-    __slots__ = ("_matchers", "_same_for_ascii", "error", "pattern", "unknown")
+    __slots__ = ("_matchers", "_same_for_ascii", "error", "pattern", "prefix", "unknown")
 
     def __init__(self, pattern: str) -> None:
         self.pattern: Final = pattern
@@ -47,6 +48,7 @@ class Expression:
             unknown = unknown or f"some releases of Erlang refuse it: {errors[0]}"
         self.unknown: Final = unknown
         self._matchers: Final = () if unknown else tuple(m for m in matchers if m is not None)
+        self.prefix: Final = matching.common_prefix([matcher.prefix for matcher in self._matchers])
         # Whether one search is enough for names in ASCII, since both libraries treat these names alike.
         self._same_for_ascii: Final = len({matcher.source_for_ascii for matcher in self._matchers}) == 1
 
@@ -57,6 +59,8 @@ class Expression:
         data = name.encode("utf-8", "surrogatepass")
         if len(data) > SHORTSTR_BYTES:
             return None
+        if not data.startswith(self.prefix):
+            return False
         if self._same_for_ascii and data.isascii():
             return self._matchers[0].is_found_in(data)
         # An expression that both libraries refuse has no matcher, and is found in no name.

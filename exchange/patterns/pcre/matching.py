@@ -25,7 +25,7 @@ from exchange.patterns.pcre.nodes import (
     can_be_empty,
 )
 
-__all__ = ["Matcher"]
+__all__ = ["Matcher", "common_prefix"]
 
 LENGTHS: Final = (SHORTSTR_BYTES, 128, 64, 32, 16)
 """Lengths of names, in bytes, for which the bound is computed. `re` matches names up to the longest one whose bound is
@@ -37,10 +37,11 @@ STEPS: Final = 1_000_000
 class Matcher:
     """An expression ready to be searched for. Raises Unknown if it is too large."""
 
-    __slots__ = ("_longest", "_machine", "_search", "source_for_ascii")
+    __slots__ = ("_longest", "_machine", "_search", "prefix", "source_for_ascii")
 
     def __init__(self, node: Node) -> None:
         self.source_for_ascii: Final = _source(node, ASCII)
+        self.prefix: Final = _prefix(node)
         self._longest: Final = next((length for length in LENGTHS if _is_simple(node, length)), -1)
         self._search: Final = re.compile(_source(node, ALL), re.DOTALL).search if self._longest >= 0 else None
         self._machine: Machine | None = None
@@ -56,6 +57,27 @@ class Matcher:
         if self._search is not None and len(data) <= self._longest:
             return self._search(data) is not None
         return None if self._machine is None else self._machine.is_found_in(data)
+
+
+def common_prefix(texts: list[bytes]) -> bytes:
+    """Return the longest beginning that all texts have; empty for none."""
+    first, last = min(texts, default=b""), max(texts, default=b"")
+    length = next((at for at, byte in enumerate(first) if byte != last[at]), len(first))
+    return first[:length]
+
+
+def _prefix(node: Node) -> bytes:
+    """Return the bytes with which each name begins in which the node is found, as far as single bytes follow ``^``."""
+    if isinstance(node, Branches):
+        return common_prefix([_prefix(branch) for branch in node.branches])
+    if not isinstance(node, Sequence) or not node.parts or node.parts[0] != Assertion("^"):
+        return b""
+    prefix = bytearray()
+    for part in node.parts[1:]:
+        if not isinstance(part, Bytes) or part.mask.bit_count() != 1:
+            break
+        prefix.append(part.mask.bit_length() - 1)
+    return bytes(prefix)
 
 
 def _is_simple(node: Node, length: int) -> bool:

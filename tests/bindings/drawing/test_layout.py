@@ -231,6 +231,33 @@ def test_packed_parts_are_apart_and_inside(sizes: list[Size]) -> None:
         assert corner.y + size.height <= whole.height + 1e-6
 
 
+@given(st.lists(st.builds(Size, st.sampled_from((5.0, 40.0, 200.0)), st.sampled_from((5.0, 30.0))), max_size=25))
+def test_each_part_takes_the_highest_free_place_and_there_the_leftmost(sizes: list[Size]) -> None:
+    placed: list[tuple[Point, Size]] = []
+    corners, _ = pack(sizes)
+    limit = max((corner.x + size.width for corner, size in zip(corners, sizes, strict=True)), default=0.0)
+    for index in sorted(range(len(sizes)), key=lambda index: (-sizes[index].height, index)):
+        size, corner = sizes[index], corners[index]
+        edges = {0.0, *(at.x + other.width + PART_GAP for at, other in placed), *(at.x for at, _ in placed)}
+        free = [
+            (
+                max(
+                    (
+                        at.y + other.height + PART_GAP
+                        for at, other in placed
+                        if at.x < x + size.width + PART_GAP and x < at.x + other.width + PART_GAP
+                    ),
+                    default=0.0,
+                ),
+                x,
+            )
+            for x in edges
+            if x + size.width <= limit
+        ]
+        assert (corner.y, corner.x) == min(free)
+        placed.append((corner, size))
+
+
 @given(graphs)
 def test_parts_are_what_edges_connect(graph: Graph) -> None:
     count, edges = graph

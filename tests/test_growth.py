@@ -1,0 +1,159 @@
+"""Twice as much of anything takes twice the work: each kind of thing that a file can have many of is doubled.
+
+Work is the number of lines of Python that run, so neither the machine nor what else it does decides. Each part of the
+table has once taken a time quadratic in it, or is what such a part is compared with.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import pytest
+from click.testing import CliRunner
+
+from bindings.cli import find_command
+from bindings.serve.drafts import edit
+from bindings.sources.document import Document
+from exchange import Topology
+
+GROWTH: Final = 2.3
+"""Maximum of the work for twice as much, divided by the work for once."""
+
+
+def count_lines(work: Callable[[], object]) -> int:
+    lines = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def vhost(number: int) -> dict[str, Any]:
+    return {"name": f"v{number}"}
+
+
+def queue(number: int, vhost: str = "/", **arguments: Any) -> dict[str, Any]:
+    return {"name": f"q{number:03}", "vhost": vhost, "durable": True, "auto_delete": False, "arguments": arguments}
+
+
+def exchange(number: int, kind: str = "fanout", **arguments: Any) -> dict[str, Any]:
+    return {
+        "name": f"x{number}", "vhost": "/", "type": kind, "durable": True, "auto_delete": False, "internal": False,
+        "arguments": arguments,
+    }  # fmt: skip
+
+
+def binding(source: int, target: int, key: str = "", kind: str = "queue", **arguments: Any) -> dict[str, Any]:
+    return {
+        "source": f"x{source}", "vhost": "/", "destination": f"q{target:03}" if kind == "queue" else f"x{target}",
+        "destination_type": kind, "routing_key": key, "arguments": arguments,
+    }  # fmt: skip
+
+
+def policy(number: int, pattern: str, vhost: str = "/") -> dict[str, Any]:
+    return {
+        "name": f"p{number}", "vhost": vhost, "pattern": pattern, "apply-to": "queues", "priority": 0,
+        "definition": {"max-length": number},
+    }  # fmt: skip
+
+
+def operator_policy(number: int, pattern: str, vhost: str = "/") -> dict[str, Any]:
+    value = {"pattern": pattern, "apply-to": "queues", "priority": 0, "definition": {"max-length": number}}
+    return {"component": "operator_policy", "vhost": vhost, "name": f"p{number}", "value": value}
+
+
+def definitions(**sections: Sequence[Any]) -> str:
+    return json.dumps({"rabbitmq_version": "4.1.0", **sections})
+
+
+KINDS: Final[Mapping[str, Callable[[range], str]]] = {
+    "virtual hosts": lambda r: definitions(
+        vhosts=[vhost(n) for n in r], queues=[queue(0, f"v{n}") for n in r],
+        parameters=[operator_policy(0, "^q", f"v{n}") for n in r], policies=[policy(0, "^q", f"v{n}") for n in r],
+    ),
+    "queues": lambda r: definitions(queues=[queue(n) for n in r]),
+    "pairs": lambda r: definitions(
+        exchanges=[exchange(n) for n in r], queues=[queue(n) for n in r], bindings=[binding(n, n) for n in r]
+    ),
+    "topic keys": lambda r: definitions(
+        exchanges=[exchange(0, "topic")], queues=[queue(n) for n in r],
+        bindings=[binding(0, n, f"a.{n}.#") for n in r],
+    ),
+    "headers": lambda r: definitions(
+        exchanges=[exchange(0, "headers")], queues=[queue(n) for n in r],
+        bindings=[binding(0, n, **{"x-match": "all", "a": str(n)}) for n in r],
+    ),
+    "policies": lambda r: definitions(
+        queues=[queue(n) for n in r], policies=[policy(n, f"^q{n:03}(a|b)*$") for n in r],
+    ),
+    "operator policies": lambda r: definitions(
+        queues=[queue(n) for n in r], parameters=[operator_policy(n, f"^q{n:03}(a|b)*$") for n in r],
+    ),
+    "dead letters": lambda r: definitions(
+        exchanges=[exchange(n) for n in r], bindings=[binding(n, n) for n in r],
+        queues=[queue(n, "/", **{"x-dead-letter-exchange": f"x{n + 1}", "x-overflow": "drop-head"}) for n in r],
+    ),
+    "expectations": lambda r: "exchange x: topic\n" + "".join(
+        f'vhost v{n}\nexchange x: topic\nqueue q\nx -> q: "a"\nexpect x "a" -> q\n' for n in r
+    ),
+}  # fmt: skip
+
+COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "check": (),
+    "convert": ("--to", "bindings"),
+    "convert to definitions": ("--to", "definitions"),
+    "graph": ("--format", "svg", "--vhost", "v0"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_twice_as_much_takes_twice_the_work(kind: str, command: str, tmp_path: Path) -> None:
+    name, *_ = command.split()
+    options = COMMANDS[command]
+    if name == "graph" and kind not in ("virtual hosts", "expectations"):
+        options = options[:2]
+    path = tmp_path / "source"
+
+    def work(count: int) -> int:
+        path.write_text(KINDS[kind](range(count)))
+        run = find_command(name)
+        results = []
+        lines = count_lines(lambda: results.append(CliRunner().invoke(run, [str(path), *options])))
+        assert results[0].exit_code in (0, 1), results[0].output
+        assert results[0].exception is None or isinstance(results[0].exception, SystemExit)
+        return lines
+
+    work(2)  # what is done once in a process
+    once, twice = work(60), work(120)
+    assert twice < GROWTH * once, f"{once} lines for 60, {twice} for 120"
+
+
+def test_an_edit_of_many_parts_copies_the_tables_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    copies = 0
+    tables = Topology.tables
+
+    def count(topology: Topology) -> Any:
+        nonlocal copies
+        copies += 1
+        return tables(topology)
+
+    monkeypatch.setattr(Topology, "tables", count)
+    statement = '+ for a in 1..500:\n  queue q{a}\n  x -> q{a}: "k{a}"'
+    built = edit(Document.loads("exchange x: topic").topology(), [statement])
+    assert len(built.queues) == len(built.bindings) == 500
+    assert copies == 1
