@@ -7,6 +7,11 @@ known beforehand, is refused before it is read.
 from __future__ import annotations
 
 import re
+from email.errors import (
+    FirstHeaderLineIsContinuationDefect,
+    MisplacedEnvelopeHeaderDefect,
+    MissingHeaderBodySeparatorDefect,
+)
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import Any, ClassVar, Final
@@ -28,6 +33,8 @@ NOTHING: Final = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; f
 """Content security policy of every answer but the page."""
 PLAIN: Final = "text/plain; charset=utf-8"
 """Content type of answers for people."""
+TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""Name of a header, as RFC 9110 has it."""
 DIGITS: Final = re.compile("[0-9]{1,15}")
 
 
@@ -76,6 +83,10 @@ class Handler(BaseHTTPRequestHandler):
             return False
         if not self.most_body:
             self._begin_to_answer()
+        if not self._are_headers_plain():
+            # Two readers may see two requests where a name has a blank before its colon, or a line continues another.
+            self._refuse(400, "send headers as NAME: VALUE, each in one line")
+            return False
         hosts = self.headers.get_all("Host", [])
         if len(hosts) > 1 or (not hosts and self.request_version >= "HTTP/1.1"):
             self._refuse(400, "send one Host header")
@@ -88,7 +99,21 @@ class Handler(BaseHTTPRequestHandler):
             if self.headers.get("Transfer-Encoding") or self.headers.get("Content-Length", "0") != "0":
                 self.close_connection = True  # a body follows, which is not read
             return True
-        return self._read_body()
+        return self.may_ask(self.path.partition("?")[0]) and self._read_body()
+
+    def _are_headers_plain(self) -> bool:
+        wrong = (MissingHeaderBodySeparatorDefect, FirstHeaderLineIsContinuationDefect, MisplacedEnvelopeHeaderDefect)
+        return not (
+            any(isinstance(defect, wrong) for defect in self.headers.defects)
+            or any("\n" in value or "\r" in value or not TOKEN.fullmatch(name) for name, value in self.headers.items())
+        )
+
+    def may_ask(self, path: str) -> bool:
+        """Return whether the body is to be read; else the request has been answered, and the connection ends.
+
+        The head alone decides: a client that may not ask must not make the server read.
+        """
+        return True
 
     def _read_body(self) -> bool:
         """Read the body within the time for the request; return False if it was refused."""
@@ -113,9 +138,13 @@ class Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, code: int, reason: str) -> None:
         """Answer, and close the connection: what else the client sends is not read."""
+        self.begin_to_refuse()
+        self.answer(code, PLAIN, f"{reason}\n".encode())
+
+    def begin_to_refuse(self) -> None:
+        """Close the connection after the answer that follows, as what else the client sends is not read."""
         self.close_connection = True
         self._begin_to_answer()
-        self.answer(code, PLAIN, f"{reason}\n".encode())
 
     def version_string(self) -> str:
         """Return the name of the server, without versions."""

@@ -56,6 +56,16 @@ def make_handler(explorer: Explorer, token: str, check: HostCheck) -> type[Handl
         hosts_option = "--allow-host NAME"
         most_body = QUESTION_BYTES
 
+        def may_ask(self, path: str) -> bool:
+            if self.command != "POST":
+                return True
+            refusal = self._refusal(path.removeprefix("/api/"), path)
+            if refusal is not None:
+                code, reason = refusal
+                self.begin_to_refuse()
+                self._answer_json(code, _error(reason))
+            return refusal is None
+
         def answer_to(self, method: str, path: str) -> None:
             if method == "POST":
                 self._answer_question(path)
@@ -69,18 +79,22 @@ def make_handler(explorer: Explorer, token: str, check: HostCheck) -> type[Handl
 
         def _answer_question(self, path: str) -> None:
             name = path.removeprefix("/api/")
+            try:
+                self._answer_json(200, explorer.answer(name, self.body))
+            except HashstarError as error:
+                code = next((code for kind, code in CODES if isinstance(error, kind)), 500)
+                self._answer_json(code, describe_error(error))
+
+        def _refusal(self, name: str, path: str) -> tuple[int, str] | None:
+            """Return status and reason where the head of a question is wrong."""
+            given = self.headers.get("X-Hashstar-Token", "").encode("utf-8", "surrogateescape")
             if name not in QUESTIONS or name == path:
-                self._answer_json(404, _error(f"there are the questions {', '.join(QUESTIONS)}"))
-            elif not compare_digest(self.headers.get("X-Hashstar-Token", "").encode(), token.encode()):
-                self._answer_json(403, _error("open the address that hashstar serve has printed: its token is missing"))
-            elif self.headers.get_content_type() != "application/json":
-                self._answer_json(415, _error("send application/json"))
-            else:
-                try:
-                    self._answer_json(200, explorer.answer(name, self.body))
-                except HashstarError as error:
-                    code = next((code for kind, code in CODES if isinstance(error, kind)), 500)
-                    self._answer_json(code, describe_error(error))
+                return 404, f"there are the questions {', '.join(QUESTIONS)}"
+            if not compare_digest(given, token.encode()):
+                return 403, "open the address that hashstar serve has printed: its token is missing"
+            if self.headers.get_content_type() != "application/json":
+                return 415, "send application/json"
+            return None
 
         def _answer_json(self, code: int, value: Mapping[str, Any]) -> None:
             # ASCII: names may hold bytes that are not UTF-8, which stand as lone surrogates.

@@ -27,6 +27,10 @@ from exchange.limits import QUESTION_BYTES
 ORDERS = "examples/orders/orders.bindings"
 TOKEN = "a-token"  # noqa: S105
 SECONDS = 30.0
+HEAD = (
+    f"POST /api/draft HTTP/1.1\r\nHost: localhost\r\nX-Hashstar-Token: {TOKEN}\r\nContent-Type: application/json\r\n"
+).encode()
+"""The beginning of a question's head."""
 
 
 @contextmanager
@@ -167,14 +171,54 @@ def test_a_form_of_another_page_cannot_ask() -> None:
 
 def test_a_body_that_is_too_large_is_refused_before_it_is_sent() -> None:
     with serving() as port, socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as client:
-        head = f"POST /api/draft HTTP/1.1\r\nHost: localhost\r\nContent-Length: {QUESTION_BYTES + 1}\r\n\r\n"
-        client.sendall(head.encode())
+        client.sendall(HEAD + f"Content-Length: {QUESTION_BYTES + 1}\r\n\r\n".encode())
         assert client.recv(65_536).startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (HEAD.replace(TOKEN.encode(), b"another"), 403),
+        (HEAD.replace(b"X-Hashstar-Token: a-token\r\n", b""), 403),
+        (HEAD.replace(b"application/json", b"text/plain"), 415),
+        (HEAD.replace(b"draft", b"nothing"), 404),
+    ],
+)
+def test_who_may_not_ask_is_refused_before_the_body_is_sent(head: bytes, status: int) -> None:
+    with serving() as port, socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as client:
+        client.sendall(head + f"Content-Length: {QUESTION_BYTES}\r\n\r\n".encode())
+        assert client.recv(65_536).startswith(f"HTTP/1.1 {status} ".encode())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Content-Length : 49\r\n",
+        b"Content-Length\t: 49\r\n",
+        b"Content-Length: 4\r\n 9\r\n",
+        b"Content-Length\r\n",
+        b"no header\r\n",
+        b" Content-Length: 49\r\n",
+        b"X(y): 1\r\n",
+    ],
+)
+def test_a_header_that_two_readers_may_read_differently_is_refused(line: bytes) -> None:
+    """Else a body may be read as a second request."""
+    for head in (
+        HEAD,
+        HEAD.replace(b"POST /api/draft", b"GET /"),
+        HEAD.replace(b"\r\nHost", b"\r\n" + line + b"Host", 1),
+    ):
+        with serving() as port, socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as client:
+            client.sendall(head + line + b"\r\nGET /second HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            answers = b"".join(iter(lambda: client.recv(65_536), b""))
+            assert answers.startswith(b"HTTP/1.1 400 ")
+            assert answers.count(b"HTTP/1.1") == 1
 
 
 def test_a_body_that_comes_slowly_ends_in_time_and_others_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "REQUEST_SECONDS", 1.0)
-    head = b"POST /api/draft HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{"
+    head = HEAD + b"Content-Length: 1000\r\n\r\n{"
     with serving() as port:
         slow = [socket.create_connection(("127.0.0.1", port), timeout=SECONDS) for _ in range(200)]
         for client in slow:
