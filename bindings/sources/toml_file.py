@@ -47,7 +47,7 @@ def read_toml(path: Path, parse_float: Callable[[str], float | Decimal] = float)
         raise InputError(f"{path}: not TOML: line {line} is not UTF-8; save it as UTF-8") from None
     _check_shape(text, path)
     try:
-        return tomllib.loads(text, parse_float=parse_float)
+        values = tomllib.loads(text, parse_float=parse_float)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: not TOML: {error}") from None
     except InvalidOperation:
@@ -56,6 +56,18 @@ def read_toml(path: Path, parse_float: Callable[[str], float | Decimal] = float)
         digits = DIGITS.search(text)
         where = _position(text, digits.start()) if digits else ""
         raise InputError(f"{path}: a number has more than {INTEGER_DIGITS:,} digits{where}; shorten it") from None
+    if _has_long_number(values):
+        raise InputError(f"{path}: a number is beyond 64 bits, which TOML's have; write a smaller one")
+    return values
+
+
+def _has_long_number(value: object) -> bool:
+    """Return whether a number in hexadecimal or another base is longer than any in decimal that is read."""
+    if isinstance(value, dict):
+        return any(map(_has_long_number, value.values()))
+    if isinstance(value, list):
+        return any(map(_has_long_number, value))
+    return isinstance(value, int) and not -(1 << 63) <= value < 1 << 64
 
 
 def _check_shape(text: str, path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from bridge.rocketmq.remoting.properties import GROUP_LENGTH, TOPIC_LENGTH, is_legal_name
+from exchange.display import clip_line
 from exchange.errors import InputError
 
 __all__ = ["group_of", "name_of", "topic_of"]
@@ -34,7 +35,7 @@ def group_of(name: str) -> str:
 @lru_cache(4096)
 def name_of(topic: str) -> str:
     """Return the name of a topic: the inverse of `topic_of`."""
-    if "%" not in topic:
+    if "%" not in topic or len(topic) > TOPIC_LENGTH:
         return topic
     name = unquote_to_bytes(topic).decode("utf-8", "surrogateescape")
     return name if name != topic and _encode_name(name) == topic else topic
@@ -49,6 +50,9 @@ def _encode_name(name: str) -> str:
 
 
 def _encode_checked(kind: str, name: str, longest: int) -> str:
+    if len(name) > longest:  # an escaped name is not shorter; and each escape that is undone is a call in a call
+        shown = clip_line(name, 2 * longest)
+        raise InputError(f"{kind} {shown!r}: it has {len(name)} characters; RocketMQ allows {longest}")
     encoded = _encode_name(name)
     if not encoded:
         raise InputError(f"a {kind} has a name")

@@ -15,6 +15,7 @@ from exchange.entities.profile import Profile
 from exchange.entities.queue_arguments import FILTER_BYTES, LOCATORS, MAX_SEGMENT_BYTES, OVERFLOWS, is_max_age
 from exchange.erlang_terms import show_json
 from exchange.errors import BadRequest
+from exchange.field_values import to_bytes
 from exchange.patterns.pcre import expression
 
 __all__ = ["APPLY_TO", "refuse_policy", "wrong_settings"]
@@ -60,7 +61,7 @@ _ALWAYS: Final[Mapping[str, Setting]] = {
     "queue-mode": Setting(_one_of("default", "lazy"), "queue-mode value"),
     "queue-version": Setting(_one_of(1, 2), "queue-version value"),
     "overflow": Setting(_one_of(*(mode.decode() for mode in OVERFLOWS)), "overflow value"),
-    "max-age": Setting(lambda value: isinstance(value, str) and is_max_age(value.encode()), "max age"),
+    "max-age": Setting(lambda value: isinstance(value, str) and is_max_age(to_bytes(value)), "max age"),
     "queue-leader-locator": Setting(_one_of(*_LOCATORS), "queue leader locator value"),
     "initial-cluster-size": Setting(_integer_from(0), "cluster size"),
     "stream-max-segment-size-bytes": Setting(_integer_from(0, MAX_SEGMENT_BYTES), "segment size"),

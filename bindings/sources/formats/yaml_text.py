@@ -30,6 +30,8 @@ BOOLS: Final[Mapping[str, bool]] = {
 }
 INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 OTHER_BASE: Final = re.compile(r"0x[0-9a-fA-F]+|0o?[0-7]+")
+LONG: Final = 10**INTEGER_DIGITS
+"""The least number that is too long in decimal, in which it would be shown and written, whatever base it is read in."""
 FLOAT: Final = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?")
 NO_NUMBER: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF|nan|NaN|NAN)")
 PLAIN: Final = re.compile(r"[A-Za-z/$][A-Za-z0-9_./-]*")
@@ -240,12 +242,14 @@ class _Builder:
             return None
         if text in BOOLS:
             return BOOLS[text]
-        if len(text) > INTEGER_DIGITS and text.lstrip("+-").isdigit():
-            raise self._error(line, f"a number of more than {INTEGER_DIGITS} digits; put it in quotes, or shorten it")
-        if INTEGER.fullmatch(text):
+        if INTEGER.fullmatch(text) and len(text.lstrip("+-")) <= INTEGER_DIGITS:
             return int(text)
-        if OTHER_BASE.fullmatch(text):
-            return int(text, 0) if text[1] in "xo" else int(text, 8)
+        if INTEGER.fullmatch(text) or OTHER_BASE.fullmatch(text):
+            number = LONG if INTEGER.fullmatch(text) else int(text, 0) if text[1] in "xo" else int(text, 8)
+            if number >= LONG:
+                limit = f"a number of more than {INTEGER_DIGITS} digits; put it in quotes, or shorten it"
+                raise self._error(line, limit)
+            return number
         if FLOAT.fullmatch(text):
             number = float(text)
             if number in (float("inf"), float("-inf")):

@@ -26,6 +26,8 @@ from exchange.limits import CONFIG_BYTES, CONFIG_KEY_PARTS, NESTING
         ("a = {" + "'b'." * 100_000 + "c = 1}", "a key has more than 32 parts (at line 1, column 133); shorten it"),
         ("a = " + "[" * 100_000, "nested too deeply, beyond 100 arrays and tables (at line 1, column 105); flatten it"),
         ("\na = " + "{a=" * 9_000, "nested too deeply, beyond 100 arrays and tables (at line 2, column 305); flatten"),
+        ("a = [{c = 0x" + "f" * 4_000 + "}]", "a number is beyond 64 bits, which TOML's have; write a smaller one"),
+        ("a = 0b1" + "0" * 64, "a number is beyond 64 bits, which TOML's have; write a smaller one"),
         ("a = 1\nb = " + "7" * 5_000, "a number has more than 4,300 digits (at line 2, column 5); shorten it"),
         ("#" * (CONFIG_BYTES + 1), "too large: a configuration has 1 MiB at most"),
         (b"a = 1\nb = '\xff'", "not TOML: line 2 is not UTF-8; save it as UTF-8"),

@@ -352,6 +352,10 @@ def test_a_name_that_is_too_long_as_a_topic_is_refused() -> None:
         topic_of("x" * 128)
     with pytest.raises(InputError, match=r"it has 129 characters as '%2E.*'; RocketMQ allows 127"):
         topic_of("." * 43)
+    for name in ("%25" * 2_001, "x" * 1_000_000, "%" * 2_001):  # each escape that is undone would be a call in a call
+        with pytest.raises(InputError, match=rf"it has {len(name)} characters; RocketMQ allows 127"):
+            topic_of(name)
+        assert name_of(name) == name
     with pytest.raises(InputError, match=r"group 'x+': it has 121 characters; RocketMQ allows 120"):
         group_of("x" * 121)
     with pytest.raises(InputError, match="a topic has a name"):

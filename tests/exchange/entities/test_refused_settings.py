@@ -85,3 +85,9 @@ def test_settings_that_a_plugin_may_know_are_accepted() -> None:
     """Types and settings of plugins, since whether these are enabled is not known."""
     Topology().declare_queue(Queue("q", arguments={"x-queue-type": "MQTT-QoS-0"}))
     Topology().set_policy(Policy("p", "", {"federation-upstream-set": "all"}))
+
+
+@pytest.mark.parametrize("text", ["\ud800", "1\udcff", "1D\ud800"])
+def test_a_text_that_is_not_unicode_is_a_wrong_setting_and_no_crash(text: str) -> None:
+    with pytest.raises(BadRequest, match="is not a valid max age"):
+        Topology().set_policy(Policy("p", "", {"max-age": text}))
