@@ -9,6 +9,7 @@ from exchange.commands.console import seconds_to_answer, show_warnings
 from exchange.commands.route import build_commands
 from exchange.entities.policy_definitions import wrong_settings
 from exchange.topology.topology import Topology
+from exchange.topology.unread import find_unread, not_proved
 
 __all__ = ["explain_command", "partition_command", "route_command", "selector_command"]
 
@@ -17,7 +18,9 @@ def load(where: str, vhost: str | None, profile: str | None) -> Topology:
     """Read a source; what RabbitMQ would read otherwise, or routing cannot follow, goes to standard error."""
     source = open_source(where, vhost, seconds=seconds_to_answer())
     topology = source.routable(vhost, profile)
-    show_warnings(source.name, [*source.warnings, *_refused_settings(topology)])
+    unread = find_unread(topology)
+    notes = [f"{not_proved(unread)}: a message that goes nowhere here may get to a queue"] if unread else []
+    show_warnings(source.name, [*source.warnings, *notes, *_refused_settings(topology)])
     return topology
 
 

@@ -293,6 +293,15 @@ def test_upgrade_says_so_in_every_form(files: tuple[str, str], tmp_path: Path) -
         assert run_program(*command, "--allow-unread", part).returncode == 0
 
 
+def test_routes_come_with_a_warning(files: tuple[str, str]) -> None:
+    """Their exit code is no claim; that a message goes nowhere is one."""
+    for command in (["explain", "-t"], ["route", "-t"]):
+        for path in files:
+            rest = ["a", "gone"] if command[0] == "explain" else []
+            result = run_program(*command, path, *rest, given='{"exchange": "a", "routing_key": "gone"}\n')
+            assert ("not proved: 1 part was not read" in result.stderr) == (path == files[1])
+
+
 def test_audit_says_so_in_every_form(files: tuple[str, str], tmp_path: Path) -> None:
     whole, part = files
     page, suites = tmp_path / "page.html", tmp_path / "junit.xml"

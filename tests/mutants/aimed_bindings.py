@@ -172,9 +172,28 @@ BINDINGS: Final[list[Mutant]] = [
         "bindings/check/test_check_many.py",
         (
             "of very many expectations the first are listed",
-            'UNLIMITED: Final = frozenset({"HS801", "HS901"})',
-            'UNLIMITED: Final = frozenset({"HS901"})',
+            'UNLIMITED: Final = frozenset({"HS801", "HS901", NOT_READ})',
+            'UNLIMITED: Final = frozenset({"HS901", NOT_READ})',
         ),
+    ),
+    *mutants_of(
+        "bindings/diff/comparison/compare.py",
+        "bindings/test_unread.py",
+        (
+            "a comparison does not look at what was not read",
+            "find_unread(*(side.topology for side in self._sides)),",
+            "(),",
+        ),
+    ),
+    *mutants_of(
+        "bindings/commands/apply.py",
+        "bindings/test_unread.py",
+        (
+            "an empty file is a reason to delete everything",
+            "if not (own or wanted.bindings",
+            "if False and not (own or wanted.bindings",
+        ),
+        ("parts that were not read are deleted", "    if unread:\n        raise", "    if False:\n        raise"),
     ),
     *mutants_of(
         "bindings/analysis/crawl.py",
@@ -416,7 +435,7 @@ BINDINGS: Final[list[Mutant]] = [
         ),
         (
             "a broker that answers again is no news",
-            "is_news = not before.up or before.drift is None or",
+            "is_news = not before.up or known is None or",
             "is_news = before.drift is None or",
         ),
         ("an old result counts as up", "return self.drift is not None and self.error is None", "return True"),
