@@ -77,7 +77,8 @@ class Source:
             topology = self.content.topology(vhost, self.profile if profile is None else profile)
         except InputError as error:
             raise InputError(f"{self.name}: {error}; choose with --vhost") from None
-        return topology.with_unread(self.unread, allowed=self.allows_unread)
+        unread = self.unread
+        return topology.with_unread(unread, allowed=self.allows_unread) if unread or self.allows_unread else topology
 
     def routable(self, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
         """Return the same topology as `topology`, if a router can be built of it.

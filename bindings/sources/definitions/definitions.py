@@ -28,6 +28,7 @@ from bindings.sources.definitions.import_warnings import (
     definitions_warnings,
     section_warnings,
     undeclared_vhosts,
+    unknown_sections,
     unread_in,
 )
 from bindings.sources.definitions.operator_policies import (
@@ -324,7 +325,7 @@ class Definitions:
     @property
     def unread(self) -> tuple[UnreadPart, ...]:
         """The sections that are not known, and so not read."""
-        return unread_in(section_warnings(self._document))
+        return unread_in(unknown_sections(self._document))
 
     @property
     def not_imported(self) -> list[SourceWarning]:

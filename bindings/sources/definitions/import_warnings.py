@@ -33,6 +33,7 @@ __all__ = [
     "part_warnings",
     "section_warnings",
     "undeclared_vhosts",
+    "unknown_sections",
     "unread_in",
 ]
 
@@ -137,6 +138,11 @@ def section_warnings(document: Mapping[str, Any]) -> Iterator[SourceWarning]:
             if not isinstance(item, dict):
                 shown = clip_line(ENCODE(item), PATTERN_SHOWN)
                 yield SourceWarning(f"{key}[{index}]: {shown} is not an object: RabbitMQ's import leaves it out")
+    yield from unknown_sections(document)
+
+
+def unknown_sections(document: Mapping[str, Any]) -> Iterator[SourceWarning]:
+    """Yield a warning for each section that is not known, and so not read."""
     for key, value in document.items():
         # Texts and numbers, and keys as people write comments, hold no parts.
         if key not in OTHERS and isinstance(value, dict | list) and value and key[:1] not in ("_", "$", "/", "#"):
