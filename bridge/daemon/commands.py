@@ -22,7 +22,7 @@ from exchange.errors import HashstarError
 __all__ = ["bridge_command"]
 
 
-LEAVING: Final = 5.0
+LEAVING: Final = 0.5
 """Maximum number of seconds that threads of client libraries can keep the process after the command is done."""
 
 

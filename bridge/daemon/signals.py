@@ -1,7 +1,7 @@
 """What signals do to a bridge, and how it ends in time even if something hangs.
 
 ==================  =======================================================================================
-SIGTERM, SIGINT     stop reading, settle what was read, end: within `Policy.drain` and `CLOSING` seconds
+SIGTERM, SIGINT     stop reading, settle what was read, end: within `Policy.drain` and 5 seconds
 a second one        end at once, if it comes at least `APART` seconds after the first
 SIGUSR1, SIGUSR2    pause, resume
 SIGHUP              write a line to the log; nothing is reloaded
@@ -31,13 +31,13 @@ __all__ = ["APART", "AT_ONCE", "CLOSING", "Handlers", "Stopping", "end_process_w
 APART: Final = 1.0
 """Seconds after the first signal to end during which another one counts as the same request."""
 
-CLOSING: Final = 10.0
+CLOSING: Final = 4.0
 """Maximum number of seconds, after `Policy.drain`, for closing all endpoints; then the pump is cancelled."""
 
 AT_ONCE: Final = 3.0
 """Maximum number of seconds for closing all endpoints after a second signal."""
 
-LAST: Final = 5.0
+LAST: Final = 0.5
 """Seconds from the first cancellation until the process ends itself, whatever it waits for. That costs time but no
 messages: those that are not settled are read again."""
 

@@ -38,7 +38,7 @@ from exchange.routing.router import Router
 
 __all__ = ["NO_PARTITIONERS", "NO_REPLIES", "Inlet", "Pump", "PumpEvents"]
 
-CLOSING: Final = 5.0
+CLOSING: Final = 2.0
 """Maximum number of seconds for closing all targets, and then again for all sources, after a stop."""
 
 FINISHING: Final = 90.0

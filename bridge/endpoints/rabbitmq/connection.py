@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeVar
 import pika
 import pika.exceptions
 
+from bridge.aside import call_aside
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq.frames import Contents, Event
 from bridge.endpoints.rabbitmq.refusals import describe_error, to_answer_error, to_disconnected
@@ -59,7 +60,9 @@ class Connection:
     async def open(cls, addresses: Sequence[pika.URLParameters], on_lost: Callable[[Disconnected], None]) -> Connection:
         """Connect to the first of these hosts that accepts us. Raises Disconnected if none does."""
         troubles = []
-        for parameters in addresses:
+        # Only a list reads no files when it is iterated over.
+        hosts = addresses if isinstance(addresses, list) else await call_aside(lambda: list(addresses))
+        for parameters in hosts:
             try:
                 return cls(await open_wire(parameters), on_lost)
             except Disconnected as error:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from bindings.sources.files import replacing
+from bridge.aside import call_aside
 from exchange.amqp import ContentHeader
 from exchange.errors import InputError
 from exchange.field_values import type_and_value
@@ -102,10 +103,21 @@ class Offsets:
         self._last = self._written = None
         self._fingerprint = lambda: ""
 
-    def write(self) -> None:
+    @property
+    def is_unwritten(self) -> bool:
+        """Whether something was settled that the file does not have."""
+        return self._path is not None and self._last not in (None, self._written)
+
+    async def write(self) -> None:
         """Write the offset, if it has changed since the last time. Raises OSError."""
-        if self._path is None or self._last in (None, self._written):
+        path, last = self._path, self._last
+        if path is None or not self.is_unwritten:
             return
-        with replacing(self._path, durable=True) as file:
-            file.write(f"{self._last} {self.fingerprint}\n".encode())
-        self._written = self._last
+        line = f"{last} {self.fingerprint}\n".encode()
+
+        def replace() -> None:
+            with replacing(path, durable=True) as file:
+                file.write(line)
+
+        await call_aside(replace)
+        self._written = last

@@ -20,6 +20,7 @@ from typing import Any, Final, cast
 
 import pika
 
+from bridge.aside import call_aside
 from bridge.endpoint import Delivery, Disconnected, Finding, Place, Source, known_time
 from bridge.endpoints.rabbitmq.checking import SourceSettings, check_source, places_of_queue
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
@@ -114,7 +115,8 @@ class RabbitmqSource(Source):
         """Delivery tag of the last settled delivery."""
         self._acked = 0
         """Delivery tag up to which deliveries are acknowledged."""
-        self._writing: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._write_now = asyncio.Event()
         self._ready: int | None = None
         self._counting: asyncio.Task[None] | None = None
 
@@ -156,11 +158,13 @@ class RabbitmqSource(Source):
         self._news.clear()
         self._trouble = None
         self._last = self._given = self._settled = self._acked = 0
-        if (problem := self._offsets.problem) is not None:  # the last settled offset would be lost
+        if (problem := await call_aside(lambda: self._offsets.problem)) is not None:  # what is settled would be lost
             raise Disconnected(problem)
         try:
             connection = self._connection = await Connection.open(self._brokers, self._lost)
             await self._learn(connection)
+            if self._is_stream:
+                await call_aside(lambda: self._offsets.last)  # reads the file
             await self._consume(connection)
             if self._is_stream and self._offsets.last is not None:
                 await self._skip_settled(self._offsets.last)
@@ -384,21 +388,27 @@ class RabbitmqSource(Source):
                     message.body,
                 ),
             )
-            if self._writing is None:
-                self._writing = asyncio.get_running_loop().call_later(WRITE_SECONDS, self._write)
+            if self._writing is None or self._writing.done():
+                self._writing = asyncio.create_task(self._keep_writing())
 
-    def _write(self) -> None:
-        if self._writing is not None:
-            self._writing.cancel()
-            self._writing = None
-        try:
-            self._offsets.write()
-        except OSError as error:
-            trouble = Disconnected(f"offsets cannot be written: {error}")
-            if self._connection is not None:
-                self._connection.lose(trouble)
-            else:
-                LOG.error("%s: what was settled last will be read again: %s", self.name, trouble)  # noqa: TRY400
+    async def _keep_writing(self) -> None:
+        """Write offsets until none is unwritten: one write at a time, and the next a while later, or when closing."""
+        while self._offsets.is_unwritten:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WRITE_SECONDS):
+                    await self._write_now.wait()
+            try:
+                await self._offsets.write()
+            except OSError as error:
+                self._give_up_offsets(error)
+                return
+
+    def _give_up_offsets(self, error: OSError) -> None:
+        trouble = Disconnected(f"offsets cannot be written: {error}")
+        if self._connection is not None:
+            self._connection.lose(trouble)
+        else:
+            LOG.error("%s: what was settled last will be read again: %s", self.name, trouble)
 
     def _ack(self) -> None:
         """Acknowledge what is settled: at once, or when the consumer is cancelled, so that it gets no more before."""
@@ -425,7 +435,12 @@ class RabbitmqSource(Source):
             self._acknowledge()
             self._connection = None
             await connection.close()
-        self._write()
+        if self._offsets.is_unwritten and (self._writing is None or self._writing.done()):
+            self._writing = asyncio.create_task(self._keep_writing())
+        if self._writing is not None:
+            self._write_now.set()
+            await asyncio.wait([self._writing])
+            self._write_now.clear()
         self._channel = None
         self._epoch += 1
         self._forget()

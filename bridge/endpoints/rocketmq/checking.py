@@ -13,6 +13,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from bridge.aside import call_aside
 from bridge.endpoint import Disconnected, Finding, Place
 from bridge.endpoints.rocketmq.placing import Destination, Spread, route_of
 from bridge.interop.rocketmq_topics import name_of
@@ -57,7 +58,7 @@ async def _look(settings: ClientSettings, look: Callable[[Client, list[Finding]]
     client: Client | None = None
     try:
         async with asyncio.timeout(PATIENCE):
-            client = Client(settings)
+            client = Client(await call_aside(settings.current))
             await client.open()
             await look(client, findings)
     except TimeoutError:

@@ -18,6 +18,7 @@ import logging
 from collections.abc import Hashable, Sequence
 from typing import Final
 
+from bridge.aside import call_aside
 from bridge.endpoint import Disconnected, Failure, Finding, Outgoing, Receiver, Target, disconnection
 from bridge.endpoints.rocketmq.checking import check_target
 from bridge.interop import to_rocketmq
@@ -77,7 +78,7 @@ class CallerTarget(Target):
 
     async def open(self, receiver: Receiver) -> None:
         try:
-            client = self._client = Client(self._settings)
+            client = self._client = Client(await call_aside(self._settings.current))
             await client.open()
             producer = Producer(client, ProducerSettings(GROUP))
             await producer.open()

@@ -22,6 +22,7 @@ from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Final
 
+from bridge.aside import call_aside
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Source, disconnection
 from bridge.endpoints.rocketmq.checking import check_source, places_of
 from bridge.endpoints.rocketmq.lane import Lane
@@ -166,7 +167,7 @@ class RocketmqSource(Source):
     async def open(self) -> None:
         self._broken = None
         try:
-            client = self._client = Client(self._settings)
+            client = self._client = Client(await call_aside(self._settings.current))
             client.on_broken.append(self._break)
             await client.open()
             for each in self._subscriptions:

@@ -35,6 +35,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from bridge.aside import call_aside
 from bridge.endpoint import Disconnected, Failure, Finding, Layout, Outgoing, Place, Receiver, Target, disconnection
 from bridge.endpoints.rocketmq.checking import check_target, places_of
 from bridge.endpoints.rocketmq.placing import Destination, Spread, Turns, Writer, route_of
@@ -391,7 +392,7 @@ class RocketmqTarget(Target):
 
     async def open(self, receiver: Receiver) -> None:
         try:
-            client = self._client = Client(self._settings)
+            client = self._client = Client(await call_aside(self._settings.current))
             await client.open()
             # The replies to requests are read from the topic where brokers store them; see `replying`.
             client.handle(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, Command.response)

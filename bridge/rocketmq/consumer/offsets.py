@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from bindings.sources.files import replacing
+from bridge.aside import call_aside
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.pulling import BrokerQueues
 from bridge.rocketmq.remoting.errors import BrokerError, RemotingError
@@ -133,6 +134,7 @@ class LocalOffsets:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._turn = asyncio.Lock()
 
     @classmethod
     def of(cls, client_id: str, group: str, folder: Path | None = None) -> LocalOffsets:
@@ -158,13 +160,14 @@ class LocalOffsets:
         return {}
 
     async def read(self, queue: TopicQueue) -> int | None:
-        return self.load().get(queue)
+        return (await call_aside(self.load)).get(queue)
 
     async def persist(self, offsets: Mapping[TopicQueue, int]) -> Mapping[TopicQueue, Exception]:
         if not offsets:
             return {}
         try:
-            self._write(format_table({**self.load(), **offsets}))
+            async with self._turn:
+                await call_aside(lambda: self._write(format_table({**self.load(), **offsets})))
         except (OSError, InputError) as error:
             return dict.fromkeys(offsets, error)
         return {}

@@ -219,6 +219,12 @@ class Channel(asyncio.Protocol):
             self._transport.abort()
         self._end(why)
 
+    @property
+    def local_host(self) -> str:
+        """This end's address: that of the interface by which the server is reached."""
+        name = None if self._transport is None else self._transport.get_extra_info("sockname")
+        return str(name[0]) if name else ""
+
     # asyncio.Protocol.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

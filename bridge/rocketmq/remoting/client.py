@@ -11,7 +11,6 @@ import asyncio
 import json
 import logging
 import os
-import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping
@@ -20,7 +19,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, Final, Self, TypeAlias
 
-from bridge.rocketmq.remoting.channel import Channel, split_address
+from bridge.rocketmq.remoting.channel import Channel
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.command import load_json
 from bridge.rocketmq.remoting.connections import ClientSettings, Connections
@@ -83,7 +82,7 @@ class Client(Connections):
         channel = await self.name_server()
         name = self.settings.instance_name or f"{os.getpid()}#{time.monotonic_ns()}{next(CLIENT_NUMBERS)}"
         unit = f"@{self.settings.unit_name}" if self.settings.unit_name else ""
-        self.client_id = f"{self.settings.client_ip or _local_ip(channel.address)}@{name}{unit}"
+        self.client_id = f"{self.settings.client_ip or channel.local_host}@{name}{unit}"
         self._start(self._repeat(self.settings.poll_name_server_interval, self.refresh))
         self._start(self._repeat(self.settings.heartbeat_broker_interval, self.heartbeat))
 
@@ -289,12 +288,3 @@ class Client(Connections):
 def _sort(route: TopicRoute) -> TopicRoute:
     """Return the route in a form to compare: name servers list brokers in any order."""
     return replace(route, queues=tuple(sorted(route.queues)), brokers=tuple(sorted(route.brokers)))
-
-
-def _local_ip(address: str) -> str:
-    """Return the address of the interface by which a host is reached: that from which datagrams to it would come."""
-    host, port = split_address(address)
-    family, *_, sockaddr = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.connect(sockaddr)
-        return str(probe.getsockname()[0])

@@ -62,15 +62,17 @@ class ClientSettings:
                 raise InputError(f"namesrv_addr: {error}") from None
         return addresses
 
+    def current(self) -> ClientSettings:
+        """Return the settings with what ``channel_now`` returns now; it may read files. Raises what that raises."""
+        return self if self.channel_now is None else replace(self, channel=self.channel_now(), channel_now=None)
+
 
 class Connections:
     """The connections, on the running event loop."""
 
     def __init__(self, settings: ClientSettings) -> None:
         """Check the settings. Raises InputError, and what ``channel_now`` raises."""
-        if settings.channel_now is not None:
-            settings = replace(settings, channel=settings.channel_now(), channel_now=None)
-        self.settings: Final = settings
+        self.settings: Final = settings.current()
         self._name_servers: Final = settings.name_servers
         self._in_use = self._name_servers[0]
         self._is_closed = False

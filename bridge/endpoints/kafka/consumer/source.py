@@ -174,7 +174,7 @@ class KafkaSource(Source):
 
     async def open(self) -> None:
         self._calls = Calls()
-        reasons, settings = Reasons(), self.settings
+        reasons, settings = Reasons(), await self._calls.call(lambda: self.settings)
         try:
             if self._backlog is None:
                 level = settings.get("isolation.level", "read_committed")

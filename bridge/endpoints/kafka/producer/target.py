@@ -188,7 +188,7 @@ class TopicTarget(Target, Generic[C]):
     async def open(self, receiver: Receiver) -> None:
         calls = self._calls = Calls()
         reasons = Reasons()
-        given = self.settings
+        given = await calls.call(lambda: self.settings)
         try:
             topics = await calls.call(lambda: fetch_topics(given, self._topics, reasons, with_racks=self._with_racks))
             check_topics(topics, self._partitioned)
@@ -196,7 +196,7 @@ class TopicTarget(Target, Generic[C]):
             connection = self._connect(receiver, Writer(self._destinations, topics, self._turns), reasons)
             callbacks = {"error_cb": reasons.note_error, "stats_cb": connection.on_statistics}
             settings = self.producer_settings(given, _limits_of(topics.values()))
-            connection.producer = Producer({**settings, **callbacks}, logger=reasons)
+            connection.producer = await calls.call(lambda: Producer({**settings, **callbacks}, logger=reasons))
             connection.batching.batch_bytes = int(settings.get("batch.size", BATCH_BYTES))
 
             def renew(changes: Mapping[str, Any]) -> None:

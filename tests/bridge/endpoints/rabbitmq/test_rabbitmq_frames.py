@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Sequence
 
@@ -193,5 +194,5 @@ def test_without_a_file_offsets_are_forgotten_with_their_object() -> None:
     offsets = Offsets(None)
     assert offsets.last is None
     offsets.settle(0, lambda: "")
-    offsets.write()
+    asyncio.run(offsets.write())
     assert offsets.last == 0

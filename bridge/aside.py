@@ -1,0 +1,47 @@
+"""Calls that may block for as long as a file system or a resolver likes, made aside from the event loop.
+
+The loop serves all endpoints, the health and the signals, so no call on it may block. Reading a password or a
+certificate, or writing a file of offsets, takes a moment, and hours where the file is on a network drive that hangs.
+
+The thread is a daemon of its own, and none of the loop's executor: one that hangs neither keeps the process from
+ending nor takes the place of other calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Thread
+from typing import TypeVar
+
+__all__ = ["call_aside"]
+
+T = TypeVar("T")
+
+
+async def call_aside(function: Callable[[], T]) -> T:
+    """Call a function on a thread of its own, and return its result. Raises what it raises.
+
+    It can be cancelled; the call then goes on, and nobody learns its result.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def resolve(set_outcome: Callable[[], None]) -> None:
+        if not future.done():
+            set_outcome()
+
+    def run() -> None:
+        try:
+            result = function()
+        except BaseException as error:  # noqa: BLE001  it is raised where the future is awaited
+            problem = error
+            outcome: Callable[[], None] = lambda: future.set_exception(problem)  # noqa: E731
+        else:
+            outcome = lambda: future.set_result(result)  # noqa: E731
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(resolve, outcome)
+
+    Thread(target=run, name="hashstar-aside", daemon=True).start()
+    return await future

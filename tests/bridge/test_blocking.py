@@ -1,0 +1,254 @@
+"""No call blocks the event loop: each that could is in a table with the thread it is made on, and hangs are tried."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+from unittest import mock
+
+import pytest
+
+from bridge.aside import call_aside
+from bridge.daemon.config import read_config
+from bridge.endpoint import Disconnected, Source, Target
+from bridge.endpoints.rabbitmq.offsets import Offsets
+from tests.support.bridge.behaviour import Reports
+from tests.support.waiting import wait_until
+from tests.support.watchdog import LONGEST, watched
+
+ROOT = Path(__file__).parents[2]
+
+BLOCKING = frozenset({
+    "open", "read_text", "read_bytes", "write_text", "write_bytes", "fsync", "access", "stat", "exists", "is_dir",
+    "is_file", "iterdir", "glob", "rglob", "mkdir", "unlink", "rename", "touch", "replacing",
+    "getaddrinfo", "gethostbyname", "urlopen", "create_default_context", "load_cert_chain", "load_verify_locations",
+    "Popen", "check_output", "call", "list_topics", "committed", "init_transactions", "commit_transaction",
+    "abort_transaction", "send_offsets_to_transaction", "execute", "fetchall", "flush", "result",
+})  # fmt: skip
+"""Names of functions that may wait: for a disk, a resolver, a process, a broker, another thread."""
+
+OF_TASKS = frozenset({"result"})
+"""Of these, those that return at once where they are asked of a task that is done; their own rule is below."""
+
+START = "before the loop runs, or in a command that has none"
+THREAD = "on a thread of its own, or of the loop's executor"
+ASIDE = "by call_aside, or Calls"
+NEVER_LONG = "on the loop: "
+
+FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+PLACES: Mapping[str, str] = {
+    "cli": START, "schema": START, "table": f"{START}; secrets again {ASIDE}", "tls": f"{START}; again {ASIDE}",
+    "daemon.commands": START, "scaling.commands": START,
+    "daemon.gauges": f"{THREAD}: that of the HTTP server; /proc", "daemon.web": f"{THREAD}: that of the HTTP server",
+    "daemon.writer": f"{THREAD}: the log's", "daemon.journal": f"{THREAD}: the log's; `Journal.flush` is bounded",
+    "daemon.run": "at the end: the log, bounded", "daemon.signals": THREAD,
+    "daemon.coverage": f"{NEVER_LONG}a counter in memory",
+    "endpoints.archive.checking": THREAD, "endpoints.archive.replay": THREAD, "endpoints.archive.rotation": THREAD,
+    "endpoints.archive.spool": THREAD,
+    "endpoints.kafka.cluster.addresses": START, "endpoints.kafka.cluster.asking": ASIDE,
+    "endpoints.kafka.cluster.checking": ASIDE, "endpoints.kafka.cluster.topics": ASIDE,
+    "endpoints.kafka.consumer.source": ASIDE, "endpoints.kafka.consumer.topic_ids": ASIDE,
+    "endpoints.kafka.consumer.member": ASIDE, "endpoints.kafka.consumer.remade_topics": ASIDE,
+    "endpoints.kafka.producer.plain": ASIDE, "endpoints.kafka.producer.target": ASIDE,
+    "endpoints.kafka.producer.transaction": ASIDE, "endpoints.kafka.producer.transactional": ASIDE,
+    "endpoints.kafka.producer.watching": ASIDE,
+    "endpoints.rabbitmq.management": THREAD, "endpoints.rabbitmq.offsets": ASIDE,
+    "rocketmq.consumer.offsets": ASIDE, "rocketmq.producer.decisions": THREAD,
+}  # fmt: skip
+"""Module of the bridge with such calls -> where they are made."""
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT / "bridge").with_suffix("").parts).removesuffix(".__init__")
+
+
+def blocking_calls(tree: ast.AST) -> Iterator[tuple[int, str, bool]]:
+    """Yield each call of such a function, with its line, and whether a coroutine makes it."""
+    above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or isinstance(above.get(node), ast.Await):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in BLOCKING:
+            around = above.get(node)
+            while around is not None and not isinstance(around, FUNCTIONS):
+                around = above.get(around)
+            yield node.lineno, name, isinstance(around, ast.AsyncFunctionDef)
+
+
+def modules() -> Iterator[tuple[str, ast.AST]]:
+    for path in sorted((ROOT / "bridge").rglob("*.py")):
+        yield module_of(path), ast.parse(path.read_text("utf-8"))
+
+
+def test_each_module_with_a_call_that_may_block_is_in_the_table() -> None:
+    """A new one is a question: on which thread is it made?"""
+    found = {
+        module
+        for module, tree in modules()
+        if any(name not in OF_TASKS | {"flush", "call", "open"} for _, name, _ in blocking_calls(tree))
+    }
+    unknown = [each for each in found if not any(each == known or each.startswith(f"{known}.") for known in PLACES)]
+    assert sorted(unknown) == []
+
+
+def test_no_coroutine_calls_what_may_block() -> None:
+    """It is given to a thread, as a function: what a coroutine calls itself, it calls on the loop."""
+    waits = BLOCKING - OF_TASKS - {"open", "call", "flush"}
+    found = [
+        f"{module}:{line} {name}"
+        for module, tree in modules()
+        for line, name, coroutine in blocking_calls(tree)
+        if coroutine and name in waits
+    ]
+    assert found == []
+
+
+def test_the_rules_find_what_they_are_for() -> None:
+    tree = ast.parse(
+        "async def a():\n    path.read_text()\n    await call_aside(lambda: path.read_text())\n    await x.exists()\n"
+        "def b():\n    socket.getaddrinfo(host, 1)\n"
+    )
+    assert sorted(blocking_calls(tree)) == [(2, "read_text", True), (3, "read_text", False), (6, "getaddrinfo", False)]
+
+
+# Hangs: a file on a drive that does not answer is a pipe that nobody writes to.
+
+ENDPOINTS = {
+    "amqp": ('url = "amqp://127.0.0.1:1"\nuser = "u"\npassword = {{ file = "{0}" }}\n', "queue"),
+    "kafka": ('url = "kafka://127.0.0.1:1"\nuser = "u"\npassword = {{ file = "{0}" }}\n', "topic"),
+    "rocketmq": ('url = "rocketmq://127.0.0.1:1"\naccess_key = "u"\nsecret_key = {{ file = "{0}" }}\n', "topic"),
+}
+
+
+def read(tmp_path: Path, scheme: str) -> tuple[Source, Target]:
+    """Read a bridge whose endpoints take their password from ``secret``, which hangs from then on."""
+    (tmp_path / "t.bindings").write_text("queue q\n")
+    (tmp_path / "secret").write_text("s")
+    table, place = ENDPOINTS[scheme]
+    own = table.format(tmp_path / "secret")
+    (tmp_path / "bridge.toml").write_text(
+        f'topology = "t.bindings"\n[policy]\ndrain = "1 s"\n[sources.from]\n{own}{place} = "x"\n'
+        f'[targets.to]\n{own}queues = {{ q = "y" }}\n'
+    )
+    config = read_config(tmp_path / "bridge.toml")
+    hang(tmp_path / "secret")
+    return config.inlets[0].source, config.targets["q"]
+
+
+def hang(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes in folders")
+@pytest.mark.parametrize("scheme", ENDPOINTS)
+@pytest.mark.parametrize("which", ["source", "target"])
+def test_a_file_of_a_secret_that_hangs_blocks_its_endpoint_alone(tmp_path: Path, scheme: str, which: str) -> None:
+    source, target = read(tmp_path, scheme)
+
+    held = Held(tmp_path / "secret")
+
+    async def check() -> None:
+        async with watched():
+            opening = asyncio.ensure_future(source.open() if which == "source" else target.open(Reports()))
+            await asyncio.to_thread(held.wait)
+            opening.cancel()
+            await asyncio.wait([opening], timeout=10)
+            assert opening.cancelled()
+            await (source if which == "source" else target).close()
+        held.release()
+
+    asyncio.run(check())
+
+
+class Held:
+    """A pipe that somebody reads, and that says nothing for twice the time for which a loop may be blocked."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._reached, self._over = threading.Event(), threading.Event()
+        threading.Thread(target=self._hold, daemon=True).start()
+
+    def wait(self) -> None:
+        """Wait until it is read."""
+        assert self._reached.wait(30)
+
+    def release(self) -> None:
+        """Let the reader come to the end."""
+        self._over.set()
+
+    def _hold(self) -> None:
+        end = None
+        while end is None:
+            with suppress(OSError):  # nobody reads it yet
+                end = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
+            self._over.wait(0.01)
+        self._reached.set()
+        self._over.wait(2 * LONGEST)
+        os.close(end)
+
+
+def test_a_file_of_offsets_is_written_aside(tmp_path: Path) -> None:
+    """Each settled offset of a stream: fsync takes as long as the disk."""
+    threads: list[str] = []
+    offsets = Offsets(tmp_path / "offsets")
+    offsets.settle(7, lambda: "f")
+
+    def note(descriptor: int) -> None:
+        threads.append(threading.current_thread().name)
+
+    with mock.patch("os.fsync", note):
+        asyncio.run(offsets.write())
+    assert threads
+    assert set(threads) == {"hashstar-aside"}
+    assert (tmp_path / "offsets").read_text() == "7 f\n"
+    assert not offsets.is_unwritten
+
+
+def test_what_a_call_aside_raises_and_returns_comes_back() -> None:
+    async def check() -> None:
+        assert await call_aside(lambda: 3) == 3
+        with pytest.raises(Disconnected, match="gone"):
+            await call_aside(fail)
+
+    def fail() -> None:
+        raise Disconnected("gone")
+
+    asyncio.run(check())
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("scheme", ENDPOINTS)
+def test_a_bridge_whose_endpoints_hang_ends_in_time(tmp_path: Path, scheme: str) -> None:
+    """SIGTERM ends it within the time to drain and five seconds."""
+    read(tmp_path, scheme)
+    secret, log = tmp_path / "secret", tmp_path / "log"
+    secret.unlink()
+    secret.write_text("s")
+    program = "import sys; from bridge.cli import main; main(['bridge', 'run', sys.argv[1]])"
+    command = [sys.executable, "-c", program, str(tmp_path / "bridge.toml")]
+    with log.open("wb") as into, subprocess.Popen(command, cwd=ROOT, stderr=into) as process:
+        try:
+            wait_until(lambda: b"disconnected" in log.read_bytes())
+            hang(secret)
+            held = Held(secret)
+            held.wait()
+            process.send_signal(signal.SIGTERM)
+            began = time.monotonic()
+            process.wait(30)
+            held.release()
+            assert time.monotonic() - began < 1 + 5
+        finally:
+            process.kill()
