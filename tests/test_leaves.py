@@ -52,7 +52,10 @@ LATER = "bindings.named"
 """,
     "tests/conftest.py": "from tests.support import everyone",
     "tests/support/everyone.py": "",
-    "tests/support/helper.py": "GUIDE = 'docs/leaf.md'\nimport bindings.other",
+    "tests/support/helper.py": """
+import bindings.other
+GUIDE = 'docs/leaf.md', ROOT / 'docs' / 'guide' / 'start.md', copy(EXAMPLES / 'shop'), "kafka"
+""",
     "tests/support/stranger.py": "import bindings.leaf.main",
     "tests/bindings/leaf/test_leaf_live.py": "from tests.support.helper import GUIDE\nread(f'kafka-log-{1}')",
     "tests/bindings/test_core.py": "import bindings.leaf.main",
@@ -91,6 +94,8 @@ def reasons(path: str) -> list[str]:
         ("tests/support/helper.py", "tests.bindings.leaf.test_leaf_live -> tests.support.helper"),
         ("tests/golden/kafka-log-1.json", "named in tests.bindings.leaf.test_leaf_live"),
         ("docs/leaf.md", "named in tests.support.helper"),
+        ("docs/guide/start.md", "named in tests.support.helper"),
+        ("examples/shop/orders.json", "named in tests.support.helper"),
         (".ci/images.d/kafka/Dockerfile", "an image of kafka, which its tests use"),
         ("tests/requirements.txt", "all tests may depend on it"),
         ("pyproject.toml", "all tests may depend on it"),
@@ -108,7 +113,8 @@ def test_what_a_leaf_is_made_of_selects_it(path: str, reason: str) -> None:
     [
         # Public names are not followed, nor what tests import of the product beside the leaf.
         "exchange/far.py", "bindings/other.py", "bindings/shapes/square.py",
-        "tests/support/stranger.py", "tests/bindings/test_core.py", "examples/leaf/run.py", "docs/other.md",
+        "docs/findings/leaf.md", "tests/golden/kafka-folder-1.json", "tests/support/stranger.py",
+        "tests/bindings/test_core.py", "examples/leaf/run.py", "docs/other.md",
         "tests/golden/rabbitmq-lives-4.0.json", ".ci/images.d/rocketmq/Dockerfile", ".ci/images.d/python/install",
         "README.md", "CHANGELOG.md", ".gitignore",
     ],
@@ -149,6 +155,15 @@ def test_what_leaves_are_made_of_is_in_the_tree() -> None:
         *(f"{leaf.name}: {name}" for leaf in LEAVES for name in leaf.folders if not [*(TOP / name).glob("test_*.py")]),
     ]
     assert wrong == []
+
+
+@pytest.mark.parametrize("leaf", LEAVES, ids=[leaf.name for leaf in LEAVES])
+def test_a_test_of_a_leaf_selects_it_and_those_whose_tests_import_it(leaf: Leaf) -> None:
+    graph = read_graph(TOP)
+    for path in (path.relative_to(TOP).as_posix() for name in leaf.folders for path in (TOP / name).rglob("test_*.py")):
+        module = path.removesuffix(".py").replace("/", ".")
+        selected = {each.name for each in LEAVES if find_reasons(parts_of(each), graph, [path])}
+        assert selected == {leaf.name, *(each.name for each in LEAVES if module in parts_of(each).around)}
 
 
 def test_each_test_belongs_to_the_core_or_to_one_leaf() -> None:

@@ -21,8 +21,7 @@ AROUND: Final = ("tests", "examples", "benchmarks", "docs")
 IMAGES: Final = PurePath(".ci/images.d")
 SERVERS: Final = ("rabbitmq", "kafka", "rocketmq")
 """Folders of `IMAGES` whose images tests use; others are of CI's own."""
-NAMED_LENGTH: Final = 6
-"""Minimum length of a string that names the files whose names begin with it."""
+TABLES: Final = "tests.support.leaves."
 
 
 class Parts(NamedTuple):
@@ -34,6 +33,8 @@ class Parts(NamedTuple):
     around: Mapping[str, tuple[str, ...]]
     strings: Mapping[str, str]
     """Each string in a module of `around` -> that module."""
+    words: frozenset[str]
+    """These strings, split at slashes."""
     servers: frozenset[str]
     """Kinds of servers that its tests name."""
 
@@ -49,10 +50,13 @@ def find_parts(leaf: Leaf, graph: Graph) -> Parts:
         or (PurePath(path).name == "conftest.py" and any(PurePath(path).parent in folder.parents for folder in folders))
     ]
     around = graph.find_chains(tests, AROUND)
-    strings = {each: name for name in around for each in graph.sources[name].strings}
+    # The table of leaves, which all tests import, names the folders of all of them.
+    speaking = [name for name in around if not name.startswith(TABLES)]
+    strings = {each: name for name in speaking for each in graph.sources[name].strings}
+    words = frozenset(word for each in strings for word in each.split("/"))
     own = [name for name in tests if not name.endswith("conftest")]
     text = " ".join(f"{name} {' '.join(graph.sources[name].strings | graph.sources[name].imports)}" for name in own)
-    return Parts(leaf, product, around, strings, frozenset(kind for kind in SERVERS if kind in text.lower()))
+    return Parts(leaf, product, around, strings, words, frozenset(kind for kind in SERVERS if kind in text.lower()))
 
 
 def find_reasons(parts: Parts, graph: Graph, changed: Iterable[str]) -> list[str]:
@@ -96,12 +100,14 @@ def _find_name(parts: Parts, file: PurePath) -> str | None:
         return None
     is_code = file.suffix == ".py"
     folder = None if is_code and file.parts[0] == "tests" else file.parent.name
-    names = {file.name, folder} - {"__init__.py", "conftest.py", "golden", *AROUND, ""}
+    # A README.md has many twins: which one is meant says the name of its folder.
+    name = file.name if len(file.parts) == 1 or file.parent.name in parts.words else None
+    names = {name, folder} - {"__init__.py", "conftest.py", "golden", *AROUND, ""}
     for string, module in parts.strings.items():
         if (
             string in names
             or ("/" in string and (f"/{file}".endswith(f"/{string}") or f"{file}".startswith(string.rstrip("/") + "/")))
-            or (len(string) >= NAMED_LENGTH and file.parent.name == "golden" and file.name.startswith(string))
+            or ("-" in string[1:] and file.parent.name == "golden" and file.name.startswith(string))
         ):
             return f"named in {module}"
     return None
