@@ -88,6 +88,7 @@ async def create_topic(client: Client, topic: TopicConfig, brokers: Collection[s
 
     Raises BrokerError where one refuses, ClientError for an unknown broker or a route that does not change in time.
     """
+    _require(topic, TopicConfig, "topic")
     known = await masters(client)
     wanted = set(known) if brokers is None else set(brokers)
     if not wanted <= set(known):
@@ -107,6 +108,7 @@ async def create_topic(client: Client, topic: TopicConfig, brokers: Collection[s
 
 async def set_topic(client: Client, address: str, topic: TopicConfig) -> None:
     """Create or change a topic at the master with this address alone. Raises BrokerError where it refuses."""
+    _require(topic, TopicConfig, "topic")
     fields = {
         "topic": topic.name,
         "defaultTopic": AUTO_CREATE_TOPIC_KEY_TOPIC,
@@ -155,6 +157,7 @@ async def delete_topic(client: Client, topic: str) -> None:
 
 async def create_group(client: Client, group: GroupConfig) -> None:
     """Create or change a consumer group on all masters. Raises BrokerError where one refuses."""
+    _require(group, GroupConfig, "group")
     config = {
         "groupName": group.name,
         "consumeEnable": group.consume_enable,
@@ -190,6 +193,13 @@ async def set_request_mode(
     body = {"topic": topic, "consumerGroup": group, "mode": mode, "popShareQueueNum": share_queues}
     for address in (await masters(client)).values():
         await client.ask(address, RequestCode.SET_MESSAGE_REQUEST_MODE, body=json.dumps(body).encode())
+
+
+def _require(value: object, kind: type, name: str) -> None:
+    """Raise TypeError, as for a name in place of what is to be created, before anything is asked."""
+    if not isinstance(value, kind):
+        way_out = f"; write {kind.__name__}({value!r:.60})" if isinstance(value, str) else ""
+        raise TypeError(f"{name} must be a {kind.__name__}, not {type(value).__name__}{way_out}")
 
 
 def _read_config(config: Any) -> TopicConfig:
