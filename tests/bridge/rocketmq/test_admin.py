@@ -10,7 +10,6 @@ import pytest
 from bridge.rocketmq.remoting import admin
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 
-
 WRONG: Any = "T1"
 
 
