@@ -13,7 +13,7 @@ import click
 
 from bindings.cli import MODULES, find_command
 from bindings.operating_system import is_closed_by_reader
-from exchange.display import escape_line, escape_lines
+from exchange.display import escape_line, escape_lines, hide_logins
 
 __all__ = ["main"]
 
@@ -127,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if error.filename is not None
             else f"standard output cannot be written: {error.strerror or 'it is closed'}"
         )
-        click.echo(escape_lines(f"hashstar: {text}"), err=True)
+        click.echo(hide_logins(escape_lines(f"hashstar: {text}")), err=True)
         raise SystemExit(2) from None
     except MemoryError:
         click.echo("hashstar: not enough memory for this; give it more, or less to read", err=True)
@@ -136,8 +136,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _show_usage(error: click.ClickException) -> None:
     """Print an error of click about arguments, which it quotes; passwords of addresses among them are hidden."""
-    from bridge.table import hide_logins
-
     text = io.StringIO()
     error.show(file=text)  # without the codes of colours, wherever they come from
     shown, message = text.getvalue().rstrip("\n"), click.unstyle(error.message)

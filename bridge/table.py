@@ -20,30 +20,20 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from bindings.sources.address import Address, parse_address
 from bridge.endpoint import Disconnected
+from exchange.display import SECRETIVE
 from exchange.errors import InputError
 
-__all__ = ["ConfigError", "Mistakes", "Secret", "Table", "ConfigWarning", "hide_logins", "read_address"]
+__all__ = ["ConfigError", "Mistakes", "Secret", "Table", "ConfigWarning", "read_address"]
 
 T = TypeVar("T")
 
 VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 
-LOGIN: Final = re.compile(r"(?<=://)[^\s'\"]*@")
-"""User and password of an address within text, up to the last ``@``: a password may hold ``/``, ``:`` and ``@``."""
-
 WHOLE_LOGIN: Final = re.compile(r"(?<=://).*@", re.DOTALL)
 """The same in a value that is printed whole. A password may hold spaces and quotes, too: better hide too much."""
 
-SECRETIVE: Final = re.compile(r"passw|secret|token|pem$|\.key$", re.IGNORECASE)
-"""Names whose values are secrets, such as librdkafka's ``sasl.password``."""
-
 UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 SIZES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-
-
-def hide_logins(text: str) -> str:
-    """Return the text with user and password of each address replaced by asterisks."""
-    return LOGIN.sub("***@", text)
 
 
 def read_address(table: Table, text: str, schemes: Collection[str], example: str, key: str = "url") -> Address:

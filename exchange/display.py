@@ -13,16 +13,21 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 __all__ = [
+    "SECRETIVE",
     "clip_line", "count_noun", "count_rest", "describe_exchange", "dump_json", "escape_line", "escape_lines",
-    "hide_login", "list_some", "split_error", "write_milliseconds",
+    "hide_logins", "list_some", "split_error", "write_milliseconds",
 ]  # fmt: skip
 
 OWN_BREAK: Final = re.compile(r"\n(?= {2}(?! *(?:::|##\[))|--)")
 """A line break that the error itself makes: before an indented text with its caret, or before an option. All others
 come from names and are escaped; CI runners take a line that begins with :: or ##[ for a command."""
 
-LOGIN: Final = re.compile(r"(?<=:/)(/?)[^\s'\"]*@")
-"""User and password in an address, which may be quoted in an error."""
+LOGIN: Final = re.compile(
+    r"([A-Za-z][\w+.-]*:/{1,2}|(?<![^\s'\"=(,])//)[^\s'\"]*@"  # up to the last @: a password may hold / : and @
+    r"|((?<![\w.+-])(?:amqps?|https?|kafka|rocketmq):)?[^\s'\"/@:]*:(?![^\s'\"@]*:/)[^\s'\"]*@(?=[\w\[.%-])"
+)
+"""User and password in an address, which may be quoted in an error; also in one whose scheme is not whole, or missing:
+``USER:PASSWORD@HOST``. What only looks like one is hidden, too: better too much."""
 
 
 def escape_line(text: str) -> str:
@@ -41,14 +46,18 @@ def escape_lines(text: str) -> str:
     return text if text.isprintable() else "\n".join(map(escape_line, text.split("\n")))
 
 
-def hide_login(text: str) -> str:
+def hide_logins(text: str) -> str:
     """Return the text with ``***`` in place of the users and passwords of addresses in it."""
-    return LOGIN.sub(r"\1***@", text)
+    return LOGIN.sub(lambda found: f"{found[1] or found[2] or ''}***@", text) if "@" in text else text
+
+
+SECRETIVE: Final = re.compile(r"passw|secret|token|pem$|\.key$", re.IGNORECASE)
+"""Names whose values are secrets, such as librdkafka's ``sasl.password``."""
 
 
 def split_error(text: str) -> list[str]:
     """Return the text of an error as the lines that it has itself, each escaped; without logins of addresses."""
-    return [escape_line(line) for line in OWN_BREAK.split(hide_login(text))]
+    return [escape_line(line) for line in OWN_BREAK.split(hide_logins(text))]
 
 
 def clip_line(text: str, most: int) -> str:

@@ -13,7 +13,7 @@ from bindings.check.selection import CodeSelection
 from bindings.check.source import check_source
 from bindings.sources.open import open_source
 from bindings.sources.tree import SkippedFile, TopologyFile, asks_for_several, find_files, find_reason_to_skip
-from exchange.display import hide_login
+from exchange.display import hide_logins
 from exchange.entities.profile import Profile
 from exchange.errors import HashstarError, InputError
 from exchange.limits import ANSWER_SECONDS
@@ -63,7 +63,7 @@ def check_sources(
         try:
             outcome = file if isinstance(file, SkippedFile) else check.check_file(file)
         except HashstarError as error:
-            errors.append(SourceError(hide_login(file.name), error))
+            errors.append(SourceError(hide_logins(file.name), error))
         else:
             if isinstance(outcome, SkippedFile):
                 skipped.append(outcome)
@@ -97,7 +97,7 @@ class _Check:
 
     def check_file(self, file: TopologyFile) -> Report | SkippedFile:
         """Return the report about a file, or why it is skipped. Raises HashstarError if it cannot be read."""
-        self.show(f"reading {hide_login(file.name)} ...")
+        self.show(f"reading {hide_logins(file.name)} ...")
         if file.folder is not None:
             reason = find_reason_to_skip(file.name)
             if reason is not None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import signal
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from ipaddress import ip_address
+from pathlib import Path
 from secrets import token_urlsafe
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import click
@@ -94,11 +98,23 @@ def serve_command(
     echo_line("Ctrl-C ends it", err=True)
     watched.start()
     server.start()
-    if opens:
-        webbrowser.open(address)
-    _wait()
+    with _opened(address) if opens else nullcontext():
+        _wait()
     watched.stop()
     server.close()
+
+
+@contextmanager
+def _opened(address: str) -> Iterator[None]:
+    """Open the address in a browser, by a file that leads there and that only its owner can read.
+
+    What a browser is started with, all users of the computer can see; the address has the token.
+    """
+    with TemporaryDirectory(prefix="hashstar-") as folder:
+        page = Path(folder, "serve.html")
+        page.write_text(f'<!doctype html><meta http-equiv="refresh" content="0;url={html.escape(address)}">')
+        webbrowser.open(page.as_uri())
+        yield
 
 
 def _make_reader(source: str, vhost: str | None, seconds: float) -> Callable[[], Source]:

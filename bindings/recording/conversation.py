@@ -32,6 +32,7 @@ from bindings.sources.recording.model import (
 from exchange.amqp import MalformedHeader
 from exchange.amqp.frames import HEADER, METHOD
 from exchange.amqp.methods import METHODS, decode_method
+from exchange.display import SECRETIVE, hide_logins
 
 __all__ = ["Conversation"]
 
@@ -55,6 +56,8 @@ _READ: Final = frozenset(
 PUBLISH: Final = 60 << 16 | 40
 RETURN: Final = 60 << 16 | 50
 
+HIDDEN: Final = "***"
+"""What is recorded in place of a value whose name says that it is a secret."""
 WAITING: Final = 10_000
 """Maximum number of calls of a connection that wait for their answers."""
 GENERATED: Final = 10_000
@@ -177,7 +180,7 @@ class Conversation:
         channel = self._channel(number)
         if name == "basic.consume":
             given = {**given, "prefetch_count": channel.prefetch[0], "prefetch_global": channel.prefetch[1]}
-        arguments = {argument: given[argument] for argument in RECORDED[name]}
+        arguments = {argument: _without_secrets(given[argument]) for argument in RECORDED[name]}
         if arguments.get("queue") in self._generated:
             arguments["queue"] = ""  # else each run of a client would ask something new
         if name == "basic.qos":
@@ -283,7 +286,16 @@ def _find_refused(channels: list[_Channel], asked: str | None, text: str) -> Ite
 def _read_client(properties: Mapping[str, Any]) -> Client:
     version = _read_text(properties.get("version")) or _read_text(properties.get("product_version"))  # py-amqp's name
     product, platform, name = (_read_text(properties.get(key)) for key in ("product", "platform", "connection_name"))
-    return Client(product, version, platform, name)
+    return Client(product, version, platform, hide_logins(name))
+
+
+def _without_secrets(value: Any) -> Any:
+    """Return the value of an argument without passwords: neither by the name of a field, nor in an address."""
+    if isinstance(value, Mapping):
+        return {name: HIDDEN if SECRETIVE.search(name) else _without_secrets(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_secrets(inner) for inner in value]
+    return hide_logins(value) if isinstance(value, str) and "://" in value else value
 
 
 def _read_broker(properties: Mapping[str, Any]) -> str:

@@ -57,17 +57,17 @@ def read_toml(path: Path, parse_float: Callable[[str], float | Decimal] = float)
         where = _position(text, digits.start()) if digits else ""
         raise InputError(f"{path}: a number has more than {INTEGER_DIGITS:,} digits{where}; shorten it") from None
     if _has_long_number(values):
-        raise InputError(f"{path}: a number is beyond 64 bits, which TOML's have; write a smaller one")
+        raise InputError(f"{path}: a number has more than {INTEGER_DIGITS:,} digits in decimal; shorten it")
     return values
 
 
 def _has_long_number(value: object) -> bool:
-    """Return whether a number in hexadecimal or another base is longer than any in decimal that is read."""
+    """Return whether a number in hexadecimal or another base is longer in decimal than any that is read."""
     if isinstance(value, dict):
         return any(map(_has_long_number, value.values()))
     if isinstance(value, list):
         return any(map(_has_long_number, value))
-    return isinstance(value, int) and not -(1 << 63) <= value < 1 << 64
+    return isinstance(value, int) and abs(value) >= 10**INTEGER_DIGITS
 
 
 def _check_shape(text: str, path: Path) -> None:

@@ -12,8 +12,7 @@ from typing import Final, Literal, NamedTuple, TypedDict
 
 from bridge.daemon.config import DEAD_LETTERS, Config
 from bridge.endpoint import Endpoint, Finding
-from bridge.table import hide_logins
-from exchange.display import count_noun
+from exchange.display import count_noun, hide_logins
 
 __all__ = ["CheckJson", "Checked", "Report", "as_object", "as_text", "check"]
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
-from exchange.display import escape_line, split_error
+from exchange.display import escape_line, hide_logins, split_error
 from exchange.errors import HashstarError, InputError
 from exchange.limits import ANSWER_SECONDS
 
@@ -75,15 +75,15 @@ def exit_on_error(extra: str = "") -> Iterator[None]:
 def show_warnings(name: str, warnings: Sequence[object]) -> None:
     """Print the first `WARNINGS` warnings about a file to standard error, and the number of the others."""
     for warning in warnings[:WARNINGS]:
-        echo_line(f"{name}: warning: {warning}", err=True)
+        echo_line(hide_logins(f"{name}: warning: {warning}"), err=True)
     if len(warnings) > WARNINGS:
-        echo_line(f"{name}: warning: and {len(warnings) - WARNINGS} more", err=True)
+        echo_line(hide_logins(f"{name}: warning: and {len(warnings) - WARNINGS} more"), err=True)
 
 
 def show_status(text: str) -> None:
     """Show a status on a terminal, in a line that the next status overwrites; "" removes it."""
     if sys.stderr.isatty():
-        click.echo(f"\r\033[K{escape_line(text)}", nl=False, err=True)
+        click.echo(f"\r\033[K{escape_line(hide_logins(text))}", nl=False, err=True)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from bindings.check.report import (
     part_json,
 )
 from bindings.check.rules.finding import Finding, Severity
-from exchange.display import hide_login
+from exchange.display import hide_logins
 
 __all__ = ["REPORTER", "CheckJson", "CheckedFilesJson", "to_json"]
 
@@ -140,7 +140,7 @@ def _reports(result: CheckResult) -> CheckJson | CheckedFilesJson:
         return cast(CheckJson, files[0])
     return {
         "files": files,
-        "errors": [{"source": name, "message": hide_login(str(error))} for name, error in result.errors],
+        "errors": [{"source": name, "message": hide_logins(str(error))} for name, error in result.errors],
         "skipped": [{"source": name, "reason": reason} for name, reason in result.skipped],
         "counts": count_severities(result.reports),
     }

@@ -12,7 +12,7 @@ from bindings.check.fingerprint import fingerprint
 from bindings.check.forms.reporter import Reporter, dump_lines, path_of
 from bindings.check.report import CheckResult, part_json
 from bindings.check.rules.finding import RULES, Finding, Part
-from exchange.display import hide_login
+from exchange.display import hide_logins
 from exchange.site import hashstar_version, page_address
 
 __all__ = ["REPORTER", "SCHEMA", "to_sarif"]
@@ -40,7 +40,7 @@ def to_sarif(result: CheckResult) -> dict[str, Any]:
     invocation = {
         "executionSuccessful": not result.errors,
         "toolExecutionNotifications": [
-            *(_notification("error", hide_login(str(error))) for _, error in result.errors),
+            *(_notification("error", hide_logins(str(error))) for _, error in result.errors),
             *(_notification("note", f"{name}: skipped: {reason}") for name, reason in result.skipped),
         ],
     }

@@ -129,6 +129,23 @@ def test_the_handshake_is_recorded_without_the_password() -> None:
     ]
 
 
+def test_secrets_in_names_of_connections_and_in_arguments_are_not_recorded() -> None:
+    arguments = {
+        "x-password": "hunter2", "x-Secret-Thing": ["hunter2"], "x-uri": "amqp://u:hunter2@h/v",
+        "x-inner": {"api-token": "hunter2"}, "x-list": ["amqp://u:hunter2@h"], "x-dead-letter-routing-key": "a:b@c",
+    }  # fmt: skip
+    talk = [
+        *handshake("amqp://shop:hunter2@h worker"),
+        Sent("client", method("queue.declare", queue="a", arguments=arguments)),
+    ]
+    recording = record(talk)
+    assert "hunter2" not in written(recording)
+    assert [client.name for client in recording.connections] == ["amqp://***@h worker"]
+    [declared] = requests_of(recording, "queue.declare")
+    assert declared.arguments["arguments"]["x-dead-letter-routing-key"] == "a:b@c"
+    assert declared.arguments["arguments"]["x-password"] == "***"
+
+
 def test_answers_belong_to_the_calls_that_wait_for_them() -> None:
     """Two calls are sent before the first is answered; what waits behind a refusal gets no answer."""
     talk = [

@@ -14,8 +14,9 @@ from bridge.endpoint import Disconnected, Place
 from bridge.endpoints.archive.config import ArchiveSource, ArchiveTarget
 from bridge.endpoints.rabbitmq.addresses import read_brokers
 from bridge.pump.policy import Backoff, Policy, Unroutable
-from bridge.table import ConfigError, Secret, Table, hide_logins
+from bridge.table import ConfigError, Secret, Table
 from exchange import InputError
+from exchange.display import hide_logins
 
 TOPOLOGY = """
 vhost "/"
