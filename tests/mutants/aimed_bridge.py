@@ -448,6 +448,7 @@ BRIDGE: Final[list[Mutant]] = [
             "            pending.delivery,\n            dead,\n        )",
             "            pending.delivery,\n            0,\n        )",
         ),
+        ("an incomplete message is routed", "if delivery.refusal is not None:\n", "if False:\n"),
         (
             "dead letters of expired requests do not count",
             "                copies.append((self._dead_outlet, dead))",
@@ -682,6 +683,182 @@ BRIDGE: Final[list[Mutant]] = [
             "the first of several headers counts",
             "            last = value\n    return last",
             "            return value\n    return last",
+        ),
+    ),
+    # What an owner could break without a sign: order, settling, windows, gates, configuration, archives.
+    *mutants_of(
+        "bridge/pump/window.py",
+        f"bridge/pump/test_window.py {PUMP}",
+        ("a delivery goes over the bytes of a window that is in use", "(count or self.messages)", "count"),
+        ("the newest delivery counts as the oldest", "return min(firsts, key", "return max(firsts, key"),
+        (
+            "a window that is full of bytes is not full for long",
+            "self.messages < self._most and self.bytes < self._most_bytes:\n            self.full_since = None",
+            "self.messages < self._most:\n            self.full_since = None",
+        ),
+    ),
+    *mutants_of(
+        "bridge/pump/order.py",
+        f"bridge/pump/test_held.py {PUMP}",
+        (
+            "what is held is sent in the order in which it came back",
+            "insort(self._lines.setdefault(self._key_of(outgoing), []), outgoing, key=by_number)",
+            "self._lines.setdefault(self._key_of(outgoing), []).append(outgoing)",
+        ),
+    ),
+    *mutants_of(
+        "bridge/pump/gate.py",
+        f"bridge/pump/test_gate.py {PUMP}",
+        (
+            "a gate lets messages through while it waits",
+            "while self._ready and not self.waits and",
+            "while self._ready and",
+        ),
+        (
+            "a gate stays as wide as before a refusal",
+            "self.failure, self.refused_at, self._wide = failure, now, 1",
+            "self.failure, self.refused_at = failure, now",
+        ),
+    ),
+    *mutants_of(
+        "bridge/pump/outlet.py",
+        f"bridge/pump/test_outlet.py {PUMP}",
+        (
+            "nobody hears that a target has answered for a lost source",
+            "            self._leave(outgoing)\n            self._changed()\n            return",
+            "            self._leave(outgoing)\n            return",
+            "the source looks again within a quarter of a second",
+        ),
+        (
+            "a source is opened while a target owes answers for it",
+            "return any(outgoing.context.window is window for outgoing in self._in_flight.values())",
+            "return False",
+        ),
+        (
+            "one at a time is forgotten while nothing is held",
+            "if not self._held and not self._gates and not self._policy.one_at_a_time:",
+            "if not self._held and not self._gates:",
+        ),
+        ("one message that cannot be sent breaks each connection", "            self._one_by_one = True\n", ""),
+        (
+            "what an open target may still write is forgotten",
+            "        if not self.connected:\n            for number",
+            "        if True:\n            for number",
+        ),
+    ),
+    *mutants_of(
+        "bridge/pump/inlet.py",
+        f"bridge/pump/test_pump.py {PUMP}",
+        (
+            "a source is opened before its targets",
+            "            await self._wait(lambda: self.waiting_for() is None)\n",
+            "",
+        ),
+        (
+            "what a lost source has given is sent although it comes again",
+            "                outlet.discard(inlet.window)\n",
+            "                pass\n",
+        ),
+    ),
+    *mutants_of(
+        "bridge/pump/pump.py",
+        f"bridge/pump/test_pump.py {PUMP}",
+        (
+            "a stop waits for nothing",
+            "                await _cancel_all(readers)\n                await self._drain()",
+            "                await _cancel_all(readers)",
+        ),
+    ),
+    *mutants_of(
+        "bridge/pump/homecoming.py",
+        "bridge/pump/test_replies.py",
+        (
+            "replies without a caller are never settled",
+            "                self._events.replied(name, home)\n                inlet.window.finish_copy(pending)",
+            "                self._events.replied(name, home)",
+        ),
+        (
+            "replies that are refused are never settled",
+            "    pending.window.finish_copy(pending)\n    pending.window.settle()",
+            "    pending.window.settle()",
+        ),
+    ),
+    *mutants_of(
+        "bridge/pump/dead_letters.py",
+        "bridge/pump/test_dead_letters.py",
+        ("dead letters expire", '("expiration", properties), ', ""),
+        ("dead letters are copied to where CC says", '("CC", headers), ', ""),
+    ),
+    *mutants_of(
+        "bridge/daemon/config.py",
+        "bridge/daemon/test_config.py",
+        (
+            "a source's own policy begins with the defaults",
+            "_read_policy(own_policy, policy)",
+            "_read_policy(own_policy)",
+        ),
+        (
+            "a source with a policy of its own has no rate",
+            "pump_keys.RATE.read(table) or base.rate",
+            "pump_keys.RATE.read(table)",
+        ),
+        ("the second target of a queue has it", "if queue in by_queue:", "if False:"),
+        ("all workers read what only one may read", "if worker is not None and worker > 1:", "if False:"),
+        ("the first worker has the second port", "int(port) + worker - 1", "int(port) + worker"),
+    ),
+    *mutants_of(
+        "bridge/daemon/health.py",
+        "bridge/daemon/test_health.py",
+        (
+            "a message on hold is a stall, too",
+            "age >= stalled_after and oldest.held_reason is None",
+            "age >= stalled_after",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/rabbitmq/redeliveries.py",
+        "bridge/endpoints/rabbitmq/test_redeliveries.py",
+        (
+            "a message in less danger takes the danger away",
+            "self.most = max(self.most, count)",
+            "self.most = count",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/rabbitmq/offsets.py",
+        "bridge/endpoints/rabbitmq/test_rabbitmq_offsets.py",
+        (
+            "what is settled is not written",
+            "self._path is not None and self._last is not None and self._fingerprint is not self._written",
+            "self._path is not None and self._last is not None and self.fingerprint == self._written()",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/archive/replay.py",
+        "bridge/endpoints/archive/test_archive.py",
+        (
+            "a file is counted from where an earlier replay ended",
+            "number = before if file in self._ends else 0",
+            "number = before",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/rocketmq/source.py",
+        "bridge/endpoints/rocketmq/test_rocketmq_commits.py",
+        ("an offset that could not be committed is forgotten", "            lane.has_news |= offset is None\n", ""),
+        (
+            "a queue that is taken away uses up the window",
+            "            self._uncommitted -= len(lane.offsets)\n            self._committed.set()",
+            "            self._committed.set()",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/kafka/consumer/member.py",
+        "bridge/endpoints/kafka/test_kafka_member.py",
+        (
+            "more is read than the window allows",
+            "room = min(limit, self.assignment.room)",
+            "room = limit",
         ),
     ),
 ]

@@ -46,7 +46,8 @@ class Offsets:
         self._path = path
         self._last: int | None = None
         self._fingerprint: Callable[[], str] = lambda: ""
-        self._written: int | None = None
+        self._written = self._fingerprint
+        """Fingerprint of what the file has: another stream's message may have the same offset."""
 
     @property
     def has_file(self) -> bool:
@@ -73,8 +74,8 @@ class Offsets:
         if self._last is None and self._path is not None:
             try:
                 offset, _, fingerprint = self._path.read_text("ascii").strip().partition(" ")
-                self._last = self._written = int(offset)
-                self._fingerprint = lambda: fingerprint
+                self._last = int(offset)
+                self._fingerprint = self._written = lambda: fingerprint
             except FileNotFoundError:
                 return None
             except OSError as error:
@@ -100,24 +101,24 @@ class Offsets:
 
     def forget(self) -> None:
         """Forget what was settled since the process began; what stands in the file is still known."""
-        self._last = self._written = None
-        self._fingerprint = lambda: ""
+        self._last = None
+        self._fingerprint = self._written = lambda: ""
 
     @property
     def is_unwritten(self) -> bool:
         """Whether something was settled that the file does not have."""
-        return self._path is not None and self._last not in (None, self._written)
+        return self._path is not None and self._last is not None and self._fingerprint is not self._written
 
     async def write(self) -> None:
         """Write the offset, if it has changed since the last time. Raises OSError."""
-        path, last = self._path, self._last
+        path, fingerprint = self._path, self._fingerprint
         if path is None or not self.is_unwritten:
             return
-        line = f"{last} {self.fingerprint}\n".encode()
+        line = f"{self._last} {fingerprint()}\n".encode()
 
         def replace() -> None:
             with replacing(path, durable=True) as file:
                 file.write(line)
 
         await call_aside(replace)
-        self._written = last
+        self._written = fingerprint

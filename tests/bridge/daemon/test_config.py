@@ -13,6 +13,7 @@ from bridge.daemon.config import Config, read_config
 from bridge.endpoint import Disconnected, Place
 from bridge.endpoints.archive.config import ArchiveSource, ArchiveTarget
 from bridge.endpoints.rabbitmq.addresses import read_brokers
+from bridge.pump import keys as pump_keys
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.table import ConfigError, Secret, Table
 from exchange import InputError
@@ -464,3 +465,25 @@ url = "archive:${GONE}"
     assert [str(each).partition("toml: ")[2].partition(";")[0] for each in caught.value.mistakes] == [
         "targets: queue 'a' has none", "targets: queue 'b' has none",
     ]  # fmt: skip
+
+
+WHOLE_POLICY = {
+    "window": "7", "window_bytes": '"2 MiB"', "tries": "9", "backoff": "0.5", "backoff_most": "3", "reconnect": "0.25",
+    "reconnect_most": "8", "unroutable": '"drop"', "one_at_a_time": "true", "rate": "50", "drain": "40",
+    "stalled_after": "70", "max_hops": "3", "give_up_after": "600",
+}  # fmt: skip
+"""Each key of a policy, and a value that is not its default."""
+
+
+def test_a_policy_of_a_source_has_of_the_general_one_what_it_does_not_say_itself(tmp_path: Path) -> None:
+    assert {key.name for key in pump_keys.POLICY.keys} == WHOLE_POLICY.keys()
+    general = "".join([f"{name} = {value}\n" for name, value in WHOLE_POLICY.items()])
+    for name, value in WHOLE_POLICY.items():
+        own = f"{RIGHT.partition('[targets')[0]}[sources.replay.policy]\n{name} = {value}\n"
+        rest = "[targets" + RIGHT.partition("[targets")[2]
+        alone = read(tmp_path, own + rest).inlets[0].policy
+        both = read(tmp_path, f"{own}{rest}[policy]\n{general}")
+        assert alone not in (None, Policy())
+        assert both.inlets[0].policy == both.policy
+        without = "".join([f"{other} = {one}\n" for other, one in WHOLE_POLICY.items() if other != name])
+        assert read(tmp_path, f"{own}{rest}[policy]\n{without}").inlets[0].policy == both.policy

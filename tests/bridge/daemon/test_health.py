@@ -263,6 +263,7 @@ def test_a_held_message_is_a_condition_that_names_the_way_out() -> None:
     assert "[dead_letters]" in condition.way_out
     assert state.health.sources["rabbit"].on_hold == 2
     assert state.health.sources["rabbit"].held[0] == ("queue orders", "no queue of the topology gets it")
+    assert not any(kind == "stalled" for _, kind in state.after(2 * state.policy.stalled_after))
     state.read(1)
     assert state.after(1.0)["rabbit", "held"].endswith(", and nothing more is read")
 

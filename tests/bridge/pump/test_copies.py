@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.endpoint import Outgoing, Receiver, Target
+from bridge.endpoint import Delivery, Outgoing, Receiver, Target
 from bridge.endpoints.memory import MemorySource
 from bridge.interop.requests import KAFKA, RABBITMQ
 from bridge.interop.return_address import Sealer
@@ -46,6 +47,13 @@ class Waiting(Target):
         self.receiver = None
 
 
+class Incomplete(MemorySource):
+    """Gives messages that its system holds only in part."""
+
+    async def read(self, limit: int) -> Sequence[Delivery]:
+        return [replace(delivery, refusal="a part of it is missing") for delivery in await super().read(limit)]
+
+
 def choose(request: PartitionRequest) -> int:
     return 0
 
@@ -64,11 +72,11 @@ QUEUES = st.lists(
 
 @examples(400)
 @given(
-    QUEUES, st.booleans(), st.booleans(), st.sampled_from([Unroutable.DROP, Unroutable.DEAD_LETTER]),
+    QUEUES, st.booleans(), st.booleans(), st.booleans(), st.sampled_from([Unroutable.DROP, Unroutable.DEAD_LETTER]),
     st.randoms(use_true_random=False),
 )  # fmt: skip
 def test_a_delivery_is_settled_when_all_of_its_copies_and_dead_letters_are_confirmed_and_not_before(
-    queues: list[tuple[str, object]], asks: bool, expired: bool, fate: Unroutable, chance: Random
+    queues: list[tuple[str, object]], asks: bool, expired: bool, refused: bool, fate: Unroutable, chance: Random
 ) -> None:
     names = [f"q{n}" for n in range(len(queues))]
     topology = Topology(
@@ -89,6 +97,8 @@ def test_a_delivery_is_settled_when_all_of_its_copies_and_dead_letters_are_confi
             wanted_dead += fate is Unroutable.DEAD_LETTER
         else:
             wanted += 1
+    if refused:  # whichever queues it would reach
+        wanted, wanted_dead = 0, 1
 
     async def play() -> None:
         plain, served, dead, home = [Waiting(name) for name in ("plain", "served", "dead", "home")]
@@ -99,7 +109,8 @@ def test_a_delivery_is_settled_when_all_of_its_copies_and_dead_letters_are_confi
         properties = {"reply_to": "amq.gen-1", "correlation_id": "7"} if asks else {}
         if expired:
             properties["expiration"] = "0"
-        source = MemorySource([Message("in", "k", {}, properties, b"ask")], "asking")
+        kind_of_source = Incomplete if refused else MemorySource
+        source = kind_of_source([Message("in", "k", {}, properties, b"ask")], "asking")
         source.end()
         kinds = {name: kind for name, (kind, _) in zip(names, queues, strict=True)}
         pump = Pump(

@@ -2,10 +2,10 @@
 
 Sources and targets are models that do nothing by themselves: a run is a list of events, each some time after the one
 before, by a clock that jumps. Invariants hold at every moment: a delivery is settled only when all its copies are
-safe; a source is opened only while its targets are open, and left as soon as it cannot settle; no dead letter is made
-of a message that its target has, and may still confirm. After the last event everything is well, and then all must be
-settled within a bounded time: so there is no state in which nothing, or the wrong thing, is waited for. At the end
-sources are closed after all targets, which may commit what the sources have given.
+safe; a source is opened only while its targets are open and owe it no answer, and left as soon as it cannot settle; no
+dead letter is made of a message that its target has, and may still confirm. After the last event everything is well,
+and then all must be settled within a bounded time: so there is no state in which nothing, or the wrong thing, is waited
+for. At the end sources are closed after all targets, which may commit what the sources have given.
 """
 
 from __future__ import annotations
@@ -97,6 +97,9 @@ class ModelSource(Source):
         needed = {"all", "odd"} | ({"dead"} if self.world.dead_letters else set())
         if not self.world.open_targets >= needed:
             self.world.violations.append(f"{self.name} was opened with {self.world.open_targets} only")
+        mine = {message.headers["n"] for message in self.waiting}
+        if any(each.delivery.message.headers["n"] in mine for sent in self.world.under_way.values() for each in sent):
+            self.world.violations.append(f"{self.name} was opened while targets have messages of it")
         while self.hangs and not self.world.well:
             self.news.clear()
             await self.news.wait()

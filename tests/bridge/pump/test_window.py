@@ -262,3 +262,18 @@ def test_each_lost_connection_of_a_source_empties_its_window() -> None:
         assert [outgoing.message.headers["n"] for outgoing in target.messages] == list(range(30))
 
     run_virtually(run())
+
+
+@examples(200)
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 2), st.integers(0, 5)), max_size=40))
+def test_the_oldest_is_the_one_that_was_read_first_of_all_lanes(steps: list[tuple[bool, int, int]]) -> None:
+    window, pending = Window(1_000, 1 << 30, lambda _: None), list[Any]()
+    for now, (is_read, lane, which) in enumerate(steps):
+        if is_read:
+            pending += window.admit(deliveries(1, lane=lane), float(now))
+        elif pending:
+            first = next(each for each in pending if each.delivery.lane == pending[which % len(pending)].delivery.lane)
+            pending.remove(first)
+            window.finish_copy(first)
+            window.settle()
+        assert window.oldest() is (pending[0] if pending else None)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bridge.endpoints.rabbitmq.redeliveries import FEW, FORGET, LIMIT, Redeliveries, count_deliveries
 from exchange.amqp import ContentHeader
@@ -81,3 +83,13 @@ def test_messages_that_were_not_seen_for_long_are_no_danger() -> None:
     assert seen.in_danger(FORGET)
     assert not seen.in_danger(FORGET + 1.0)
     assert seen.limit_prefetch(500, FORGET + 2.0) == 500
+
+
+@given(st.lists(st.integers(0, LIMIT + 2), max_size=12))
+def test_the_danger_is_that_of_the_message_that_was_delivered_most(counts: list[int]) -> None:
+    seen = Redeliveries("q")
+    for at, count in enumerate(counts):
+        before = seen.most
+        assert seen.see(count, float(at)) == (before < count <= LIMIT and count >= NEAR)
+        assert seen.most == max([each for each in counts[: at + 1] if NEAR <= each <= LIMIT], default=0)
+        assert seen.in_danger(float(at)) == (seen.most > 0)
