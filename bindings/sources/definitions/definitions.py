@@ -288,7 +288,10 @@ class Definitions:
         fields = {vhost: None if of_one and vhost == self.default_vhost else vhost for vhost in wanted}
         edited = {key: self._edit(key, wanted, fields) for key in ("exchanges", "queues", "policies")}
         edited["bindings"] = self._edit_bindings(wanted, fields)
-        document = {**self._document, **{key: edited[key] for key in edited if edited[key] or key in self._document}}
+        # New ones have all sections, as a broker's export: without any, no reader takes them for a topology.
+        is_new = not self._document and not any(edited.values())
+        written = {key: part for key, part in edited.items() if part or key in self._document or is_new}
+        document = {**self._document, **written}
         for vhost, topology in wanted.items():
             if topology.operator_policies:
                 ours = {policy.name: policy for policy in self._operator_policies_of(vhost)}

@@ -242,7 +242,7 @@ def test_a_step_that_another_client_has_done_is_done(place: Place, monkeypatch: 
         manage(place.server, "DELETE", f"policies/{place.vhost}/p")
 
     in_between(monkeypatch, again)
-    assert place.run(Topology(), "--yes", "--prune").exit_code == 0
+    assert place.run(Topology(), "--yes", "--prune", "--prune").exit_code == 0
     assert not place.topology(Topology()).queues
 
 
@@ -362,10 +362,10 @@ def test_a_queue_with_messages_is_not_deleted_unless_by_force(place: Place, kind
     result = place.run(Topology(), "--yes")
     assert result.exit_code == 0, result.output
     assert "kept, although the file does not have it: 1 queue (" in result.output
-    result = place.run(Topology(), "--yes", "--prune")
+    result = place.run(Topology(), "--yes", "--prune", "--prune")
     assert result.exit_code == 1
     assert "queue 'jobs' has 1 messages; --force deletes it all the same" in result.output
-    assert place.run(Topology(), "--yes", "--prune", "--force").exit_code == 0
+    assert place.run(Topology(), "--yes", "--prune", "--prune", "--force").exit_code == 0
     assert not place.topology(Topology()).queues
 
 
