@@ -21,7 +21,7 @@ import pytest
 from bridge.aside import call_aside
 from bridge.daemon.config import read_config
 from bridge.endpoint import Disconnected, Source, Target
-from bridge.endpoints.rabbitmq.offsets import Offsets
+from bridge.endpoints.rabbitmq.consumer.offsets import Offsets
 from tests.support.bridge.behaviour import Reports
 from tests.support.waiting import wait_until
 from tests.support.watchdog import LONGEST, watched
@@ -63,7 +63,7 @@ PLACES: Mapping[str, str] = {
     "endpoints.kafka.producer.plain": ASIDE, "endpoints.kafka.producer.target": ASIDE,
     "endpoints.kafka.producer.transaction": ASIDE, "endpoints.kafka.producer.transactional": ASIDE,
     "endpoints.kafka.producer.watching": ASIDE,
-    "endpoints.rabbitmq.management": THREAD, "endpoints.rabbitmq.offsets": ASIDE,
+    "endpoints.rabbitmq.management": THREAD, "endpoints.rabbitmq.consumer.offsets": ASIDE,
     "rocketmq.consumer.offsets": ASIDE, "rocketmq.producer.decisions": THREAD,
 }  # fmt: skip
 """Module of the bridge with such calls -> where they are made."""

@@ -25,7 +25,7 @@ from bridge.daemon.config import read_config
 from bridge.endpoints.archive.replay import Settled
 from bridge.endpoints.kafka.cluster.addresses import read_settings as kafka_settings
 from bridge.endpoints.rabbitmq.addresses import cluster_name_of, read_brokers, read_management
-from bridge.endpoints.rabbitmq.offsets import Offsets
+from bridge.endpoints.rabbitmq.consumer.offsets import Offsets
 from bridge.endpoints.rocketmq.addresses import read_settings as rocketmq_settings
 from bridge.rocketmq.consumer.offsets import LocalOffsets
 from bridge.table import Table

@@ -276,7 +276,7 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bridge/endpoints/rabbitmq/reading.py",
+        "bridge/endpoints/rabbitmq/consumer/reading.py",
         "bridge/endpoints/rabbitmq/test_rabbitmq_source.py",
         (
             "a connection that was paused is never resumed",
@@ -290,7 +290,7 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bridge/endpoints/rabbitmq/reading.py",
+        "bridge/endpoints/rabbitmq/consumer/reading.py",
         "bridge/endpoints/rabbitmq/test_rabbitmq_reopening.py",
         (
             "a stream that was a queue is read from what comes next",
@@ -304,7 +304,7 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bridge/endpoints/rabbitmq/pacing.py",
+        "bridge/endpoints/rabbitmq/consumer/pacing.py",
         "bridge/endpoints/rabbitmq/test_pacing.py",
         (
             "a message that came back often is given together with others",
@@ -503,7 +503,7 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bridge/endpoints/rabbitmq/reading.py",
+        "bridge/endpoints/rabbitmq/consumer/reading.py",
         "bridge/endpoints/rabbitmq/test_rabbitmq_source.py",
         (
             "bytes of a lost connection count for ever",

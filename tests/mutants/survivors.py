@@ -260,7 +260,7 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bridge/endpoints/rabbitmq/reading.py",
+        "bridge/endpoints/rabbitmq/consumer/reading.py",
         "bridge/endpoints/rabbitmq/test_rabbitmq_source.py",
         (
             "a delivery of an earlier connection is settled",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Literal, TypeVar
 
 import pika
@@ -206,6 +207,15 @@ class Connection:
         self._wire.bytes_received += 1  # to pika, this is a sign of life
         self._watch = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is read from the socket."""
+        return self._watch is not None
+
+    def unlisten(self, number: int) -> None:
+        """Leave the frames of a channel to pika again."""
+        self._wire.contents.pop(number, None)
+
     def listen(self, number: int, contents: Contents) -> None:
         """Pass the frames of a channel to ``contents`` instead of to pika."""
         self._wire.contents[number] = contents
@@ -289,6 +299,13 @@ class Channel:
     async def cancel(self) -> None:
         """Cancel the last consumer. What it was delivered stays unacknowledged."""
         await self.ask("basic_cancel", str(self._consumers))
+
+    def close(self) -> None:
+        """Close the channel alone; nothing waits for the answer."""
+        self._is_apart = True
+        self._connection.unlisten(self.number)
+        with suppress(pika.exceptions.AMQPError):  # it is over already
+            self._channel.close()
 
     def dispatch(self) -> None:
         """Pass on the events that were read."""

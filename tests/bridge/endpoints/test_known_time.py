@@ -7,7 +7,7 @@ from confluent_kafka import Message as Found
 
 from bridge.endpoint import known_time
 from bridge.endpoints.kafka.consumer.reader import Reader
-from bridge.endpoints.rabbitmq.reading import RabbitmqSource
+from bridge.endpoints.rabbitmq.consumer.deliveries import read_identity_and_time
 from bridge.endpoints.rocketmq.lane import Lane
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
 from bridge.rocketmq.remoting.message import StoredMessage
@@ -30,9 +30,8 @@ def test_any_other_is_not(time: int) -> None:
 
 @pytest.mark.parametrize(("stamp", "known"), [(NOW, True), (NOW * 1_000_000, False), (2**64 - 1, False)])
 def test_of_a_message_of_rabbitmq(stamp: int, known: bool) -> None:
-    source = RabbitmqSource("r", [], "queue")
     content = ContentHeader.of({}, {"timestamp": Typed("timestamp", stamp), "message_id": "m"})
-    assert source._read_identity_and_time(content) == ("message/r/queue/m", stamp * 1_000_000 if known else None)
+    assert read_identity_and_time("r", "queue", content) == ("message/r/queue/m", stamp * 1_000_000 if known else None)
 
 
 @pytest.mark.parametrize(("stamp", "known"), [(NOW * 1_000, True), (NOW * 1_000_000_000, False), (GREATEST, False)])

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.endpoints.rabbitmq.consumer.pacing import Pacing
 from bridge.endpoints.rabbitmq.frames import Arrived
-from bridge.endpoints.rabbitmq.pacing import Pacing
 from bridge.endpoints.rabbitmq.queue_facts import QueueFacts
 from exchange.amqp import ContentHeader
 

@@ -13,11 +13,11 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from bindings.testing.server import AmqpServer
 from bridge.endpoint import Disconnected
-from bridge.endpoints.rabbitmq import reading
 from bridge.endpoints.rabbitmq.addresses import parse_broker
+from bridge.endpoints.rabbitmq.consumer import reading
+from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
 from bridge.endpoints.rabbitmq.management import Unknown
 from bridge.endpoints.rabbitmq.queue_facts import QueueFacts
-from bridge.endpoints.rabbitmq.reading import RabbitmqSource
 from tests.support.bridge.behaviour import on_a_loop
 
 COUNT = 120

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.endpoint import Disconnected
+from bridge.endpoints.rabbitmq.consumer.offsets import Offsets
 from bridge.endpoints.rabbitmq.frames import Acked, Arrived, Contents, Event, Returned, encode_publish
-from bridge.endpoints.rabbitmq.offsets import Offsets
 from bridge.endpoints.rabbitmq.returns import Sent, match_returns
 from bridge.endpoints.rabbitmq.wire import Wire
 from exchange.amqp import ContentHeader

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.endpoints.rabbitmq.offsets import Offsets
+from bridge.endpoints.rabbitmq.consumer.offsets import Offsets
 from tests.support.tiers import examples
 
 STEPS = st.lists(st.tuples(st.sampled_from(["settle", "write", "forget", "restart"]), st.integers(0, 3)), max_size=12)

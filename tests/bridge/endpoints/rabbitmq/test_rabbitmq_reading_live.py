@@ -15,7 +15,7 @@ from bridge.endpoint import Disconnected, Outgoing
 from bridge.endpoints.memory import MemoryTarget
 from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.config import RabbitmqSource
-from bridge.endpoints.rabbitmq.redeliveries import FEW, Redeliveries
+from bridge.endpoints.rabbitmq.consumer.redeliveries import FEW, Redeliveries
 from bridge.pump.policy import Policy
 from bridge.pump.pump import Inlet, Pump
 from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import Broker

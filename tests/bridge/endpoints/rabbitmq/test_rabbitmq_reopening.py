@@ -16,7 +16,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from bindings.testing.server import AmqpServer
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq.addresses import parse_broker, read_brokers
-from bridge.endpoints.rabbitmq.reading import RabbitmqSource
+from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
 from bridge.table import Table
 from tests.support.bridge.behaviour import on_a_loop, read_all_of
 from tests.support.bridge.certificates import authority_in

@@ -10,8 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery
+from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES
+from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
 from bridge.endpoints.rabbitmq.frames import Arrived, encode_ack
-from bridge.endpoints.rabbitmq.reading import FIXED_BYTES, RabbitmqSource
 from tests.support.tiers import examples
 from tests.support.virtual_loop import run_virtually
 

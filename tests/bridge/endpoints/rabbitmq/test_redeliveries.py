@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.endpoints.rabbitmq.redeliveries import FEW, FORGET, LIMIT, Redeliveries, count_deliveries
+from bridge.endpoints.rabbitmq.consumer.redeliveries import FEW, FORGET, LIMIT, Redeliveries, count_deliveries
 from exchange.amqp import ContentHeader
 from exchange.field_values import Typed
 

@@ -21,8 +21,9 @@ from bridge.aside import call_aside
 from exchange.amqp import ContentHeader
 from exchange.errors import InputError
 from exchange.field_values import type_and_value
+from exchange.message import Message
 
-__all__ = ["OFFSET", "Offsets", "fingerprint_of", "offset_of"]
+__all__ = ["OFFSET", "Offsets", "fingerprint_of", "fingerprint_of_message", "offset_of"]
 
 OFFSET: Final = "x-stream-offset"
 """Argument of a consumer, where it begins to read; and header of its messages."""
@@ -37,6 +38,12 @@ def offset_of(content: ContentHeader) -> int | None:
 def fingerprint_of(exchange: bytes, routing_key: bytes, body: bytes) -> str:
     """Return a hash that identifies a message, without its headers, whose encoding differs between broker releases."""
     return sha256(b"\0".join([exchange, routing_key, body])).hexdigest()[:32]
+
+
+def fingerprint_of_message(message: Message) -> str:
+    """Return the fingerprint of a message that was read."""
+    exchange, key = (each.encode("utf-8", "surrogateescape") for each in (message.exchange, message.routing_key))
+    return fingerprint_of(exchange, key, message.body)
 
 
 class Offsets:

@@ -1,11 +1,11 @@
 """A queue or a stream as a source.
 
 The deliveries of a connection are one lane: one basic.ack with ``multiple`` acknowledges all that are settled. For a
-stream, acknowledgements only ask for more messages; the settled offset is kept by `bridge.endpoints.rabbitmq.offsets`,
-and reading continues after it. The broker sends as many messages as the prefetch allows, however large they are. So
-while more has arrived than the pump can soon take, the socket is not read. How many messages of a quorum queue are
-prefetched and given at once, `bridge.endpoints.rabbitmq.pacing` decides. Messages keep their content header as the
-bytes that were received, see `exchange.amqp`.
+stream, acknowledgements only ask for more messages; `offsets` keeps the settled offset, and reading continues after it.
+The broker sends as many messages as the prefetch allows, however large they are. So while more has arrived than the
+pump can soon take, the socket is not read. How many messages of a quorum queue are prefetched and given at once,
+`pacing` decides; what waits, `backlog` counts. Messages keep their content header as the bytes that were received, see
+`exchange.amqp`.
 """
 
 from __future__ import annotations
@@ -21,35 +21,36 @@ from typing import Any, Final, cast
 import pika
 
 from bridge.aside import call_aside
-from bridge.endpoint import Delivery, Disconnected, Finding, Place, Source, known_time
+from bridge.endpoint import Delivery, Disconnected, Finding, Place, Source
 from bridge.endpoints.rabbitmq.checking import SourceSettings, check_source, places_of_queue
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
+from bridge.endpoints.rabbitmq.consumer.backlog import Backlog, Reading
+from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES, make_deliveries
+from bridge.endpoints.rabbitmq.consumer.offsets import (
+    OFFSET,
+    Offsets,
+    fingerprint_of,
+    fingerprint_of_message,
+    offset_of,
+)
+from bridge.endpoints.rabbitmq.consumer.pacing import Pacing
+from bridge.endpoints.rabbitmq.consumer.redeliveries import Redeliveries, count_deliveries
 from bridge.endpoints.rabbitmq.frames import Arrived, Event, encode_ack
 from bridge.endpoints.rabbitmq.management import Unknown
-from bridge.endpoints.rabbitmq.offsets import OFFSET, Offsets, fingerprint_of, offset_of
-from bridge.endpoints.rabbitmq.pacing import Pacing
 from bridge.endpoints.rabbitmq.queue_facts import fetch_facts
-from bridge.endpoints.rabbitmq.redeliveries import Redeliveries, count_deliveries
 from bridge.endpoints.rabbitmq.refusals import explain_refusal, refuses_argument
-from bridge.interop import identity_of_message
-from exchange.amqp import ContentHeader, MalformedHeader, content_of, message_of
+from exchange.amqp import ContentHeader, content_of
 from exchange.errors import BrokerError
 
 __all__ = ["RabbitmqSource"]
 
 LOG: Final = logging.getLogger(__name__)
 
-FIXED_BYTES: Final = 512
-"""Approximate size of a delivery in memory besides its body and properties, in bytes."""
-
 FIND_SECONDS: Final = 10.0
 """Maximum number of seconds until a stream delivers the message that was settled last."""
 
 WRITE_SECONDS: Final = 1.0
 """Seconds from settling until the file of offsets is written."""
-
-COUNT_EVERY: Final = 10.0
-"""Seconds between questions for the number of messages in the queue."""
 
 BUFFER_BYTES: Final = 8 << 20
 """Maximum size of deliveries that have arrived and that the pump has not read, in bytes; one read of the socket may
@@ -90,7 +91,6 @@ class RabbitmqSource(Source):
         self._offsets: Final = Offsets(offsets)
         self._offset = offset
         self._arguments = arguments or {}
-        self._origin: Final = f"queue {queue}"
         self._title: Final = f"queue {queue!r}"
         self._connection: Connection | None = None
         self._channel: Channel | None = None
@@ -117,8 +117,10 @@ class RabbitmqSource(Source):
         """Delivery tag up to which deliveries are acknowledged."""
         self._writing: asyncio.Task[None] | None = None
         self._write_now = asyncio.Event()
-        self._ready: int | None = None
+        self._backlog: Backlog | None = None
         self._counting: asyncio.Task[None] | None = None
+        self._next_offset: int | None = None
+        """Offset after the last message of a stream that was settled before, or that has arrived; None: unknown."""
 
     @property
     def lost(self) -> Disconnected | None:
@@ -129,7 +131,9 @@ class RabbitmqSource(Source):
         now = asyncio.get_running_loop().time()
         if self._redeliveries.in_danger(now):
             return self._redeliveries.warning
-        return None if self._connection is None else self._connection.silence
+        if self._connection is None or self._backlog is None:
+            return None
+        return self._connection.silence or self._backlog.trouble
 
     @property
     def most_deliveries(self) -> int:
@@ -137,7 +141,11 @@ class RabbitmqSource(Source):
 
     @property
     def lag(self) -> int | None:
-        return self._ready
+        return None if self._backlog is None else self._backlog.lag
+
+    @property
+    def withheld(self) -> int:
+        return 0 if self._backlog is None else self._backlog.withheld
 
     @property
     def places(self) -> frozenset[Place]:
@@ -174,7 +182,8 @@ class RabbitmqSource(Source):
         except BaseException:
             await self.close()
             raise
-        self._counting = asyncio.create_task(self._count_ready())
+        self._backlog = Backlog(connection, self._queue, self._describe_reading, self._management)
+        self._counting = asyncio.create_task(self._backlog.keep_counting())
 
     async def _learn(self, connection: Connection) -> None:
         """Find out how carefully the queue is to be read now. Raises Disconnected if it is not to be read yet."""
@@ -191,14 +200,10 @@ class RabbitmqSource(Source):
         if wait:
             raise Disconnected(f"is not read for another {wait:.0f} s: {self._redeliveries.warning}")
 
-    async def _count_ready(self) -> None:
-        """Ask for the number of messages in the queue every `COUNT_EVERY` seconds, as long as the broker answers."""
-        connection = self._connection
-        with suppress(Disconnected, BrokerError):  # no permission, or the end, which is reported elsewhere
-            while connection is not None:
-                answer = await connection.look("queue", self._queue)
-                self._ready = int(answer.method.message_count)
-                await asyncio.sleep(COUNT_EVERY)
+    def _describe_reading(self) -> Reading:
+        return Reading(
+            self._last, len(self._arrived), self._last > self._acked, self._next_offset, self._is_stream
+        )  # fmt: skip
 
     def _forget(self) -> None:
         """Forget what has arrived; it will be delivered again."""
@@ -221,6 +226,7 @@ class RabbitmqSource(Source):
             await self._begin(connection, self._arguments)
         else:
             self._is_stream = True
+            self._next_offset = None if last is None else last + 1
 
     async def _begin(self, connection: Connection, arguments: Mapping[str, Any]) -> None:
         """Consume on a new channel. Raises BrokerError, Disconnected."""
@@ -300,6 +306,8 @@ class RabbitmqSource(Source):
     def _take(self, events: list[Event]) -> None:
         arrived = cast("list[Arrived]", events)  # a channel without publishes has no other events
         self._last = arrived[-1].tag
+        if self._is_stream and (offset := offset_of(ContentHeader(arrived[-1].properties))) is not None:
+            self._next_offset = offset + 1
         self._arrived += arrived
         self._arrived_bytes += sum([len(event.body) for event in arrived]) + FIXED_BYTES * len(arrived)
         if self._arrived_bytes > self._buffer_bytes and self._connection is not None:
@@ -330,22 +338,12 @@ class RabbitmqSource(Source):
             await self._wait_for_arrival()
         else:
             limit = await self._pace(self._pacing, limit)
-        arrived, epoch, origin = self._arrived, self._epoch, self._origin
-        deliveries = []
-        taken = 0
-        for _ in range(min(limit, len(arrived))):
-            tag, redelivered, exchange, key, properties, body = arrived.popleft()
-            content = ContentHeader(properties)
-            message = message_of(decode_name(exchange), decode_name(key), content, body)
-            size = len(body) + len(properties) + FIXED_BYTES
-            taken += len(body)
-            if redelivered:
-                self._check_redelivery(content)
-            identity = time = None
-            if properties[1] & ID_OR_TIME or (properties[0] & HEADERS and b"x-" in properties):
-                identity, time = self._read_identity_and_time(content)
-            deliveries.append(Delivery(message, epoch, tag, identity, time, redelivered, size, origin))
+        deliveries = make_deliveries(
+            self._arrived, min(limit, len(self._arrived)), source=self.name, queue=self._queue, epoch=self._epoch,
+            on_redelivery=self._check_redelivery,
+        )  # fmt: skip
         self._given = deliveries[-1].position
+        taken = sum([len(each.message.body) for each in deliveries])
         self._arrived_bytes -= taken + FIXED_BYTES * len(deliveries)
         if self._arrived_bytes <= self._buffer_bytes // 2 and self._connection is not None:
             self._connection.resume()
@@ -355,14 +353,6 @@ class RabbitmqSource(Source):
         """Count the earlier deliveries of a message, and log a warning if it is in danger."""
         if self._redeliveries.see(count_deliveries(content), asyncio.get_running_loop().time()):
             LOG.error("%s: %s", self.name, self._redeliveries.warning)
-
-    def _read_identity_and_time(self, content: ContentHeader) -> tuple[str | None, int | None]:
-        """Return identity and time of a message; None for both if its header cannot be read."""
-        with suppress(MalformedHeader):
-            stamp = content.property("timestamp")
-            time = None if stamp is None else known_time(stamp.value * 1_000_000)
-            return identity_of_message(self.name, self._queue, content), time
-        return None, None
 
     def settle(self, delivery: Delivery) -> None:
         if delivery.lane != self._epoch:
@@ -379,15 +369,7 @@ class RabbitmqSource(Source):
         """Remember the offset of a stream's settled delivery, and have it written soon."""
         offset = offset_of(content_of(delivery.message))
         if offset is not None:
-            message = delivery.message
-            self._offsets.settle(
-                offset,
-                lambda: fingerprint_of(
-                    message.exchange.encode("utf-8", "surrogateescape"),
-                    message.routing_key.encode("utf-8", "surrogateescape"),
-                    message.body,
-                ),
-            )
+            self._offsets.settle(offset, lambda: fingerprint_of_message(delivery.message))
             if self._writing is None or self._writing.done():
                 self._writing = asyncio.create_task(self._keep_writing())
 
@@ -429,7 +411,7 @@ class RabbitmqSource(Source):
             self._counting = None
         if self._changing is not None:
             self._changing.cancel()
-        self._ready = None
+        self._backlog = None
         connection = self._connection
         if connection is not None:
             self._acknowledge()
@@ -445,18 +427,3 @@ class RabbitmqSource(Source):
         self._epoch += 1
         self._forget()
         self._news.set()
-
-
-HEADERS: Final = 0x20
-"""Flag of the headers in the first byte of a content header."""
-
-ID_OR_TIME: Final = 0x80 | 0x40
-"""Flags of message_id and timestamp in the second byte."""
-
-
-def decode_name(name: bytes) -> str:
-    """Decode a short string of AMQP; bytes that are not UTF-8 become surrogates."""
-    try:
-        return name.decode()
-    except UnicodeDecodeError:
-        return name.decode("utf-8", "surrogateescape")

@@ -4,7 +4,7 @@ A quorum queue of RabbitMQ 4 counts how often each message came back to it unack
 unless the queue or a policy sets another, it drops the message, or dead-letters it if it has a dead-letter exchange.
 Each connection that ends, for whatever reason, counts for all messages that were prefetched over it. So when the counts
 come near the limit, the source waits longer and longer before it is opened again: in the queue, the messages are safe.
-`bridge.endpoints.rabbitmq.pacing` keeps the counts from coming near, where the limit is known.
+`bridge.endpoints.rabbitmq.consumer.pacing` keeps the counts from coming near, where the limit is known.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
+from bridge.endpoints.rabbitmq.consumer.redeliveries import count_deliveries
 from bridge.endpoints.rabbitmq.frames import Arrived
-from bridge.endpoints.rabbitmq.redeliveries import count_deliveries
 from exchange.amqp import ContentHeader
 
 __all__ = ["Pacing"]

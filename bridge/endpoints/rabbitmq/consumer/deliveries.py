@@ -1,0 +1,67 @@
+"""What arrived from a queue, as deliveries."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from bridge.endpoint import Delivery, known_time
+from bridge.endpoints.rabbitmq.frames import Arrived
+from bridge.interop import identity_of_message
+from exchange.amqp import ContentHeader, MalformedHeader, message_of
+
+__all__ = ["FIXED_BYTES", "make_deliveries", "read_identity_and_time"]
+
+FIXED_BYTES: Final = 512
+"""Approximate size of a delivery in memory besides its body and properties, in bytes."""
+
+HEADERS: Final = 0x20
+"""Flag of the headers in the first byte of a content header."""
+
+ID_OR_TIME: Final = 0x80 | 0x40
+"""Flags of message_id and timestamp in the second byte."""
+
+
+def make_deliveries(
+    arrived: deque[Arrived],
+    count: int,
+    *,
+    source: str,
+    queue: str,
+    epoch: int,
+    on_redelivery: Callable[[ContentHeader], None],
+) -> list[Delivery]:
+    """Take ``count`` of those that arrived, and return them as deliveries of the lane ``epoch``."""
+    origin = f"queue {queue}"
+    deliveries = []
+    for _ in range(count):
+        tag, redelivered, exchange, key, properties, body = arrived.popleft()
+        content = ContentHeader(properties)
+        message = message_of(_decode_name(exchange), _decode_name(key), content, body)
+        size = len(body) + len(properties) + FIXED_BYTES
+        if redelivered:
+            on_redelivery(content)
+        identity = time = None
+        if properties[1] & ID_OR_TIME or (properties[0] & HEADERS and b"x-" in properties):
+            identity, time = read_identity_and_time(source, queue, content)
+        deliveries.append(Delivery(message, epoch, tag, identity, time, redelivered, size, origin))
+    return deliveries
+
+
+def read_identity_and_time(source: str, queue: str, content: ContentHeader) -> tuple[str | None, int | None]:
+    """Return identity and time of a message; None for both if its header cannot be read."""
+    with suppress(MalformedHeader):
+        stamp = content.property("timestamp")
+        time = None if stamp is None else known_time(stamp.value * 1_000_000)
+        return identity_of_message(source, queue, content), time
+    return None, None
+
+
+def _decode_name(name: bytes) -> str:
+    """Decode a short string of AMQP; bytes that are not UTF-8 become surrogates."""
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        return name.decode("utf-8", "surrogateescape")

@@ -1,0 +1,114 @@
+"""What waits in queues and streams, and what is given to other consumers, as live brokers have it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from bridge.endpoints.rabbitmq.config import RabbitmqSource
+from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import Broker
+from tests.support.bridge.behaviour import on_a_loop, read_all_of
+from tests.support.servers import Server, missing
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture
+def broker(rabbitmq: Server) -> Iterator[Broker]:
+    broker = Broker(rabbitmq)
+    yield broker
+    broker.close()
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bridge.endpoints.rabbitmq.consumer.backlog.COUNT_EVERY", 0.2)
+
+
+async def read_and_settle(source: RabbitmqSource, count: int) -> None:
+    for _ in range(count):
+        [delivery] = await read_all_of(source, 1)
+        source.settle(delivery)
+
+
+@on_a_loop
+async def test_a_stream_that_was_read_to_its_end_has_no_lag(broker: Broker) -> None:
+    queue = broker.queue(**{"x-queue-type": "stream"})
+    source = RabbitmqSource("from", [broker.address], queue, prefetch=100)
+    await source.open()
+    await until(lambda: source.lag == 0, lambda: source.lag)
+    broker.put(queue, *[b"%d" % n for n in range(500)])
+    await until(lambda: source.lag == 500, lambda: source.lag)
+    await read_and_settle(source, 200)
+    await until(lambda: source.lag == 300, lambda: source.lag)
+    await read_and_settle(source, 300)
+    await until(lambda: source.lag == 0, lambda: source.lag)
+    assert (source.withheld, source.trouble) == (0, None)
+    broker.put(queue, b"more")
+    await until(lambda: source.lag == 1, lambda: source.lag)
+    await source.close()
+
+
+@on_a_loop
+async def test_the_lag_is_right_while_nothing_is_read_off_the_socket(broker: Broker) -> None:
+    queue = broker.queue()
+    broker.put(queue, *[bytes(100_000)] * 60)
+    source = RabbitmqSource("from", [broker.address], queue, window_bytes=4 << 20)
+    await source.open()
+    await until(lambda: source._connection is not None and source._connection.is_paused)
+    broker.put(queue, *[b"%d" % n for n in range(2_500)])
+    await until(lambda: source.lag is not None and source.lag >= 560, lambda: source.lag)
+    before = source.lag
+    broker.channel.queue_purge(queue)
+    await until(lambda: source.lag is not None and source.lag < (before or 0), lambda: source.lag)
+    assert source.lag == len(source._arrived)
+    await source.close()
+
+
+@on_a_loop
+async def test_a_foreign_single_active_consumer_is_named(broker: Broker) -> None:
+    if broker.server.management_url is None:
+        missing("no management API")
+    queue = broker.queue(**{"x-single-active-consumer": True})
+    broker.channel.basic_qos(prefetch_count=1)
+    broker.channel.basic_consume(queue, lambda *_: None, consumer_tag="foreign")
+    broker.put(queue, *[b"%d" % n for n in range(1_000)])
+    source = RabbitmqSource("from", [broker.address], queue, management=broker.server.management_url)
+    await source.open()
+    await until(lambda: source.trouble is not None, lambda: source.lag)
+    assert "999 messages are not given to this bridge: the single active consumer is 'foreign' of user" in str(
+        source.trouble
+    )
+    assert (source.lag, source.withheld) == (999, 999)
+    broker.channel.basic_cancel("foreign")
+    broker.channel.basic_nack(0, multiple=True, requeue=True)
+    await read_and_settle(source, 1_000)
+    await until(lambda: (source.lag, source.withheld, source.trouble) == (0, 0, None), lambda: source.trouble)
+    await source.close()
+
+
+@on_a_loop
+async def test_another_bridge_that_is_active_is_no_trouble_and_without_the_api_only_one_that_stands_still_is(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if broker.server.management_url is None:
+        missing("no management API")
+    monkeypatch.setattr("bridge.endpoints.rabbitmq.consumer.backlog.PASSED_OVER", 2.0)
+    queue = broker.queue(**{"x-single-active-consumer": True})
+    active = RabbitmqSource("active", [broker.address], queue, prefetch=10)
+    await active.open()
+    broker.put(queue, *[b"%d" % n for n in range(100)])
+    standby = RabbitmqSource("standby", [broker.address], queue, management=broker.server.management_url)
+    unknowing = RabbitmqSource("unknowing", [broker.address], queue)
+    await standby.open()
+    await unknowing.open()
+    await until(lambda: unknowing.trouble is not None, lambda: unknowing.lag)
+    assert "90 messages are ready, and this bridge is given none of them" in str(unknowing.trouble)
+    assert (standby.withheld, standby.trouble) == (90, None)
+    assert (active.withheld, active.trouble) == (0, None)
+    await read_and_settle(active, 100)
+    await until(lambda: unknowing.trouble is None)
+    for each in (active, standby, unknowing):
+        await each.close()
