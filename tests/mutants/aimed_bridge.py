@@ -816,7 +816,7 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bridge/endpoints/rabbitmq/redeliveries.py",
+        "bridge/endpoints/rabbitmq/consumer/redeliveries.py",
         "bridge/endpoints/rabbitmq/test_redeliveries.py",
         (
             "a message in less danger takes the danger away",
@@ -825,7 +825,7 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bridge/endpoints/rabbitmq/offsets.py",
+        "bridge/endpoints/rabbitmq/consumer/offsets.py",
         "bridge/endpoints/rabbitmq/test_rabbitmq_offsets.py",
         (
             "what is settled is not written",
