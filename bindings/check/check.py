@@ -16,6 +16,7 @@ from bindings.check.rules import (
     alternates,
     dangling,
     dead_letters,
+    effects,
     expected,
     headers,
     kinds,
@@ -49,6 +50,7 @@ FAMILIES: Final[Sequence[Callable[[TopologyView], Iterator[Finding]]]] = (
     headers.find,
     kinds.find,
     kinds.find_refused_queues,
+    effects.find,
     policies.find,
 )
 OPTIONAL: Final[Mapping[str, Callable[[TopologyView], Iterator[Finding]]]] = {

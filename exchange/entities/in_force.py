@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+from exchange.entities.effects import NoEffect, why_name, why_values
 from exchange.entities.entities import Exchange, Policy, Queue
 from exchange.entities.profile import LATEST, Profile
 from exchange.entities.ranked import Ranked
@@ -72,13 +73,16 @@ NO_DEAD_LETTERS: Final = DeadLetters(None)
 class Settings:
     """The settings in force for one queue or exchange.
 
-    Keys are those of policies: ``max-length``, for the argument ``x-max-length``. Arguments that no policy can set,
+    ``values`` has those with an effect. Keys are those of policies: ``max-length``, for the argument ``x-max-length``. Arguments that no policy can set,
     such as ``x-max-priority``, are there, too. `Policies` computes them.
     """
 
     values: Mapping[str, Setting]
     policy: Policy | None = None
     operator_policy: Policy | None = None
+    without_effect: Mapping[str, tuple[Setting, NoEffect]] = EMPTY
+    """What is given and has no effect (`exchange.entities.effects`): an argument by its own name, as ``x-max-lenght``,
+    a key of a policy by its own."""
 
     def get(self, name: str) -> Any:
         """Return the value of a setting; None if nothing sets it."""
@@ -95,24 +99,20 @@ class Settings:
         value = self.get(name)
         return value if isinstance(value, str) else None
 
-    def dead_letters_in(self, queue_type: str) -> DeadLetters:
-        """Return where the dead letters of a queue of this type go with these settings."""
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """Return where the dead letters of a queue go with these settings."""
         exchange = self.text("dead-letter-exchange")
-        if exchange is None or queue_type == "stream":
+        if exchange is None:
             return NO_DEAD_LETTERS
-        strategy, overflow = self.get("dead-letter-strategy"), self.get("overflow")
-        sure = queue_type == "quorum" and strategy == "at-least-once" and overflow == "reject-publish"
+        sure = self.get("dead-letter-strategy") == "at-least-once"
         return DeadLetters(exchange, self.text("dead-letter-routing-key"), sure)
 
-    def overflow_in(self, queue_type: str) -> Overflow:
-        """Return what a queue of this type does at its maximum length with these settings.
-
-        A quorum queue that is to refuse and dead-letter logs a warning and drops its oldest messages.
-        """
+    @property
+    def overflow(self) -> Overflow:
+        """Return what a queue does at its maximum length with these settings."""
         overflow = self.text("overflow")
-        if overflow == "reject-publish":
-            return "reject-publish"
-        return "reject-publish-dlx" if overflow == "reject-publish-dlx" and queue_type != "quorum" else "drop-head"
+        return overflow if overflow in ("reject-publish", "reject-publish-dlx") else "drop-head"
 
     @property
     def policy_definition(self) -> dict[str, Any]:
@@ -164,24 +164,42 @@ class Policies:
         chosen: dict[tuple[Any, Any], Settings] = {}
         for policy in ours:
             for operator_policy in operators:
-                settings = Settings(self._merge(part, policy, operator_policy), policy, operator_policy)
+                values, without = self._merge(part, policy, operator_policy)
+                settings = Settings(values, policy, operator_policy, without)
                 definitions = (policy and policy.definition, operator_policy and operator_policy.definition)
                 chosen[definitions] = settings
         return tuple(chosen.values())
 
-    def _merge(self, part: Queue | Exchange, policy: Policy | None, operator: Policy | None) -> Mapping[str, Setting]:
-        values = _merge_policies(policy, operator)
+    def _merge(
+        self, part: Queue | Exchange, policy: Policy | None, operator: Policy | None
+    ) -> tuple[Mapping[str, Setting], Mapping[str, tuple[Setting, NoEffect]]]:
+        """Return the settings with an effect, and what has none."""
+        without: dict[str, tuple[Setting, NoEffect]] = {}
+        values = {}
+        for name, setting in _merge_policies(policy, operator).items():
+            why = why_name(part, name, self.profile, policy=True)
+            if why is None:
+                values[name] = setting
+            elif not _is_default(name, setting.value):
+                without[name] = setting, why
         rules = _RULES.get(part.type, _RULES["classic"])[self.profile.settings] if isinstance(part, Queue) else {}
         for argument, given in part.arguments.items():
             # Among the arguments of exchanges, only the alternate exchange has a policy's setting beside it.
             name = argument.removeprefix("x-") if isinstance(part, Queue) else argument
-            if isinstance(part, Queue) and name == argument:
-                continue  # an application's own argument
-            ours = values.get(name)
-            value = _read_argument(given)
-            if ours is None or not rules.get(name, argument_counts)(ours.value, value):
-                values[name] = Setting(value, "argument")
-        return values
+            setting = Setting(_read_argument(given), "argument")
+            why = why_name(part, argument, self.profile)
+            if why is not None:
+                if not _is_default(name, setting.value):
+                    without[argument] = setting, why
+            elif isinstance(part, Exchange) or name != argument:
+                ours = values.get(name)
+                if ours is None or not rules.get(name, argument_counts)(ours.value, setting.value):
+                    values[name] = setting
+        if isinstance(part, Queue) and values:
+            for name, reason in why_values(part, {name: setting.value for name, setting in values.items()}).items():
+                setting = values.pop(name)
+                without[f"x-{name}" if setting.source == "argument" else name] = setting, reason
+        return values, without
 
 
 def possible_policies(
@@ -388,6 +406,11 @@ def _merge_policies(policy: Policy | None, operator: Policy | None) -> dict[str,
         else:
             values[name] = Setting(users[name], "policy", policy.name if policy else None)
     return values
+
+
+def _is_default(name: str, value: Any) -> bool:
+    """Return whether a setting that nothing reads any more has the value by which all queues go."""
+    return (name, value) in (("queue-mode", "default"), ("queue-version", 2))
 
 
 def _read_argument(given: Any) -> Any:

@@ -47,6 +47,8 @@ class Account(NamedTuple):
     """Sorted by name, without the type of the queue."""
     left_out: tuple[tuple[Policy, str], ...]
     """Policies and operator policies whose pattern matches the name and that are not in force, each with the reason."""
+    without_effect: tuple[tuple[str, Setting, str], ...]
+    """Arguments and settings of policies that are given and have no effect, each with its name and the reason."""
 
 
 class ValueJson(TypedDict):
@@ -79,6 +81,14 @@ class LeftOutJson(TypedDict):
     reason: str
 
 
+class WithoutEffectJson(ValueJson):
+    """An argument of the queue, or a setting of a policy in force, that has no effect."""
+
+    name: str
+    """As it is written, arguments with `x-`."""
+    reason: str
+
+
 class AccountJson(TypedDict):
     """What is in force in a queue: its arguments, its policy and its operator policy, merged."""
 
@@ -86,6 +96,7 @@ class AccountJson(TypedDict):
     """The type of the queue."""
     settings: list[PrecedenceJson]
     left_out: list[LeftOutJson]
+    without_effect: list[WithoutEffectJson]
 
 
 def account_for(queue: Queue, policies: Policies) -> Account:
@@ -97,7 +108,10 @@ def account_for(queue: Queue, policies: Policies) -> Account:
         Precedence(name, possible_values(possible, name), _overridden(possible[0], queue, name) if is_known else ())
         for name in names
     ]
-    return Account(queue, tuple(settings), tuple(_left_out(queue, policies)))
+    ineffective = {
+        (name, setting, str(why)): None for each in possible for name, (setting, why) in each.without_effect.items()
+    }
+    return Account(queue, tuple(settings), tuple(_left_out(queue, policies)), tuple(ineffective))
 
 
 def possible_values(possible: Sequence[Settings], name: str) -> Possible:
@@ -129,7 +143,7 @@ def _left_out(queue: Queue, policies: Policies) -> Iterator[tuple[Policy, str]]:
 
 def account_lines(account: Account) -> Iterator[str]:
     """Yield what is in force in a queue as lines of text, which are not escaped; none if nothing is given."""
-    if account.settings or account.left_out:
+    if account.settings or account.left_out or account.without_effect:
         nothing = "" if account.settings else " nothing"
         yield f"in force in queue '{account.queue.name}' ({account.queue.type}):{nothing}"
     for setting in account.settings:
@@ -137,6 +151,8 @@ def account_lines(account: Account) -> Iterator[str]:
         unknown = "; which policy is in force is not known here" if len(setting.values) > 1 else ""
         over = "".join([f", overrides {write_setting(value)}" for value in setting.overridden])
         yield f"  {setting.name}: {text}{over}{unknown}"
+    for name, value, reason in account.without_effect:
+        yield f"  without effect: {name}: {write_setting(value)}: {reason}"
     for policy, reason in account.left_out:
         kind = "operator policy" if policy.operator else "policy"
         yield f"  not in force: {kind} '{policy.name}': {reason}"
@@ -177,6 +193,9 @@ def account_json(account: Account) -> AccountJson:
         "left_out": [
             {"policy": policy.name, "operator": policy.operator, "reason": reason}
             for policy, reason in account.left_out
+        ],
+        "without_effect": [
+            {**value_json(value), "name": name, "reason": reason} for name, value, reason in account.without_effect
         ],
     }
 

@@ -66,11 +66,11 @@ def limits_by(settings: Settings, queue: Queue, profile: Profile) -> Limits:
         None if is_stream else settings.integer("max-length-bytes"),
         None if is_stream else settings.integer("message-ttl"),
         None if is_stream else settings.integer("expires"),
-        settings.overflow_in(queue.type),
+        settings.overflow,
         find_delivery_limit(settings.integer("delivery-limit"), profile) if is_quorum else None,
         0 if is_quorum or is_stream else _max_priority(settings.integer("max-priority")),
         settings.get("single-active-consumer") is True,
-        settings.dead_letters_in(queue.type),
+        settings.dead_letters,
     )
 
 

@@ -133,7 +133,7 @@ def make_dead_letter(message: Message, letters: DeadLetters) -> Message:
 def find_hop(queue: Queue, message: Message, policies: Policies, router: Router) -> DeadLetterHop:
     """Return what becomes of a message that a queue rejects, lets expire or has no room for."""
     possible = policies.possible_settings(queue)
-    ways = [settings.dead_letters_in(queue.type) for settings in possible]
+    ways = [settings.dead_letters for settings in possible]
     letters = ways[0]
     outcome: Outcome = "unknown"
     queues: tuple[str, ...] = ()
@@ -141,7 +141,7 @@ def find_hop(queue: Queue, message: Message, policies: Policies, router: Router)
         outcome, queues = _route(message, letters, router)
     source = str(possible[0].values["dead-letter-exchange"]) if letters.exchange is not None else ""
     ttl, length, size = (_integer(possible, name) for name in ("message-ttl", "max-length", "max-length-bytes"))
-    overflows = {settings.overflow_in(queue.type) for settings in possible}
+    overflows = {settings.overflow for settings in possible}
     overflow = overflows.pop() if len(overflows) == 1 else None
     key = message.routing_key
     return DeadLetterHop(queue.name, key, letters, outcome, queues, source, ttl, length, size, overflow)

@@ -108,7 +108,7 @@ class TopologyGraph:
             queues = list(self.topology.queues.values())
         found: dict[str, tuple[DeadLetters, ...]] = {}
         for queue in queues:
-            possible = [settings.dead_letters_in(queue.type) for settings in self.possible_settings(queue.name)]
+            possible = [settings.dead_letters for settings in self.possible_settings(queue.name)]
             letters = tuple(dict.fromkeys(possible))
             if letters != (NO_DEAD_LETTERS,):
                 found[queue.name] = letters

@@ -16,6 +16,7 @@ from bindings.check.rules.leaks import (
 )
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import list_names, quote_exchange
+from exchange.entities.effects import AT_MOST_ONCE
 from exchange.entities.entities import Destination, Policy, Queue
 from exchange.entities.in_force import DeadLetters
 from exchange.kinds.condition import EVERYTHING
@@ -136,7 +137,7 @@ def _is_lost(view: TopologyView, exchange: str, key: str) -> bool:
 def _at_most_once(view: TopologyView) -> Iterator[Finding]:
     for name, queue in view.topology.queues.items():
         if queue.type == "quorum" and all(
-            settings.get("dead-letter-strategy") == "at-least-once" and settings.get("overflow") != "reject-publish"
+            any(why is AT_MOST_ONCE for _, why in settings.without_effect.values())
             for settings in view.graph.possible_settings(name)
         ):
             message = f"queue '{name}' asks for dead letters at least once without overflow reject-publish"

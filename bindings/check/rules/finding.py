@@ -285,6 +285,13 @@ TABLE: Final = (
     Rule("HS605", "refused-queue", "error",
          "RabbitMQ refuses to declare this queue: an argument is not valid, or its type does not have it.",
          "correct what the message names, or name the release that is meant with --profile"),
+    Rule("HS606", "argument-without-effect", "warning",
+         "RabbitMQ accepts the argument, and nothing reads it: its name is misspelt, the type of the queue or exchange "
+         "or the release ignores it, or its value has no effect.",
+         "correct what the message names, or remove the argument"),
+    Rule("HS607", "unknown-argument", "note",
+         "No release of RabbitMQ knows the argument, so it has no effect on the broker.",
+         "nothing, if an application or a plugin reads it; else correct or remove it"),
     # 7xx: policies
     Rule("HS701", "bad-expression", "warning",
          "RabbitMQ refuses the pattern of the policy, which is no regular expression for PCRE: it applies to nothing.",
@@ -316,6 +323,10 @@ TABLE: Final = (
          "policy to them at all: its other settings are not in force either.",
          "make a policy of its own of the setting, or limit the policy to a type: classic_queues, quorum_queues, "
          "streams"),
+    Rule("HS709", "setting-without-effect", "warning",
+         "The policy applies, but this setting does nothing there: the type of queues or the release ignores it or its "
+         "value, or it needs another setting.",
+         "correct what the message names, or remove the setting"),
     # 8xx: expectations
     Rule("HS801", "failed-expectation", "error",
          "What is expected of a message does not come true.",

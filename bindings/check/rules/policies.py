@@ -10,9 +10,11 @@ from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import list_names
 from bindings.sources.definitions.import_warnings import PATTERN_SHOWN
 from exchange.display import clip_line
+from exchange.entities.effects import NAMES, find_meant
 from exchange.entities.entities import PREDECLARED_NAMES, Exchange, Policy, Queue
 from exchange.entities.in_force import QUEUES, applies_to, is_for_type, unsupported_keys
-from exchange.entities.policy_definitions import wrong_settings
+from exchange.entities.policy_definitions import OPERATOR_SETTINGS, SETTINGS, wrong_settings
+from exchange.entities.profile import Profile
 from exchange.entities.queue_arguments import ACCEPTED
 from exchange.entities.ranked import Ranked
 from exchange.patterns.pcre import expression
@@ -55,7 +57,8 @@ def _find(view: TopologyView, policies: Mapping[str, Policy]) -> Iterator[Findin
     for policy in policies.values():
         pattern = f"'{clip_line(policy.pattern, PATTERN_SHOWN)}'"
         for wrong in wrong_settings(policy.definition, view.topology.profile, operator=policy.operator):
-            yield Finding("HS707", policy, f"RabbitMQ refuses {_name(policy)}: {wrong}", detail=wrong)
+            message = f"RabbitMQ refuses {_name(policy)}: {wrong}{_hint(policy, view.topology.profile)}"
+            yield Finding("HS707", policy, message, detail=wrong)
         if policy.apply_to not in (*EXCHANGES, *QUEUES):
             yield Finding("HS705", policy, f"{_name(policy)} applies to '{policy.apply_to}', which is nothing")
         elif (error := expression(policy.pattern).error) != "":
@@ -96,6 +99,14 @@ def _unsupported(view: TopologyView, policy: Policy, queues: list[Queue]) -> Ite
                 f"{kind} queues do not support {list_names(foreign)}"
             )
             yield Finding("HS708", policy, message, detail=kind)
+
+
+def _hint(policy: Policy, profile: Profile) -> str:
+    """Return ``; did you mean ...?`` for the first key that the release does not know, if there is one like it."""
+    known = OPERATOR_SETTINGS[profile.settings] if policy.operator else SETTINGS[profile.settings].keys()
+    unknown = [name for name in sorted(policy.definition) if name not in NAMES["policy"]]
+    meant = [near for name in unknown if (near := find_meant(name, known)) is not None]
+    return f"; did you mean {meant[0]}?" if meant else ""
 
 
 def _name(policy: Policy) -> str:

@@ -12,6 +12,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from bindings.diff.settings.consequences import Consequence, Side, find_consequence
 from bindings.diff.settings.letters import DEAD_LETTERS, Letters
+from exchange.entities.effects import POLICIES_OF_EXCHANGES
 from exchange.entities.entities import Exchange, Policy, Queue
 from exchange.entities.in_force import Policies, Setting, Settings
 from exchange.entities.precedence import Possible, possible_values
@@ -20,12 +21,6 @@ from exchange.topology.topology import Topology
 
 __all__ = ["SettingChange", "SettingsChange", "compare_settings"]
 
-OF_EXCHANGES: Final = frozenset({
-    "alternate-exchange", "federation-upstream", "federation-upstream-set", "federation-upstream-pattern",
-    "shards-per-node", "routing-key",
-})  # fmt: skip
-"""Settings that mean something to exchanges; a policy for all parts may give them others, too."""
-NOT_OF_QUEUES: Final = frozenset({"alternate-exchange", "shards-per-node", "routing-key"})
 UNKNOWN: Final = Consequence("which policy is in force is not known here", loses=True)
 
 Kind: TypeAlias = Literal["exchange", "queue"]
@@ -159,7 +154,7 @@ def _comparable(values: Iterable[Setting | None]) -> frozenset[object]:
 def _concerns(part: Exchange | Queue, name: str, values: Iterable[Setting | None]) -> bool:
     """Return whether a setting means something to a part, and is not written in two ways."""
     if isinstance(part, Exchange):
-        return name in OF_EXCHANGES  # other arguments decide about routes, which are compared by themselves
+        return name in POLICIES_OF_EXCHANGES  # other arguments decide about routes, which are compared by themselves
     if name == "queue-type":
         return {"classic" if value is None else value.value for value in values} != {"classic"}
-    return name not in NOT_OF_QUEUES
+    return True

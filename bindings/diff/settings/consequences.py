@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from exchange.display import count_noun, describe_exchange, write_milliseconds
-from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Settings
+from exchange.entities.in_force import DeadLetters, Settings
 from exchange.entities.profile import Profile
 from exchange.lifecycle.limits import find_delivery_limit
 
@@ -49,7 +49,7 @@ class Side(NamedTuple):
     @property
     def letters(self) -> DeadLetters:
         """Where dead letters are sent."""
-        return self.settings.dead_letters_in(self.type)
+        return self.settings.dead_letters
 
     @property
     def overflow(self) -> str:
@@ -158,12 +158,8 @@ def _max_age(name: str, before: Side, after: Side) -> Consequence | None:
 
 def _dead_letters(name: str, before: Side, after: Side) -> Consequence | None:
     old, new = before.letters, after.letters
-    if new == old == NO_DEAD_LETTERS:
-        return Consequence("without effect: the queue has no dead letter exchange", loses=False)
     if new == old:
-        asked = "at-least-once" in (before.settings.get(name), after.settings.get(name))
-        needs = "at-least-once needs a quorum queue with overflow = reject-publish"
-        return Consequence(f"without effect: {needs if asked else 'at-most-once is the default'}", loses=False)
+        return Consequence("without effect: at-most-once is the default", loses=False)
     if (old.exchange, old.routing_key) == (new.exchange, new.routing_key):
         text = "wait until their queues have confirmed them" if new.at_least_once else "may be lost on the way"
         return Consequence(f"dead letters {text} now", loses=old.at_least_once)

@@ -10,6 +10,7 @@ from bindings.sources.language.expectations import Expectation, Relation
 from bindings.sources.language.syntax import Node
 from bindings.sources.language.tokens import Token
 from bindings.sources.language.values import Item, Terms
+from exchange.entities.effects import NAMES, find_meant
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, Exchange, Policy, Queue
 from exchange.errors import HashstarError, PatternError, TextError
 from exchange.field_json import decode_table
@@ -116,7 +117,7 @@ class _Attributes:
                 raise Mistake(f"{self._what} has no {word}", token)
             if word not in known:
                 near = suggest(word, known)
-                hint = near if "did you mean" in near else f"; an argument has an equals sign: {word} = {value}"
+                hint = near if "did you mean" in near else _hint_argument(self._what, word, self.terms.tokens[of_value])
                 raise Mistake(f"{self._what} has no {word}{hint}", token)
             raise Mistake(f"{word} stands alone, without {value!r}", token)
         if self.partitioned is not None:
@@ -130,6 +131,13 @@ class _Attributes:
         positions = [argument.children[0] for argument in self.arguments]
         position: int = next(position for position in positions if self.terms.text(position) == key)
         return self.terms.tokens[position]
+
+
+def _hint_argument(what: str, word: str, value: Token) -> str:
+    """Return how to write an attribute as an argument, by the name that has an effect if there is one like it."""
+    name = find_meant(word, NAMES[what.split()[-1]]) or word
+    text = value.text if value.kind == "NUMBER" or not value.kind == "NAME" else f'"{value.text}"'
+    return f"; an argument has an equals sign: {name} = {text}"
 
 
 def read_exchange(node: Node, terms: Terms) -> Exchange:

@@ -73,4 +73,4 @@ def queues_where(
 
 def may_dead_letter(queue: Queue, possible: tuple[Settings, ...]) -> bool:
     """Return whether a queue with one of these settings has a dead letter exchange."""
-    return any(settings.dead_letters_in(queue.type).exchange is not None for settings in possible)
+    return any(settings.dead_letters.exchange is not None for settings in possible)

@@ -52,7 +52,11 @@ WRITTEN: dict[str, tuple[str, str | None]] = {
     "HS306": (f"{A}f -> q\npolicy p: '^t$', exchanges, alternate-exchange = \"g\"", None),
     "HS311": ('queue q: x-dead-letter-exchange = "gone"', None),
     "HS312": (f'exchange d: direct\nqueue q: {DEAD_LETTERS}\nd -> q: "other"', "q"),
-    "HS313": ('queue q: x-queue-type = "quorum", x-dead-letter-strategy = "at-least-once"', None),
+    "HS313": (
+        ('exchange f: fanout\nf -> r\nqueue r\n'
+        'queue q: x-queue-type = "quorum", x-dead-letter-exchange = "f", x-dead-letter-strategy = "at-least-once"'),
+        None,
+    ),
     "HS314": ('queue q: x-message-ttl = 5, x-dead-letter-exchange = "", x-dead-letter-routing-key = "q"', None),
     "HS321": ('queue q: x-dead-letter-exchange = "", x-dead-letter-routing-key = "q"', "q"),
     "HS322": (
@@ -76,6 +80,9 @@ WRITTEN: dict[str, tuple[str, str | None]] = {
     "HS601": ("exchange p: x-plugin\nqueue q\np -> q", None),
     "HS604": ('exchange c: x-consistent-hash\nqueue q\nc -> q: "1", "2"', None),
     "HS605": ("queue q: x-message-ttl = -5", None),
+    "HS606": ("queue q: x-max-lenght = 5", None),
+    "HS607": ("queue q: x-owner = 5", None),
+    "HS709": ("queue q: quorum\npolicy p: 'q', queues, overflow = \"reject-publish-dlx\"", None),
     "HS708": ("queue q\npolicy p: 'q', queues, delivery-limit = 5, message-ttl = 5", None),
     "HS707": ("queue q\npolicy p: 'q', queues, ha-mode = \"all\"", None),
     "HS701": ("queue q\npolicy p: '(', queues, expires = 1", None),

@@ -166,6 +166,9 @@ TWINS: Final[dict[str, tuple[Twin, ...]]] = {
     "HS601": (Twin("x-plugin", "fanout"),),
     "HS604": (Twin('"1", "2"', '"1"'), Twin("x-consistent-hash", "x-random")),
     "HS605": (Twin("-5", "5"),),
+    "HS606": (Twin("lenght", "length"),),
+    "HS607": (Twin("x-owner", "x-expires"),),
+    "HS709": (Twin("-dlx", ""), Twin("quorum", "classic")),
     "HS701": (Twin("'('", "'q'"),),
     "HS702": (Twin("^gone", "^q"),),
     "HS703": (

@@ -82,7 +82,6 @@ def test_a_policy_that_loses_dead_letters_and_messages_is_not_called_unobservabl
         ('dead-letter-exchange = "dlx"', "expires = 9", "expire or exceed a limit are dropped", True),
         ('dead-letter-exchange = "dlx"', 'dead-letter-exchange = "orders"', "go to exchange 'orders'", True),
         ("delivery-limit = 5", "delivery-limit = 3", "", False),  # a policy that no classic queue takes
-        ("queue-version = 1", "queue-version = 2", "queue-version 1 (policy 'p') -> 2 (policy 'p')", False),
     ],
 )  # fmt: skip
 def test_each_change_says_what_it_means(tmp_path: Path, before: str, after: str, means: str, loses: bool) -> None:
@@ -99,8 +98,6 @@ def test_each_change_says_what_it_means(tmp_path: Path, before: str, after: str,
     [
         ("classic, x-max-length = 9", "", 'overflow = "drop-head"', "drop-head is the default", False),
         (f"quorum, {LETTERS}", "", 'dead-letter-strategy = "at-most-once"', "at-most-once is the default", False),
-        (f"quorum, {LETTERS}", "", 'dead-letter-strategy = "at-least-once"', "overflow = reject-publish", False),
-        ("quorum", "", 'dead-letter-strategy = "at-least-once"', "the queue has no dead letter exchange", False),
         ("stream", 'max-age = "1D"', 'max-age = "36h"', "segments older than 36h are deleted", False),
         ("stream", 'max-age = "2h"', 'max-age = "119m"', "segments older than 119m are deleted", True),
         ("stream", "", 'max-age = "1Y"', "segments older than 1Y are deleted", True),

@@ -206,5 +206,6 @@ STRICTEST = {
 @pytest.mark.parametrize("name", STRICTEST)
 @pytest.mark.parametrize(("ours", "theirs"), [(1, 2), (2, 1), (3, 3)])
 def test_the_stricter_of_a_policy_and_an_operator_policy_counts(name: str, ours: int, theirs: int) -> None:
-    settings = settings_of(quorum(), Policy("p", "", {name: ours}), operator({name: theirs}))
+    needed = {"delayed-retry-type": "all", "delayed-retry-min": 9} if name.startswith("delayed-retry") else {}
+    settings = settings_of(quorum(), Policy("p", "", {**needed, name: ours}), operator({name: theirs}))
     assert settings.get(name) == STRICTEST[name]([ours, theirs])

@@ -96,12 +96,12 @@ def test_explain_prints_what_is_in_force_in_the_queue_asked_about(tmp_path: Path
     topology = tmp_path / "shop.bindings"
     topology.write_text(
         "queue jobs: x-max-length = 50\nqueue plain\n"
-        'policy limits: "^jobs$", queues, max-length = 10, dead-letter-routing-key = "\\u001b[1m"\n'
+        'policy limits: "^jobs$", queues, max-length = 10, dead-letter-exchange = "\\u001b[1m"\n'
     )
     result = run("explain", "-t", topology, "", "jobs", "--queue", "jobs")
     assert result.stdout.splitlines()[-3:] == [
         "in force in queue 'jobs' (classic):",
-        "  dead-letter-routing-key: \"\\u001b[1m\" (policy 'limits')",
+        "  dead-letter-exchange: \"\\u001b[1m\" (policy 'limits')",
         "  max-length: 10 (policy 'limits'), overrides 50 (argument)",
     ]
     assert "in force" not in run("explain", "-t", topology, "", "jobs", "--queue", "plain").stdout

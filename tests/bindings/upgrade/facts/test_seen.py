@@ -146,6 +146,8 @@ TWINS: list[tuple[str, Topology]] = [
 """Facts and further topologies that do not show them: what their conditions are about is there, but for one of it."""
 
 OLDEST = release_of("3.10")
+SINCE = {"HSU015": release_of("4.0")}
+"""Fact about a setting that the oldest release does not have -> a release that has it."""
 LATER = [release_of(name) for name in ("4.3", "4.2", "4.1", "4.0", "3.13", "3.13.1", "3.12", "3.11")]
 
 
@@ -156,7 +158,7 @@ def test_each_fact_about_a_topology_has_a_case() -> None:
 def is_seen(name: str, topology: Topology) -> bool:
     [fact] = [each for each in FACTS if each.id == name]
     new = next(release for release in LATER if fact.holds_for(release.numbers))
-    sightings = upgrade_topology(topology, OLDEST, new).sightings
+    sightings = upgrade_topology(topology, SINCE.get(name, OLDEST), new).sightings
     return any(sighting.fact.id == name and sighting.parts for sighting in sightings)
 
 

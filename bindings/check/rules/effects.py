@@ -1,0 +1,75 @@
+"""Arguments and settings of policies that RabbitMQ accepts and that have no effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bindings.check.rules.finding import Finding
+from bindings.check.rules.view import TopologyView
+from bindings.check.rules.words import list_names
+from exchange.entities.effects import AT_MOST_ONCE, NoEffect
+from exchange.entities.entities import PREDECLARED_NAMES, Exchange, Policy, Queue
+from exchange.entities.in_force import Settings
+from exchange.entities.queue_arguments import refuse_queue
+from exchange.errors import BrokerError
+
+__all__ = ["find"]
+
+
+def find(view: TopologyView) -> Iterator[Finding]:
+    """Yield findings about arguments, HS606 and HS607, then about policies, HS709."""
+    idle: dict[tuple[Policy, str], dict[str, NoEffect]] = {}
+    effective: set[tuple[Policy, str]] = set()
+    has_policies = bool(view.topology.policies or view.topology.operator_policies)
+    for part in (*view.topology.queues.values(), *view.topology.exchanges.values()):
+        if not (part.arguments or has_policies):
+            continue
+        possible = _possible(view, part)
+        if part.arguments and not _is_refused(view, part):
+            yield from _arguments(part, possible)
+        for settings in possible:
+            for policy in (settings.policy, settings.operator_policy):
+                for name in () if policy is None else policy.definition:
+                    key = policy, name
+                    setting, why = settings.without_effect.get(name, (None, None))
+                    if why is None or setting is None or setting.policy != policy.name:
+                        effective.add(key)
+                    elif why is not AT_MOST_ONCE:  # HS313 is about that
+                        idle.setdefault(key, {})[part.name] = why
+    for (policy, name), reasons in idle.items():
+        ignored = {part: why for part, why in reasons.items() if why.is_by_value or (policy, name) not in effective}
+        named = [part for part in ignored if part not in PREDECLARED_NAMES]
+        if named:
+            kind = f"{'operator ' if policy.operator else ''}policy '{policy.name}'"
+            message = f"'{name}' of {kind} has no effect on {list_names(named)}: {ignored[named[0]]}"
+            yield Finding("HS709", policy, message, detail=name)
+
+
+def _possible(view: TopologyView, part: Queue | Exchange) -> tuple[Settings, ...]:
+    if isinstance(part, Queue):
+        return view.graph.possible_settings(part.name)
+    return view.graph.policies.possible_settings(part)
+
+
+def _is_refused(view: TopologyView, part: Queue | Exchange) -> bool:
+    if isinstance(part, Queue):
+        try:
+            refuse_queue(part, "", view.topology.profile)
+        except BrokerError:
+            return True
+    return False
+
+
+def _arguments(part: Queue | Exchange, possible: tuple[Settings, ...]) -> Iterator[Finding]:
+    kind = "queue" if isinstance(part, Queue) else "exchange"
+    first, *others = possible
+    for name, (setting, why) in first.without_effect.items():
+        if (
+            setting.source == "argument"
+            and why is not AT_MOST_ONCE
+            and all(name in settings.without_effect for settings in others)
+        ):
+            code = "HS606" if why.is_known else "HS607"
+            yield Finding(
+                code, part, f"the argument '{name}' of {kind} '{part.name}' has no effect: {why}", detail=name
+            )

@@ -1,0 +1,307 @@
+"""Which arguments of queues and exchanges, and which keys of policies, have an effect, and with which values.
+
+RabbitMQ accepts arguments that nothing reads, and values that the type of a queue ignores; at best it logs that. The
+table is of what its modules read (`rabbit_quorum_queue`, `rabbit_stream_queue`, `rabbit_amqqueue_process`,
+`rabbit_queue_location`, the exchange types). What may be given is another matter: `exchange.entities.queue_arguments`
+and `exchange.entities.policy_definitions`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from exchange.entities.entities import Exchange, Queue
+from exchange.entities.profile import Profile
+
+__all__ = [
+    "AT_MOST_ONCE", "NAMES", "POLICIES_OF_EXCHANGES", "NoEffect", "find_meant", "is_foreign", "why_name", "why_values",
+]  # fmt: skip
+
+EVER: Final = frozenset({"3.10", "3.12", "4.0", "4.3"})
+"""All values of `Profile.settings`."""
+NEVER: Final[frozenset[str]] = frozenset()
+BEFORE_4_0: Final = frozenset({"3.10", "3.12"})
+BEFORE_4_3: Final = EVER - {"4.3"}
+FROM_3_12: Final = EVER - {"3.10"}
+FROM_4_0: Final = EVER - BEFORE_4_0
+ONLY_3_10: Final = frozenset({"3.10"})
+ONLY_4_3: Final = frozenset({"4.3"})
+
+QUEUE_TYPES: Final = ("classic", "quorum", "stream")
+
+
+class NoEffect(NamedTuple):
+    """An argument or a key of a policy that has no effect."""
+
+    reason: str
+    """Why, as a clause."""
+    meant: str | None = None
+    """The name or value that was probably meant, as it is written; None where that is not known."""
+    is_known: bool = True
+    """Whether RabbitMQ knows the name, or it is a misspelling of one that it knows."""
+    is_by_value: bool = False
+    """Whether the name has an effect on this type of queues, and the value has none."""
+
+    def __str__(self) -> str:
+        return self.reason if self.meant is None else f"{self.reason}; did you mean {self.meant}?"
+
+
+AT_MOST_ONCE: Final = NoEffect("dead letters go at most once, since overflow is not reject-publish", is_by_value=True)
+
+
+class Reach(NamedTuple):
+    """Where a setting has an effect: the releases, by type of queues, and the forms that are read."""
+
+    classic: frozenset[str] = EVER
+    quorum: frozenset[str] = EVER
+    stream: frozenset[str] = NEVER
+    argument: bool = True
+    """Whether the argument ``x-NAME`` is read."""
+    policy: bool = True
+    """Whether the key of policies is read."""
+
+
+_HA: Final = Reach(BEFORE_4_0, NEVER, argument=False)
+_FEDERATION: Final = Reach(argument=False)
+
+OF_QUEUES: Final[Mapping[str, Reach]] = MappingProxyType({
+    "queue-type": Reach(stream=EVER, policy=False),
+    "expires": Reach(),
+    "message-ttl": Reach(),
+    "dead-letter-exchange": Reach(),
+    "dead-letter-routing-key": Reach(),
+    "dead-letter-strategy": Reach(NEVER),
+    "max-length": Reach(),
+    "max-length-bytes": Reach(stream=EVER),
+    "overflow": Reach(),
+    "max-priority": Reach(quorum=NEVER, policy=False),
+    "single-active-consumer": Reach(policy=False),
+    "queue-mode": Reach(ONLY_3_10, NEVER),
+    "queue-version": Reach(BEFORE_4_0, NEVER),
+    "queue-master-locator": Reach(BEFORE_4_3, NEVER),
+    "queue-leader-locator": Reach(FROM_4_0, EVER, EVER),
+    "consumer-timeout": Reach(FROM_3_12 - ONLY_4_3, FROM_3_12, FROM_3_12 - ONLY_4_3),
+    "consumer-disconnected-timeout": Reach(NEVER, ONLY_4_3),
+    "delayed-retry-type": Reach(NEVER, ONLY_4_3),
+    "delayed-retry-min": Reach(NEVER, ONLY_4_3),
+    "delayed-retry-max": Reach(NEVER, ONLY_4_3),
+    "delivery-limit": Reach(NEVER),
+    "max-in-memory-length": Reach(NEVER, NEVER),
+    "max-in-memory-bytes": Reach(NEVER, NEVER),
+    "quorum-initial-group-size": Reach(NEVER, policy=False),
+    "target-group-size": Reach(NEVER, FROM_3_12, argument=False),
+    "max-age": Reach(NEVER, NEVER, EVER),
+    "stream-max-segment-size-bytes": Reach(NEVER, NEVER, EVER),
+    "stream-filter-size-bytes": Reach(NEVER, NEVER, FROM_3_12),
+    "initial-cluster-size": Reach(NEVER, NEVER, EVER),
+    **dict.fromkeys(
+        ("ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown",
+         "ha-promote-on-failure"), _HA),
+    # Of plugins, which may be there or not.
+    **dict.fromkeys(("federation-upstream", "federation-upstream-set", "federation-upstream-pattern"), _FEDERATION),
+    **dict.fromkeys(("selector-fields", "selector-field-max-bytes"), Reach(NEVER, NEVER, argument=False)),
+    "message-deduplication": Reach(policy=False),
+    "internal-purpose": Reach(stream=EVER, policy=False),
+})  # fmt: skip
+"""Setting of queues, as policies name it -> where it has an effect."""
+
+_EVERYWHERE: Final = frozenset({"alternate-exchange", "x-internal-purpose"})
+_OF_TYPES: Final[Mapping[str, frozenset[str]]] = MappingProxyType({
+    "direct": frozenset({"x-super-stream"}),
+    "topic": frozenset(),
+    "fanout": frozenset(),
+    "headers": frozenset(),
+    "x-random": frozenset(),
+    "x-local-random": frozenset(),
+    "x-jms-topic": frozenset(),
+    "x-modulus-hash": frozenset(),
+    "x-recent-history": frozenset({"x-recent-history-length"}),
+    "x-consistent-hash": frozenset({"hash-header", "hash-property"}),
+    "x-delayed-message": frozenset({"x-delayed-type"}),
+})  # fmt: skip
+"""Exchange type -> its own arguments. Those of other types are not known."""
+POLICIES_OF_EXCHANGES: Final = frozenset({
+    "alternate-exchange", "federation-upstream", "federation-upstream-set", "federation-upstream-pattern",
+    "shards-per-node", "routing-key",
+})  # fmt: skip
+"""Keys of policies that have an effect on exchanges; the last two on those of the type x-modulus-hash."""
+
+NAMES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        "exchange": _EVERYWHERE.union(*_OF_TYPES.values()),
+        "queue": frozenset(f"x-{name}" for name, reach in OF_QUEUES.items() if reach.argument),
+        "policy": POLICIES_OF_EXCHANGES | {name for name, reach in OF_QUEUES.items() if reach.policy},
+    }
+)
+"""What has settings -> the names by which it is given them, in any release."""
+
+_ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType({
+    "x-match": "it is an argument of bindings to headers exchanges",
+    "x-priority": "it is an argument of consumers",
+    "x-stream-offset": "it is an argument of consumers",
+    "x-stream-filter": "it is an argument of consumers",
+    "x-stream-match-unfiltered": "it is an argument of consumers",
+    "x-cancel-on-ha-failover": "it was an argument of consumers",
+    "x-delay": "it is a header of messages",
+    "x-deduplication-header": "it is a header of messages",
+    "x-ha-policy": "policies took its place in RabbitMQ 3.0",
+    "x-ha-nodes": "policies took its place in RabbitMQ 3.0",
+})  # fmt: skip
+"""Argument that queues and exchanges do not have -> what it is."""
+_SYNONYMS: Final[Mapping[str, str]] = MappingProxyType({
+    "ttl": "message-ttl", "msg-ttl": "message-ttl", "expiration": "message-ttl", "message-expiration": "message-ttl",
+    "expiry": "expires", "dlx": "dead-letter-exchange", "dl-exchange": "dead-letter-exchange",
+    "dlk": "dead-letter-routing-key", "dead-letter-key": "dead-letter-routing-key", "ae": "alternate-exchange",
+    "priority": "max-priority", "max-priorities": "max-priority", "max-len": "max-length", "max-size": "max-length",
+    "max-bytes": "max-length-bytes", "sac": "single-active-consumer", "lazy": "queue-mode", "type": "queue-type",
+    "max-deliveries": "delivery-limit", "delivery-count": "delivery-limit", "max-redeliveries": "delivery-limit",
+})  # fmt: skip
+"""Other words for settings, without ``x-`` -> the setting."""
+LIKENESS: Final = 0.82
+"""Minimum likeness, from 0 to 1, of a name to the one that it is taken for a misspelling of."""
+
+_TEXTS: Final = {
+    "delayed-retry-type": ("all", "failed", "returned", "disabled"),
+    "queue-master-locator": ("min-masters", "client-local", "random", "balanced", "least-leaders"),
+}
+"""Setting whose argument RabbitMQ does not check -> values that it knows; it ignores others."""
+_INTEGERS: Final = {
+    "delivery-limit": None, "consumer-timeout": 0, "consumer-disconnected-timeout": 0, "delayed-retry-min": 1,
+    "delayed-retry-max": 1, "max-priority": 0,
+}  # fmt: skip
+"""Setting whose argument some release does not check -> its least value; other types are ignored."""
+
+
+def is_foreign(part: Queue | Exchange) -> bool:
+    """Return whether the type of a queue or exchange belongs to an unknown plugin, which may read any argument."""
+    return part.type not in (QUEUE_TYPES if isinstance(part, Queue) else _OF_TYPES)
+
+
+def why_name(part: Queue | Exchange, name: str, profile: Profile, *, policy: bool = False) -> NoEffect | None:
+    """Return why an argument, or with ``policy`` a key of a policy, has no effect on a part; None if it has one."""
+    if is_foreign(part):
+        return None
+    if isinstance(part, Exchange):
+        return _why_of_exchange(part, name, policy=policy)
+    setting = name if policy else name.removeprefix("x-")
+    reach = OF_QUEUES.get(setting)
+    if reach is not None and (policy or name != setting):
+        if not (reach.policy if policy else reach.argument):
+            return NoEffect("it is a key of policies, not an argument" if not policy else "it is no key of policies")
+        releases: frozenset[str] = getattr(reach, part.type)
+        if profile.settings in releases:
+            return None
+        kind = f"{part.type} queues"
+        if not releases:
+            return NoEffect(f"{kind} ignore it")
+        return NoEffect(f"{kind} of {profile.name} ignore it")
+    if policy:
+        return NoEffect("it is for exchanges") if name in POLICIES_OF_EXCHANGES else None  # else HS707
+    return _why_unknown(part, name, profile)
+
+
+def _why_of_exchange(exchange: Exchange, name: str, *, policy: bool) -> NoEffect | None:
+    if policy:
+        if name in ("shards-per-node", "routing-key") and exchange.type != "x-modulus-hash":
+            return NoEffect("it is for exchanges of the type x-modulus-hash")
+        return None if name in POLICIES_OF_EXCHANGES else NoEffect("it is for queues")
+    if name in _arguments_of(exchange):
+        return None
+    owners = sorted(kind for kind, names in _OF_TYPES.items() if name in names)
+    if owners:
+        return NoEffect(f"it is for exchanges of the type {' or '.join(owners)}")
+    return _why_unknown(exchange, name, None)
+
+
+def _arguments_of(exchange: Exchange) -> frozenset[str]:
+    """Return the arguments that an exchange reads; a delayed one reads those of its inner type, too."""
+    own = _EVERYWHERE | _OF_TYPES[exchange.type]
+    inner = exchange.arguments.get("x-delayed-type") if exchange.type == "x-delayed-message" else None
+    return own | _OF_TYPES.get(str(inner), frozenset())
+
+
+def _why_unknown(part: Queue | Exchange, name: str, profile: Profile | None) -> NoEffect:
+    if name in _ELSEWHERE:
+        return NoEffect(_ELSEWHERE[name])
+    known = (
+        _arguments_of(part)
+        if isinstance(part, Exchange)
+        else [f"x-{setting}" for setting in OF_QUEUES if profile and why_name(part, f"x-{setting}", profile) is None]
+    )
+    meant = find_meant(name, known)
+    if meant is None and isinstance(part, Queue) and _plain(name) == "alternate-exchange":
+        return NoEffect("it is an argument of exchanges")
+    if meant is None and isinstance(part, Exchange) and _plain(name) in OF_QUEUES:
+        return NoEffect("it is an argument of queues")
+    if meant is None and isinstance(part, Queue) and _plain(name) in OF_QUEUES:
+        return NoEffect(f"{part.type} queues do not have it" if "x-" + _plain(name) == name else "no release knows it")
+    # A queue cannot be given one name twice.
+    free = None if meant in part.arguments else meant
+    return NoEffect("no release of RabbitMQ knows it", free, meant is not None)
+
+
+def _plain(name: str) -> str:
+    """Return a name as policies write it: ``messageTTL``, ``X_Message_Ttl`` and ``x-message-ttl`` are one."""
+    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name.strip())
+    plain = re.sub(r"[-_. ]+", "-", parted).lower().strip("-").removeprefix("x-")
+    return _SYNONYMS.get(plain, plain)
+
+
+def find_meant(name: str, known: Iterable[str]) -> str | None:
+    """Return the one of the names that are known which a misspelt name was probably meant to be; None for none.
+
+    >>> find_meant("x-max-lenght", ["x-max-length", "x-max-length-bytes"]), find_meant("owner", ["x-overflow"])
+    ('x-max-length', None)
+    """
+    plain = {_plain(other): other for other in sorted(known)}
+    near = get_close_matches(_plain(name), plain, 1, LIKENESS)
+    return plain[near[0]] if near else None
+
+
+def why_values(queue: Queue, values: Mapping[str, Any]) -> dict[str, NoEffect]:
+    """Return the settings of a queue whose values have no effect together, although their names have, each with why."""
+    if is_foreign(queue):
+        return {}
+    why = {}
+    for name in ("dead-letter-strategy", "dead-letter-routing-key"):
+        if name in values and not isinstance(values.get("dead-letter-exchange"), str):
+            why[name] = NoEffect("dead-lettering is disabled: there is no dead letter exchange", is_by_value=True)
+    overflow = values.get("overflow")
+    if overflow == "reject-publish-dlx" and queue.type == "quorum":
+        ignored = "quorum queues ignore this value and drop their oldest messages"
+        why["overflow"] = NoEffect(ignored, "reject-publish", is_by_value=True)
+    if (
+        values.get("dead-letter-strategy") == "at-least-once"
+        and "dead-letter-strategy" not in why
+        and overflow != "reject-publish"
+    ):
+        why["dead-letter-strategy"] = AT_MOST_ONCE
+    for name, texts in _TEXTS.items():
+        if name in values and values[name] not in texts:
+            near = get_close_matches(str(values[name]), texts, 1)
+            why[name] = NoEffect("RabbitMQ does not know this value", near[0] if near else None, is_by_value=True)
+    for name, least in _INTEGERS.items():
+        if name in values and type(values[name]) is not int:
+            why[name] = NoEffect("its value is no integer", is_by_value=True)
+        elif name in values and least is not None and values[name] < least:
+            why[name] = NoEffect(f"its value is below {least}", is_by_value=True)
+    return {**why, **_why_retries(values, why)}
+
+
+def _why_retries(values: Mapping[str, Any], why: Mapping[str, NoEffect]) -> dict[str, NoEffect]:
+    """Return which settings of delayed retries have no effect: the type needs a least delay, and delays a type."""
+    kind, least, most = (f"delayed-retry-{end}" for end in ("type", "min", "max"))
+    has_kind = kind in values and kind not in why and values[kind] != "disabled"
+    has_least = least in values and least not in why
+    found = {}
+    if has_kind and not has_least:
+        found[kind] = NoEffect("retries are not delayed: there is no delayed-retry-min", is_by_value=True)
+    for name in (least, most):
+        if name in values and name not in why and not (has_kind and has_least):
+            missing = "no delayed-retry-min" if has_kind else "no delayed-retry-type but disabled"
+            found[name] = NoEffect(f"retries are not delayed: there is {missing}", is_by_value=True)
+    return found
