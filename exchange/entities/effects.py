@@ -18,7 +18,8 @@ from exchange.entities.entities import Exchange, Queue
 from exchange.entities.profile import Profile
 
 __all__ = [
-    "AT_MOST_ONCE", "NAMES", "POLICIES_OF_EXCHANGES", "NoEffect", "find_meant", "is_foreign", "why_name", "why_values",
+    "AT_MOST_ONCE", "NAMES", "POLICIES_OF_EXCHANGES", "NoEffect", "find_meant", "is_default", "is_foreign", "why_name",
+    "why_values",
 ]  # fmt: skip
 
 EVER: Final = frozenset({"3.10", "3.12", "4.0", "4.3"})
@@ -179,6 +180,11 @@ _INTEGERS: Final = {
 def is_foreign(part: Queue | Exchange) -> bool:
     """Return whether the type of a queue or exchange belongs to an unknown plugin, which may read any argument."""
     return part.type not in (QUEUE_TYPES if isinstance(part, Queue) else _OF_TYPES)
+
+
+def is_default(name: str, value: Any) -> bool:
+    """Return whether a setting that nothing reads any more has the value by which all queues go."""
+    return (name, value) in (("queue-mode", "default"), ("queue-version", 2))
 
 
 def why_name(part: Queue | Exchange, name: str, profile: Profile, *, policy: bool = False) -> NoEffect | None:

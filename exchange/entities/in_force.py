@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from exchange.entities.effects import NoEffect, why_name, why_values
+from exchange.entities.effects import NoEffect, is_default, why_name, why_values
 from exchange.entities.entities import Exchange, Policy, Queue
 from exchange.entities.profile import LATEST, Profile
 from exchange.entities.ranked import Ranked
@@ -73,8 +73,8 @@ NO_DEAD_LETTERS: Final = DeadLetters(None)
 class Settings:
     """The settings in force for one queue or exchange.
 
-    ``values`` has those with an effect. Keys are those of policies: ``max-length``, for the argument ``x-max-length``. Arguments that no policy can set,
-    such as ``x-max-priority``, are there, too. `Policies` computes them.
+    ``values`` has those with an effect. Keys are those of policies: ``max-length``, for the argument ``x-max-length``.
+    Arguments that no policy can set, such as ``x-max-priority``, are there, too. `Policies` computes them.
     """
 
     values: Mapping[str, Setting]
@@ -112,7 +112,9 @@ class Settings:
     def overflow(self) -> Overflow:
         """Return what a queue does at its maximum length with these settings."""
         overflow = self.text("overflow")
-        return overflow if overflow in ("reject-publish", "reject-publish-dlx") else "drop-head"
+        if overflow == "reject-publish":
+            return "reject-publish"
+        return "reject-publish-dlx" if overflow == "reject-publish-dlx" else "drop-head"
 
     @property
     def policy_definition(self) -> dict[str, Any]:
@@ -178,9 +180,9 @@ class Policies:
         values = {}
         for name, setting in _merge_policies(policy, operator).items():
             why = why_name(part, name, self.profile, policy=True)
-            if why is None:
+            if why is None or is_default(name, setting.value):
                 values[name] = setting
-            elif not _is_default(name, setting.value):
+            else:
                 without[name] = setting, why
         rules = _RULES.get(part.type, _RULES["classic"])[self.profile.settings] if isinstance(part, Queue) else {}
         for argument, given in part.arguments.items():
@@ -188,9 +190,8 @@ class Policies:
             name = argument.removeprefix("x-") if isinstance(part, Queue) else argument
             setting = Setting(_read_argument(given), "argument")
             why = why_name(part, argument, self.profile)
-            if why is not None:
-                if not _is_default(name, setting.value):
-                    without[argument] = setting, why
+            if why is not None and not is_default(name, setting.value):
+                without[argument] = setting, why
             elif isinstance(part, Exchange) or name != argument:
                 ours = values.get(name)
                 if ours is None or not rules.get(name, argument_counts)(ours.value, setting.value):
@@ -406,11 +407,6 @@ def _merge_policies(policy: Policy | None, operator: Policy | None) -> dict[str,
         else:
             values[name] = Setting(users[name], "policy", policy.name if policy else None)
     return values
-
-
-def _is_default(name: str, value: Any) -> bool:
-    """Return whether a setting that nothing reads any more has the value by which all queues go."""
-    return (name, value) in (("queue-mode", "default"), ("queue-version", 2))
 
 
 def _read_argument(given: Any) -> Any:

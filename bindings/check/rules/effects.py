@@ -21,15 +21,16 @@ def find(view: TopologyView) -> Iterator[Finding]:
     idle: dict[tuple[Policy, str], dict[str, NoEffect]] = {}
     effective: set[tuple[Policy, str]] = set()
     has_policies = bool(view.topology.policies or view.topology.operator_policies)
-    for part in (*view.topology.queues.values(), *view.topology.exchanges.values()):
+    parts: list[Queue | Exchange] = [*view.topology.queues.values(), *view.topology.exchanges.values()]
+    for part in parts:
         if not (part.arguments or has_policies):
             continue
         possible = _possible(view, part)
         if part.arguments and not _is_refused(view, part):
             yield from _arguments(part, possible)
         for settings in possible:
-            for policy in (settings.policy, settings.operator_policy):
-                for name in () if policy is None else policy.definition:
+            for policy in filter(None, (settings.policy, settings.operator_policy)):
+                for name in policy.definition:
                     key = policy, name
                     setting, why = settings.without_effect.get(name, (None, None))
                     if why is None or setting is None or setting.policy != policy.name:

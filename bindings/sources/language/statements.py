@@ -116,8 +116,7 @@ class _Attributes:
             if word in BARE_ATTRIBUTES and word not in known:
                 raise Mistake(f"{self._what} has no {word}", token)
             if word not in known:
-                near = suggest(word, known)
-                hint = near if "did you mean" in near else _hint_argument(self._what, word, self.terms.tokens[of_value])
+                hint = _hint(self._what, word, known, self.terms.tokens[of_value])
                 raise Mistake(f"{self._what} has no {word}{hint}", token)
             raise Mistake(f"{word} stands alone, without {value!r}", token)
         if self.partitioned is not None:
@@ -133,11 +132,14 @@ class _Attributes:
         return self.terms.tokens[position]
 
 
-def _hint_argument(what: str, word: str, value: Token) -> str:
-    """Return how to write an attribute as an argument, by the name that has an effect if there is one like it."""
-    name = find_meant(word, NAMES[what.split()[-1]]) or word
-    text = value.text if value.kind == "NUMBER" or not value.kind == "NAME" else f'"{value.text}"'
-    return f"; an argument has an equals sign: {name} = {text}"
+def _hint(what: str, word: str, known: tuple[str, ...], value: Token) -> str:
+    """Return what to write in place of an unknown attribute: an argument with an effect, a known attribute, or it."""
+    meant = find_meant(word, NAMES[what.rsplit(maxsplit=1)[-1]])
+    near = suggest(word, known)
+    if meant is None and "did you mean" in near:
+        return near
+    text = f'"{value.text}"' if value.kind == "NAME" else value.text
+    return f"; an argument has an equals sign: {meant or word} = {text}"
 
 
 def read_exchange(node: Node, terms: Terms) -> Exchange:
