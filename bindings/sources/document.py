@@ -104,7 +104,8 @@ class Document:
         result = Definitions().with_vhosts(self.vhosts) if base is None else base
         result = result.with_topologies([section.topology for section in self.sections.values()])
         result = result.with_all_expectations({vhost: each.expectations for vhost, each in self.sections.items()})
-        return result.with_profile(self.profile) if self.profile is not None else result
+        result = result.with_profile(self.profile) if self.profile is not None else result
+        return result.as_topology() if base is None else result
 
     def with_profile(self, profile: Profile) -> Document:
         """Return the document with another profile."""

@@ -129,7 +129,7 @@ class Management:
         everything = Definitions.loads(self._bytes("GET", "/api/definitions"), self.address)
         if vhost not in everything.vhosts:
             raise InputError(f"{self.address}: there is no virtual host {vhost!r}")
-        return Definitions(vhost).with_topology(everything.topology(vhost))
+        return Definitions(vhost).with_topology(everything.topology(vhost)).as_topology()
 
     def _with_internal_exchanges(self, definitions: Definitions, vhost: str | None) -> Definitions:
         """Return the definitions with the internal exchanges, which exports leave out although messages pass them."""

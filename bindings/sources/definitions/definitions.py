@@ -131,6 +131,11 @@ class Definitions:
         """Whether it has a section of exchanges, queues, bindings or policies, be it empty."""
         return bool({*SECTIONS, "operator_policies", KEY} & self._document.keys()) or bool(self.operator_policies)
 
+    def as_topology(self) -> Definitions:
+        """Return them with empty sections, as a broker exports them, if they have none: else no reader takes them."""
+        empty: dict[str, Any] = {key: [] for key in SECTIONS}
+        return self if self.is_topology else Definitions(self.default_vhost, {**self._document, **empty})
+
     @property
     def others(self) -> dict[str, int]:
         """Section -> number of entries, for what is no part of a topology, such as users; and for operator policies."""
@@ -288,10 +293,7 @@ class Definitions:
         fields = {vhost: None if of_one and vhost == self.default_vhost else vhost for vhost in wanted}
         edited = {key: self._edit(key, wanted, fields) for key in ("exchanges", "queues", "policies")}
         edited["bindings"] = self._edit_bindings(wanted, fields)
-        # New ones have all sections, as a broker's export: without any, no reader takes them for a topology.
-        is_new = not self._document and not any(edited.values())
-        written = {key: part for key, part in edited.items() if part or key in self._document or is_new}
-        document = {**self._document, **written}
+        document = {**self._document, **{key: edited[key] for key in edited if edited[key] or key in self._document}}
         for vhost, topology in wanted.items():
             if topology.operator_policies:
                 ours = {policy.name: policy for policy in self._operator_policies_of(vhost)}

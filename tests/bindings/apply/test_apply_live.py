@@ -65,7 +65,7 @@ class Place:
                 wanted.exchanges.values(), wanted.queues.values(), wanted.bindings, wanted.policies.values(),
                 vhost=self.vhost,
             )
-        ).save(file)  # fmt: skip
+        ).as_topology().save(file)  # fmt: skip
         arguments = [str(file), self.management, "--other-address", amqp or self.amqp, "--vhost", self.vhost, *options]
         result = CliRunner().invoke(command.apply_command, arguments, input=answer)
         assert PASSWORD not in result.output
