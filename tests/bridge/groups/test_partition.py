@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pamqp.commands import Basic
 
@@ -203,8 +203,14 @@ def run_steps(
     return run_virtually(play())
 
 
+GATED: list[tuple[str, Any]] = [("gate", None), ("message", min(SOURCE_OF)), ("gate", None)]
+PASSED: list[tuple[str, Any]] = [("passed", 1), ("passed", 2), ("wait", None)]
+
+
 @examples(400)
 @given(STEPS, st.sampled_from([1, 3]))
+@example([*GATED, *PASSED], 1)
+@example([("message", 0), ("marker", None), ("wait", None), ("end", 0), ("wait", None)], 1)
 def test_messages_keep_their_order_and_what_is_announced_is_true(
     steps: list[tuple[str, Any]], concurrency: int
 ) -> None:

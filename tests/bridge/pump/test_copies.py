@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Outgoing, Receiver, Target
@@ -75,6 +75,10 @@ QUEUES = st.lists(
     QUEUES, st.booleans(), st.booleans(), st.booleans(), st.sampled_from([Unroutable.DROP, Unroutable.DEAD_LETTER]),
     st.randoms(use_true_random=False),
 )  # fmt: skip
+@example([("served", None), ("served", refuse)], True, False, False, Unroutable.DROP, Random(1))
+@example([("plain", choose), ("plain", refuse)], False, False, False, Unroutable.DROP, Random(1))
+@example([("served", None), ("plain", None)], True, True, False, Unroutable.DEAD_LETTER, Random(1))
+@example([("plain", None), ("ignored", None)], False, False, True, Unroutable.DROP, Random(1))
 def test_a_delivery_is_settled_when_all_of_its_copies_and_dead_letters_are_confirmed_and_not_before(
     queues: list[tuple[str, object]], asks: bool, expired: bool, refused: bool, fate: Unroutable, chance: Random
 ) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
@@ -245,6 +245,7 @@ STEPS = st.lists(
 
 @examples(400)
 @given(STEPS, st.integers(0, 3))
+@example([("send", 3, None, None), ("nack", 2, True, None)], 0)
 def test_each_message_has_the_one_answer_that_the_broker_gave_it(steps: list[tuple[Any, ...]], suspects: int) -> None:
     """Only an ack confirms, and only what was not returned before it: all else would be a loss."""
 
