@@ -172,8 +172,11 @@ def test_any_definitions_get_messages(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "text"),
-    [(None, "cannot be read"), (b"[]", "file:"), (b"{}", "neither bindings nor queues")],
-)
+    [
+        (None, "cannot be read"), (b"[]", "file:"), (b"{}", "no topology"),
+        (b'{"queues": []}', "neither bindings nor queues"),
+    ],
+)  # fmt: skip
 def test_unusable_definitions_are_an_error_and_no_traceback(content: bytes | None, text: str, tmp_path: Path) -> None:
     """Exit code 2, and one line with the reason."""
     path = tmp_path / "file"

@@ -33,6 +33,10 @@ ALLOWED: Final = {
         "bindings/sources/applications/celery.py",
         "direct",
     ): "Celery's own rule: it publishes to the queue by its name, whatever the direct exchange is",
+    **{
+        ("exchange/entities/effects.py", name): "a row of the table of settings, which have nothing to do with routes"
+        for name in (*KINDS, "x-delayed-type")
+    },
     ("bridge/requests/requester.py", "direct"): "direct reply-to, which has nothing to do with exchanges",
     **{
         ("bindings/sources/formats/asyncapi_writer.py", name): "a word of AsyncAPI, whose AMQP bindings know no others"

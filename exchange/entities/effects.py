@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -263,6 +262,8 @@ def find_meant(name: str, known: Iterable[str]) -> str | None:
     >>> find_meant("x-max-lenght", ["x-max-length", "x-max-length-bytes"]), find_meant("owner", ["x-overflow"])
     ('x-max-length', None)
     """
+    from difflib import get_close_matches  # needed only for what is misspelt
+
     plain = {_plain(other): other for other in sorted(known)}
     near = get_close_matches(_plain(name), plain, 1, LIKENESS)
     return plain[near[0]] if near else None
@@ -288,6 +289,8 @@ def why_values(queue: Queue, values: Mapping[str, Any]) -> dict[str, NoEffect]:
         why["dead-letter-strategy"] = AT_MOST_ONCE
     for name, texts in _TEXTS.items():
         if name in values and values[name] not in texts:
+            from difflib import get_close_matches  # as above
+
             near = get_close_matches(str(values[name]), texts, 1)
             why[name] = NoEffect("RabbitMQ does not know this value", near[0] if near else None, is_by_value=True)
     for name, least in _INTEGERS.items():
