@@ -16,7 +16,7 @@ from bindings.check.rules import tasks
 from bindings.check.rules.finding import RULES, Finding, Part
 from bindings.sources.applications.celery import read_app
 from bindings.sources.definitions import Definitions
-from bindings.sources.definitions.import_warnings import FILE_ONLY, NOT_READ, SourceWarning
+from bindings.sources.definitions.import_warnings import FILE_CODES, FILE_ONLY, NOT_READ, SourceWarning
 from bindings.sources.files import decode_text, read_content
 from bindings.sources.open import Source
 from exchange.entities.entities import Exchange, Policy, Queue
@@ -61,7 +61,7 @@ def check_source(
         # Those about parts of the file go with the file, where they have lines.
         findings = [each for each in found if each.code != NOT_READ or each.part is not None]
         if not checked:  # findings about the whole file go with the first virtual host
-            findings = [*_file_findings(source), *findings]
+            findings = [*_file_findings(source, topology.profile), *findings]
         application = source.application if app is None else read_app(app, topology)
         if application is not None:
             findings += tasks.find(application)
@@ -72,15 +72,16 @@ def check_source(
     return Report(source.name, _with_lines(source, checked), topology.profile.name, chosen_by, source.path)
 
 
-def _file_findings(source: Source) -> Iterator[Finding]:
+def _file_findings(source: Source, profile: Profile) -> Iterator[Finding]:
     """Yield the warnings of reading the source, except those about parts that the rules find themselves."""
-    for warning in source.warnings:
+    for warning in source.warnings_under(profile):
         if warning.unread is not None:
             if not source.allows_unread:
                 message = f"{warning.text}; {not_proved(source.unread)}"
                 yield Finding(NOT_READ, None, message, line=warning.line, detail=POSITION.sub("", warning.text))
-        elif warning.code == FILE_ONLY or not _has(source, warning):
-            yield Finding(FILE_ONLY, None, warning.text, line=warning.line, detail=POSITION.sub("", warning.text))
+        elif warning.code in FILE_CODES or not _has(source, warning):
+            code = warning.code if warning.code in FILE_CODES else FILE_ONLY
+            yield Finding(code, None, warning.text, line=warning.line, detail=POSITION.sub("", warning.text))
 
 
 def _has(source: Source, warning: SourceWarning) -> bool:

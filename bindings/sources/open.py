@@ -117,6 +117,12 @@ class Source:
         """What RabbitMQ would refuse or interpret differently, and what routing cannot follow; with positions."""
         return self.content.warnings if self.imported is None else self.imported.warnings
 
+    def warnings_under(self, profile: Profile) -> list[SourceWarning]:
+        """Return `warnings`, with those about what the import of this release refuses."""
+        if self.imported is None and isinstance(self.content, Definitions):
+            return self.content.warnings_under(profile)
+        return self.warnings
+
     @property
     def unread(self) -> tuple[UnreadPart, ...]:
         """The parts that were not read, which all topologies of the source carry."""

@@ -79,7 +79,8 @@ def _page_lines(rule: Rule) -> Iterator[str]:
     yield ""
     yield "## Example"
     yield ""
-    yield "```bindings" if example == source else "```python"
+    languages = {".py": "python", ".json": "json", ".bindings": "bindings"}
+    yield f"```{languages[Path(example).suffix]}"
     yield (ROOT / example).read_text("utf-8").rstrip("\n")
     yield "```"
     yield ""
@@ -96,7 +97,8 @@ def find_example(code: str) -> tuple[str, str]:
     example = f"{EXAMPLES}/{code}.py"
     if (ROOT / example).is_file():
         return example, f"celery:{EXAMPLES.replace('/', '.')}.{code}:app"
-    return (f"{EXAMPLES}/{code}.bindings",) * 2
+    example = f"{EXAMPLES}/{code}.json"
+    return (example if (ROOT / example).is_file() else f"{EXAMPLES}/{code}.bindings",) * 2
 
 
 def _check(example: str, code: str, release: str | None = None) -> CheckResult:

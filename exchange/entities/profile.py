@@ -51,6 +51,14 @@ class Profile:
     like_without_text_matches_nothing: bool = field(repr=False)
     """x-jms-topic takes no binding at all if a LIKE is applied to a value that is no text (4.3.6; in 4.0, the channel
     crashes)."""
+    import_needs_queue_flags: bool = field(repr=False)
+    """An import of definitions refuses queues without durable or auto_delete (3.10; not 4.0)."""
+    import_needs_durable: bool = field(repr=False)
+    """An import of definitions refuses exchanges without durable (3.10 and 4.0; not 4.3)."""
+    import_skips_bindings: bool = field(repr=False)
+    """An import leaves bindings out in silence whose ends are missing (3.10); 4.0 refuses the whole file."""
+    import_checks_topic_exchanges: bool = field(repr=False)
+    """An import refuses topic permissions for an exchange that does not exist (4.3; not 4.0)."""
     settings: str
     """Release that defines the queue arguments and policy settings: 3.10, 3.12, 4.0 or 4.3."""
     lives: str = field(repr=False)
@@ -74,6 +82,10 @@ _4_3: Final = Profile(
     hash_rings_are_kept=True,
     selectors_are_checked=True,
     like_without_text_matches_nothing=True,
+    import_needs_queue_flags=False,
+    import_needs_durable=False,
+    import_skips_bindings=False,
+    import_checks_topic_exchanges=True,
     settings="4.3",
     lives="4.3",
 )
@@ -88,6 +100,8 @@ _4_0: Final = replace(
     hash_rings_are_kept=False,
     selectors_are_checked=False,
     like_without_text_matches_nothing=False,
+    import_needs_durable=True,
+    import_checks_topic_exchanges=False,
     settings="4.0",
     lives="4.0",
 )
@@ -109,6 +123,8 @@ _3_10: Final = replace(
     timestamps_in_milliseconds=False,
     hash_headers_have_types=True,
     hashes_empty_arrays=True,
+    import_needs_queue_flags=True,
+    import_skips_bindings=True,
     settings="3.10",
     lives="3.10",
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bindings.check.rules.finding import Finding
 from bindings.check.rules.view import TopologyView
-from bindings.check.rules.words import list_names, quote_binding, quote_exchange
+from bindings.check.rules.words import list_names, quote_binding, quote_exchange, suggest_name
 from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Decider, KeyUse, Kind
 
@@ -42,7 +42,8 @@ def find(view: TopologyView) -> Iterator[Finding]:
                 "HS107", binding, f"{quote_binding(binding)} matches nothing but this very key", binding.routing_key
             )
     for end, bindings in missing.items():
-        yield from _missing(end, bindings)
+        known = topology.queues if end.kind == "queue" else topology.exchanges
+        yield from _missing(end, bindings, suggest_name(end.name, known))
     for source, bindings in useless.items():
         type_ = view.kind_of(source).routes_as
         yield Finding(
@@ -60,17 +61,20 @@ def _uses(kind: type[Kind]) -> tuple[bool, bool, bool]:
     return ignores_keys, kind.decider in (Decider.NOTHING, Decider.KEY), kind.key_use is KeyUse.LITERAL
 
 
-def _missing(end: Destination, bindings: list[Binding]) -> Iterator[Finding]:
+def _missing(end: Destination, bindings: list[Binding], suggestion: str) -> Iterator[Finding]:
     is_source = [binding for binding in bindings if binding.source == end.name and end.kind == "exchange"]
     is_destination = [binding for binding in bindings if binding.destination == end]
     if is_source:
         destinations = list_names(dict.fromkeys(binding.destination for binding in is_source))
-        message = f"exchange '{end.name}' does not exist, and {_count(is_source)} from it: to {destinations}"
+        message = (
+            f"exchange '{end.name}' does not exist, and {_count(is_source)} from it: to {destinations}{suggestion}"
+        )
         yield Finding("HS101", is_source[0], message, related=tuple(is_source[1:]))
     if is_destination:
         sources = list_names(dict.fromkeys(binding.source for binding in is_destination))
         message = (
             f"{end} does not exist, and {_count(is_destination)} to it: from {sources} with {_keys(is_destination)}"
+            f"{suggestion}"
         )
         yield Finding("HS102", is_destination[0], message, related=tuple(is_destination[1:]))
 

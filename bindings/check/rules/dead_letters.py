@@ -15,7 +15,7 @@ from bindings.check.rules.leaks import (
     find_queues,
 )
 from bindings.check.rules.view import TopologyView
-from bindings.check.rules.words import list_names, quote_exchange
+from bindings.check.rules.words import list_names, quote_exchange, suggest_name
 from exchange.entities.effects import AT_MOST_ONCE
 from exchange.entities.entities import Destination, Policy, Queue
 from exchange.entities.in_force import DeadLetters
@@ -60,15 +60,26 @@ def _missing(view: TopologyView, known: dict[str, DeadLetters]) -> Iterator[Find
             if policy is not None:
                 by_policy.setdefault(policy, []).append(name)
                 continue
-            message = f"the dead letter exchange of queue '{name}', '{letters.exchange}', does not exist"
+            hint = _hint(view, letters.exchange or "")
+            message = f"the dead letter exchange of queue '{name}', '{letters.exchange}', does not exist{hint}"
             yield Finding("HS311", view.topology.queues[name], message)
     for policy, names in by_policy.items():
         exchange = policy.definition["dead-letter-exchange"]
         message = (
             f"policy '{policy.name}' sends dead letters of {_queues(names)} to the exchange '{exchange}', which does "
-            "not exist"
+            f"not exist{_hint(view, exchange)}"
         )
         yield Finding("HS311", policy, message, related=tuple(view.topology.queues[name] for name in names))
+
+
+def _hint(view: TopologyView, exchange: str) -> str:
+    """Return what the name of a missing exchange may stand for: a queue, or an exchange with a name much like it."""
+    if exchange in view.topology.queues:
+        return (
+            f"; there is a queue '{exchange}': dead letters go there by way of the default exchange, with "
+            f'x-dead-letter-exchange = "" and x-dead-letter-routing-key = "{exchange}"'
+        )
+    return suggest_name(exchange, view.topology.exchanges)
 
 
 def _lost(view: TopologyView, known: dict[str, DeadLetters]) -> Iterator[Finding]:

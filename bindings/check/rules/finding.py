@@ -79,11 +79,11 @@ TABLE: Final = (
     # 1xx: bindings
     Rule("HS101", "missing-source", "error",
          "A binding is from an exchange that does not exist. RabbitMQ refuses it, and a whole import of definitions "
-         "with it.",
+         "with it; old releases, such as 3.10, import the rest and leave it out without a word.",
          "declare the exchange, or remove the binding"),
     Rule("HS102", "missing-destination", "error",
          "A binding leads to a queue or exchange that does not exist. RabbitMQ refuses it, and a whole import of "
-         "definitions with it.",
+         "definitions with it; old releases, such as 3.10, import the rest and leave it out without a word.",
          "declare the destination, or remove the binding"),
     Rule("HS103", "duplicate-binding", "warning",
          "Two bindings of the same exchange and destination match the same messages, as '#.*' and '*.#' do. A queue "
@@ -293,8 +293,9 @@ TABLE: Final = (
          "No release of RabbitMQ knows the argument, so it has no effect on the broker.",
          "nothing, if an application or a plugin reads it; else correct or remove it"),
     # 7xx: policies
-    Rule("HS701", "bad-expression", "warning",
-         "RabbitMQ refuses the pattern of the policy, which is no regular expression for PCRE: it applies to nothing.",
+    Rule("HS701", "bad-expression", "error",
+         "RabbitMQ refuses the pattern of the policy, which is no regular expression for PCRE, and a whole import of "
+         "definitions with it.",
          "correct it"),
     Rule("HS702", "unused-policy", "note",
          "The policy matches no exchange or queue that there is. It may be for some that come and go.",
@@ -306,8 +307,9 @@ TABLE: Final = (
     Rule("HS704", "equal-priority", "warning",
          "Policies of the same priority match the same name. Which of them counts is not defined.",
          "give them different priorities, or patterns that do not meet"),
-    Rule("HS705", "unknown-apply-to", "warning",
-         "The policy applies to something that RabbitMQ does not know, and so to nothing.",
+    Rule("HS705", "unknown-apply-to", "error",
+         "The policy applies to something that the release does not know. RabbitMQ refuses it, and a whole import of "
+         "definitions with it.",
          "use all, exchanges, queues, classic_queues, quorum_queues or streams"),
     Rule("HS706", "unknown-expression", "warning",
          "Whether the pattern of the policy matches a name is not known here: it uses a construct of PCRE that is not "
@@ -368,6 +370,15 @@ TABLE: Final = (
          "that is missing may be what leads a message to a queue.",
          "give a form that has everything, such as the definitions of a broker or a plan of Terraform, or correct the "
          "name; --allow-unread looks at the rest"),
+    Rule("HS903", "refused-entry", "error",
+         "RabbitMQ's import refuses this entry, and the whole file with it: rabbitmqctl import_definitions fails "
+         "half way, and a node that is to load the file at boot (load_definitions) does not start.",
+         "correct what the message names, or name the release that is meant with --profile"),
+    Rule("HS904", "imported-otherwise", "warning",
+         "RabbitMQ's import takes the file, but not as it is written: it leaves an entry out, gives a queue another "
+         "type, or of several entries with one name any may count. Or an entry names a user or virtual host that the "
+         "file does not declare: a broker that does not have it refuses the file.",
+         "write what the broker is to have, once, and declare what entries name"),
 )  # fmt: skip
 
 RULES: Final = MappingProxyType({rule.code: rule for rule in TABLE})

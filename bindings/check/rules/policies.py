@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
 
 from bindings.check.rules.finding import Finding
 from bindings.check.rules.view import TopologyView
-from bindings.check.rules.words import list_names
+from bindings.check.rules.words import LISTED, list_names, suggest_name
 from bindings.sources.definitions.import_warnings import PATTERN_SHOWN
-from exchange.display import clip_line
+from exchange.display import clip_line, list_some
 from exchange.entities.effects import NAMES, find_meant
 from exchange.entities.entities import PREDECLARED_NAMES, Exchange, Policy, Queue
-from exchange.entities.in_force import QUEUES, applies_to, is_for_type, unsupported_keys
-from exchange.entities.policy_definitions import OPERATOR_SETTINGS, SETTINGS, wrong_settings
+from exchange.entities.in_force import applies_to, is_for_type, unsupported_keys
+from exchange.entities.policy_definitions import APPLY_TO, OPERATOR_SETTINGS, SETTINGS, wrong_settings
 from exchange.entities.profile import Profile
 from exchange.entities.queue_arguments import ACCEPTED
 from exchange.entities.ranked import Ranked
 from exchange.patterns.pcre import expression
 
 __all__ = ["find"]
-
-EXCHANGES: Final = ("all", "exchanges")
 
 
 def find(view: TopologyView) -> Iterator[Finding]:
@@ -34,6 +31,7 @@ def _find(view: TopologyView, policies: Mapping[str, Policy]) -> Iterator[Findin
     matched: dict[str, list[Exchange | Queue]] = {name: [] for name in policies}
     unsure: dict[str, list[Exchange | Queue]] = {name: [] for name in policies}
     unsupported: dict[str, list[Queue]] = {name: [] for name in policies}
+    elsewhere: dict[str, list[Exchange | Queue]] = {name: [] for name in policies}  # of another kind or type
     ranked = Ranked(policies.values())
     parts: list[Exchange | Queue] = [*view.topology.exchanges.values(), *view.topology.queues.values()]
     for part in parts:
@@ -43,8 +41,12 @@ def _find(view: TopologyView, policies: Mapping[str, Policy]) -> Iterator[Findin
                 matched[policy.name].append(part)
             elif applies is None:
                 unsure[policy.name].append(part)
-            elif isinstance(part, Queue) and is_for_type(policy, part.type) and policy.is_found_in(part.name):
+            elif not policy.is_found_in(part.name):
+                continue
+            elif isinstance(part, Queue) and is_for_type(policy, part.type):
                 unsupported[policy.name].append(part)  # but for keys that its type does not support
+            else:
+                elsewhere[policy.name].append(part)
     for name, policy in policies.items():
         yield from _unsupported(view, policy, unsupported[name])
     by_part: dict[Exchange | Queue, list[Policy]] = {}
@@ -59,8 +61,10 @@ def _find(view: TopologyView, policies: Mapping[str, Policy]) -> Iterator[Findin
         for wrong in wrong_settings(policy.definition, view.topology.profile, operator=policy.operator):
             message = f"RabbitMQ refuses {_name(policy)}: {wrong}{_hint(policy, view.topology.profile)}"
             yield Finding("HS707", policy, message, detail=wrong)
-        if policy.apply_to not in (*EXCHANGES, *QUEUES):
-            yield Finding("HS705", policy, f"{_name(policy)} applies to '{policy.apply_to}', which is nothing")
+        known = APPLY_TO[view.topology.profile.settings]
+        if policy.apply_to not in known:
+            message = f"RabbitMQ refuses {_name(policy)}: apply-to '{policy.apply_to}' unrecognised"
+            yield Finding("HS705", policy, f"{message}{suggest_name(policy.apply_to, known)}")
         elif (error := expression(policy.pattern).error) != "":
             message = f"RabbitMQ refuses the pattern {pattern} of {_name(policy)}: {error}"
             yield Finding("HS701", policy, message)
@@ -78,7 +82,11 @@ def _find(view: TopologyView, policies: Mapping[str, Policy]) -> Iterator[Findin
             why = f"matches nothing: no name has {pattern}"
             if unsupported[policy.name]:
                 names = [queue.name for queue in unsupported[policy.name]]
-                why = f"applies to nothing: it matches only {list_names(names)}, which do not support its settings"
+                do = "does" if len(names) == 1 else "do"
+                why = f"applies to nothing: it matches only {list_names(names)}, which {do} not support its settings"
+            elif elsewhere[policy.name]:
+                shown = list_some([_kind_of(part) for part in elsewhere[policy.name]], LISTED, "and")
+                why = f"applies to nothing: {pattern} matches only {shown}, and it is for {_targets(policy)}"
             yield Finding("HS702", policy, f"{_name(policy)} {why}")
         else:
             yield from _priority(policy, [part for part in matched[policy.name] if part in looked_at], looked_at)
@@ -138,3 +146,11 @@ def _priority(
         kind = "operator policies" if policy.operator else "policies"
         message = f"{kind} '{other.name}' and '{policy.name}' have priority {policy.priority} and match '{name}'"
         yield Finding("HS704", policy, message, related=(other,))
+
+
+def _kind_of(part: Exchange | Queue) -> str:
+    return f"exchange '{part.name}'" if isinstance(part, Exchange) else f"{part.type} queue '{part.name}'"
+
+
+def _targets(policy: Policy) -> str:
+    return policy.apply_to.replace("_", " ")

@@ -7,7 +7,7 @@ twice in one object is an error. An edit rewrites only what it changes.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
@@ -25,9 +25,11 @@ from bindings.sources.definitions.extensions import KEY, Additions
 from bindings.sources.definitions.import_warnings import (
     SourceWarning,
     argument_warnings,
+    boot_warnings,
+    default_type_warnings,
     definitions_warnings,
+    refusal_warnings,
     section_warnings,
-    undeclared_vhosts,
     unknown_sections,
     unread_in,
 )
@@ -317,15 +319,29 @@ class Definitions:
         policies that apply to nothing, names that RabbitMQ reserves, parts that occur twice, virtual hosts that are not
         declared, a version without a profile, and sections that are no arrays of objects. Computed at each access.
         """
-        declared = {vhost["name"] for vhost in self._document.get("vhosts", ())}
-        sections = self._sections()
+        version = self.unusable_version
+        return [*([] if version is None else [SourceWarning(version)]), *self._import_warnings(self.profile or LATEST)]
+
+    def warnings_under(self, profile: Profile) -> list[SourceWarning]:
+        """Return `warnings`, as the import of this release has them, and which ways of importing refuse the file."""
         version = self.unusable_version
         return [
             *([] if version is None else [SourceWarning(version)]),
-            *section_warnings(self._document),
-            *undeclared_vhosts(sections, declared),
-            *definitions_warnings(sections, self.default_vhost),
+            *boot_warnings(self._document, of_one_vhost=self._exported_vhost),
+            *self._import_warnings(profile),
         ]
+
+    def _import_warnings(self, profile: Profile) -> Iterator[SourceWarning]:
+        yield from section_warnings(self._document)
+        yield from refusal_warnings(self._document, profile, of_one_vhost=self._exported_vhost)
+        yield from default_type_warnings(self._document, profile)
+        yield from definitions_warnings(self._sections(), self.default_vhost)
+
+    @property
+    def _exported_vhost(self) -> str | None:
+        """The virtual host of an export of one, whose entries do not name it; None for other files."""
+        is_one = "original_vhost_name" in self._document or None in self._vhost_fields()
+        return self.default_vhost if is_one and "vhosts" not in self._document else None
 
     @property
     def unread(self) -> tuple[UnreadPart, ...]:

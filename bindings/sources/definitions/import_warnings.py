@@ -6,14 +6,15 @@ Invariant: each warning names its position in the file and changes nothing: the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple
 
 from bindings.sources.definitions.entries import ENCODE, SECTIONS, Entry, Part
 from bindings.sources.definitions.extensions import KEY
+from bindings.sources.definitions.import_refusals import COMPONENTS, find_refusals, find_typed_by_default
 from bindings.sources.language.errors import suggest
 from exchange.display import clip_line
 from exchange.entities.entities import PREDECLARED, PREDECLARED_NAMES, Binding, Exchange, Policy
+from exchange.entities.profile import Profile
 from exchange.entities.unread import UnreadPart
 from exchange.field_json import encode_table
 from exchange.field_values import to_bytes
@@ -22,17 +23,20 @@ from exchange.limits import SHORTSTR_BYTES
 from exchange.patterns.pcre import expression
 
 __all__ = [
+    "FILE_CODES",
     "FILE_ONLY",
     "NOT_READ",
     "PATTERN_SHOWN",
     "SourceWarning",
     "argument_texts",
     "argument_warnings",
+    "boot_warnings",
+    "default_type_warnings",
     "definitions_warnings",
     "describe",
     "part_warnings",
+    "refusal_warnings",
     "section_warnings",
-    "undeclared_vhosts",
     "unknown_sections",
     "unread_in",
 ]
@@ -47,6 +51,15 @@ AGAIN: Final = {
     "policies": "the last counts",
     "bindings": "it counts once",
 }
+
+ONE_VHOST: Final = (
+    "entries without a virtual host, as in an export of one: the management API imports them into a virtual host; "
+    "rabbitmqctl import_definitions and load_definitions refuse the file"
+)
+AT_BOOT: Final = "a node of 4.0 or later that loads the file at boot (load_definitions) has none, and does not start"
+SIDE_BY_SIDE: Final = ("exchanges", "queues")
+"""Sections whose entries the import handles at the same time."""
+CHANCE: Final = "which of them counts is left to chance, as RabbitMQ imports them at the same time"
 
 UNREAD: Final = ("users", "permissions", "topic_permissions", "parameters", "global_parameters")
 """Sections that are no part of a topology: arrays of objects, which are kept as they are."""
@@ -64,6 +77,11 @@ OTHERS: Final = frozenset({
     *UNREAD, *SECTIONS, KEY,
 })  # fmt: skip
 """Keys of definitions that RabbitMQ writes, or that `bindings.sources.definitions` reads."""
+REFUSED: Final = "HS903"
+"""The code of warnings about what RabbitMQ's import refuses, and with it the file."""
+OTHERWISE: Final = "HS904"
+"""The code of warnings about what the import leaves out or changes, or refuses unless the broker has it already."""
+FILE_CODES: Final = (FILE_ONLY, REFUSED, OTHERWISE)
 
 
 class SourceWarning(NamedTuple):
@@ -98,46 +116,37 @@ def unread_in(warnings: Iterable[SourceWarning]) -> tuple[UnreadPart, ...]:
 def definitions_warnings(sections: Mapping[str, Sequence[Entry]], default_vhost: str) -> Iterator[SourceWarning]:
     """Yield the warnings about all entries of definitions, section by section."""
     for key, entries in sections.items():
-        seen: set[tuple[str, Any]] = set()
+        seen: dict[tuple[str, Any], Part] = {}
         for index, entry in enumerate(entries):
             place = f"{key}[{index}]"
             part = entry.part
             vhost = default_vhost if entry.vhost is None else entry.vhost
             identity = (vhost, part if key == "bindings" else part.name)
             if identity in seen:
-                yield SourceWarning(f"{place}: {describe(part)} is here again; {AGAIN[key]}")
-            seen.add(identity)
-            for text in _argument_texts_of(entry):
-                yield SourceWarning(f"{place}{text}")
+                chance = key in SIDE_BY_SIDE and seen[identity] != part
+                text = f"{place}: {describe(part)} is here again; {CHANCE if chance else AGAIN[key]}"
+                yield SourceWarning(text, OTHERWISE if chance else FILE_ONLY)
+            seen.setdefault(identity, part)
+            for code, text in _argument_texts_of(entry):
+                yield SourceWarning(f"{place}{text}", code)
             for code, text in part_warnings(part):
                 yield SourceWarning(f"{place}{text}", code, vhost=vhost, part=part)
 
 
-def undeclared_vhosts(sections: Mapping[str, Sequence[Entry]], declared: AbstractSet[str]) -> Iterator[SourceWarning]:
-    """Yield a warning for each virtual host that the file uses and does not declare; every new broker has "/"."""
-    seen = {None, "/", *declared}
-    for key, entries in sections.items():
-        for index, entry in enumerate(entries):
-            if entry.vhost not in seen:
-                seen.add(entry.vhost)
-                yield SourceWarning(
-                    f"{key}[{index}].vhost: {entry.vhost!r} is not under vhosts: "
-                    "RabbitMQ refuses to import the file where there is no such virtual host"
-                )
-
-
 def section_warnings(document: Mapping[str, Any]) -> Iterator[SourceWarning]:
-    """Yield the warnings about sections that are no part of a topology, where RabbitMQ's import reads no entries."""
+    """Yield the warnings about what RabbitMQ's import leaves out in sections that are no part of a topology."""
     for key in UNREAD:
         section = document.get(key, [])
-        if not isinstance(section, list):
-            shown = clip_line(ENCODE(section), PATTERN_SHOWN)
-            yield SourceWarning(f"{key}: {shown} is not an array: RabbitMQ's import fails")
-            continue
-        for index, item in enumerate(section):
+        for index, item in enumerate(section if isinstance(section, list) else ()):
             if not isinstance(item, dict):
                 shown = clip_line(ENCODE(item), PATTERN_SHOWN)
-                yield SourceWarning(f"{key}[{index}]: {shown} is not an object: RabbitMQ's import leaves it out")
+                text = f"{key}[{index}]: {shown} is not an object: RabbitMQ's import leaves it out"
+                yield SourceWarning(text, OTHERWISE)
+            elif key == "parameters" and (plugin := COMPONENTS.get(str(item.get("component")), "")):
+                yield SourceWarning(f"{key}[{index}]: a broker without the plugin {plugin} refuses the file")
+    if document.get("operator_policies"):
+        text = "operator_policies: RabbitMQ's import leaves this section out: operator policies are under parameters"
+        yield SourceWarning(text, OTHERWISE)
     yield from unknown_sections(document)
 
 
@@ -150,12 +159,39 @@ def unknown_sections(document: Mapping[str, Any]) -> Iterator[SourceWarning]:
             yield SourceWarning.of_unread(UnreadPart("unknown", clip_line(key, NAME_SHOWN), text))
 
 
+def refusal_warnings(
+    document: Mapping[str, Any], profile: Profile, *, of_one_vhost: str | None
+) -> Iterator[SourceWarning]:
+    """Yield the warnings about entries that RabbitMQ's import refuses, and with them the file."""
+    for place, text, is_sure in find_refusals(document, profile, of_one_vhost=of_one_vhost):
+        yield SourceWarning(f"{place}: {text}", REFUSED if is_sure else OTHERWISE)
+
+
+def boot_warnings(document: Mapping[str, Any], *, of_one_vhost: str | None) -> Iterator[SourceWarning]:
+    """Yield the warnings about files that one way of importing takes and another refuses."""
+    if of_one_vhost is not None:
+        yield SourceWarning(ONE_VHOST)
+    vhosts = document.get("vhosts", [])
+    used = {entry.vhost for key in ("exchanges", "queues", "policies") for entry in document.get(key, ())}
+    if "vhosts" in document and "/" in used and not any(vhost["name"] == "/" for vhost in vhosts):
+        yield SourceWarning(f"vhosts: '/' is not there: {AT_BOOT}")
+
+
+def default_type_warnings(document: Mapping[str, Any], profile: Profile) -> Iterator[SourceWarning]:
+    """Yield the warnings about queues that get another type by the default of their virtual host."""
+    for index, vhost, queue in find_typed_by_default(document, profile):
+        text = (
+            f"queue {queue.name!r} has no x-queue-type and becomes a {queue.type} queue, as is the default of {vhost!r}"
+        )
+        yield SourceWarning(f"queues[{index}]: {text}", OTHERWISE)
+
+
 def argument_warnings(sections: Mapping[str, Sequence[Entry]]) -> Iterator[SourceWarning]:
     """Yield a warning for each argument that RabbitMQ's import refuses or reads as another type."""
     for key, entries in sections.items():
         for index, entry in enumerate(entries):
-            for text in _argument_texts_of(entry):
-                yield SourceWarning(f"{key}[{index}]{text}")
+            for code, text in _argument_texts_of(entry):
+                yield SourceWarning(f"{key}[{index}]{text}", code)
 
 
 def describe(part: Part) -> str:
@@ -199,7 +235,7 @@ def _name_warnings(part: Part) -> Iterator[tuple[str, str]]:
 def _policy_warnings(policy: Policy) -> Iterator[tuple[str, str]]:
     if policy.apply_to not in APPLY_TO:
         known = ", ".join(map(repr, APPLY_TO))
-        yield "HS705", f".apply-to: {policy.apply_to!r} is unknown and applies to nothing; there are {known}"
+        yield "HS705", f".apply-to: {policy.apply_to!r} is unknown: RabbitMQ's import refuses it; there are {known}"
     compiled = expression(policy.pattern)
     pattern = f"'{clip_line(policy.pattern, PATTERN_SHOWN)}'"
     if compiled.error:
@@ -211,24 +247,24 @@ def _policy_warnings(policy: Policy) -> Iterator[tuple[str, str]]:
 def argument_texts(part: Part) -> Iterator[str]:
     """Yield the texts, after the position, about arguments of a part that RabbitMQ's import cannot read."""
     if not isinstance(part, Policy) and part.arguments:
-        yield from _argument_texts(encode_table(part.arguments), ".arguments")
+        yield from (text for _, text in _argument_texts(encode_table(part.arguments), ".arguments"))
 
 
-def _argument_texts_of(entry: Entry) -> Iterator[str]:
+def _argument_texts_of(entry: Entry) -> Iterator[tuple[str, str]]:
     """Yield the texts about the arguments of an entry as they are written."""
     if not isinstance(entry.part, Policy) and (entry.part.arguments or isinstance(entry.written, dict)):
-        yield from _argument_texts(entry.object().get("arguments", {}), ".arguments")
+        yield from _argument_texts(entry.object().get("arguments") or {}, ".arguments")
 
 
-def _argument_texts(value: Any, place: str, *, table: bool = True) -> Iterator[str]:
+def _argument_texts(value: Any, place: str, *, table: bool = True) -> Iterator[tuple[str, str]]:
     if value is None:
-        yield f"{place} is null, which RabbitMQ's import refuses (null_not_allowed); it is a void here"
+        yield REFUSED, f"{place} is null, which RabbitMQ's import refuses (null_not_allowed); it is a void here"
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _argument_texts(item, f"{place}[{index}]", table=False)
     elif isinstance(value, dict):
         if not table and len(value) == 1 and next(iter(value)).startswith("!"):
-            yield f"{place} is {ENCODE(value)}: a typed value here, a table for RabbitMQ's import"
+            yield FILE_ONLY, f"{place} is {ENCODE(value)}: a typed value here, a table for RabbitMQ's import"
             return
         for key, item in value.items():
             yield from _argument_texts(item, f"{place}.{key}", table=False)

@@ -121,8 +121,24 @@ MADE: dict[str, Topology] = {
 
 OF_APPLICATIONS = frozenset(code for code in RULES if code.startswith("HS81"))
 """Rules about what no file can have: see tests/bindings/sources/applications."""
-OF_FILES = "HS901"
-"""Found by reading a file, not in a topology."""
+TWICE = {"name": "q", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
+OF_FILES = {
+    "HS901": {
+        ".json": json.dumps({"queues": [TWICE, TWICE]}),
+        ".bindings": "exchange f: fanout\nqueue q\nf -> q\nf -> q\n",
+    },
+    "HS903": {
+        ".json": json.dumps(
+            {
+                "queues": [],
+                "users": [],
+                "permissions": [{"user": "app", "vhost": "/", "configure": "", "write": "", "read": ""}],
+            }
+        )
+    },
+    "HS904": {".json": json.dumps({"queues": [TWICE, {**TWICE, "durable": False}]})},
+}
+"""Code -> form -> a file; found by reading a file, not in a topology."""
 
 
 def document_of(code: str) -> Document:
@@ -134,7 +150,7 @@ def document_of(code: str) -> Document:
 
 def test_every_rule_has_a_case() -> None:
     """And a severity that there is, and sentences without a full stop where another text goes on."""
-    assert {*WRITTEN, *MADE, OF_FILES} == set(RULES) - OF_APPLICATIONS
+    assert {*WRITTEN, *MADE, *OF_FILES} == set(RULES) - OF_APPLICATIONS
     for rule in RULES.values():
         assert rule.severity in SEVERITIES
         assert rule.meaning.endswith((".", ")"))
@@ -541,7 +557,7 @@ DEAD = "exchange dead: direct\nexchange orders: topic\nqueue kept\ndead -> kept:
          ("HS708", ("policy 'p' does not apply to 'q', with all of its settings (expires): classic queues do not "
                    "support 'delivery-limit'"))),
         ('queue r: quorum\npolicy p: "^r$", all, ha-mode = "all"\nprofile rabbitmq-3.10',
-         ("HS702", "policy 'p' applies to nothing: it matches only 'r', which do not support its settings")),
+         ("HS702", "policy 'p' applies to nothing: it matches only 'r', which does not support its settings")),
     ],
 )  # fmt: skip
 def test_dead_letters_are_judged_by_the_settings_in_force(text: str, found: tuple[str, str] | None) -> None:

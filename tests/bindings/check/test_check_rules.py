@@ -23,14 +23,16 @@ FORMS = (".bindings", ".json")
 
 def example(code: str, form: str) -> str:
     """Return the text of a file in which the rule finds something."""
-    if code == OF_FILES:  # what is there twice
-        twice = {"queues": [{"name": "q", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}] * 2}
-        return json.dumps(twice) if form == ".json" else "exchange f: fanout\nqueue q\nf -> q\nf -> q\n"
+    if code in OF_FILES:
+        return OF_FILES[code][form]
     document = document_of(code)
     return document.dump() if form == ".bindings" else document.definitions().dump()
 
 
-@pytest.fixture(params=[(code, form) for code in RULES if code not in OF_APPLICATIONS for form in FORMS], ids="".join)
+@pytest.fixture(
+    params=[(code, form) for code in RULES if code not in OF_APPLICATIONS for form in OF_FILES.get(code, FORMS)],
+    ids="".join,
+)
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
     """Return the code of a rule, and a file that breaks it."""
     code, form = request.param
@@ -56,7 +58,7 @@ def test_the_text_has_the_finding_with_its_line(case: tuple[str, Path]) -> None:
     heading = next(line for line in lines if line.startswith(f"{code} {RULES[code].name}: "))
     reported = [line for line in lines[lines.index(heading) :] if line.startswith("    ")]
     assert reported
-    if code != OF_FILES or path.suffix == ".bindings":
+    if code not in OF_FILES or path.suffix == ".bindings":
         assert str(path) in reported[0]
     assert lines[-1].startswith(f"{path}: ")
 

@@ -186,9 +186,9 @@ def binding(key: str, destination: str = "q") -> str:
 def test_definitions_keep_everything_else_as_it_is_written(tmp_path: Path) -> None:
     """Unknown sections, order, numbers, spaces; only entries go, each with its comma."""
     path = tmp_path / "definitions.json"
-    head = '{ "rabbitmq_version" : "4.1.0",\n "users":[ {"name":"a","limits":1.0e2} ],"vhosts":[{"name":"/"}],\n'
+    head = '{ "rabbitmq_version" : "4.1.0",\n "users":[ {"name":"a","tags":"","x":1.0e2} ],"vhosts":[{"name":"/"}],\n'
     queues = '"queues":[{"name":"q","vhost":"/"},\t{"name":"p","vhost":"/"}]'
-    parts = queues + ', "exchanges":[{"name":"x","vhost":"/","type":"topic"}]\n'
+    parts = queues + ', "exchanges":[{"name":"x","vhost":"/","type":"topic","durable":true}]\n'
     tail = '\n], "other": null}'
     entries = [binding("a"), binding("#"), binding("b.*"), binding("c", "p"), binding("#"), binding("d")]
     path.write_text(
