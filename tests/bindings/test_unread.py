@@ -112,7 +112,7 @@ def definitions(topology: Topology) -> Any:
     return {
         "rabbitmq_version": "4.2.1",
         "vhosts": [{"name": "/"}],
-        "exchanges": [{"name": each.name, "vhost": "/", "type": each.type} for each in own(topology)],
+        "exchanges": [{"name": each.name, "vhost": "/", "type": each.type, "durable": True} for each in own(topology)],
         "queues": [{"name": name, "vhost": "/"} for name in topology.queues],
         "bindings": [
             {"source": each.source, "vhost": "/", "destination": each.destination.name, "destination_type": "queue",
@@ -178,7 +178,7 @@ INSERTIONS: dict[str, tuple[Callable[[Topology], Any], Insert]] = {
     "asyncapi, a reference out of it": (asyncapi, lambda d, at: add_channel(d, {"$ref": "other.yaml#/x"})),
     "definitions, an unknown section": (definitions, lambda d, at: d.update(queus=[{"name": "q"}])),
     "definitions, the plugin rabbitmq_sharding": (definitions, lambda d, at: d["exchanges"].append(
-        {"name": "s", "vhost": "/", "type": "x-modulus-hash"}) or d.update(policies=[
+        {"name": "s", "vhost": "/", "type": "x-modulus-hash", "durable": True}) or d.update(policies=[
             {"name": "p", "vhost": "/", "pattern": "^s$", "definition": {"shards-per-node": 2}}])),
 }  # fmt: skip
 """Each reader, and what it does not know in its documents."""
