@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from bindings.sources.definitions.entries import ENCODE, SECTIONS, Entry, Part
 from bindings.sources.definitions.extensions import KEY
-from bindings.sources.definitions.import_refusals import COMPONENTS, find_refusals, find_typed_by_default
+from bindings.sources.definitions.import_fields import COMPONENTS
+from bindings.sources.definitions.import_refusals import find_refusals, find_typed_by_default
 from bindings.sources.language.errors import suggest
 from exchange.display import clip_line
 from exchange.entities.entities import PREDECLARED, PREDECLARED_NAMES, Binding, Exchange, Policy
