@@ -30,7 +30,7 @@ def test_every_figure_is_that_of_kafkas_own_tools(kafka_servers: list[Server], t
             find_classpath(f"org.apache.kafka:kafka-tools:{version}", f"org.apache.kafka:kafka_2.13:{version}")
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as reason:
             missing(f"Maven cannot fetch the tools of Kafka {version} ({reason})")
-        # Kafka 3.9's tool shows the states of groups in columns of 25 characters, and what is longer not below its heading.
+        # The tool of Kafka 3.9 has 25 characters for a group in its table of states: longer names move what follows.
         prefix = f"{unique_name('folder').removeprefix('hashstar-folder-')}-"
         with filled(server.url, is_modern=server.version_info >= (4,), prefix=prefix):
             paid = f"{prefix}paid-0"
