@@ -12,19 +12,20 @@ A record of Kafka without a key has the routing key "" in AMQP, which is a key t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from random import randrange
+from typing import Any, Final
 
-from bridge.endpoint import Target
+from bridge.endpoint import Outgoing, Target
 from bridge.interop.kafka_guest import has_null_key
 from exchange.errors import InputError
 from exchange.message import Message
 from exchange.partition.appending import AppendingProducer
-from exchange.partition.partitioner import Partitioner
+from exchange.partition.partitioner import Draw, Partitioner
 from exchange.partition.partitioning.key_source import ROUTING_KEY
 from exchange.partition.partitions import Partitions
 from exchange.routing.route import Placement
 
-__all__ = ["Placing"]
+__all__ = ["Placing", "Turns"]
 
 STREAMS: Final = "rabbitmq."
 """Prefix of the strategies by which RabbitMQ and its clients choose: they hash the routing key, also an empty one."""
@@ -92,6 +93,24 @@ class Placing:
                 known.append(producer)
             self._producers[queue] = producer
         return producer
+
+
+class Turns:
+    """The partitions of messages that neither the topology nor a key places: the memory of a target, by topic.
+
+    It outlives the target's connections. ``partitioner`` is what the system's own client does without a key; ``draw``
+    is as for `exchange.partition.partitioner.Producer`.
+    """
+
+    def __init__(self, partitioner: Partitioner, draw: Draw = randrange) -> None:
+        self._producer: Final = AppendingProducer(partitioner, draw)
+
+    def place(self, outgoing: Outgoing, topic: str, partitions: Partitions, value: Any = None) -> int:
+        """Return the partition of a message: for another try the same one, as long as it exists."""
+        turn = outgoing.turn
+        if turn is None or turn not in partitions:
+            turn = outgoing.turn = self._producer.append(topic, None, partitions, value).partition
+        return turn or 0
 
 
 def _as_seen(wanted: Partitions, seen: Partitions) -> Partitions:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from random import random as any_random
 from time import monotonic, time
@@ -275,8 +274,9 @@ class Pump:
                 continue
             placements = {placement.queue: placement for placement in placed} if placed else NO_PLACEMENTS
             dead = 0
-            if placed and any(map(partial(self._placing.is_open, message), placed)):
-                done = self._place(inlet, pending, message, queues, placements, ready)
+            open_placements = [placement for placement in placed if self._placing.is_open(message, placement)]
+            if open_placements:
+                done = self._place(inlet, pending, message, queues, placements, open_placements, ready)
                 if done is None:
                     continue
                 queues, placements, dead = done
@@ -399,6 +399,7 @@ class Pump:
         message: Message,
         queues: Iterable[str],
         placements: Mapping[str, Placement],
+        open_placements: Iterable[Placement],
         ready: dict[Outlet, list[Outgoing]],
     ) -> tuple[tuple[str, ...], Mapping[str, Placement], int] | None:
         """Choose what keys do not decide; return the queues, their placements, and the number of dead letters.
@@ -407,8 +408,9 @@ class Pump:
         dead letters, the delivery is held, and the result is None.
         """
         chosen, refused = dict(placements), dict[str, str]()
-        for queue, placement in placements.items():
-            if queue not in self._ignored and self._placing.is_open(message, placement):
+        for placement in open_placements:
+            queue = placement.queue
+            if queue not in self._ignored:
                 try:
                     chosen[queue] = self._placing.place(message, placement, self._outlets[queue].target)
                 except InputError as error:

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from random import randrange
 from typing import Any, Final
 
 from bridge.endpoint import Disconnected, Outgoing
 from bridge.interop import to_rocketmq
 from bridge.interop.marks import HOPS, mark_message
 from bridge.interop.requests import rocketmq_request
+from bridge.pump.placing import Turns
 from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import ResponseCode
 from bridge.rocketmq.remoting.command import now_ms
@@ -29,12 +29,11 @@ from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.queues import TopicRoute, publish_queues
 from exchange.partition.clients.rocketmq.round_robin import RoundRobin
 from exchange.partition.hashing.keys import serialize_key
-from exchange.partition.partitioner import Draw, Producer
 from exchange.partition.partitioning.key_source import ROUTING_KEY, KeySource
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitions import Partitions
 
-__all__ = ["Destination", "Spread", "Turns", "Writer", "route_of"]
+__all__ = ["Destination", "Spread", "Writer", "route_of"]
 
 REMEMBERED: Final = 65_536
 """Maximum number of keys of a topic whose queue is cached."""
@@ -116,23 +115,6 @@ class Spread:
         self._agreed[name] = partitioning
 
 
-class Turns:
-    """The queues of messages without a key, topic by topic: the memory of a target, which outlives its connections.
-
-    ``draw`` is as for `exchange.partition.partitioner.Producer`.
-    """
-
-    def __init__(self, draw: Draw = randrange) -> None:
-        self._producer: Final = Producer(RoundRobin(), draw)
-
-    def place(self, outgoing: Outgoing, spread: Spread) -> MessageQueue:
-        """Return the queue of a message without a key: for another try the same one, as long as there are as many."""
-        turn = outgoing.turn
-        if turn is None or turn >= len(spread.queues):
-            turn = outgoing.turn = self._producer.choose(spread.topic, None, spread.partitions).partition
-        return spread.queues[turn or 0]
-
-
 class Writer:
     """Makes messages for RocketMQ, and chooses their queues."""
 
@@ -142,7 +124,7 @@ class Writer:
         self._destinations = destinations
         self._client_id = client_id
         """Id of the client to which brokers push replies."""
-        self._turns = turns or Turns()
+        self._turns = turns or Turns(RoundRobin())
         self.spreads: dict[str, Spread] = {}
         """Topic -> its present queues."""
 
@@ -166,7 +148,7 @@ class Writer:
             to_send.properties.update(own)  # type: ignore[attr-defined]  # as above
         if placement is None or placement.partition is None:
             queue = spread.queue_for(key) if placement is None else None
-            return to_send, queue or self._turns.place(outgoing, spread)
+            return to_send, queue or spread.queues[self._turns.place(outgoing, spread.topic, spread.partitions)]
         return to_send, spread.queue_of(outgoing.queue, placement.partitioning, placement.partition)
 
 

@@ -38,7 +38,8 @@ from typing import Any, Final
 from bridge.aside import call_aside
 from bridge.endpoint import Disconnected, Failure, Finding, Layout, Outgoing, Place, Receiver, Target, disconnection
 from bridge.endpoints.rocketmq.checking import check_target, places_of
-from bridge.endpoints.rocketmq.placing import Destination, Spread, Turns, Writer, route_of
+from bridge.endpoints.rocketmq.placing import Destination, Spread, Writer, route_of
+from bridge.pump.placing import Turns
 from bridge.rocketmq.producer.producer import Producer
 from bridge.rocketmq.producer.publishing import ProducerSettings
 from bridge.rocketmq.remoting.client import Client, ClientSettings
@@ -51,6 +52,7 @@ from bridge.rocketmq.remoting.pulse import Pulse
 from exchange.message import Message
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.queues import TopicRoute
+from exchange.partition.clients.rocketmq.round_robin import RoundRobin
 from exchange.partition.clients.rocketmq.send import SendSettings
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitions import Partitions
@@ -346,7 +348,7 @@ class RocketmqTarget(Target):
         self._topics = sorted({destination.topic for destination in destinations.values()})
         self._confirm_not_store_ok = confirm_not_store_ok
         self._partitioned: dict[str, Partitioning] = {}
-        self._turns = Turns()
+        self._turns = Turns(RoundRobin())
         self._client: Client | None = None
         self._writing: Writing | None = None
         self._pulse: Pulse | None = None

@@ -23,6 +23,7 @@ from bridge.endpoints.rabbitmq.routes import Address, Route
 from bridge.endpoints.rocketmq import placing as rocketmq
 from bridge.interop import Record
 from bridge.interop.guests import to_amqp
+from bridge.pump.placing import Turns
 from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.errors import InputError
@@ -196,7 +197,9 @@ def test_records_without_a_key_go_where_kafkas_producer_sends_them(kinds: list[s
         "plain": Message("", "k", body=b"x"), "": Message("", "", body=b"v" * 700),
         "lazy": message_of_record(NOTHING), "eager": to_amqp(NOTHING), "empty": message_of_record(EMPTY),
     }  # fmt: skip
-    writer = kafka.Writer({"q": kafka.Destination("t")}, {"t": Topic(count, None)}, kafka.Turns(Random(seed).randrange))
+    writer = kafka.Writer(
+        {"q": kafka.Destination("t")}, {"t": Topic(count, None)}, Turns(default_3_3(), Random(seed).randrange)
+    )
     predicted = Producer(default_3_3(), Random(seed).randrange)
     partitions, stored = Partitions.of(count), dict[int, list[kafka_batches.Record]]()
     for kind in kinds:
@@ -224,7 +227,7 @@ def test_messages_without_a_key_take_the_turns_of_rocketmqs_producer(
     keys: list[str | None], count: int, seed: int
 ) -> None:
     """`TopicPublishInfo.selectOneMessageQueue`; an empty routing key, and a null key of Kafka, are no keys."""
-    turns = rocketmq.Turns(Random(seed).randrange)
+    turns = Turns(RoundRobin(), Random(seed).randrange)
     writer = rocketmq.Writer({"q": rocketmq.Destination("t")}, turns=turns)
     route = TopicRoute((QueueData("a", count, count),), (BrokerData("a", ((0, "a:10911"),)),))
     writer.spreads["t"] = rocketmq.Spread.of("t", route)

@@ -28,9 +28,11 @@ from bridge.endpoints.kafka.cluster.health import MEASURE_EVERY, NO_BROKER, Heal
 from bridge.endpoints.kafka.cluster.topics import Partitioned, Topic, check_topics, fetch_topics
 from bridge.endpoints.kafka.producer.batches import BATCH_BYTES, Batching
 from bridge.endpoints.kafka.producer.watching import Watch
-from bridge.endpoints.kafka.producer.writer import Destination, Turns, Writer, key_for_partitioner, with_whole_key
+from bridge.endpoints.kafka.producer.writer import Destination, Writer, key_for_partitioner, with_whole_key
+from bridge.pump.placing import Turns
 from exchange.errors import HashstarError
 from exchange.message import Message
+from exchange.partition.clients.kafka import default_3_3
 from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitions import Partitions
 from exchange.routing.route import Placement
@@ -115,7 +117,7 @@ class TopicTarget(Target, Generic[C]):
         self._partitioned: Partitioned = {}
         self._with_racks = False
         """Whether a partitioner may read the racks of leaders."""
-        self._turns = Turns()
+        self._turns = Turns(default_3_3())
         self._connection: C | None = None
         self._calls: Calls | None = None
         self._watch: Watch | None = None

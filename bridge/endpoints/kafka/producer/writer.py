@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from random import randrange
 from typing import Any, Final
 
 from bridge.endpoint import Outgoing
@@ -22,20 +21,19 @@ from bridge.interop.marks import HOPS, hop_header, hops_of, mark_message
 from bridge.interop.record import routing_key_for, whole_key
 from bridge.interop.requests import partition_of
 from bridge.interop.return_address import ReturnAddress
+from bridge.pump.placing import Turns
 from bridge.pump.replies import Home
 from exchange.amqp import content_of
 from exchange.message import Message, assemble_message
-from exchange.partition.appending import AppendingProducer
 from exchange.partition.clients.kafka import default_3_3
 from exchange.partition.hashing.keys import serialize_key
 from exchange.partition.hashing.librdkafka import murmur2_partition
-from exchange.partition.partitioner import Draw
 from exchange.partition.partitioning.key_source import ROUTING_KEY, KeySource
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitions import Partitions
 from exchange.routing.route import Placement
 
-__all__ = ["Destination", "Turns", "Writer", "key_for_partitioner", "with_whole_key"]
+__all__ = ["Destination", "Writer", "key_for_partitioner", "with_whole_key"]
 
 REMEMBERED: Final = 65_536
 """Maximum number of keys of a topic whose partition is remembered."""
@@ -49,23 +47,6 @@ class Destination:
     key: KeySource | None = None
     """What decides the partition where the topology does not partition the queue, and is the key of records that have
     none of their own; None: the routing key."""
-
-
-class Turns:
-    """The partitions of records without a key, topic by topic: the memory of a target, which outlives its connections.
-
-    ``draw`` is as for `exchange.partition.partitioner.Producer`.
-    """
-
-    def __init__(self, draw: Draw = randrange) -> None:
-        self._producer: Final = AppendingProducer(default_3_3(), draw)
-
-    def place(self, outgoing: Outgoing, record: Record, partitions: Partitions) -> int:
-        """Return the partition of a record without a key: for another try the same one, as long as it exists."""
-        turn = outgoing.turn
-        if turn is None or turn not in partitions:
-            turn = outgoing.turn = self._producer.append(record.topic, None, partitions, record.value).partition
-        return turn or 0
 
 
 class Spread:
@@ -83,7 +64,7 @@ class Spread:
     def partition_of(self, key: bytes | None, outgoing: Outgoing, record: Record) -> int:
         """Return the partition of a record for a key, which may be another than its own."""
         if key is None:
-            return self._turns.place(outgoing, record, self.partitions)
+            return self._turns.place(outgoing, self.topic, self.partitions, record.value)
         partition = self._known.get(key)
         if partition is None:
             partition = murmur2_partition(key, self.count)
@@ -106,7 +87,7 @@ class Writer:
     ) -> None:
         self.leaders: Final = {name: topic.leaders for name, topic in topics.items() if topic.leaders is not None}
         """Topic -> its partitions, with their leaders."""
-        turns = turns or Turns()
+        turns = turns or Turns(default_3_3())
         self._spreads = {
             name: Spread(name, topic.leaders or Partitions.of(topic.partitions), turns)
             for name, topic in topics.items()
