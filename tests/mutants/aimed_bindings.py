@@ -459,7 +459,11 @@ BINDINGS: Final[list[Mutant]] = [
     *mutants_of(
         "bindings/check/rules/policies.py",
         "bindings/check/test_silence.py",
-        ("a policy fails to apply to other types", "is_for_type(policy, part.type) and policy.is", "policy.is"),
+        (
+            "a policy fails to apply to other types",
+            "isinstance(part, Queue) and is_for_type(policy, part.type)",
+            "isinstance(part, Queue)",
+        ),
         ("policies tie where another one is in force", "        if not higher:\n", "        if parts:\n"),
         (
             "policies of other parts tie",

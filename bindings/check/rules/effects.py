@@ -10,8 +10,6 @@ from bindings.check.rules.words import list_names
 from exchange.entities.effects import AT_MOST_ONCE, NoEffect
 from exchange.entities.entities import PREDECLARED_NAMES, Exchange, Policy, Queue
 from exchange.entities.in_force import Settings
-from exchange.entities.queue_arguments import refuse_queue
-from exchange.errors import BrokerError
 
 __all__ = ["find"]
 
@@ -26,7 +24,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
         if not (part.arguments or has_policies):
             continue
         possible = _possible(view, part)
-        if part.arguments and not _is_refused(view, part):
+        if part.arguments and not (isinstance(part, Queue) and part.name in view.refused_queues):
             yield from _arguments(part, possible)
         for settings in possible:
             for policy in filter(None, (settings.policy, settings.operator_policy)):
@@ -50,15 +48,6 @@ def _possible(view: TopologyView, part: Queue | Exchange) -> tuple[Settings, ...
     if isinstance(part, Queue):
         return view.graph.possible_settings(part.name)
     return view.graph.policies.possible_settings(part)
-
-
-def _is_refused(view: TopologyView, part: Queue | Exchange) -> bool:
-    if isinstance(part, Queue):
-        try:
-            refuse_queue(part, "", view.topology.profile)
-        except BrokerError:
-            return True
-    return False
 
 
 def _arguments(part: Queue | Exchange, possible: tuple[Settings, ...]) -> Iterator[Finding]:

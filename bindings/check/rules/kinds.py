@@ -10,7 +10,6 @@ from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import quote_binding, quote_exchange
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, Exchange
 from exchange.entities.indexes import Tables
-from exchange.entities.queue_arguments import refuse_queue
 from exchange.errors import BrokerError
 from exchange.kinds import KINDS, Decider, KeyUse, Unknown, kind_of
 from exchange.topology import rules
@@ -48,15 +47,9 @@ def find(view: TopologyView) -> Iterator[Finding]:
 
 def find_refused_queues(view: TopologyView) -> Iterator[Finding]:
     """Yield a finding for each queue that RabbitMQ would refuse to declare."""
-    topology = view.topology
-    host = rules.VirtualHost(topology.vhost, topology.profile)
-    for name, queue in topology.queues.items():
-        # A queue without arguments is never refused for one, and there can be very many.
-        if queue.arguments:
-            try:
-                refuse_queue(queue, host.describe("queue", name), topology.profile)
-            except BrokerError as error:
-                yield Finding("HS605", queue, f"RabbitMQ refuses to declare queue '{name}': {error}")
+    for name, error in view.refused_queues.items():
+        queue = view.topology.queues[name]
+        yield Finding("HS605", queue, f"RabbitMQ refuses to declare queue '{name}': {error}")
 
 
 def _may_refuse(view: TopologyView, exchange: Exchange) -> bool:

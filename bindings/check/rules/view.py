@@ -11,11 +11,14 @@ from functools import cached_property
 from typing import Final
 
 from exchange.entities.entities import Binding
+from exchange.entities.queue_arguments import refuse_queue
+from exchange.errors import BrokerError
 from exchange.kinds import Kind, Unknown, kind_of
 from exchange.kinds.condition import ALWAYS, EVERYTHING
 from exchange.lifecycle.limits import Limits, limits_by
 from exchange.message import Message
 from exchange.patterns.pattern import AMQP, Pattern
+from exchange.topology import rules
 from exchange.topology.graph import Graph, TopologyGraph
 from exchange.topology.topology import Topology
 
@@ -75,6 +78,20 @@ class TopologyView:
             for source, bindings in self.graph.bindings.items()
             if (kept := [binding for binding in bindings if binding not in self.long_keys])
         }
+
+    @cached_property
+    def refused_queues(self) -> Mapping[str, BrokerError]:
+        """Queue -> why RabbitMQ would refuse to declare it."""
+        host = rules.VirtualHost(self.topology.vhost, self.topology.profile)
+        refused = {}
+        for name, queue in self.topology.queues.items():
+            # A queue without arguments is never refused for one, and there can be very many.
+            if queue.arguments:
+                try:
+                    refuse_queue(queue, host.describe("queue", name), self.topology.profile)
+                except BrokerError as error:
+                    refused[name] = error
+        return refused
 
     def pattern_of(self, binding: Binding) -> Pattern | None:
         """Return the pattern of the keys that a binding matches.
