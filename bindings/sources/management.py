@@ -154,7 +154,7 @@ class Management:
                 exchanges = [*known.exchanges.values(), *missing]
                 parts = (known.queues.values(), known.bindings, known.policies.values())
                 changed.append(Topology(exchanges, *parts, vhost=name))
-        return definitions.with_topologies(changed) if changed else definitions
+        return definitions.with_topologies(changed)
 
     def version(self) -> str:
         """Return the broker's version, ``"4.0.5"``. Raises InputError."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from bindings.sources.definitions.entries import (
     ENCODE,
@@ -22,6 +22,7 @@ from bindings.sources.definitions.entries import (
     read_section,
 )
 from bindings.sources.definitions.extensions import KEY, Additions
+from bindings.sources.definitions.import_fields import DEFAULT_TYPE
 from bindings.sources.definitions.import_warnings import (
     SourceWarning,
     argument_warnings,
@@ -52,7 +53,6 @@ from exchange.topology.topology import Topology
 __all__ = ["Definitions", "load_topology"]
 
 Value = TypeVar("Value")
-DEFAULT_TYPE: Final = "default_queue_type"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -291,6 +291,8 @@ class Definitions:
         Each section is walked once for all of them.
         """
         wanted = {topology.vhost: topology for topology in topologies}
+        if not wanted:
+            return self
         of_one = self._of_one_vhost()
         fields = {vhost: None if of_one and vhost == self.default_vhost else vhost for vhost in wanted}
         edited = {key: self._edit(key, wanted, fields) for key in ("exchanges", "queues", "policies")}
@@ -432,11 +434,14 @@ class Definitions:
         """Return the values that the field "vhost" has in entries of the virtual host; None stands for no field."""
         return {vhost, None} if vhost == self.default_vhost else {vhost}
 
+    def _vhost_of(self, entry: Entry) -> str:
+        return self.default_vhost if entry.vhost is None else entry.vhost
+
     def _in(self, key: str, vhost: str) -> list[Entry]:
         def derive() -> dict[str, list[Entry]]:
             by_vhost: dict[str, list[Entry]] = {}
             for entry in self._document.get(key, ()):
-                by_vhost.setdefault(self.default_vhost if entry.vhost is None else entry.vhost, []).append(entry)
+                by_vhost.setdefault(self._vhost_of(entry), []).append(entry)
             return by_vhost
 
         return self._keep(f"section {key}", derive).get(vhost, [])
@@ -462,7 +467,7 @@ class Definitions:
         skipped = PREDECLARED_NAMES if key == "exchanges" else ()
         entries = []
         for entry in self._document.get(key, ()):
-            name, vhost = entry.part.name, self.default_vhost if entry.vhost is None else entry.vhost
+            name, vhost = entry.part.name, self._vhost_of(entry)
             parts = after.get(vhost)
             if parts is None or name in skipped:
                 entries.append(entry)
@@ -480,7 +485,7 @@ class Definitions:
         entries: list[Entry] = []
         there: dict[str, set[Binding]] = {vhost: set() for vhost in wanted}
         for entry in self._document.get("bindings", ()):
-            part, vhost = entry.part, self.default_vhost if entry.vhost is None else entry.vhost
+            part, vhost = entry.part, self._vhost_of(entry)
             topology = wanted.get(vhost)
             if topology is None:
                 entries.append(entry)

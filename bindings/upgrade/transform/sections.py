@@ -39,7 +39,7 @@ def _name_types(definitions: Definitions) -> tuple[Definitions, int]:
             tables.apply(Change(True, replace(queue, arguments={**queue.arguments, "x-queue-type": "classic"})))
         changed.append(Topology.of_tables(tables, topology.vhost, topology.profile))
         count += len(untyped)
-    return definitions.with_topologies(changed) if changed else definitions, count
+    return definitions.with_topologies(changed), count
 
 
 def _without(*sections: str) -> Callable[[Definitions], tuple[Definitions, int]]:
