@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 from exchange.entities.entities import Exchange, Policy
 from exchange.entities.in_force import possible_policies
 
-__all__ = ["SHARDED_TYPE", "SHARDS_MADE", "UnreadPart", "UnreadKind", "has_shards_made"]
+__all__ = ["SHARDS_MADE", "UnreadPart", "UnreadKind", "has_shards_made"]
 
 UnreadKind = Literal["unknown", "unsupported", "unevaluated", "plugin-made"]
 """Why a part is missing: the reader does not know it (a field, a kind of object); knows it and cannot read it (a super
@@ -33,7 +33,7 @@ class UnreadPart(NamedTuple):
         return f"{self.where}: {self.text}"
 
 
-SHARDED_TYPE: Final = "x-modulus-hash"
+SHARDED: Final = "x-modulus-hash"
 SHARDS: Final = "shards-per-node"
 """Setting of a policy by which the plugin rabbitmq_sharding makes queues and binds them to an exchange."""
 SHARDS_MADE: Final = "the plugin rabbitmq_sharding makes its queues and bindings"
@@ -41,6 +41,6 @@ SHARDS_MADE: Final = "the plugin rabbitmq_sharding makes its queues and bindings
 
 def has_shards_made(exchange: Exchange, policies: Mapping[str, Policy]) -> bool:
     """Return whether the plugin rabbitmq_sharding makes queues of the exchange, or may."""
-    return exchange.type == SHARDED_TYPE and any(
+    return exchange.type == SHARDED and any(
         policy is not None and SHARDS in policy.definition for policy in possible_policies(exchange, policies)
     )

@@ -1,4 +1,4 @@
-"""A producer that needs to be told nothing but its records: it supplies the events of the batches that they fill."""
+"""A producer of which only records are asked: it supplies the events of the batches that they fill itself."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 from exchange.entities.alternates import alternates_in_effect, possible_alternates
 from exchange.entities.entities import Binding, Destination
 from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Policies, Settings
-from exchange.entities.unread import SHARDED_TYPE, has_shards_made
+from exchange.entities.unread import has_shards_made
 from exchange.topology.topology import Topology
 
 __all__ = ["Graph", "TopologyGraph", "find_cycles", "reach"]
@@ -163,7 +163,7 @@ class TopologyGraph:
         """
         unknown = {name for name, possible in self.alternates_in_effect.items() if len(possible) > 1}
         exchanges, policies = self.topology.exchanges.values(), self.topology.policies
-        sharded = {each.name for each in exchanges if each.type == SHARDED_TYPE and has_shards_made(each, policies)}
+        sharded = {each.name for each in exchanges if has_shards_made(each, policies)}
         return frozenset(unknown | sharded)
 
     @cached_property

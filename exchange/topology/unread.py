@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, TypedDict
 
 from exchange.display import count_noun, count_rest
-from exchange.entities.unread import SHARDED_TYPE, SHARDS_MADE, UnreadKind, UnreadPart, has_shards_made
+from exchange.entities.unread import SHARDS_MADE, UnreadKind, UnreadPart, has_shards_made
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
@@ -29,7 +29,7 @@ SHARD: Final = "sharding: "
 def find_unread(*topologies: Topology) -> tuple[UnreadPart, ...]:
     """Return what is missing in these topologies, each part once; empty if every claim about them can be proved.
 
-    Empty also for topologies whose missing parts the user allows (`Topology.allow_unread`).
+    Empty also for topologies whose missing parts the user allows (`Topology.allows_unread`).
     """
     found = (each for topology in topologies if not topology.allows_unread for each in _missing_in(topology))
     return tuple(dict.fromkeys(found))
@@ -73,7 +73,7 @@ def _missing_in(topology: Topology) -> Iterator[UnreadPart]:
     yield from topology.unread
     for name, exchange in topology.exchanges.items():
         # An export of a broker has the queues that the plugin made, and their bindings.
-        if exchange.type == SHARDED_TYPE and has_shards_made(exchange, topology.policies):
+        if has_shards_made(exchange, topology.policies):
             shards = f"{SHARD}{name} - "
             if not any(binding.destination.name.startswith(shards) for binding in topology.bindings_from(name)):
                 yield UnreadPart("plugin-made", f"exchange '{name}'", SHARDS_MADE)

@@ -88,7 +88,7 @@ def new_protocol_problem(settings: Mapping[str, Any]) -> str:
     versions = _Versions()
     own = {**settings, **ASKING, "debug": "feature", "log_level": 7}
     admin = AdminClient(own, logger=versions)
-    with suppress(KafkaException):  # whoever asks next gets the reason
+    with suppress(KafkaException):  # the next request fails, too, and gives the reason
         admin.list_topics(timeout=METADATA_WITHIN)
     admin.poll(0)
     if versions.heartbeat is None or versions.heartbeat >= NEEDED:

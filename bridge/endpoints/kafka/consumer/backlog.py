@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from bridge.endpoints.kafka.cluster.errors import LOG
 
-__all__ = ["OPEN_FOR", "Backlog", "Deletions"]
+__all__ = ["OPEN_FOR", "Backlog", "Deletions", "find_partition"]
 
 OPEN_FOR: Final = 30.0
 """Seconds for which an open transaction withholds records before that is trouble. Java's producers end theirs after 60
@@ -126,7 +126,7 @@ class Backlog:
         """
         lags, withheld = [], []
         for (topic, partition), lane in lanes.items():
-            known = statistics["topics"].get(topic, {"partitions": {}})["partitions"].get(str(partition))
+            known = find_partition(statistics["topics"], topic, partition)
             if known is None:
                 continue
             low, high, stable = (int(known[each]) for each in ("lo_offset", "hi_offset", "ls_offset"))
@@ -163,6 +163,12 @@ class Backlog:
                     f"transaction there has not ended for {now - since:.0f} s; {HANGING}"
                 )
                 return
+
+
+def find_partition(topics: Mapping[str, Any], topic: str, partition: int) -> Mapping[str, Any] | None:
+    """Return what librdkafka's statistics have of a partition in ``topics``; None if they do not mention it."""
+    known: Mapping[str, Any] | None = topics.get(topic, {"partitions": {}})["partitions"].get(str(partition))
+    return known
 
 
 def _position_of(known: Mapping[str, Any], low: int) -> int | None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from bridge.endpoints.kafka.cluster.asking import fetch_committed, make_asking_consumer
+from bridge.endpoints.kafka.consumer.backlog import find_partition
 
 __all__ = ["LONGEST_IDLE", "Fetching", "Joining", "explain_idle"]
 
@@ -121,5 +122,5 @@ def _is_in_transaction(settings: Mapping[str, Any], topic: str, partition: int) 
 
 def _fetch_state(topics: Mapping[str, Any], topic: str, partition: int) -> str:
     """Return the state of a partition; librdkafka does not fetch from one that it does not mention."""
-    known = topics.get(topic, {"partitions": {}})["partitions"].get(str(partition))
+    known = find_partition(topics, topic, partition)
     return "none" if known is None else str(known["fetch_state"])

@@ -223,7 +223,7 @@ class Member:
         unread = self.assignment.unread
         unread += taken
         self._is_drained = False
-        if (taken and len(unread) >= KEPT) or (self._count_unread() - len(unread) >= KEPT and not self._paused):
+        if (taken and len(unread) >= KEPT) or (self._count_kept() >= KEPT and not self._paused):
             self._pause()
 
     def _pause(self) -> None:
@@ -264,7 +264,8 @@ class Member:
         statistics = self.health.look(text, now, assignment.lanes)
         if self.health.is_abandoned:
             assignment.fail(NO_BROKER)
-        self._backlog.look(statistics, assignment.lanes, now, unread=self._count_unread(), is_drained=self._is_drained)
+        unread = len(assignment.unread) + self._count_kept()
+        self._backlog.look(statistics, assignment.lanes, now, unread=unread, is_drained=self._is_drained)
         self._joining.look(statistics, now)
         if self._joining.is_stuck:
             assignment.fail("librdkafka does not come back from giving up its partitions")
@@ -274,9 +275,8 @@ class Member:
             self._explains_idle = True
             self._start(self._end_idle(*idle))
 
-    def _count_unread(self) -> int:
-        lanes = self.assignment.lanes.values()
-        return len(self.assignment.unread) + sum([len(lane.kept) for lane in lanes])
+    def _count_kept(self) -> int:
+        return sum([len(lane.kept) for lane in self.assignment.lanes.values()])
 
     async def _end_idle(self, topic: str, partition: int) -> None:
         """End the connection for a partition that is not fetched from, with the reason."""
