@@ -22,6 +22,7 @@ __all__ = [
     "Refused",
     "check_text",
     "find_fault",
+    "find_scalar",
     "is_deep",
     "parse",
     "refuse_constant",
@@ -197,6 +198,37 @@ def find_fault(text: str) -> Fault | None:
         elif reason := _check_number(token[0]):
             return Fault(token.start(), reason, clip_line(token[0], SHOWN))
     return None
+
+
+def find_scalar(text: str, name: str) -> Any:
+    """Return the string, number or word that the outermost object has by a name; None where it has none.
+
+    The text may be no JSON, may be nested too deeply or have halves of surrogate pairs, as long as it begins as an
+    object. Of names that are repeated, the last counts, as in most parsers. Takes time linear in its length.
+    """
+    depth, found, before, by_name = 0, None, None, False
+    for token in TOKEN.finditer(text):
+        first = token[0][0]
+        if first == ":":
+            by_name = depth == 1 and before is not None and _decode_name(before) == name
+            continue
+        if first in "{[":
+            if not depth and first == "[":
+                return None
+            depth += 1
+        elif first in "}]":
+            depth -= 1
+        elif by_name:
+            found = _decode_scalar(token[0])
+        before, by_name = token[0] if first == '"' else None, False
+    return found
+
+
+def _decode_scalar(text: str) -> Any:
+    try:
+        return _decode_all(text)
+    except (ValueError, Refused):
+        return None
 
 
 def _find_half(text: str) -> Fault | None:

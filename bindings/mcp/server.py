@@ -25,11 +25,12 @@ INSTRUCTIONS: Final = (
 def build_server(tools: Tools) -> MCPServer[Any]:
     """Return a server with these tools. Raises InputError if the package mcp is not installed."""
     try:
-        from mcp.server import MCPServer
         from mcp.types import ToolAnnotations
+
+        from bindings.mcp.lines import LineServer
     except ModuleNotFoundError:
         raise InputError("hashstar mcp needs the package mcp: pip install 'hashstar[mcp]'") from None
-    server: MCPServer[Any] = MCPServer(
+    server: MCPServer[Any] = LineServer(
         "hashstar", instructions=INSTRUCTIONS, version=hashstar_version(), log_level="CRITICAL"
     )
     for function in tools.functions:

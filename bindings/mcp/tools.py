@@ -177,8 +177,11 @@ class Tools:
 
 
 def shorten(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object with `LISTED` entries of each list and object in it, and the numbers of those left out."""
-    short = {name: _shorten_value(value) for name, value in list(values.items())[:LISTED]}
+    """Return an object with `LISTED` entries of each list and object in it, and the numbers of those left out.
+
+    Bytes of names that are not UTF-8, which the protocol cannot carry, are written as escapes.
+    """
+    short = {_escape(name): _shorten_value(value) for name, value in list(values.items())[:LISTED]}
     for name, value in values.items():
         if isinstance(value, list | tuple | Mapping) and len(value) > LISTED:
             short[f"{name}_left_out"] = len(value) - LISTED
@@ -190,7 +193,11 @@ def _shorten_value(value: Any) -> Any:
         return shorten(value)
     if isinstance(value, list | tuple):
         return [_shorten_value(inner) for inner in value[:LISTED]]
-    return value
+    return _escape(value) if isinstance(value, str) else value
+
+
+def _escape(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _choose(name: str | None, names: Sequence[str], kind: str) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import wraps
@@ -13,11 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from bindings.mcp.server import build_server
 from bindings.mcp.tools import LISTED, Tools, shorten
 from exchange import InputError
 from tests.support.pages import ROOT
 from tests.support.program import run_program
+from tests.support.tiers import examples
+from tests.support.waiting import wait_until
 
 ORDERS = "examples/orders/orders.bindings"
 
@@ -54,6 +61,104 @@ async def ask(started: Any, tool: str, **arguments: Any) -> Any:
     """Return the answer of a tool; the text of an error."""
     result = await started.call_tool(tool, arguments)
     return result.content[0].text if result.is_error else result.structured_content
+
+
+OPENING = [
+    {
+        "jsonrpc": "2.0", "id": "opening", "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"},
+        },
+    },
+    {"jsonrpc": "2.0", "method": "notifications/initialized"},
+]  # fmt: skip
+
+
+class Lines(io.BytesIO):
+    """Standard input of these lines, which ends when so many answers are printed."""
+
+    def __init__(self, lines: list[str], printed: io.BytesIO, answers: int) -> None:
+        super().__init__("".join(f"{line}\n" for line in lines).encode())
+        self.printed = printed
+        self.answers = answers
+
+    def read1(self, size: int | None = -1) -> bytes:
+        data = super().read1(size)
+        return data or (wait_until(lambda: self.printed.getvalue().count(b"\n") >= self.answers) and b"")
+
+
+def answer_lines(tools: Tools, lines: list[str], answers: int) -> list[dict[str, Any]]:
+    """Return what a server in this process answers to lines on standard input, so many answers."""
+    printed = io.BytesIO()
+    given = Lines([*map(json.dumps, OPENING), *lines], printed, 1 + answers)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", io.TextIOWrapper(given))
+        patch.setattr(sys, "stdout", output := io.TextIOWrapper(printed))
+        asyncio.run(build_server(tools).run_stdio_async())
+        output.detach()
+    return [answer for answer in map(json.loads, printed.getvalue().splitlines()) if answer["id"] != "opening"]
+
+
+BAD_VALUES = [
+    "[" * 50_000 + "]" * 50_000, '{"a":' * 5_000 + "1" + "}" * 5_000, "9" * 5_000, "-Infinity", "nope", "1e999999",
+    r'"\ud800"', r'"\udcff"', r'{"\udfff": 1}', r'"\ud83d \ude00"', '"\x01"', r'"\x"', "[1, ]", '"a": 5', "{}}",
+]  # fmt: skip
+
+
+CALLS = st.tuples(st.sampled_from(BAD_VALUES), st.booleans(), st.booleans(), st.booleans())
+
+
+@given(st.lists(CALLS, min_size=1, max_size=5))
+@examples(30)
+def test_a_call_that_cannot_be_read_is_answered_under_its_id(calls: list[tuple[str, bool, bool, bool]]) -> None:
+    lines, numbers = ['{"jsonrpc": "2.0", "id": "before", "method": "ping"}'], []
+    for number, (value, id_last, as_text, as_method) in enumerate(calls):
+        numbers.append(f"call {number}" if as_text else number)
+        params = f'{{"name": "check_topology", "arguments": {{"topology": {value}}}}}'
+        call = f'"method": {value}' if as_method else f'"method": "tools/call", "params": {params}'
+        members = [call, f'"id": {json.dumps(numbers[-1])}']
+        if not id_last or value == "{}}":  # what is behind this is not within the object any more
+            members.reverse()
+        lines.append('{"jsonrpc": "2.0", ' + ", ".join(members) + "}")
+    answers = answer_lines(Tools([ORDERS], []), lines, len(lines))
+    assert Counter(answer["id"] for answer in answers) == Counter(["before", *numbers])
+    assert all("error" in answer or answer["result"]["isError"] for answer in answers if answer["id"] != "before")
+
+
+@pytest.mark.parametrize(("line", "identity", "reason"), [
+    ("nonsense", None, "not JSON: Expecting value at column 1"),
+    ("[]", None, "no request of JSON-RPC 2.0"),
+    ("7", None, "no request of JSON-RPC 2.0"),
+    ('{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": []}', 7, "params: Input should be an object"),
+    ('{"jsonrpc": "1.0", "id": 7, "method": "ping"}', 7, "jsonrpc: Input should be '2.0'"),
+    (r'{"jsonrpc": "2.0", "id": "\ud800", "method": "ping"}', None, "half of a surrogate pair"),
+    (r'{"jsonrpc": "2.0", "\u0069d": 7, "method": "\ud800"}', 7, "half of a surrogate pair"),
+    (r'{"a": {"id": 8}, "id": 7, "b": [{"id": 9}], "method": "\ud800"}', 7, "half of a surrogate pair"),
+])  # fmt: skip
+def test_an_unreadable_line_is_answered_with_its_reason(line: str, identity: int | None, reason: str) -> None:
+    (answer,) = answer_lines(Tools([ORDERS], []), ["", line, "  "], 1)
+    assert answer["id"] == identity
+    assert reason in answer["error"]["message"]
+
+
+def test_names_that_are_no_utf_8_are_answered_with_escapes(tmp_path: Path) -> None:
+    file, report = tmp_path / "a.json", tmp_path / "report.json"
+    queue = {"name": "q\udcff", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
+    file.write_text(json.dumps({"vhosts": [{"name": "/"}], "queues": [queue], "exchanges": [], "bindings": []}))
+    report.write_text(json.dumps({"audited": {}, "queues": [{"queue": "q\udcff"}]}))
+    lines = [
+        json.dumps({
+            "jsonrpc": "2.0", "id": name, "method": "tools/call", "params": {"name": name, "arguments": given},
+        })
+        for name, given in {
+            "list_topologies": {}, "check_topology": {}, "read_audit": {"part": "queues"},
+            "explain_message": {"exchange": "", "routing_key": "other"},
+        }.items()
+    ]  # fmt: skip
+    answers = {answer["id"]: answer["result"] for answer in answer_lines(Tools([str(file)], [str(report)]), lines, 4)}
+    assert not any(answer["isError"] for answer in answers.values())
+    assert answers["list_topologies"]["structuredContent"]["topologies"][0]["vhosts"]["/"]["queues"] == ["q\\udcff"]
+    assert answers["read_audit"]["structuredContent"]["queues"] == [{"queue": "q\\udcff"}]
 
 
 @pytest.mark.process
