@@ -215,7 +215,7 @@ def find_scalar(text: str, name: str) -> Any:
         if first in "{[":
             if not depth and first == "[":
                 return None
-            depth += 1
+            depth, found = depth + 1, None if by_name else found
         elif first in "}]":
             depth -= 1
         elif by_name:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange.errors import InputError
-from exchange.json_text import JsonFault, find_fault, is_deep, parse, value_from_line
+from exchange.json_text import JsonFault, find_fault, find_scalar, is_deep, parse, value_from_line
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from([
     "a:b", '":', '\\":', "\\", '{"a": 1}', "\U0001f600", "\\ud800", "NaN", "é",
@@ -54,6 +54,24 @@ def measure_depth(value: Any) -> int:
     """Return how deeply arrays and objects nest in a value."""
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
     return 0 if items is None else 1 + max(map(measure_depth, items), default=0)
+
+
+MEMBERS = st.lists(st.tuples(
+    st.just("id") | TEXTS,
+    (VALUES | st.just({"id": 1})).map(json.dumps) | st.sampled_from(["[" * 200 + "]" * 200, r'"\ud800"', r'{"\udfff": 1}']),
+))  # fmt: skip
+
+
+@given(MEMBERS, st.booleans(), st.sampled_from(["", " ", "\n"]))
+def test_a_scalar_is_found_as_a_parser_without_limits_finds_it(
+    members: list[tuple[str, str]], escaped: bool, blank: str
+) -> None:
+    names = [r'"\u0069d"' if escaped and name == "id" else json.dumps(name) for name, _ in members]
+    written = (f"{name}{blank}:{blank}{value}" for name, (_, value) in zip(names, members, strict=True))
+    text = blank + "{" + ",".join(written) + "}"
+    value = json.loads(text).get("id")
+    assert find_scalar(text, "id") == (None if isinstance(value, list | dict) else value)
+    assert find_scalar(f"[{text}]", "id") is None
 
 
 BRACKETED = st.text('[]{}"\\n', max_size=8)
