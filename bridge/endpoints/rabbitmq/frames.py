@@ -2,7 +2,8 @@
 acknowledgements in both directions, returns.
 
 Content headers stay bytes. All here are pure functions of bytes, except for one state machine, `Contents`, which joins
-the frames of a content: method, header, bodies. No other frames of the same channel come between them.
+the frames of a content: method, header, bodies. Any other order ends the connection: a delivery that was left out would
+be acknowledged with those after it, and lost.
 """
 
 from __future__ import annotations
@@ -97,7 +98,8 @@ class Contents:
         )
         self._returned = False
         self._properties = b""
-        self._missing = 0
+        self._missing: int | None = None
+        """Number of bytes of the body that have not come; None before the content header."""
         self._pieces: list[bytes] = []
 
     def delivery(self, data: bytes, at: int, header: int, end: int, channel: int) -> int:
@@ -145,9 +147,13 @@ class Contents:
         """
         if kind == METHOD:
             return self._method(data, start, stop)
-        if self._begun is None:
+        if kind not in (HEADER, BODY):
             return False
+        if self._begun is None:
+            raise Disconnected("the broker sent a content without its method")
         if kind == HEADER:
+            if self._missing is not None:
+                raise Disconnected("the broker sent a second content header instead of a body")
             if stop - start < CONTENT.size:
                 raise Disconnected("the broker sent a content header that is too short")
             _, _, self._missing = CONTENT.unpack_from(data, start)
@@ -157,8 +163,8 @@ class Contents:
             if not self._missing:
                 self._complete(b"")
             return True
-        if kind != BODY:
-            return False
+        if self._missing is None:
+            raise Disconnected("the broker sent a body without its content header")
         piece = data[start:stop]
         self._missing -= len(piece)
         if self._missing < 0:
@@ -176,6 +182,8 @@ class Contents:
     def _method(self, data: bytes, start: int, stop: int) -> bool:
         (method,) = METHOD_HEAD.unpack_from(data, start)
         at = start + 4
+        if self._begun is not None and method in (DELIVER, RETURN):
+            raise Disconnected("the broker sent a delivery or return without its whole content")
         if method == DELIVER:
             at += 1 + data[at]
             tag, redelivered = TAG.unpack_from(data, at)
@@ -201,7 +209,7 @@ class Contents:
     def _complete(self, body: bytes) -> None:
         assert self._begun is not None  # noqa: S101  the callers have checked it
         number, redelivered, exchange, key, text = self._begun
-        self._begun = None
+        self._begun = self._missing = None
         if self._returned:
             self.events.append(Returned(number, text, exchange, key, self._properties, body))
         else:

@@ -96,6 +96,8 @@ class Wire(AsyncioConnection):  # type: ignore[misc]
             if data[stop - 1] != END:
                 raise Disconnected("the broker sent a frame without its end")
             if listener is None or not listener.feed(kind, data, at + 7, stop - 1):
+                if channel and channel not in self._channels:
+                    raise Disconnected(f"the broker sent a frame for channel {channel}, which is not open")
                 frame = _decode(data[at:stop])
                 if frame is not None:
                     self._frame_buffer = b""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
 from bridge.endpoint import Delivery, known_time
-from bridge.endpoints.rabbitmq.frames import Arrived
+from bridge.endpoints.rabbitmq.frames import Arrived, Event
 from bridge.interop import identity_of_message
 from exchange.amqp import ContentHeader, MalformedHeader, message_of
 
-__all__ = ["FIXED_BYTES", "make_deliveries", "read_identity_and_time"]
+__all__ = ["FIXED_BYTES", "find_breach", "make_deliveries", "read_identity_and_time"]
 
 FIXED_BYTES: Final = 512
 """Approximate size of a delivery in memory besides its body and properties, in bytes."""
@@ -22,6 +22,19 @@ HEADERS: Final = 0x20
 
 ID_OR_TIME: Final = 0x80 | 0x40
 """Flags of message_id and timestamp in the second byte."""
+
+
+def find_breach(events: Sequence[Event], last: int) -> str | None:
+    """Return why these events cannot be what comes behind the delivery tag ``last`` in a channel; None if they can.
+
+    Tags count the deliveries of a channel. One that was left out would be acknowledged with those after it.
+    """
+    tags = [event.tag for event in events if type(event) is Arrived]
+    if tags == list(range(last + 1, last + 1 + len(events))):
+        return None
+    if len(tags) != len(events):
+        return "the broker confirms or returns messages in a channel in which none are published"
+    return f"the broker left deliveries out: after number {last} it sent those with the numbers {tags[:5]}"
 
 
 def make_deliveries(

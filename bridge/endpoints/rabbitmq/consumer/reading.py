@@ -25,7 +25,7 @@ from bridge.endpoint import Delivery, Disconnected, Finding, Place, Source
 from bridge.endpoints.rabbitmq.checking import SourceSettings, check_source, places_of_queue
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
 from bridge.endpoints.rabbitmq.consumer.backlog import Backlog, Reading
-from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES, make_deliveries
+from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES, find_breach, make_deliveries
 from bridge.endpoints.rabbitmq.consumer.offsets import (
     OFFSET,
     Offsets,
@@ -304,7 +304,10 @@ class RabbitmqSource(Source):
             self._ack()
 
     def _take(self, events: list[Event]) -> None:
-        arrived = cast("list[Arrived]", events)  # a channel without publishes has no other events
+        if (breach := find_breach(events, self._last)) is not None and self._connection is not None:
+            self._connection.lose(Disconnected(breach))
+            return
+        arrived = cast("list[Arrived]", events)
         self._last = arrived[-1].tag
         if self._is_stream and (offset := offset_of(ContentHeader(arrived[-1].properties))) is not None:
             self._next_offset = offset + 1

@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.endpoint import Delivery
+from bridge.endpoint import Delivery, Disconnected
 from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES
 from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
-from bridge.endpoints.rabbitmq.frames import Arrived, encode_ack
+from bridge.endpoints.rabbitmq.frames import Acked, Arrived, Event, encode_ack
 from tests.support.tiers import examples
 from tests.support.virtual_loop import run_virtually
 
@@ -25,6 +25,10 @@ class Wire:
     def __init__(self) -> None:
         self.writes: list[bytes] = []
         self.paused = False
+        self.lost: list[Disconnected] = []
+
+    def lose(self, error: Disconnected) -> None:
+        self.lost.append(error)
 
     def write(self, data: bytes) -> None:
         self.writes.append(data)
@@ -52,7 +56,7 @@ class Scene:
         self.wire = wire
         self.source._epoch += 1
         self.source._forget()
-        self.source._settled = self.source._acked = 0
+        self.source._last = self.source._settled = self.source._acked = 0
         self.source._connection = self.source._channel = wire
         self.source._is_stream = False
         self.tags = 0
@@ -90,6 +94,43 @@ def test_settled_deliveries_are_acknowledged_once_and_as_a_prefix() -> None:
         wire = scene.wire
         await scene.source.close()
         assert wire.writes == [ack_frame(3), ack_frame(5)]
+
+    play_scene(play)
+
+
+@examples(200)
+@given(st.lists(st.sampled_from(["keep", "keep", "keep", "leave out", "send twice", "confirm"]), min_size=1), st.data())
+def test_a_channel_that_leaves_out_a_delivery_is_lost_and_gives_nothing_from_there_on(
+    steps: list[str], data: st.DataObject
+) -> None:
+    """What is settled later acknowledges all before it: what was left out must not be among that."""
+
+    async def play() -> None:
+        scene = Scene()
+        events: list[Event] = []
+        for number, step in enumerate(steps, 1):
+            arrived = Arrived(number, False, b"", b"k", b"\0\0", b"")
+            events += {
+                "keep": [arrived],
+                "leave out": [],
+                "send twice": [arrived] * 2,
+                "confirm": [Acked(1, True, False)],
+            }[step]
+        whole = list(range(1, len(events) + 1))
+        right = 0
+        while right < len(events) and getattr(events[right], "tag", 0) == whole[right]:
+            right += 1
+        while events:
+            count = data.draw(st.integers(1, len(events)))
+            now, events = events[:count], events[count:]
+            if not scene.wire.lost:
+                scene.source._take(now)
+        assert bool(scene.wire.lost) == (right < len(whole))
+        tags = [arrived.tag for arrived in scene.source._arrived]
+        assert tags == list(range(1, len(tags) + 1))
+        assert len(tags) <= right
+        if right == len(whole):
+            assert len(tags) == right
 
     play_scene(play)
 

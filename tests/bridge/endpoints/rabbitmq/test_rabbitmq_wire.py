@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import struct
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from bridge.endpoint import Disconnected
-from bridge.endpoints.rabbitmq.frames import CONTENT, DELIVER, METHOD_HEAD, TAG, Arrived, Contents
+from bridge.endpoints.rabbitmq.frames import (
+    ACK,
+    CONTENT,
+    DELIVER,
+    METHOD_HEAD,
+    RETURN,
+    TAG,
+    Acked,
+    Arrived,
+    Contents,
+    Event,
+    Returned,
+)
 from bridge.endpoints.rabbitmq.wire import Wire
 from exchange.amqp.frames import BODY, HEAD, HEADER, METHOD
 from exchange.limits import MESSAGE_BYTES
+from tests.support.tiers import examples
 
 FRAME_MAX = 131_072
 
@@ -31,7 +47,7 @@ def wire(frame_max: int = FRAME_MAX) -> tuple[Wire, Contents]:
     made = object.__new__(Wire)
     contents = Contents()
     made.contents, made.after_data, made._frame_buffer, made.heard = {1: contents}, lambda: None, b"", 0.0
-    made.bytes_received, made.params = 0, SimpleNamespace(frame_max=frame_max)
+    made.bytes_received, made.params, made._channels = 0, SimpleNamespace(frame_max=frame_max), {1: contents}
     return made, contents
 
 
@@ -75,3 +91,71 @@ def test_a_body_larger_than_any_message_is_refused_at_its_header() -> None:
     made, _ = wire()
     with pytest.raises(Disconnected, match="announced a body"):
         made._on_data_available(frame(METHOD, DELIVERY) + frame(HEADER, header(MESSAGE_BYTES + 1)))
+
+
+PIECES = {
+    "deliver": frame(METHOD, DELIVERY),
+    "return": frame(METHOD, METHOD_HEAD.pack(RETURN) + struct.pack(">H", 312) + b"\x01t\x01e\x01k"),
+    "ack": frame(METHOD, METHOD_HEAD.pack(ACK) + TAG.pack(9, 0)),
+    "header 0": frame(HEADER, header(0)),
+    "header 2": frame(HEADER, header(2)),
+    "body 0": frame(BODY, b""),
+    "body 1": frame(BODY, b"a"),
+    "body 2": frame(BODY, b"ab"),
+}
+
+
+def read_slowly(names: list[str]) -> tuple[list[Event], bool]:
+    """Return what a channel gives that sends these frames, and whether it breaks the protocol: the obvious way."""
+    events: list[Event] = []
+    method, missing, body = "", -1, b""
+    for name in names:
+        kind, _, size = name.partition(" ")
+        if kind == "ack":
+            events.append(Acked(9, False, False))
+        elif kind in ("deliver", "return"):
+            if method:
+                return events, True
+            method, missing, body = kind, -1, b""
+        else:
+            if not method or (kind == "header") != (missing < 0) or (kind == "body" and int(size) > missing):
+                return events, True
+            if kind == "header":
+                missing = int(size)
+            else:
+                missing -= int(size)
+                body += b"ab"[: int(size)]
+            if not missing:
+                whole = b"e", b"k", b"\0\0", body
+                events.append(Arrived(7, False, *whole) if method == "deliver" else Returned(312, b"t", *whole))
+                method = ""
+    return events, False
+
+
+@examples(500)
+@given(st.lists(st.sampled_from(list(PIECES)), max_size=12), st.integers(1, 300))
+@example(["deliver", "deliver", "header 2", "body 2"], 300)
+@example(["deliver", "header 2", "deliver", "header 2", "body 2"], 300)
+@example(["deliver", "header 2", "header 0"], 300)
+@example(["deliver", "header 2", "body 2", "deliver", "body 0"], 300)
+@example(["header 0"], 300)
+def test_only_whole_contents_are_read_and_any_other_order_of_frames_ends_the_connection(
+    names: list[str], step: int
+) -> None:
+    data = b"".join([PIECES[name] for name in names])
+    events, breaks = read_slowly(names)
+    made, contents = wire()
+    try:
+        for at in range(0, len(data), step):
+            made._on_data_available(data[at : at + step])
+        ended = False
+    except Disconnected:
+        ended = True
+    assert (contents.events, ended) == (events, breaks)
+
+
+@pytest.mark.parametrize("kind", [METHOD, HEADER, BODY])
+def test_a_frame_for_a_channel_that_is_not_open_ends_the_connection_with_its_number(kind: int) -> None:
+    made, _ = wire()
+    with pytest.raises(Disconnected, match="channel 9, which is not open"):
+        made._on_data_available(HEAD.pack(kind, 9, 4) + b"\0\x14\0\x0b\xce")
