@@ -22,8 +22,8 @@ from typing import Any
 from bridge.endpoints.rabbitmq import keys
 from bridge.endpoints.rabbitmq.addresses import read_brokers, read_management
 from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
-from bridge.endpoints.rabbitmq.publishing import RabbitmqTarget
 from bridge.endpoints.rabbitmq.routes import PARTITION, Address
+from bridge.endpoints.rabbitmq.target import RabbitmqTarget
 from bridge.pump.policy import Policy
 from bridge.table import Table
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.rabbitmq.frames import Acked, Returned
-from bridge.endpoints.rabbitmq.publishing import UNROUTED, _Publishing
+from bridge.endpoints.rabbitmq.publishing import UNROUTED, Publishing
 from bridge.endpoints.rabbitmq.refusals import Refused
 from bridge.endpoints.rabbitmq.routes import Address, build_routes
 from exchange import Message
@@ -62,7 +62,7 @@ class Scene:
         self.wire, self.answers = Wire(), Answers()
         wire: Any = self.wire
         routes = build_routes({"q": Address("x"), "r": Address("x")})
-        self.publishing = _Publishing(wire, wire, self.answers, routes, suspects)
+        self.publishing = Publishing(wire, wire, self.answers, routes, suspects)
         self.sent = 0
 
     def send(self, count: int = 1, queue: str = "q") -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from bridge.endpoints.memory import MemorySource, MemoryTarget
-from bridge.endpoints.rabbitmq import publishing
+from bridge.endpoints.rabbitmq import target as target_module
 from bridge.endpoints.rabbitmq.config import Address, RabbitmqTarget
 from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
@@ -70,7 +70,7 @@ async def test_a_message_without_a_route_becomes_a_dead_letter_once_others_get_t
 async def test_a_target_queue_that_is_gone_is_trouble_before_a_message_comes(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publishing, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(target_module, "LOOK_EVERY", 0.05)
     queue, reports = broker.queue(), Reports()
     target = RabbitmqTarget("to", [broker.address], {"queue": Address.queue(queue)})
     await target.open(reports)

@@ -1,0 +1,160 @@
+"""Exchanges and queues as a target: what must be there, the connection, and what a lost one leaves to the next.
+
+A missing permission is no fault of a message: the connection is lost, and made again until the permission is granted.
+How messages are published, and which of them ended a connection, is in `bridge.endpoints.rabbitmq.publishing`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import pika
+
+from bridge.endpoint import Disconnected, Finding, Layout, Outgoing, Place, Receiver, Target
+from bridge.endpoints.rabbitmq.addresses import cluster_name_of
+from bridge.endpoints.rabbitmq.connection import Connection
+from bridge.endpoints.rabbitmq.publishing import Publishing
+from bridge.endpoints.rabbitmq.refusals import ABOUT_A_MESSAGE, NO_ACCESS, NOT_FOUND, NOT_OURS_TO_SEE, Refused
+from bridge.endpoints.rabbitmq.routes import Address, Expected, Route, build_routes
+from exchange.errors import BrokerError
+
+__all__ = ["Address", "RabbitmqTarget"]
+
+LOOK_EVERY: Final = 10.0
+"""Seconds between checks that the exchanges and queues that are written to are there."""
+
+
+class RabbitmqTarget(Target):
+    """Exchanges and queues of a broker; ``addresses`` maps the topology's queues to them.
+
+    The queue ``""`` stands for dead letters, which have none. Messages without a delivery mode are made persistent.
+    ``management`` is the address of the management API, for `check`. With ``to_callers`` its messages are replies, to
+    the queues that their routing keys name.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        brokers: Sequence[pika.URLParameters],
+        addresses: Mapping[str, Address],
+        management: str | None = None,
+        *,
+        to_callers: bool = False,
+    ) -> None:
+        self.name = name
+        self._to_callers = to_callers
+        self._brokers = brokers
+        self._addresses = addresses
+        self._management = management
+        self._routes: Mapping[str, Route] = build_routes(addresses)
+        self._layout: Layout | None = None
+        self._connection: Connection | None = None
+        self._publishing: Publishing | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._missing: str | None = None
+        """Text about an exchange or queue that was missing at the last check; None if none was."""
+        self._suspects = 0
+        """Number of messages that may have ended the last connection; the next one sends these one by one."""
+
+    def meet(self, layout: Layout) -> None:
+        self._layout = layout
+        self._routes = build_routes(self._addresses, layout)
+
+    @property
+    def places(self) -> frozenset[Place]:
+        cluster = cluster_name_of(self._brokers[0])
+        return frozenset([Place("rabbitmq", cluster, f"{each.kind} {each.name}") for each in self._expected])
+
+    @property
+    def trouble(self) -> str | None:
+        return None if self._publishing is None else self._publishing.trouble or self._missing
+
+    async def check(self) -> Sequence[Finding]:
+        from bridge.endpoints.rabbitmq.checking import check_target  # only a check needs it
+
+        return await check_target(self._brokers, self._routes, self._management, self._layout)
+
+    @property
+    def _expected(self) -> list[Expected]:
+        """Exchanges and queues that must be there, each once."""
+        return [each for each in self._all_expected if not each.absent]
+
+    @property
+    def _all_expected(self) -> list[Expected]:
+        """Exchanges and queues that must be there, and queues that must not be there, each once."""
+        expected = [each for route in self._routes.values() for each in route.expected]
+        return list({(each.kind, each.name): each for each in expected}.values())
+
+    async def open(self, receiver: Receiver) -> None:
+        def lost(error: Disconnected) -> None:
+            publishing, self._publishing = self._publishing, None
+            if publishing is not None and isinstance(error, Refused) and error.code in ABOUT_A_MESSAGE:
+                self._suspects = publishing.accuse(error)
+            if isinstance(error, Refused) and error.code == NO_ACCESS:
+                error = Disconnected(f"{error}; grant it: nothing can be published until then")
+            receiver.lost(error)
+
+        try:
+            connection = self._connection = await Connection.open(self._brokers, lost)
+            channel = await connection.channel()
+            for expected in self._all_expected:
+                await _look(connection, expected)
+            await channel.enable_confirms()
+        except BrokerError as error:
+            await self.close()
+            raise Disconnected(f"{error.code} {error.text}") from None
+        except BaseException:
+            await self.close()
+            raise
+        self._publishing = Publishing(
+            connection, channel, receiver, self._routes, self._suspects, to_callers=self._to_callers
+        )
+        self._suspects = 0
+        self._watching = asyncio.create_task(self._watch(connection))
+
+    async def _watch(self, connection: Connection) -> None:
+        """Check every `LOOK_EVERY` seconds that the exchanges and queues are there, even while nothing is published."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            missing = None
+            for expected in self._all_expected:
+                try:
+                    await _look(connection, expected)
+                except (Disconnected, BrokerError) as error:  # a lost connection is also reported elsewhere
+                    missing = str(error)
+                    break
+            self._missing = missing
+
+    def send(self, messages: Sequence[Outgoing]) -> None:
+        if self._publishing is not None and messages:
+            self._publishing.send(messages)
+
+    async def close(self) -> None:
+        connection, self._connection, self._publishing = self._connection, None, None
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+        self._missing = None
+        if connection is not None:
+            await connection.close()
+
+
+async def _look(connection: Connection, expected: Expected) -> None:
+    """Raise Disconnected if an exchange or queue is missing, or is there and must not be; a check that this user has no
+    permission for is passed.
+    """
+    kind, name = expected.kind, expected.name
+    try:
+        await connection.look("exchange" if kind == "exchange" else "queue", name)
+    except BrokerError as error:
+        if error.code == NOT_FOUND:
+            if not expected.absent:
+                why = f" ({expected.reason})" if expected.reason else ""
+                raise Disconnected(f"{kind} {name!r}: there is none; declare it{why}") from None
+        elif error.code not in NOT_OURS_TO_SEE:
+            raise Disconnected(f"{kind} {name!r}: {error.code} {error.text}") from None
+    else:
+        if expected.absent:
+            raise Disconnected(f"{kind} {name!r} is one partition more than there should be: {expected.reason}")
