@@ -2,9 +2,8 @@
 
 Each message is published as mandatory, and confirmed by the broker. A returned message is a failure with the broker's
 reason; a nacked one is a failure that may be tried again. For some messages, such as one with a header that it cannot
-read, a broker closes the channel or the connection, and does not report which message it was. So the messages that were
-under way are suspects: they are sent one by one when the target is opened again, and the one that ends the channel
-another time is reported to the pump as refused.
+read, a broker closes the channel or the connection, and does not report which message it was: see
+`bridge.endpoints.rabbitmq.suspects`.
 
 Replies go to callers, whose queues come and go: one that is returned or nacked is refused for good, and holds up no
 others. RabbitMQ 4.0 returns every mandatory message for direct reply-to, and 4.3 none, so these are not mandatory.
@@ -24,6 +23,7 @@ from bridge.endpoints.rabbitmq.frames import Acked, Event, Returned, encode_publ
 from bridge.endpoints.rabbitmq.refusals import Refused
 from bridge.endpoints.rabbitmq.returns import Sent, match_returns
 from bridge.endpoints.rabbitmq.routes import Route
+from bridge.endpoints.rabbitmq.suspects import Suspects
 from bridge.interop.marks import FIRST_HOP, mark_header, origin_fields
 from exchange.amqp import ContentHeader, content_of
 from exchange.errors import InputError
@@ -54,7 +54,7 @@ CONTENT_BYTES: Final = 20
 
 
 class Publishing:
-    """The publishes of one connection. As long as there are ``suspects``, only one message at a time is under way."""
+    """The publishes of one connection. As long as there are suspects, only one message at a time is under way."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Publishing:
         channel: Channel,
         receiver: Receiver,
         routes: Mapping[str, Route],
-        suspects: int,
+        suspects: Suspects,
         *,
         to_callers: bool = False,
     ) -> None:
@@ -96,38 +96,38 @@ class Publishing:
         return f"the broker has confirmed nothing for {silent:.0f} s, of {len(self._under_way):,} publishes"
 
     def send(self, messages: Sequence[Outgoing]) -> None:
-        if self._connection.blocked or self._waiting or self._suspects:
+        if self._connection.blocked or self._waiting or self._suspects.count:
             self._waiting += messages
             self._write_waiting()
         else:
             self._write(messages)
 
-    def accuse(self, error: Refused) -> int:
-        """Report the message that ended the connection as refused if it is known; return the number of suspects."""
-        if self._suspects and len(self._under_way) == 1:
-            [outgoing] = self._under_way.values()
-            self._receiver.failed(outgoing, Failure(str(error), final=True))
-            return self._suspects - 1
-        return len(self._under_way)
+    def accuse(self, error: Refused) -> None:
+        """Report the messages for which the broker ended the connection, as far as they are known, as refused."""
+        for outgoing, failure in self._suspects.find_guilty(error, self._under_way.values()):
+            self._receiver.failed(outgoing, failure)
 
     def _write_waiting(self) -> None:
         if self._connection.blocked:
             return
-        if not self._suspects:
+        if not self._suspects.count:
             messages = list(self._waiting)
             self._waiting.clear()
             self._write(messages)
         # A message that cannot be encoded is not under way afterwards, so the next one follows at once.
-        while self._suspects and self._waiting and not self._under_way:
+        while self._suspects.count and self._waiting and not self._under_way:
             self._write([self._waiting.popleft()])
 
     def _write(self, messages: Sequence[Outgoing]) -> None:
-        """Publish messages in one write; a message that cannot be encoded gets no number, and is refused."""
+        """Publish messages in one write; one that cannot be encoded, or must not be sent, is refused without a number."""
         number, under_way, encode = self._number, self._under_way, self._encode
-        frames, refused = [], []
+        frames, refused, objects = [], [], self._suspects.knows_guilty
         if not under_way:
             self._silent_since = asyncio.get_running_loop().time()
         for outgoing in messages:
+            if objects and (objection := self._suspects.objection(outgoing)) is not None:
+                refused.append((outgoing, objection))
+                continue
             try:
                 frame = encode(outgoing)
             except Exception as error:  # noqa: BLE001  the message's data causes it, so only this message is refused
@@ -171,7 +171,7 @@ class Publishing:
 
     def _refuse(self, outgoing: Outgoing, failure: Failure) -> None:
         self._receiver.failed(outgoing, failure)
-        self._suspects -= self._suspects > 0
+        self._suspects.count -= self._suspects.count > 0
         self._write_waiting()
 
     def _take_events(self, events: list[Event]) -> None:
@@ -185,8 +185,8 @@ class Publishing:
         for event in events:
             if type(event) is Acked:
                 self._take_answer(event, confirmed, failed)
-        if self._suspects:
-            self._suspects = max(0, self._suspects - len(confirmed) - len(failed))
+        if self._suspects.count:
+            self._suspects.count = max(0, self._suspects.count - len(confirmed) - len(failed))
         if confirmed:
             self._receiver.confirmed(confirmed)
         for outgoing, failure in failed:

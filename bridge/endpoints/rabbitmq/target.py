@@ -18,6 +18,7 @@ from bridge.endpoints.rabbitmq.connection import Connection
 from bridge.endpoints.rabbitmq.publishing import Publishing
 from bridge.endpoints.rabbitmq.refusals import ABOUT_A_MESSAGE, NO_ACCESS, NOT_FOUND, NOT_OURS_TO_SEE, Refused
 from bridge.endpoints.rabbitmq.routes import Address, Expected, Route, build_routes
+from bridge.endpoints.rabbitmq.suspects import Suspects
 from exchange.errors import BrokerError
 
 __all__ = ["Address", "RabbitmqTarget"]
@@ -55,8 +56,7 @@ class RabbitmqTarget(Target):
         self._watching: asyncio.Task[None] | None = None
         self._missing: str | None = None
         """Text about an exchange or queue that was missing at the last check; None if none was."""
-        self._suspects = 0
-        """Number of messages that may have ended the last connection; the next one sends these one by one."""
+        self._suspects: Final = Suspects()
 
     def meet(self, layout: Layout) -> None:
         self._layout = layout
@@ -90,8 +90,10 @@ class RabbitmqTarget(Target):
     async def open(self, receiver: Receiver) -> None:
         def lost(error: Disconnected) -> None:
             publishing, self._publishing = self._publishing, None
-            if publishing is not None and isinstance(error, Refused) and error.code in ABOUT_A_MESSAGE:
-                self._suspects = publishing.accuse(error)
+            if not isinstance(error, Refused) or error.code not in ABOUT_A_MESSAGE:
+                self._suspects.forget()
+            elif publishing is not None:
+                publishing.accuse(error)
             if isinstance(error, Refused) and error.code == NO_ACCESS:
                 error = Disconnected(f"{error}; grant it: nothing can be published until then")
             receiver.lost(error)
@@ -111,7 +113,6 @@ class RabbitmqTarget(Target):
         self._publishing = Publishing(
             connection, channel, receiver, self._routes, self._suspects, to_callers=self._to_callers
         )
-        self._suspects = 0
         self._watching = asyncio.create_task(self._watch(connection))
 
     async def _watch(self, connection: Connection) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from bridge.endpoints.rabbitmq.frames import Acked, Returned
 from bridge.endpoints.rabbitmq.publishing import UNROUTED, Publishing
 from bridge.endpoints.rabbitmq.refusals import Refused
 from bridge.endpoints.rabbitmq.routes import Address, build_routes
+from bridge.endpoints.rabbitmq.suspects import Suspects
 from exchange import Message
 from tests.support.tiers import examples
 from tests.support.virtual_loop import run_virtually
@@ -62,7 +64,8 @@ class Scene:
         self.wire, self.answers = Wire(), Answers()
         wire: Any = self.wire
         routes = build_routes({"q": Address("x"), "r": Address("x")})
-        self.publishing = Publishing(wire, wire, self.answers, routes, suspects)
+        self.suspects = Suspects(suspects)
+        self.publishing = Publishing(wire, wire, self.answers, routes, self.suspects)
         self.sent = 0
 
     def send(self, count: int = 1, queue: str = "q") -> None:
@@ -170,7 +173,8 @@ def test_suspects_are_sent_one_by_one_until_the_guilty_one_is_found() -> None:
         scene.hear(ack(1))
         assert scene.wire.writes == 2
         error = Refused(501, "a header that cannot be read")
-        assert scene.publishing.accuse(error) == 1  # two were suspected, and this one it was
+        scene.publishing.accuse(error)
+        assert scene.suspects.count == 1  # two were suspected, and this one it was
         [(number, failure)] = scene.answers.bad
         assert number == 2
         assert failure.final
@@ -183,8 +187,56 @@ def test_the_number_of_suspects_is_counted() -> None:
         scene = Scene()
         scene.send(4)
         scene.hear(ack(1))
-        assert scene.publishing.accuse(Refused(501, "no")) == 3
+        scene.publishing.accuse(Refused(501, "no"))
+        assert scene.suspects.count == 3
         assert scene.answers.bad == []
+
+    play_scene(play)
+
+
+def test_a_guilty_message_is_not_sent_again_and_ends_no_further_connection() -> None:
+    """It is held and tried again where it cannot become a dead letter."""
+
+    async def play() -> None:
+        scene = Scene(suspects=1)
+        scene.send(1)
+        guilty = scene.publishing._under_way[1]
+        scene.publishing.accuse(Refused(501, "a header that cannot be read"))
+        for _ in range(3):
+            before = scene.wire.writes
+            scene.publishing.send([guilty])
+            await asyncio.sleep(0)
+            assert scene.wire.writes == before
+        assert [(number, failure.final) for number, failure in scene.answers.bad] == [(1, True)] * 4
+        assert len({failure.reason for _, failure in scene.answers.bad}) == 1
+        scene.suspects.forget()
+        scene.publishing.send([guilty])
+        assert scene.wire.writes == 2
+
+    play_scene(play)
+
+
+@pytest.mark.parametrize(
+    "text", ["message size 4 is larger than configured max size 3", "message size 9 is larger than max size 3"]
+)
+def test_where_the_broker_names_its_largest_message_only_larger_ones_are_guilty(text: str) -> None:
+    async def play() -> None:
+        scene = Scene()
+        bodies = [b"123", b"1234", b"", b"12345"]
+        outgoing = [
+            Outgoing(message, Delivery(message), "q", number=n)
+            for n, message in enumerate([Message("in", "k", {}, {}, body) for body in bodies], 1)
+        ]
+        scene.publishing.send(outgoing)
+        scene.publishing.accuse(Refused(406, f"PRECONDITION_FAILED - {text}"))
+        assert [number for number, _ in scene.answers.bad] == [2, 4]
+        assert all(failure.final and "max_message_size" in failure.reason for _, failure in scene.answers.bad)
+        assert scene.suspects.count == 0
+        scene.publishing.send(outgoing)  # over the next connection
+        await asyncio.sleep(0)
+        assert [number for number, _ in scene.answers.bad] == [2, 4, 2, 4]
+        scene.hear(ack(5), ack(6))  # behind the four of before
+        assert scene.answers.good == [1, 3]
 
     play_scene(play)
 
