@@ -119,7 +119,7 @@ class Publishing:
             self._write([self._waiting.popleft()])
 
     def _write(self, messages: Sequence[Outgoing]) -> None:
-        """Publish messages in one write; one that cannot be encoded, or must not be sent, is refused without a number."""
+        """Publish messages in one write; what cannot be encoded, or must not be sent, is refused without a number."""
         number, under_way, encode = self._number, self._under_way, self._encode
         frames, refused, objects = [], [], self._suspects.knows_guilty
         if not under_way:

@@ -110,12 +110,13 @@ def test_a_channel_that_leaves_out_a_delivery_is_lost_and_gives_nothing_from_the
         events: list[Event] = []
         for number, step in enumerate(steps, 1):
             arrived = Arrived(number, False, b"", b"k", b"\0\0", b"")
-            events += {
+            given: dict[str, list[Event]] = {
                 "keep": [arrived],
                 "leave out": [],
                 "send twice": [arrived] * 2,
                 "confirm": [Acked(1, True, False)],
-            }[step]
+            }
+            events += given[step]
         whole = list(range(1, len(events) + 1))
         right = 0
         while right < len(events) and getattr(events[right], "tag", 0) == whole[right]:
