@@ -5,14 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, Final
 
-import pika
 import pika.exceptions
 
 from bindings.archive.rocketmq.id import OffsetId
 from bindings.sources.definitions import Definitions
 from bindings.sources.management import Management
-from bridge.endpoints.rabbitmq.frames import Contents
-from bridge.endpoints.rabbitmq.wire import Wire
 from bridge.interop.texts import text_of as text_of_field
 from bridge.interop.texts import wire_of
 from bridge.rocketmq.consumer.offsets import format_table, parse_table
@@ -29,6 +26,7 @@ from exchange.errors import HashstarError, InputError
 from exchange.field_values import type_and_value
 from exchange.partition.clients.rocketmq.queues import TopicRoute, publish_queues, subscribe_queues
 from tests.fuzz.target import cut, is_same, text_of
+from tests.support.bridge.unconnected import UnconnectedWire
 
 ROOM: Final = 64 << 20
 """Size in bytes after which a client leaves the rest of an answer."""
@@ -91,16 +89,8 @@ def content_header(data: bytes) -> None:
     assert content_of(message_of("e", "k", header, b"")).raw == header.raw
 
 
-class Unconnected(Wire):
-    """A wire without a connection, which ignores frames that are no content."""
-
-    def __init__(self) -> None:
-        self.contents = {1: Contents()}
-        self.params = pika.ConnectionParameters(frame_max=131_072)
-        self.after_data = lambda: None
-        self._frame_buffer = b""
-        self.bytes_received = 0
-        self.heard = 0.0
+class Unconnected(UnconnectedWire):
+    """A wire that ignores frames that are no content."""
 
     def _process_frame(self, frame: object) -> None:
         pass

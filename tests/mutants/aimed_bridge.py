@@ -270,9 +270,47 @@ BRIDGE: Final[list[Mutant]] = [
             "",
         ),
         (
-            "one suspect more than there are",
-            "return self._suspects - 1",
-            "return self._suspects",
+            "a message that the broker ends the connection for is sent again",
+            "            if objects and (objection",
+            "            if False and (objection",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/rabbitmq/suspects.py",
+        "bridge/endpoints/rabbitmq/test_rabbitmq_publishing.py bridge/endpoints/rabbitmq/test_rabbitmq_too_large.py",
+        ("one suspect more than there are", "            self.count -= 1\n", ""),
+        (
+            "a message of the greatest size is too large",
+            "if most is not None and len(outgoing.message.body) > most:",
+            "if most is not None and len(outgoing.message.body) >= most:",
+        ),
+        (
+            "a broker that is back keeps its old limit",
+            "        self._most_bytes = None\n        self._guilty.clear()",
+            "        pass",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/rabbitmq/frames.py",
+        "bridge/endpoints/rabbitmq/test_rabbitmq_wire.py bridge/endpoints/rabbitmq/test_rabbitmq_frames.py",
+        (
+            "a delivery without its body is skipped",
+            "if self._begun is not None and method in (DELIVER, RETURN):",
+            "if self._begun is not None and method == RETURN:",
+        ),
+        (
+            "a body without a header gets that of the last delivery",
+            "self._begun = self._missing = None",
+            "self._begun, self._missing = None, 0",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/rabbitmq/consumer/deliveries.py",
+        "bridge/endpoints/rabbitmq/test_rabbitmq_source.py",
+        (
+            "a delivery that was left out is acknowledged",
+            "    if tags == list(range(last + 1, last + 1 + len(events))):",
+            "    if len(tags) == len(events):",
         ),
     ),
     *mutants_of(

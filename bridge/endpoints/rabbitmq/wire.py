@@ -96,14 +96,18 @@ class Wire(AsyncioConnection):  # type: ignore[misc]
             if data[stop - 1] != END:
                 raise Disconnected("the broker sent a frame without its end")
             if listener is None or not listener.feed(kind, data, at + 7, stop - 1):
-                if channel and channel not in self._channels:
-                    raise Disconnected(f"the broker sent a frame for channel {channel}, which is not open")
                 frame = _decode(data[at:stop])
                 if frame is not None:
                     self._frame_buffer = b""
                     self._process_frame(frame)
             at = stop
         return at
+
+    def _deliver_frame_to_channel(self, value: Any) -> None:
+        """Raise Disconnected for a frame of a channel that is not open, which pika would only log."""
+        if value.channel_number not in self._channels:
+            raise Disconnected(f"the broker sent a frame for channel {value.channel_number}, which is not open")
+        super()._deliver_frame_to_channel(value)
 
     def stop_reading(self) -> None:
         """Stop reading from the socket. TCP's user timeout finds a broker that is gone meanwhile."""

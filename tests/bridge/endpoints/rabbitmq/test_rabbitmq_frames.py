@@ -6,7 +6,6 @@ import asyncio
 import struct
 from collections.abc import Sequence
 
-import pika
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,8 +14,8 @@ from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq.consumer.offsets import Offsets
 from bridge.endpoints.rabbitmq.frames import Acked, Arrived, Contents, Event, Returned, encode_publish
 from bridge.endpoints.rabbitmq.returns import Sent, match_returns
-from bridge.endpoints.rabbitmq.wire import Wire
 from exchange.amqp import ContentHeader
+from tests.support.bridge.unconnected import UnconnectedWire
 
 FRAME_MAX = 4_096
 
@@ -52,21 +51,9 @@ def encode_event(event: Event) -> bytes:
     return b"".join(frames)
 
 
-class Unconnected(Wire):
-    """A wire without a connection."""
-
-    def __init__(self) -> None:
-        self.contents = {1: Contents()}
-        self.params = pika.ConnectionParameters(frame_max=FRAME_MAX)
-        self.after_data = lambda: None
-        self._frame_buffer = b""
-        self.bytes_received = 0
-        self.heard = 0.0
-
-
 @given(st.lists(st.one_of(arrivals, returns, acks), max_size=6), st.lists(st.integers(1, 5_000), max_size=20))
 def test_events_are_the_same_however_their_bytes_are_cut(events: Sequence[Event], cuts: Sequence[int]) -> None:
-    wire, data = Unconnected(), b"".join(map(encode_event, events))
+    wire, data = UnconnectedWire(FRAME_MAX), b"".join(map(encode_event, events))
     for size in cuts:
         wire._on_data_available(data[:size])
         data = data[size:]
@@ -101,7 +88,7 @@ METHOD_BYTES = 8 + int.from_bytes(DELIVERY[3:7])
     ],
 )
 def test_an_invalid_frame_ends_the_connection_and_makes_no_event(damaged: bytes, whole: bool) -> None:
-    wire, size = Unconnected(), len(damaged) if whole else 1
+    wire, size = UnconnectedWire(FRAME_MAX), len(damaged) if whole else 1
 
     def read() -> None:
         for at in range(0, len(damaged), size):
@@ -113,7 +100,7 @@ def test_an_invalid_frame_ends_the_connection_and_makes_no_event(damaged: bytes,
 
 
 def test_frames_of_other_channels_may_stand_between_those_of_a_delivery() -> None:
-    wire = Unconnected()
+    wire = UnconnectedWire(FRAME_MAX)
     wire.contents[2] = Contents()
     elsewhere = DELIVERY.replace(b"\1\0\1", b"\1\0\2", 1).replace(b"\2\0\1", b"\2\0\2", 1)
     elsewhere = elsewhere.replace(b"\3\0\1", b"\3\0\2", 1).replace(b"body", b"else")
@@ -126,7 +113,7 @@ def test_frames_of_other_channels_may_stand_between_those_of_a_delivery() -> Non
 
 
 def test_a_body_is_read_only_from_body_frames() -> None:
-    wire = Unconnected()
+    wire = UnconnectedWire(FRAME_MAX)
     at = len(DELIVERY) - len(frame(3, b"body"))
     mixed = DELIVERY[:at] + frame(1, b"\0\x3c\0\x50" + struct.pack(">QB", 7, 0)) + DELIVERY[at:]
     wire._on_data_available(mixed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import example, given
@@ -26,6 +25,7 @@ from bridge.endpoints.rabbitmq.frames import (
 from bridge.endpoints.rabbitmq.wire import Wire
 from exchange.amqp.frames import BODY, HEAD, HEADER, METHOD
 from exchange.limits import MESSAGE_BYTES
+from tests.support.bridge.unconnected import UnconnectedWire
 from tests.support.tiers import examples
 
 FRAME_MAX = 131_072
@@ -35,6 +35,7 @@ def frame(kind: int, payload: bytes, end: bytes = b"\xce") -> bytes:
     return HEAD.pack(kind, 1, len(payload)) + payload + end
 
 
+OPEN_OK = METHOD_HEAD.pack(20 << 16 | 11) + b"\0\0\0\0"
 DELIVERY = METHOD_HEAD.pack(DELIVER) + b"\x01t" + TAG.pack(7, 0) + b"\x01e\x01k"
 
 
@@ -43,12 +44,9 @@ def header(size: int) -> bytes:
 
 
 def wire(frame_max: int = FRAME_MAX) -> tuple[Wire, Contents]:
-    """Return a wire without a socket, with contents for one channel."""
-    made = object.__new__(Wire)
-    contents = Contents()
-    made.contents, made.after_data, made._frame_buffer, made.heard = {1: contents}, lambda: None, b"", 0.0
-    made.bytes_received, made.params, made._channels = 0, SimpleNamespace(frame_max=frame_max), {1: contents}
-    return made, contents
+    """Return a wire that is not connected, with the contents of its only channel."""
+    made = UnconnectedWire(frame_max)
+    return made, made.contents[1]
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 7, 1000])
@@ -154,8 +152,15 @@ def test_only_whole_contents_are_read_and_any_other_order_of_frames_ends_the_con
     assert (contents.events, ended) == (events, breaks)
 
 
-@pytest.mark.parametrize("kind", [METHOD, HEADER, BODY])
-def test_a_frame_for_a_channel_that_is_not_open_ends_the_connection_with_its_number(kind: int) -> None:
+@pytest.mark.parametrize("listens", [True, False], ids=["other channels have contents", "no channel has"])
+@pytest.mark.parametrize(
+    ("kind", "payload"), [(METHOD, OPEN_OK), (METHOD, DELIVERY), (HEADER, header(3)), (BODY, b"abc")]
+)
+def test_a_frame_for_a_channel_that_is_not_open_ends_the_connection_with_its_number(
+    kind: int, payload: bytes, listens: bool
+) -> None:
     made, _ = wire()
+    if not listens:
+        made.contents.clear()
     with pytest.raises(Disconnected, match="channel 9, which is not open"):
-        made._on_data_available(HEAD.pack(kind, 9, 4) + b"\0\x14\0\x0b\xce")
+        made._on_data_available(HEAD.pack(kind, 9, len(payload)) + payload + b"\xce")
