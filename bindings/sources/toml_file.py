@@ -16,7 +16,7 @@ from exchange.limits import CONFIG_BYTES, CONFIG_KEY_PARTS, INTEGER_DIGITS, NEST
 __all__ = ["read_toml"]
 
 TOKEN: Final = re.compile(
-    r'''"""(?:[^"\\]|\\.|""?(?!"))*+(?:"{3,5}|\\?\Z)''' + "|"
+    r'''"""(?>(?:[^"\\]|\\.|""?(?!"))*)(?:"{3,5}|\\?\Z)''' + "|"
     r"'''.*?(?:'{3,5}|\Z)" + "|"
     r""""(?:[^"\\\n]|\\[^\n])*+"?""" + "|"
     r"'[^'\n]*'?" + "|"
