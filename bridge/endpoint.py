@@ -92,7 +92,8 @@ class Delivery:
     position: Any = None
     """Its position in the lane, as the source counts: a delivery tag, an offset."""
     identity: str | None = None
-    """A text that is equal each time the message is delivered; None if its source cannot promise one."""
+    """A text that is equal each time the message is delivered; None if its source cannot promise one. Targets write it
+    in the place of any that the message has: see `bridge.interop.identity`."""
     time: int | None = None
     """When it was published, in microseconds since 1970, UTC, a signed 64-bit integer (see `known_time`); None if the
     source does not know."""

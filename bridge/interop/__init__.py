@@ -79,6 +79,8 @@ binary as longstr (4.x) and closes the connection over a decimal. This mapping c
 from bridge.interop.guests import to_amqp, to_kafka
 from bridge.interop.identity import (
     IDENTITY,
+    bind_identity,
+    choose_identity,
     fingerprint,
     header_with_identity,
     identity_of_message,
@@ -95,6 +97,8 @@ __all__ = [
     "IDENTITY",
     "Record",
     "Unmappable",
+    "bind_identity",
+    "choose_identity",
     "check_fits",
     "fingerprint",
     "from_rocketmq",

@@ -1,11 +1,16 @@
 """The identity of a message: the same however often it is delivered, so that a consumer can drop duplicates.
 
-It is in the header ``x-hashstar-id`` in all systems, and stays with the message from its first bridge on. What it is
-made of, and what it promises, depends on what the origin knows of a message:
+It is in the header ``x-hashstar-id`` in all systems, and stays with the message from its first bridge on. It ends with
+a checksum of the key and the body, by which it is bound to its message: an application that copies the headers of one
+message to another copies the id, too, and consumers that drop known ids would lose the other one. So an id that a
+message has is believed only if the checksum is that of its body and of its key, or of the key that headers of a bridge
+keep for it (`KEPT_KEYS`); any other is replaced, as is one of an empty body, which proves nothing.
+
+What else it is made of, and what it promises, depends on what the origin knows of a message:
 
 =================  ===================================================================================================
-Kafka              topic, partition and offset. Stable for as long as the topic is the same one: a topic that is
-                   deleted and made anew counts from 0 again, so that the source's name should tell them apart.
+Kafka              topic, partition and offset. A topic that is deleted and made anew counts from 0 again: keys and
+                   bodies tell its messages apart, and where both may be equal, the source's name should.
 RocketMQ           topic, broker, queue and offset, with the same limits. The producer's own id, ``UNIQ_KEY``, would
                    also be one for what a producer wrote twice; but it is the same when an application sends one
                    message object twice on purpose, and may be the same in two containers, so that by it messages
@@ -14,22 +19,26 @@ stream             stream and ``x-stream-offset``, as a topic.
 queue, classic or  RabbitMQ gives nothing that survives a redelivery: delivery tags belong to the channel, and
 quorum             ``redelivered`` means that there may have been an earlier delivery, not which. So the identity is the
                    publisher's ``message_id`` with the queue's name, since each copy of a message in two queues must
-                   arrive. Where a publisher uses one id for several messages, do not ask for an identity.
+                   arrive. Where a publisher uses one id for several messages, keys and bodies tell them apart.
 queue, without     none. One made when a message is first read would be another one after a crash, which is when
 message_id         duplicates arise. `fingerprint` is the substitute: equal for redeliveries, and also for two messages
                    of the same content; drop messages by it only where no two have the same content.
 =================  ===================================================================================================
 
-An identity is ``kafka/SOURCE/TOPIC/PARTITION/OFFSET``, ``rocketmq/SOURCE/TOPIC/BROKER/QUEUE/OFFSET``,
-``stream/SOURCE/STREAM/OFFSET``, ``message/SOURCE/QUEUE/MESSAGE_ID`` or ``content/SOURCE/QUEUE/HASH``, its parts quoted
-as in a URL.
+An identity is ``kafka/SOURCE/TOPIC/PARTITION/OFFSET/CRC``, ``rocketmq/SOURCE/TOPIC/BROKER/QUEUE/OFFSET/CRC``,
+``stream/SOURCE/STREAM/OFFSET/CRC``, ``message/SOURCE/QUEUE/MESSAGE_ID/CRC`` or ``content/SOURCE/QUEUE/HASH/CRC``, its
+parts quoted as in a URL, ``CRC`` being the CRC-32 of the key and the body in eight hexadecimal digits. The key is the
+routing key, the record's key, or the first of the keys of a message of RocketMQ.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from hashlib import sha256
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import quote
+from zlib import crc32
 
 from bridge.interop.record import Record, last_header
 from bridge.rocketmq.remoting.message import StoredMessage
@@ -39,6 +48,8 @@ from exchange.message import Message
 
 __all__ = [
     "IDENTITY",
+    "bind_identity",
+    "choose_identity",
     "fingerprint",
     "header_with_identity",
     "identity_of_message",
@@ -50,6 +61,13 @@ __all__ = [
 IDENTITY: Final = "x-hashstar-id"
 STREAM_OFFSET: Final = "x-stream-offset"
 
+ROCKETMQ_KEYS: Final = "x-rocketmq-KEYS"
+KEPT_KEYS: Final = ("x-kafka-key", ROCKETMQ_KEYS, "x-hashstar-routing-key", "amqp.routing_key")
+"""Headers in which bridges keep the key of a message's origin in other systems, that of the earliest origin first."""
+
+Read: TypeAlias = Callable[[str], bytes | None]
+"""Returns the value of a header; None if there is none, or it is no text."""
+
 TRAVEL: Final = frozenset({
     b"x-death", b"x-first-death-exchange", b"x-first-death-queue", b"x-first-death-reason", b"x-last-death-exchange",
     b"x-last-death-queue", b"x-last-death-reason", b"x-delivery-count", b"x-acquired-count", b"x-stream-offset",
@@ -58,32 +76,72 @@ TRAVEL: Final = frozenset({
 """Headers that describe a message's way through brokers; no part of a `fingerprint`."""
 
 
+def bind_identity(position: str, key: bytes | None, body: bytes | None) -> str:
+    """Return the identity of the message at this position that has this key and this body."""
+    return f"{position}/{crc32(body or b'', crc32(key or b'')):08x}"
+
+
+def choose_identity(read: Read, position: str | None, key: bytes | None, body: bytes | None) -> str | None:
+    """Return the identity that a message carries if it is its own, else that of its position, if it has one.
+
+    ``read`` returns a header. A carried one is the message's own if it was made for this body, and for its key or one
+    that a bridge keeps for it.
+    """
+    key = key or b""
+    carried = read(IDENTITY)
+    if carried and body:
+        for candidate in {key, *_kept_keys(read)}:
+            if carried.endswith(b"/%08x" % crc32(body, crc32(candidate))):
+                return carried.decode("utf-8", "replace")
+    return None if position is None else bind_identity(position, next(_kept_keys(read), key), body)
+
+
+def _kept_keys(read: Read) -> Iterator[bytes]:
+    """Yield the keys that bridges keep for a message, beginning with that of the earliest origin."""
+    for name in KEPT_KEYS:
+        key = read(name)
+        if name == ROCKETMQ_KEYS and read("x-rocketmq-topic") is not None:
+            yield (key or b"").partition(b" ")[0]
+        elif key is not None:
+            yield key
+
+
 def identity_of_record(source: str, record: Record) -> str | None:
     """Return the identity that a record has, else that of its position; None without a partition and an offset."""
-    present = last_header(record.headers, IDENTITY)
-    if present:
-        return present.decode("utf-8", "replace")
-    if record.partition is None or record.offset is None:
-        return None
-    return _join("kafka", source, record.topic, str(record.partition), str(record.offset))
+    position = None
+    if record.partition is not None and record.offset is not None:
+        position = _join("kafka", source, record.topic, str(record.partition), str(record.offset))
+    return choose_identity(partial(last_header, record.headers), position, record.key, record.value)
 
 
-def identity_of_stored(source: str, message: StoredMessage) -> str:
+def identity_of_stored(position: str, message: StoredMessage) -> str:
     """Return the identity that a message of RocketMQ has, else that of its position."""
-    position = message.topic, message.broker, str(message.queue_id), str(message.queue_offset)
-    return message.properties.get(IDENTITY) or _join("rocketmq", source, *position)
+
+    def read(name: str) -> bytes | None:
+        text = message.properties.get(name)
+        return None if text is None else text.encode("utf-8", "surrogateescape")
+
+    key = next(iter(message.keys), "").encode("utf-8", "surrogateescape")
+    return choose_identity(read, position, key, message.body) or position
 
 
-def identity_of_message(source: str, queue: str, content: ContentHeader) -> str | None:
+def identity_of_message(source: str, queue: str, key: bytes, content: ContentHeader, body: bytes) -> str | None:
     """Return the identity that a message from a queue or stream has, else one of what its origin knows, else None."""
-    present = _text(content, IDENTITY, "longstr")
-    if present:
-        return present
-    offset = _text(content, STREAM_OFFSET, "long")
-    if offset is not None:
-        return _join("stream", source, queue, offset)
-    message_id = content.property("message_id")
-    return _join("message", source, queue, message_id) if message_id else None
+    position = None
+    if content.find(STREAM_OFFSET) is not None:
+        kind, offset = type_and_value(content.header(STREAM_OFFSET))
+        position = _join("stream", source, queue, str(offset)) if kind == "long" else None
+    if position is None and (message_id := content.property("message_id")):
+        position = _join("message", source, queue, message_id)
+    return choose_identity(partial(_read_text, content), position, key, body)
+
+
+def _read_text(content: ContentHeader, name: str) -> bytes | None:
+    """Return a header in bytes if it is text, or null, which is empty; None if there is none, or of another type."""
+    span = content.find(name)
+    if span is None or content.raw[span[1]] not in b"SV":
+        return None
+    return content.raw[span[1] + 5 : span[2]]
 
 
 def fingerprint(source: str, queue: str, routing_key: str, content: ContentHeader, body: bytes) -> str:
@@ -97,33 +155,21 @@ def fingerprint(source: str, queue: str, routing_key: str, content: ContentHeade
     pieces += [piece for field in fields for piece in field]
     # Each piece has its length before it, so that no two lists of pieces are the same bytes.
     digest = sha256(b"".join([len(piece).to_bytes(8) + piece for piece in pieces]))
-    return _join("content", source, queue, digest.hexdigest())
+    key = routing_key.encode("utf-8", "surrogateescape")
+    return bind_identity(_join("content", source, queue, digest.hexdigest()), key, body)
 
 
 def with_identity(message: Message, identity: str | None) -> Message:
-    """Return the message with this identity, unless that is None or the message has one; no header is decoded."""
+    """Return the message with this identity in the place of any other one; None: as it is. No header is decoded."""
     if identity is None:
         return message
-    content = content_of(message)
-    marked = header_with_identity(content, identity)
-    return message if marked is content else message_of(message.exchange, message.routing_key, marked, message.body)
+    marked = header_with_identity(content_of(message), identity)
+    return message_of(message.exchange, message.routing_key, marked, message.body)
 
 
 def header_with_identity(content: ContentHeader, identity: str | None) -> ContentHeader:
     """Return the content header with this identity; see `with_identity`."""
-    if identity is None or content.find(IDENTITY) is not None:
-        return content
-    return content.with_header(IDENTITY, identity)
-
-
-def _text(content: ContentHeader, name: str, kind: str) -> str | None:
-    """Return a header as text if it is of this type, else None."""
-    if content.find(name) is None:
-        return None
-    actual, value = type_and_value(content.header(name))
-    if actual != kind:
-        return None
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return content if identity is None else content.with_header(IDENTITY, identity)
 
 
 def _join(*parts: str) -> str:

@@ -215,14 +215,20 @@ def hop_header(hops: int) -> Header:
 def _rewrite(content: ContentHeader, identity: str | None) -> tuple[list[tuple[bytes, bytes]], int]:
     """Return the headers in order, each as its name and its field in bytes, and the number of hops.
 
-    CC and BCC are renamed, the header of hops is left out, and ``identity`` is added unless there is one already.
+    CC and BCC are renamed, the header of hops is left out, and ``identity`` is the only one: a message has another one
+    if its headers were copied from another message.
     """
+    own = None if identity is None else _identity_field(identity)
     fields: list[tuple[bytes, bytes]] = []
     replaced: set[bytes] = set()
     hops = 0
     for name, value in content.fields():
         if name == NAMED_HOPS:
             hops = max(hops, _number(decode_value(value)[0]))
+        elif name == NAMED_IDENTITY:
+            if own is not None:
+                fields.append((name, own))
+                own = None
         elif name in RENAMED:
             replaced.add(RENAMED[name])
             fields.append((name, _short_name(RENAMED[name]) + value))
@@ -230,8 +236,8 @@ def _rewrite(content: ContentHeader, identity: str | None) -> tuple[list[tuple[b
             fields.append((name, _short_name(name) + value))
     if replaced:  # CC and BCC of an earlier bridge give way to those of this one
         fields = [(RENAMED.get(name, name), field) for name, field in fields if name not in replaced]
-    if identity is not None and not any(name == NAMED_IDENTITY for name, _ in fields):
-        fields.append((NAMED_IDENTITY, _identity_field(identity)))
+    if own is not None:
+        fields.append((NAMED_IDENTITY, own))
     return fields, hops
 
 

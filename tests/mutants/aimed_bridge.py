@@ -709,10 +709,26 @@ BRIDGE: Final[list[Mutant]] = [
         "bridge/interop/marks.py",
         "bridge/interop/test_marks.py bridge/interop/test_mapping_identity.py",
         (
-            "a message gets a second identity",
-            "    if identity is not None and not any(name == NAMED_IDENTITY for name, _ in fields):",
-            "    if identity is not None:",
+            "the identity of another message travels on",
+            "                fields.append((name, own))\n                own = None\n",
+            "                fields.append((name, _short_name(name) + value))\n                own = None\n",
         ),
+        (
+            "a message gets a second identity",
+            "                fields.append((name, own))\n                own = None\n",
+            "                fields.append((name, own))\n",
+        ),
+    ),
+    *mutants_of(
+        "bridge/interop/identity.py",
+        "bridge/interop/test_identity_laws.py",
+        (
+            "any identity is believed",
+            'if carried.endswith(b"/%08x" % crc32(body, crc32(candidate))):',
+            "if carried:",
+        ),
+        ("a key proves nothing", "{crc32(body or b'', crc32(key or b'')):08x}", "{crc32(body or b''):08x}"),
+        ("an identity is believed without a body", "    if carried and body:", "    if carried:"),
     ),
     *mutants_of(
         "bridge/interop/record.py",

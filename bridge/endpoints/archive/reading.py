@@ -12,6 +12,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -23,8 +24,9 @@ from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place,
 from bridge.endpoints.archive.checking import check_source
 from bridge.endpoints.archive.replay import CHUNK_BYTES, Chunk, Done, Item, Replay, Settled, Window
 from bridge.endpoints.archive.rows import restore_message
-from bridge.interop import IDENTITY
+from bridge.interop import choose_identity
 from exchange.errors import InputError
+from exchange.message import Message
 
 __all__ = ["ArchiveSource"]
 
@@ -189,11 +191,11 @@ class ArchiveSource(Source):
                 continue
             try:
                 message = restore_message(record.message)
-                carried = record.message.headers.get(IDENTITY)
             except Exception as error:  # noqa: BLE001  archives come from anywhere, and one record is to stop nothing
                 self._leave_out(f"cannot be restored: {str(error) or type(error).__name__}", f"{file} at {number}")
                 continue
-            identity = carried if isinstance(carried, str) else f"{prefix}/{number}"
+            key = message.routing_key.encode("utf-8", "surrogateescape")
+            identity = choose_identity(partial(_read_text, record.message), f"{prefix}/{number}", key, message.body)
             self._given += 1
             self._ready.append(
                 Delivery(
@@ -291,3 +293,9 @@ KEEP_AFTER: Final = 0.1
 """Seconds until it is written down how far a replay is settled."""
 FIXED_BYTES: Final = 1_024
 """Memory that a delivery takes beside its body, in bytes, about."""
+
+
+def _read_text(message: Message, name: str) -> bytes | None:
+    """Return a header of an archived message in bytes if it is text; else None."""
+    value = message.headers.get(name)
+    return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else None

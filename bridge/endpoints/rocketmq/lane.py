@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from bindings.archive.rocketmq.record import PACKED
 from bridge.endpoint import Delivery, known_time
-from bridge.interop import IDENTITY, Unmappable, from_rocketmq
+from bridge.interop import Unmappable, from_rocketmq, identity_of_stored
 from bridge.interop.record import is_showable
 from bridge.interop.rocketmq_topics import name_of
 from bridge.rocketmq.consumer.assigned import AssignedQueue
@@ -50,7 +50,7 @@ class Lane:
             message,
             self,
             offset,
-            stored.properties.get(IDENTITY) or f"{self._identity}{offset}",
+            identity_of_stored(f"{self._identity}{offset}", stored),
             known_time(stored.born_time * 1_000),
             stored.reconsume_times > 0,
             FIXED_BYTES + stored.weight,

@@ -31,7 +31,10 @@ def test_any_other_is_not(time: int) -> None:
 @pytest.mark.parametrize(("stamp", "known"), [(NOW, True), (NOW * 1_000_000, False), (2**64 - 1, False)])
 def test_of_a_message_of_rabbitmq(stamp: int, known: bool) -> None:
     content = ContentHeader.of({}, {"timestamp": Typed("timestamp", stamp), "message_id": "m"})
-    assert read_identity_and_time("r", "queue", content) == ("message/r/queue/m", stamp * 1_000_000 if known else None)
+    assert read_identity_and_time("r", "queue", b"", content, b"") == (
+        "message/r/queue/m/00000000",
+        stamp * 1_000_000 if known else None,
+    )
 
 
 @pytest.mark.parametrize(("stamp", "known"), [(NOW * 1_000, True), (NOW * 1_000_000_000, False), (GREATEST, False)])

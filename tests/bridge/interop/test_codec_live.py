@@ -234,10 +234,10 @@ def test_a_record_of_kafka_comes_home_from_a_broker(rabbitmq_servers: list[Serve
         "orders", b"\xffkey", b"body", headers, 1_700_000_000_123, is_append_time=True, partition=3, offset=7
     )
     for one_record in (record, record._replace(headers=[]), record._replace(key=None), record._replace(key=b"")):
-        message = with_identity(to_amqp(one_record), "kafka/main/orders/3/7")
+        message = with_identity(to_amqp(one_record), "kafka/main/orders/3/7/12345678")
         for place in places(rabbitmq_servers, kind):
             (came,) = place.through([content_of(message)])
-            assert came.header(IDENTITY) == "kafka/main/orders/3/7"
+            assert came.header(IDENTITY) == "kafka/main/orders/3/7/12345678"
             home = to_kafka(message_of("", place.queue, came.without_header(IDENTITY), b"body"), "orders")
             assert home == one_record._replace(headers=list(one_record.headers), partition=None, offset=None)
 

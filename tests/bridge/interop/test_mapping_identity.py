@@ -25,19 +25,21 @@ SENT = ContentHeader.of({"b": 1, "a": 2}, {"message_id": "m"})
 
 def test_a_record_is_identified_by_its_position() -> None:
     record = Record("orders", None, b"", partition=3, offset=7)
-    assert identity_of_record("main/eu", record) == "kafka/main%2Feu/orders/3/7"
+    assert identity_of_record("main/eu", record) == "kafka/main%2Feu/orders/3/7/00000000"
     assert identity_of_record("main", record._replace(offset=None)) is None
 
 
 def test_a_message_of_a_stream_is_identified_by_its_offset() -> None:
     content = ContentHeader.of({"x-stream-offset": 12}, {"message_id": "m"})
-    assert identity_of_message("main", "events", content) == "stream/main/events/12"
+    assert identity_of_message("main", "events", b"", content, b"v") == "stream/main/events/12/6b643b84"
 
 
 def test_a_message_of_a_queue_is_identified_by_its_message_id_if_it_has_one() -> None:
-    assert identity_of_message("main", "q", ContentHeader.of(None, {"message_id": "a b"})) == "message/main/q/a%20b"
-    assert identity_of_message("main", "q", ContentHeader.of(None, {"message_id": ""})) is None
-    assert identity_of_message("main", "q", ContentHeader.of()) is None
+    content = ContentHeader.of(None, {"message_id": "a b"})
+    assert identity_of_message("main", "q", b"", content, b"") == "message/main/q/a%20b/00000000"
+    assert identity_of_message("main", "q", b"", content, b"v") == "message/main/q/a%20b/6b643b84"
+    assert identity_of_message("main", "q", b"", ContentHeader.of(None, {"message_id": ""}), b"") is None
+    assert identity_of_message("main", "q", b"", ContentHeader.of(), b"") is None
 
 
 def test_an_identity_stays_with_its_message_on_all_bridges() -> None:
@@ -46,16 +48,17 @@ def test_an_identity_stays_with_its_message_on_all_bridges() -> None:
     message = with_identity(to_amqp(record), identity)
     assert message.headers[IDENTITY] == identity
     content = ContentHeader.of(message.headers, {"message_id": "other"})
-    assert identity_of_message("rabbit", "q", content) == identity
+    assert identity_of_message("rabbit", "q", b"q", content, b"v") == identity
     again = to_kafka(message, "elsewhere")
     assert identity_of_record("second", again._replace(partition=5, offset=9)) == identity
-    assert with_identity(message, "another") is message
     assert with_identity(message, None) is message
 
 
 @pytest.mark.parametrize("wrong", [1, None, b"x"])
 def test_a_header_that_is_no_text_is_no_identity(wrong: Any) -> None:
-    assert identity_of_message("main", "q", ContentHeader.of({IDENTITY: wrong, "x-stream-offset": "1"})) is None
+    assert (
+        identity_of_message("main", "q", b"", ContentHeader.of({IDENTITY: wrong, "x-stream-offset": "1"}), b"v") is None
+    )
 
 
 def test_a_fingerprint_survives_what_the_broker_does() -> None:

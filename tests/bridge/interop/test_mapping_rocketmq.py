@@ -15,6 +15,7 @@ from bindings.archive.rocketmq.record import PACKED
 from bridge.interop import (
     IDENTITY,
     Unmappable,
+    bind_identity,
     from_rocketmq,
     group_of,
     identity_of_stored,
@@ -300,11 +301,11 @@ def test_headers_that_exceed_rocketmqs_properties_are_refused() -> None:
 
 
 def test_a_message_of_rocketmq_is_identified_by_its_position_and_keeps_that_identity() -> None:
-    identity = identity_of_stored("main/eu", NATIVE)
-    assert identity == "rocketmq/main%2Feu/t/b/0/1"
+    identity = identity_of_stored("rocketmq/main/t/b/0/1", NATIVE)
+    assert identity == bind_identity("rocketmq/main/t/b/0/1", NATIVE.keys[0].encode(), NATIVE.body)
     again = to_rocketmq(with_identity(from_rocketmq(NATIVE), identity), "t")
     assert again.properties[IDENTITY] == identity
-    assert identity_of_stored("second", through(again, offset=9)) == identity
+    assert identity_of_stored("rocketmq/second/t/b/0/9", through(again, offset=9)) == identity
 
 
 # Topics.

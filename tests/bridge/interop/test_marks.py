@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Outgoing
@@ -59,8 +59,9 @@ def plainly(
     for name in ("CC", "BCC"):
         if name in found:
             found[f"x-hashstar-{name.lower()}"] = found.pop(name)
+    found.pop("x-hashstar-id", None)
     if identity is not None:
-        found.setdefault("x-hashstar-id", identity)
+        found["x-hashstar-id"] = identity
     if place and "x-kafka-topic" not in found:
         found.setdefault("x-hashstar-exchange", "shop")
         found.setdefault("x-hashstar-routing-key", "order.new")
@@ -97,6 +98,8 @@ REPEATED = st.lists(
 
 
 @given(REPEATED, st.none() | st.just("id/1"))
+@example([("x-hashstar-id", "1"), ("a", "2"), ("x-hashstar-id", "2")], "id/1")
+@example([("x-hashstar-id", "1")], None)
 def test_headers_with_one_name_stay_and_no_mark_is_there_twice(
     headers: list[tuple[str, Any]], identity: str | None
 ) -> None:
@@ -115,8 +118,11 @@ def test_headers_with_one_name_stay_and_no_mark_is_there_twice(
         for name in given_
         if name != "x-hashstar-hops" and not (has_cc and name == "x-hashstar-cc")
     ]
-    added = ["x-hashstar-id"] if identity is not None and "x-hashstar-id" not in given_ else []
-    assert names == kept + added
+    wanted = [name for n, name in enumerate(kept) if name != "x-hashstar-id" or (identity and name not in kept[:n])]
+    if identity is not None and "x-hashstar-id" not in wanted:
+        wanted.append("x-hashstar-id")
+    assert names == wanted
+    assert content_of(marked).headers().get("x-hashstar-id") == identity
     assert hops == 1 + max([int(value or 0) for name, value in headers if name == "x-hashstar-hops"], default=0)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 from urllib.parse import quote
+from zlib import crc32
 
 from bridge.endpoint import Delivery, known_time
 from bridge.endpoints.kafka.cluster.lazy import message_of_record
-from bridge.interop import IDENTITY, Record, Unmappable, identity_of_record, to_amqp
+from bridge.interop import IDENTITY, Record, Unmappable, bind_identity, identity_of_record, to_amqp
 from bridge.interop.amqp_guest import MARK
 from bridge.interop.marks import HOPS
 from bridge.interop.record import is_showable
@@ -52,7 +53,8 @@ class Reader:
         record = _make_record(
             Record, (self._topic, key, value, headers, time if kind else None, kind == 2, self._partition, offset)
         )
-        identity = f"{self._identity}{offset}"
+        check = crc32(value or b"", crc32(key or b""))
+        identity = f"{self._identity}{offset}/{check:08x}"  # as by `bind_identity`, without its call
         plain = self._plain
         for name, _ in headers:
             if name not in plain and not self._is_plain(name):
@@ -74,7 +76,7 @@ class Reader:
             self._topic, consumed.key(), consumed.value(), (), time if kind else None, kind == 2, self._partition,
             consumed.offset(),
         )  # fmt: skip
-        identity = f"{self._identity}{record.offset}"
+        identity = bind_identity(f"{self._identity}{record.offset}", record.key, record.value)
         return self._wrap(_showable_message(record), lane, record, identity, f"it cannot be read: {problem}")
 
     def _wrap(self, message: Message, lane: Any, record: Record, identity: str, refusal: str | None = None) -> Delivery:

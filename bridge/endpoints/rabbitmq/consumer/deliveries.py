@@ -58,17 +58,19 @@ def make_deliveries(
             on_redelivery(content)
         identity = time = None
         if properties[1] & ID_OR_TIME or (properties[0] & HEADERS and b"x-" in properties):
-            identity, time = read_identity_and_time(source, queue, content)
+            identity, time = read_identity_and_time(source, queue, key, content, body)
         deliveries.append(Delivery(message, epoch, tag, identity, time, redelivered, size, origin))
     return deliveries
 
 
-def read_identity_and_time(source: str, queue: str, content: ContentHeader) -> tuple[str | None, int | None]:
+def read_identity_and_time(
+    source: str, queue: str, key: bytes, content: ContentHeader, body: bytes
+) -> tuple[str | None, int | None]:
     """Return identity and time of a message; None for both if its header cannot be read."""
     with suppress(MalformedHeader):
         stamp = content.property("timestamp")
         time = None if stamp is None else known_time(stamp.value * 1_000_000)
-        return identity_of_message(source, queue, content), time
+        return identity_of_message(source, queue, key, content, body), time
     return None, None
 
 

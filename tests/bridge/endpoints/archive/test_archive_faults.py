@@ -29,6 +29,7 @@ from bridge.endpoints.archive.rotation import Rotator, rotate
 from bridge.endpoints.archive.rows import RAW_HEADER, restore_message, to_rows
 from bridge.endpoints.archive.spool import Spool, find_spools
 from bridge.endpoints.memory import MemorySource
+from bridge.interop import bind_identity
 from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
 from exchange import Message, Topology
@@ -240,11 +241,12 @@ async def test_a_message_with_a_malformed_header_is_read_with_the_identity_of_it
     message = message_of("e", "k", content, b"body")
     target, reports = ArchiveTarget("a", tmp_path, {"queue": ""}), Reports()
     await target.open(reports)
-    target.send([Outgoing(message, Delivery(message, identity="id-1"), "queue")])
+    identity = bind_identity("id-1", b"k", b"body")
+    target.send([Outgoing(message, Delivery(message, identity=identity), "queue")])
     await reports.answers(1)
     await target.close()
     [delivery] = await replay_all(ArchiveSource("r", str(tmp_path), None))
-    assert delivery.identity == "id-1"
+    assert delivery.identity == identity
     assert delivery.message.headers.content.raw == content.raw  # type: ignore[attr-defined]  # it is lazy
 
 

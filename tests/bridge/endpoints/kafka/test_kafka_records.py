@@ -116,11 +116,11 @@ def test_a_route_by_key_decodes_nothing() -> None:
 
 def test_a_record_keeps_the_identity_that_it_has() -> None:
     consumed = Consumed(
-        topic="orders", partition=3, offset=5, key=b"k", value=b"v", headers=[(IDENTITY, b"kafka/a/b/0/1")]
+        topic="orders", partition=3, offset=5, key=b"k", value=b"v", headers=[(IDENTITY, b"kafka/a/b/0/1/7eb6749a")]
     )
     delivery = make_delivery(consumed)
-    assert delivery.identity == "kafka/a/b/0/1"
-    assert delivery.message.headers[IDENTITY] == "kafka/a/b/0/1"
+    assert delivery.identity == "kafka/a/b/0/1/7eb6749a"
+    assert delivery.message.headers[IDENTITY] == "kafka/a/b/0/1/7eb6749a"
 
 
 @pytest.mark.parametrize("abroad", [False, True], ids=["lazily", "through AMQP"])

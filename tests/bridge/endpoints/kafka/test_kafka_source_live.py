@@ -22,7 +22,7 @@ from bridge.endpoint import Delivery, Disconnected, EndOfStream
 from bridge.endpoints.kafka.cluster.asking import fetch_committed, make_asking_consumer
 from bridge.endpoints.kafka.config import Destination, KafkaSource, KafkaTarget, TransactionalTarget
 from bridge.endpoints.memory import MemoryTarget
-from bridge.interop import to_kafka
+from bridge.interop import bind_identity, to_kafka
 from bridge.pump import learning
 from bridge.pump.pump import Inlet, Pump
 from exchange.amqp import content_of
@@ -88,7 +88,10 @@ async def test_empty_keys_values_and_headers_differ_from_missing_ones(topics: To
     assert [delivery.message.routing_key for delivery in found] == ["k", "", "", "k", ""]
     assert {delivery.time for delivery in found} == {1_700_000_000_123_000}
     assert [delivery.origin for delivery in found] == [f"{topic}-0 at {n}" for n in range(5)]
-    assert [delivery.identity for delivery in found] == [f"kafka/read/{topic}/0/{n}" for n in range(5)]
+    assert [delivery.identity for delivery in found] == [
+        bind_identity(f"kafka/read/{topic}/0/{n}", delivery.message.routing_key.encode(), delivery.message.body)
+        for n, delivery in enumerate(found)
+    ]
     await source.close()
 
 

@@ -19,6 +19,7 @@ from bridge.endpoint import Delivery, Disconnected, Outgoing, Target
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.endpoints.rabbitmq.addresses import parse_broker, read_brokers
 from bridge.endpoints.rabbitmq.config import Address, RabbitmqSource, RabbitmqTarget
+from bridge.interop import bind_identity
 from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
 from bridge.table import Table
@@ -605,7 +606,7 @@ async def test_a_stream_is_read_after_the_offset_in_its_file(broker: Broker, tmp
     source = broker.source(queue, offsets=path)
     await source.open()
     found = await read_all_of(source, 50)
-    assert found[10].identity == f"stream/from/{queue}/10"
+    assert found[10].identity == bind_identity(f"stream/from/{queue}/10", queue.encode(), found[10].message.body)
     source.settle(found[19])
     await source.close()
     assert path.read_text().split()[0] == "19"
@@ -928,17 +929,19 @@ async def test_a_message_keeps_its_delivery_mode_and_is_persistent_if_it_has_non
 async def test_the_identity_of_a_message_survives_the_bridge(broker: Broker) -> None:
     read, written = broker.queue(), broker.queue()
     broker.put(read, b"0", message_id="17", timestamp=1_700_000_000)
-    broker.put(read, b"1", headers={"x-hashstar-id": "kafka/k/t/0/1"}, message_id="18")
+    key, other = read.encode(), bind_identity("kafka/k/t/0/1", read.encode(), b"1")
+    broker.put(read, b"1", headers={"x-hashstar-id": other}, message_id="18")
     broker.put(read, b"2", headers={"x-other": "x"})
     source, target, reports = broker.source(read), broker.target("", written), Reports()
     await source.open()
     await target.open(reports)
     found = await read_all_of(source, 3)
-    assert [d.identity for d in found] == [f"message/from/{read}/17", "kafka/k/t/0/1", None]
+    known = [bind_identity(f"message/from/{read}/17", key, b"0"), other, None]
+    assert [d.identity for d in found] == known
     assert [d.time for d in found] == [1_700_000_000_000_000, None, None]
     target.send([Outgoing(d.message, d, "queue", None, n) for n, d in enumerate(found, 1)])
     await reports.answers(3)
     await source.close()
     await target.close()
     headers = [broker.get(written)[1].headers or {} for _ in range(3)]
-    assert [each.get("x-hashstar-id") for each in headers] == [f"message/from/{read}/17", "kafka/k/t/0/1", None]
+    assert [each.get("x-hashstar-id") for each in headers] == known

@@ -271,11 +271,12 @@ LANE = Lane("main", AssignedQueue(TopicQueue("t", "b", 2), 0))
 def test_a_delivery_describes_its_message() -> None:
     found = LANE.make_delivery(stored({"KEYS": "k"}))
     assert found.message.headers == from_rocketmq(stored({"KEYS": "k"})).headers
-    assert (found.lane, found.position, found.identity) == (LANE, 7, "rocketmq/main/t/b/2/7")
+    assert (found.lane, found.position, found.identity) == (LANE, 7, "rocketmq/main/t/b/2/7/7eb6749a")
     assert (found.time, found.redelivered, found.origin) == (1_700_000_000_123_000, False, "t at b:2 at 7")
-    assert LANE.make_delivery(stored({"x-hashstar-id": "own"})).identity == "own"
+    assert LANE.make_delivery(stored({"KEYS": "k", "x-hashstar-id": "own/7eb6749a"})).identity == "own/7eb6749a"
+    assert LANE.make_delivery(stored({"x-hashstar-id": "own/00000001"})).identity == "rocketmq/main/t/b/2/7/6b643b84"
     again = Lane("main", AssignedQueue(TopicQueue("%RETRY%g", "b", 0), 0)).make_delivery(stored({}, 1))
-    assert (again.identity, again.redelivered) == ("rocketmq/main/%25RETRY%25g/b/0/7", True)
+    assert (again.identity, again.redelivered) == ("rocketmq/main/%25RETRY%25g/b/0/7/6b643b84", True)
 
 
 @pytest.mark.parametrize(
