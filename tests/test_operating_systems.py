@@ -64,10 +64,11 @@ IMPORT_ALL = """\
 import importlib, pkgutil
 for package in ("exchange", "bindings", "bridge"):
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
-        if not module.name.startswith(("bindings.pytest_plugin", "bindings.audit.spark", "bindings.adapters.")):
+        if not module.name.startswith(("bindings.pytest_plugin", "bindings.audit.spark", "bindings.adapters.", "bindings.mcp.lines")):
             importlib.import_module(module.name)
 """
-"""Imports all modules but the plugin of pytest, those of Spark, as pyspark itself needs resource, and adapters."""
+"""Imports all modules but the plugin of pytest, adapters, and those whose packages look at sys.platform for what Windows
+lacks: those of Spark, as pyspark itself needs resource, and one that derives from a class of mcp, which needs fcntl."""
 
 CONFIG = """\
 [topology]
