@@ -62,13 +62,14 @@ asyncio.SelectorEventLoop.subprocess_exec = refuse
 
 IMPORT_ALL = """\
 import importlib, pkgutil
+passed = ("bindings.pytest_plugin", "bindings.audit.spark", "bindings.adapters.", "bindings.mcp.lines")
 for package in ("exchange", "bindings", "bridge"):
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
-        if not module.name.startswith(("bindings.pytest_plugin", "bindings.audit.spark", "bindings.adapters.", "bindings.mcp.lines")):
+        if not module.name.startswith(passed):
             importlib.import_module(module.name)
 """
-"""Imports all modules but the plugin of pytest, adapters, and those whose packages look at sys.platform for what Windows
-lacks: those of Spark, as pyspark itself needs resource, and one that derives from a class of mcp, which needs fcntl."""
+"""Imports all modules but the plugin of pytest, adapters, and what derives from packages that ask sys.platform what they
+may import: Spark needs resource here, and mcp fcntl."""
 
 CONFIG = """\
 [topology]
