@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode
 from decimal import Decimal
 from typing import Any, Final
@@ -10,6 +9,8 @@ from typing import Any, Final
 from exchange.errors import InputError
 from exchange.field_json import decode
 from exchange.field_values import RANGES, Typed, float32, type_and_value
+from exchange.json_text import parse_leniently
+from exchange.limits import NESTING
 
 __all__ = ["decode_field"]
 
@@ -72,5 +73,5 @@ def _decode_rare_field(name: str, text: str | None) -> Any:
         type_and_value(decimal)  # raises ValueError when AMQP cannot hold it
         return decimal
     if name in ("array", "table"):
-        return decode(json.loads(text))
+        return decode(parse_leniently(text, 2 * NESTING))
     raise ValueError(f"there is no type {name!r}")

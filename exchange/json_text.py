@@ -1,15 +1,19 @@
-"""Parse JSON texts that all parsers read alike, and refuse all others with the position of the fault.
+"""The only reader of JSON in the product: ruff bans that of the standard library elsewhere, which has no bounds.
+
+How deep Python's parser goes depends on its release, and on how much of the stack is in use: 1,000 levels in 3.11,
+10,000 in 3.13. So each function here has a number of levels, which is the same everywhere.
 
 Parsers differ in a name that is twice in one object, in ``NaN``, and in halves of surrogate pairs: some refuse these,
-others drop or replace them. When a text is refused, `find_fault` reads it once more to find the position, which parsers
-do not report.
+others drop or replace them. `parse` refuses what they read differently, with its position, which `find_fault` looks
+for; users' files are read with it. `parse_leniently` reads what other programs write to each other.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from json import JSONDecodeError, JSONDecoder, loads
+from collections.abc import Callable
+from json import JSONDecodeError, JSONDecoder, detect_encoding
 from typing import Any, Final, NamedTuple
 
 from exchange.display import clip_line
@@ -25,8 +29,9 @@ __all__ = [
     "find_scalar",
     "is_deep",
     "parse",
-    "refuse_constant",
-    "refuse_repeated",
+    "parse_leniently",
+    "parse_objects",
+    "scan_value",
     "value_from_line",
 ]
 
@@ -68,21 +73,34 @@ class Refused(Exception):
     """A fault met while parsing; `find_fault` finds its position."""
 
 
-def parse(text: str) -> Any:
-    """Return the value of a JSON text, which may have white space around it.
+def parse(text: str, *, halves: bool = False) -> Any:
+    """Return the value of a JSON text, which may have white space around it; ``halves``: and halves of surrogate pairs.
 
     Raises JSONDecodeError for what is no JSON; JsonFault for what only some parsers accept, for numbers of more than
     `exchange.limits.INTEGER_DIGITS` digits and for nesting beyond `exchange.limits.NESTING`.
     """
+    return _parse(text, _strict, halves)
+
+
+def parse_objects(text: str, make_object: Callable[[list[tuple[str, Any]]], Any]) -> Any:
+    """Return the value of a JSON text as `parse`, with halves of surrogate pairs, and objects made by a function.
+
+    The function gets the names and values of each object, and raises Refused for a name that is repeated.
+    """
+    return _parse(text, _make_decoder(make_object), halves=True)
+
+
+def _parse(text: str, decoder: JSONDecoder, halves: bool) -> Any:
     try:
         try:
-            value, end = _raw_decode(text)
+            value, end = decoder.raw_decode(text)
         except ValueError:
             value, end = None, 0
         # The fast path accepts a value at the beginning, with or without a line end, and nothing else.
         if text[end:] not in LINE_ENDS or not end:
-            value = _decode_all(text)  # accepts white space around the value, or raises an error with the position
-        check_text(text)
+            value = decoder.decode(text)  # accepts white space around the value, or raises an error with the position
+        if not halves:
+            check_text(text)
         if is_deep(text):
             raise Refused  # noqa: TRY301
     except (Refused, RecursionError):
@@ -97,10 +115,46 @@ def parse(text: str) -> Any:
     raise JsonFault(find_fault(text) or Fault(0, DEEP))
 
 
-def value_from_line(raw: bytes) -> Any:
+def parse_leniently(text: str | bytes, levels: int = NESTING, *, finite: bool = True) -> Any:
+    """Return the value of a JSON text as most parsers read it: of repeated names the last counts, halves are kept.
+
+    Bytes are decoded as `json.loads` does. Without ``finite``, ``NaN``, ``Infinity`` and numbers beyond a double are
+    read, too; `int` of these raises OverflowError. Raises ValueError for what is no JSON, for numbers of more than
+    `exchange.limits.INTEGER_DIGITS` digits, and for more than ``levels`` arrays and objects within each other.
+    """
+    if isinstance(text, bytes):
+        text = text.decode(detect_encoding(text), "surrogatepass")
+    try:
+        value = (_lenient if finite else _most_lenient).decode(text)
+    except Refused:
+        raise ValueError(NO_NUMBER) from None
+    except RecursionError:
+        raise ValueError(f"nested too deeply, beyond {levels} arrays and objects") from None
+    if is_deep(text, levels):
+        raise ValueError(f"nested too deeply, beyond {levels} arrays and objects")
+    return value
+
+
+def scan_value(text: str, at: int) -> tuple[Any, int]:
+    """Return the JSON value that begins at an index, read as `parse_leniently` reads it, and the index of its end.
+
+    Strings may have control characters in them. Raises ValueError.
+    """
+    try:
+        value, end = _scanner.raw_decode(text, at)
+    except Refused:
+        raise ValueError(NO_NUMBER) from None
+    except RecursionError:
+        raise ValueError(DEEP) from None
+    if is_deep(text[at:end]):
+        raise ValueError(DEEP)
+    return value, end
+
+
+def value_from_line(raw: bytes, *, halves: bool = False) -> Any:
     """Return the value in a line of JSON in UTF-8, with or without its line end. Raises InputError with the reason."""
     try:
-        return parse(raw.decode())
+        return parse(raw.decode(), halves=halves)
     except JSONDecodeError as error:
         raise InputError(f"not JSON: {error.msg.removesuffix(' at')} at column {error.colno}") from None
     except JsonFault as error:
@@ -122,23 +176,23 @@ def check_text(text: str) -> None:
             raise JsonFault(half)
 
 
-def is_deep(text: str) -> bool:
-    """Return whether JSON, or the beginning of it, nests arrays and objects beyond `exchange.limits.NESTING`.
+def is_deep(text: str, levels: int = NESTING) -> bool:
+    """Return whether JSON, or the beginning of it, has more than ``levels`` arrays and objects within each other.
 
-    How deep Python's parser goes depends on its release: 1,000 levels in 3.11, 10,000 in 3.13. This takes a twentieth
-    of its time. At the end of a beginning, only arrays and objects that are open count.
+    This takes a twentieth of the time of Python's parser. At the end of a beginning, only arrays and objects that are
+    open count.
     """
-    if text.count("[") + text.count("{") <= NESTING:
+    if text.count("[") + text.count("{") <= levels:
         return False
     data = text.encode("utf-8", "surrogatepass").replace(b"\\\\", b"").replace(b'\\"', b"")
     # An odd number of quotes before a bracket means that it is in a string: pairs of quotes side by side do not matter.
     marks = data.translate(BRACKETS, NO_MARKS).replace(b'""', b"")
     brackets = QUOTED.sub(b"", marks)
-    for _ in range(NESTING):
+    for _ in range(levels):
         if not brackets:
             return False
         brackets = brackets.replace(b"[]", b"")  # the innermost level
-    return len(brackets) > NESTING or b"]" in brackets
+    return len(brackets) > levels or b"]" in brackets
 
 
 BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
@@ -146,18 +200,31 @@ NO_MARKS: Final = bytes(set(range(256)) - set(b'[]{}"'))
 QUOTED: Final = re.compile(b'"[^"]*"?')
 
 
-def refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object of these pairs, as `object_pairs_hook` of a parser. Raises Refused for a repeated name."""
+def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
         raise Refused
     return value
 
 
-def refuse_constant(_: str) -> Any:
-    """Raise Refused for ``NaN`` and ``Infinity``, as `parse_constant` of a parser."""
-    raise Refused
+def _to_finite(text: str) -> float:
+    """Return a number as `parse_float` of a decoder, which `parse_constant` calls for ``NaN`` and ``Infinity``, too."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise Refused
+    return number
 
+
+def _make_decoder(
+    make_object: Callable[[list[tuple[str, Any]]], Any] | None = None, *, strict: bool = True
+) -> JSONDecoder:
+    return JSONDecoder(object_pairs_hook=make_object, parse_float=_to_finite, parse_constant=_to_finite, strict=strict)
+
+
+_strict: Final = _make_decoder(_refuse_repeated)
+_lenient: Final = _make_decoder()
+_most_lenient: Final = JSONDecoder()
+_scanner: Final = _make_decoder(strict=False)
 
 REPEATED: Final = "a name that is twice in one object"
 NO_NUMBER: Final = "not JSON: a number that it does not have"
@@ -226,7 +293,7 @@ def find_scalar(text: str, name: str) -> Any:
 
 def _decode_scalar(text: str) -> Any:
     try:
-        return _decode_all(text)
+        return _strict.decode(text)
     except (ValueError, Refused):
         return None
 
@@ -252,10 +319,6 @@ def _check_number(text: str) -> str:
 
 def _decode_name(string: str) -> str:
     try:
-        return str(loads(string))
+        return str(_lenient.decode(string))
     except ValueError:
         return string
-
-
-_raw_decode: Final = JSONDecoder(object_pairs_hook=refuse_repeated, parse_constant=refuse_constant).raw_decode
-_decode_all: Final = JSONDecoder(object_pairs_hook=refuse_repeated, parse_constant=refuse_constant).decode

@@ -211,7 +211,7 @@ def _choose(name: str | None, names: Sequence[str], kind: str) -> str:
 def _read_report(name: str) -> dict[str, Any]:
     try:
         values = parse(decode_text(read_content(name), name))
-    except JsonFault as error:
+    except (JsonFault, ValueError) as error:
         raise InputError(f"{name}: not JSON: {error}") from None
     if not isinstance(values, dict) or "audited" not in values:
         raise InputError(f"{name}: no report of hashstar audit --format json")

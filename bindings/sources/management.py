@@ -27,6 +27,7 @@ from bindings.sources.definitions.entries import read_section
 from bindings.sources.http_answer import Answer, Endless, read_answer
 from exchange.entities.entities import Exchange
 from exchange.errors import InputError
+from exchange.json_text import parse_leniently
 from exchange.limits import ANSWER_BYTES, ANSWER_SECONDS
 from exchange.topology.topology import Topology
 
@@ -174,8 +175,8 @@ class Management:
         """
         data = self._bytes(method, path, body)
         try:
-            return json.loads(data) if data.strip() else None
-        except (ValueError, RecursionError):
+            return parse_leniently(data) if data.strip() else None
+        except ValueError:
             raise InputError(f"{self.address}: what answers is no management API: its answer is not JSON") from None
 
     def _bytes(self, method: str, path: str, body: Any = None) -> bytes:
@@ -222,8 +223,8 @@ class Management:
 
 def _reason(answer: Answer) -> str:
     try:
-        reason = json.loads(answer.body)["reason"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        reason = parse_leniently(answer.body)["reason"]
+    except (ValueError, KeyError, TypeError):
         return answer.reason
     return reason if isinstance(reason, str) else answer.reason
 

@@ -239,7 +239,7 @@ def read_source(
 
 def _why_none(text: str) -> str:
     """Return why a JSON object is no topology: it is an error that some API answered, or it has none of the parts."""
-    document = parse(text)
+    document = parse(text, halves=True)
     if isinstance(document, dict) and isinstance(document.get("error"), str):
         reason = document.get("reason")
         answer = f"{document['error']}{f' ({reason})' if isinstance(reason, str) else ''}"

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from json import loads
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +19,7 @@ from bindings.sources.files import decode_text, read_content
 from bindings.sources.formats import MODULE_NAMES, NAMED_YAML, OPERATOR, File, format_of
 from bindings.sources.glob_pattern import NOT_ENTERED, expand_pattern, is_pattern
 from exchange.errors import InputError
+from exchange.json_text import parse_leniently
 from exchange.limits import FOLDER_FILES
 
 __all__ = [
@@ -119,8 +119,8 @@ def find_reason_to_skip(name: str, content: bytes | None = None) -> str | None:
     if MENTIONED.search(text) is None:
         return "no definitions of RabbitMQ"
     try:
-        document = loads(text)
-    except (ValueError, RecursionError):
+        document = parse_leniently(text, finite=False)
+    except ValueError:
         return None if DAMAGED.search(text) else "not JSON"
     return None if _are_definitions(document) else "no definitions of RabbitMQ"
 

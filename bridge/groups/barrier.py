@@ -22,6 +22,7 @@ from uuid import UUID
 
 from bridge.groups.names import check_partitions
 from exchange.errors import InputError
+from exchange.json_text import parse_leniently
 from exchange.partition.slots import moved_slots
 
 __all__ = ["GATE", "MARKER", "Gate", "Resize", "read_news", "read_resize", "write_news"]
@@ -72,9 +73,9 @@ class Resize:
 def read_resize(body: bytes) -> Resize:
     """Read the body of a gate or a marker. Raises InputError for anything else."""
     try:
-        read = json.loads(body)
+        read = parse_leniently(body)
         return Resize(UUID(hex=read["id"]).hex, int(read["before"]), int(read["after"]), int(read["slots"]))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(f"not a change of partitions: {error!r:.200}") from None
 
 
@@ -86,9 +87,9 @@ def write_news(*, passed: int | None = None, opened: int | None = None) -> bytes
 def read_news(body: bytes) -> tuple[int | None, int | None]:
     """Return the partition that is passed, and the one that is open; (None, None) if the body is no announcement."""
     try:
-        news: Any = json.loads(body)
+        news: Any = parse_leniently(body)
         passed, opened = news["passed"], news["opened"]
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError):
         return None, None
     return passed if isinstance(passed, int) else None, opened if isinstance(opened, int) else None
 

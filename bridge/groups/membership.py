@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from exchange.errors import InputError
+from exchange.json_text import parse_leniently
 from exchange.limits import BEAT_BYTES, GROUP_PARTITIONS
 from exchange.partition.assignment import assign_sticky
 
@@ -92,7 +93,7 @@ class Beat:
 def read_beat(body: bytes) -> Beat:
     """Read a beat. Raises InputError for anything else."""
     try:
-        beat = json.loads(body if len(body) <= BEAT_BYTES else b"")  # nothing is no JSON
+        beat = parse_leniently(body if len(body) <= BEAT_BYTES else b"")  # nothing is no JSON
         plan = beat["plan"]
         return Beat(
             _text(beat["member"]),
@@ -103,7 +104,7 @@ def read_beat(body: bytes) -> Beat:
             bool(beat["leaving"]),
             plan and _read_plan(plan),
         )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise InputError(f"not a member's announcement: {error!r:.200}") from None
 
 

@@ -14,6 +14,7 @@ from bridge.groups.barrier import Resize, read_resize
 from bridge.groups.connection import close_channel, is_missing, losses
 from bridge.groups.names import PartitionedQueue
 from exchange.errors import HashstarError, InputError
+from exchange.json_text import parse_leniently
 
 __all__ = ["State", "declare_state", "find_state", "read_state", "write_state"]
 
@@ -44,11 +45,11 @@ class State:
 
 def _read(name: str, body: bytes) -> State:
     try:
-        read: Any = json.loads(body)
+        read: Any = parse_leniently(body)
         resize = read["resize"] and read_resize(json.dumps(read["resize"]).encode())
         queue = PartitionedQueue(name, int(read["slots"]), read["queue_type"])
         return State(queue, int(read["partitions"]), int(read["owned"]), resize, int(read["version"]))
-    except (ValueError, TypeError, KeyError, RecursionError, InputError) as error:
+    except (ValueError, TypeError, KeyError, InputError) as error:
         raise InputError(f"the queue {name}.state holds no state of a partitioned queue: {error!r:.200}") from None
 
 

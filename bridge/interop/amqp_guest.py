@@ -12,6 +12,7 @@ from bridge.interop.texts import text_of, wire_of
 from exchange.amqp import ContentHeader, message_of
 from exchange.amqp.content import PROPERTIES, UNUSED, WIDTHS
 from exchange.amqp.fields import SIZE, short_string
+from exchange.json_text import parse_leniently
 from exchange.message import BASIC_PROPERTIES, Message
 
 __all__ = ["ESCAPED", "HEX", "MARK", "PREFIX", "property_texts", "unwrap", "wrap"]
@@ -212,8 +213,8 @@ def _parse_types(text: bytes | None) -> Types:
 
 def _read_types(text: bytes) -> Types:
     try:
-        types = json.loads(text)
-    except (ValueError, RecursionError):
+        types = parse_leniently(text)
+    except ValueError:
         types = None
     if not isinstance(types, dict) or not all(
         isinstance(kind, str | None) or (isinstance(kind, list) and all(isinstance(one, str | None) for one in kind))

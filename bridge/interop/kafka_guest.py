@@ -13,6 +13,7 @@ from bridge.interop.record import NAME_LIMIT, Header, Record, Unmappable, check_
 from bridge.interop.texts import text_of
 from exchange.amqp import ContentHeader, Headers, MalformedHeader, message_of
 from exchange.amqp.fields import KINDS, PACK, SIZE, short_string
+from exchange.json_text import parse_leniently
 from exchange.message import Message
 
 __all__ = ["BROKER_HEADERS", "KEY", "MARK", "has_null_key", "header_of", "unwrap", "wrap"]
@@ -239,8 +240,8 @@ def _names(raw: bytes) -> tuple[str, str | None]:
 
 def _order(text: bytes) -> list[str]:
     try:
-        names = json.loads(text)
-    except (ValueError, RecursionError):
+        names = parse_leniently(text)
+    except ValueError:
         names = None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise Unmappable(f"header {ORDER}: {text[:40]!r} is not JSON of names")

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from bridge.interop.record import Header, Unmappable
 from bridge.rocketmq.remoting.properties import CONTROL
+from exchange.json_text import parse_leniently
 
 __all__ = ["ORDER", "VALUES", "property_text", "pack_headers", "unpack_headers"]
 
@@ -128,8 +129,8 @@ def _read(name: str, text: str) -> Any:
 
 def _read_json(name: str, text: str) -> Any:
     value: Any = None
-    with suppress(ValueError, RecursionError):
-        value = json.loads(text)
+    with suppress(ValueError):
+        value = parse_leniently(text)
     texts = value.values() if isinstance(value, dict) else value
     if not isinstance(value, KINDS[name]) or not all(isinstance(each, str) for each in texts or ()):
         raise Unmappable(f"property {name}: {text[:40]!r} is not JSON of {FORMS[name]}")

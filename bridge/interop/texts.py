@@ -18,6 +18,8 @@ from exchange.amqp.fields import KINDS, PACK, SIZE, TAGS, MalformedHeader, Repea
 from exchange.errors import InputError
 from exchange.field_json import decode, encode
 from exchange.field_values import RANGES, Typed
+from exchange.json_text import parse_leniently
+from exchange.limits import NESTING
 
 __all__ = ["text_of", "wire_of"]
 
@@ -101,7 +103,7 @@ JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 def _nested(kind: type) -> Callable[[bytes], bytes]:
     def read(text: bytes) -> bytes:
-        value = decode(json.loads(text))
+        value = decode(parse_leniently(text, 2 * NESTING))
         if not isinstance(value, kind):
             raise TypeError(text)
         return encode_value(value)

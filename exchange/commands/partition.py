@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
 import sys
 from collections.abc import Iterator
@@ -17,7 +15,7 @@ from exchange.commands.console import fail, show_status
 from exchange.display import dump_json
 from exchange.errors import HashstarError, InputError
 from exchange.field_json import decode, json_line, message_from_json
-from exchange.json_text import Refused, find_fault, refuse_repeated
+from exchange.json_text import value_from_line
 from exchange.partition import picture
 from exchange.partition.moves import Distribution, KeyCounts, compare_distributions
 from exchange.partition.partitioner import UNKNOWN, Appended, Choice, PartitionRequest, Producer
@@ -152,9 +150,7 @@ def _read(file: IO[bytes], source: KeySource | None, reads_record: bool) -> Iter
             continue
         position = f"{getattr(file, 'name', '-')}:{number}"
         try:
-            fields = json.loads(
-                raw, object_pairs_hook=refuse_repeated, parse_float=_to_finite, parse_constant=_to_finite
-            )
+            fields = value_from_line(raw, halves=True)  # Java has a rule for their bytes
             if not isinstance(fields, dict):
                 raise InputError("expected a JSON object")  # noqa: TRY301
             if source is None:
@@ -163,19 +159,8 @@ def _read(file: IO[bytes], source: KeySource | None, reads_record: bool) -> Iter
             else:
                 message = message_from_json(fields)
                 yield _Line(position, fields, source.of(message), message.body, "")
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"{position}: not JSON: {error}") from None
-        except (ValueError, Refused, RecursionError) as error:
-            raise InputError(f"{position}: {find_fault(raw.decode('utf-8', 'replace')) or error}") from None
         except InputError as error:
             raise InputError(f"{position}: {error}") from None
-
-
-def _to_finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text[:40]} is not a number in JSON")
-    return number
 
 
 def _read_key(fields: dict[str, Any]) -> Any:

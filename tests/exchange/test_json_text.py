@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from typing import Any
 
@@ -11,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange.errors import InputError
-from exchange.json_text import JsonFault, find_fault, find_scalar, is_deep, parse, value_from_line
+from exchange.json_text import (
+    JsonFault,
+    find_fault,
+    find_scalar,
+    is_deep,
+    parse,
+    parse_leniently,
+    scan_value,
+    value_from_line,
+)
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from([
     "a:b", '":', '\\":', "\\", '{"a": 1}', "\U0001f600", "\\ud800", "NaN", "é",
@@ -72,6 +82,41 @@ def test_a_scalar_is_found_as_a_parser_without_limits_finds_it(
     value = json.loads(text).get("id")
     assert find_scalar(text, "id") == (None if isinstance(value, list | dict) else value)
     assert find_scalar(f"[{text}]", "id") is None
+
+
+LENIENT = MEMBERS.map(lambda members: "{" + ",".join(f"{json.dumps(name)}:{value}" for name, value in members) + "}")
+NO_NUMBERS = ["NaN", "[1e999]", "-Infinity"]
+
+
+@given(LENIENT | st.sampled_from([*NO_NUMBERS, "[1", "", "9" * 5000]), st.integers(0, 3))
+def test_the_lenient_reader_is_that_of_python_within_bounds(text: str, outside: int) -> None:
+    levels = 100 + outside
+    text = "[" * (levels - 2) + text + "]" * (levels - 2)
+    try:
+        value = json.loads(text)
+        parts = json.loads(
+            text, object_pairs_hook=lambda pairs: [value for _, value in pairs]
+        )  # also the repeated ones
+    except ValueError:
+        value = parts = None
+    for finite in (False, True):
+        is_read = value is not None and measure_depth(parts) <= levels and not (finite and find_number(parts))
+        if not is_read:
+            with pytest.raises(ValueError):  # noqa: PT011  any of them
+                parse_leniently(text, levels, finite=finite)
+            continue
+        for written in (text, text.encode("utf-8", "surrogatepass"), text.encode("utf-16", "surrogatepass")):
+            assert repr(parse_leniently(written, levels, finite=finite)) == repr(value)
+        if levels == 100 and finite:
+            assert scan_value(f"x{text}x", 1) == (value, len(text) + 1)
+
+
+def find_number(value: Any) -> bool:
+    """Return whether there is a number in a value that JSON does not have."""
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(map(find_number, inside))
 
 
 BRACKETED = st.text('[]{}"\\n', max_size=8)

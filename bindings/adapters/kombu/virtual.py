@@ -30,6 +30,8 @@ from kombu.transport.virtual.exchange import TopicExchange
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.errors import HashstarError, PatternError
 from exchange.field_json import decode_table, encode_table
+from exchange.json_text import parse_leniently
+from exchange.limits import NESTING
 from exchange.message import Message
 from exchange.patterns.matcher import Matcher
 from exchange.patterns.pattern import Pattern
@@ -162,7 +164,7 @@ def _spell(routing_key: str, arguments: Mapping[str, Any] | None) -> str:
 def _unspell(text: str) -> tuple[str, dict[str, Any]]:
     """Return key and arguments of a text of `_spell`; any other text is a key without arguments."""
     try:
-        routing_key, arguments = json.loads(text)
+        routing_key, arguments = parse_leniently(text, 2 * NESTING)
         return str(routing_key), dict(decode_table(arguments, "arguments"))
     except (ValueError, TypeError, HashstarError):
         return text, {}

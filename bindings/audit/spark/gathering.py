@@ -30,6 +30,7 @@ from bindings.audit.local.tasks import (
     encode_results,
 )
 from exchange.errors import HashstarError, InputError
+from exchange.json_text import parse_leniently
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,7 +93,10 @@ def from_spark_error(error: Exception) -> Exception:
     match = ENCODED_ERROR.search(str(error))
     if match is None:
         return error
-    return {"TooManyBad": TooManyBad}.get(match[1], InputError)(json.loads(match[2]))
+    try:
+        return {"TooManyBad": TooManyBad}.get(match[1], InputError)(parse_leniently(match[2]))
+    except ValueError:  # a text that Spark has cut
+        return error
 
 
 def _count(order: Order, tasks: Sequence[bytes], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -30,6 +30,7 @@ from bindings.archive.reading import SPLIT_BYTES, CompletePart, Format, Split
 from bindings.archive.rocketmq.store import find_log_folder, is_store
 from bindings.sources.files import make_folders, replacing
 from exchange.errors import InputError
+from exchange.json_text import parse_leniently
 
 __all__ = ["STEP_BYTES", "Growth", "Step", "write_whole"]
 
@@ -316,8 +317,8 @@ def _read(path: Path, of: Callable[[dict[str, Any]], T]) -> T:
     """Read a JSON file of the state, and return ``of`` of its value. Raises InputError for a damaged file."""
     lost = "and without it what was counted is not known"
     try:
-        return of(json.loads(path.read_bytes()))
-    except (OSError, ValueError, RecursionError) as error:
+        return of(parse_leniently(path.read_bytes()))
+    except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read, {lost}: {error}") from None
     except (AttributeError, KeyError, TypeError):
         raise InputError(f"{path}: damaged, {lost}; give a new folder for the state") from None

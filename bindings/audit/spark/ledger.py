@@ -23,6 +23,7 @@ from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -35,6 +36,7 @@ from bindings.audit.local.study import Study
 from bindings.audit.spark.growth import write_whole
 from bindings.sources.files import make_folders
 from exchange.errors import InputError
+from exchange.json_text import parse_leniently
 
 __all__ = ["Entry", "Ledger", "account_from_json", "account_to_json"]
 
@@ -149,8 +151,8 @@ class Ledger:
                 values[study] = reader.value_of(
                     pq.ParquetFile(path, page_checksum_verification=True).read(use_threads=False)
                 )
-            account = account_from_json(json.loads((self._folder / ACCOUNT / f"{name}.json").read_bytes()))
-        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+            account = account_from_json(parse_leniently((self._folder / ACCOUNT / f"{name}.json").read_bytes()))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
             raise InputError(f"{self._folder}: {name} cannot be read: {error}") from None
         return Entry(values, account)
 
@@ -177,10 +179,15 @@ def account_to_json(account: Account) -> dict[str, Any]:
 
 
 def account_from_json(value: Mapping[str, Any]) -> Account:
-    """Return the account that `account_to_json` encoded."""
+    """Return the account that `account_to_json` encoded. Raises ValueError, TypeError or KeyError for another value."""
+    counts = [value["records"], value["untimed"], *dict(value["skipped"]).values()]
+    counts += [records for records, _ in dict(value["bad"]).values()]
+    times = [value["first"], value["last"]]
+    if not all(type(count) is int and count >= 0 for count in counts) or not {*map(type, times)} <= {int, NoneType}:
+        raise ValueError("a count or a time that is none")
     bad = Counter({reason: records for reason, (records, _) in value["bad"].items()})
     samples = {
-        reason: tuple([Bad(source, at, why, b64decode(data)) for source, at, why, data in listed])
+        reason: tuple([Bad(str(source), int(at), str(why), b64decode(data)) for source, at, why, data in listed])
         for reason, (_, listed) in value["bad"].items()
     }
     span = Span(value["records"], value["first"], value["last"])

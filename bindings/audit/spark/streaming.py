@@ -46,6 +46,7 @@ from bindings.audit.spark.growth import STEP_BYTES, Growth, Step, write_whole
 from bindings.audit.spark.ledger import Entry, Ledger
 from bindings.sources.files import make_folders
 from exchange.errors import InputError
+from exchange.json_text import parse_leniently
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -282,7 +283,7 @@ def _epoch(
     try:
         others = [path for path in Path(state).glob("*/epoch.json") if path != file]
         if file.exists():
-            known = json.loads(file.read_bytes())["archive"]
+            known = parse_leniently(file.read_bytes())["archive"]
             if known != archive:
                 raise InputError(f"{state}: this is the state of {known}; give another folder to follow {archive}")
             return folder, None
@@ -290,6 +291,8 @@ def _epoch(
         write_whole(file, json.dumps(counted | {"archive": archive}, indent=2).encode())
     except OSError as error:
         raise InputError(f"{state}: cannot be used for the state: {error.strerror or error}") from None
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{file}: damaged, and without it what was counted is not known; give a new folder") from None
     if not others:
         return folder, f"{folder}: a new epoch begins, with all that is in the archive"
     return folder, (

@@ -22,6 +22,7 @@ from bindings.report.forms.as_json import to_json
 from bindings.report.forms.reporter import BytesReporter
 from bindings.report.model import Report
 from bindings.sources.management import is_address
+from exchange.json_text import parse_leniently
 from exchange.notation import write_encoded_arguments
 
 __all__ = ["REPORTER", "build_page", "report_in", "to_html"]
@@ -87,7 +88,10 @@ def report_in(text: str) -> dict[str, Any]:
     block = re.search(r'<script type="application/json" id="report">(.*?)</script>', text, re.DOTALL)
     if block is None:
         raise ValueError("there is no report in this page")
-    report: dict[str, Any] = _unpack(json.loads(block[1]))["report"]
+    try:
+        report: dict[str, Any] = _unpack(parse_leniently(block[1]))["report"]
+    except (KeyError, TypeError, AttributeError):
+        raise ValueError("what is in this page is no report") from None
     return report
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from bindings.sources.definitions.entries import SECTIONS
+from exchange.json_text import scan_value
 
 __all__ = ["PlacedObject", "find_objects"]
 
 BLANK: Final = re.compile(r"[ \t\r\n]*")
-DECODE: Final = json.JSONDecoder().raw_decode
 
 
 class PlacedObject(NamedTuple):
@@ -35,18 +34,18 @@ def find_objects(text: str) -> Iterator[PlacedObject]:
 
     at = after(text.index("{") + 1)
     while text[at] == '"':
-        key, at = DECODE(text, at)
+        key, at = scan_value(text, at)
         at = after(after(at) + 1)
         if key in SECTIONS:
             at = after(at + 1)
             while text[at] != "]":
                 begin = at
-                value, at = DECODE(text, begin)
+                value, at = scan_value(text, begin)
                 yield PlacedObject(key, value, begin, at)
                 at = after(at)
                 at = after(at + 1) if text[at] == "," else at
             at += 1
         else:
-            _, at = DECODE(text, at)
+            _, at = scan_value(text, at)
         at = after(at)
         at = after(at + 1) if text[at] == "," else at

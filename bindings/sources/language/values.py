@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +12,7 @@ from bindings.sources.language.syntax import Node
 from bindings.sources.language.tokens import Token
 from exchange.errors import InputError
 from exchange.field_json import READERS, decode, decode_table
+from exchange.json_text import parse_leniently
 from exchange.limits import INTEGER_DIGITS, STATEMENTS, TEXT_BYTES
 from exchange.notation import VARIABLE
 
@@ -163,7 +163,7 @@ class Terms(NamedTuple):
                 self.budget.insert(inserted, token)
                 return inserted
             if len(written) > 2:
-                return str(json.loads(f'"{written}"'))
+                return str(parse_leniently(f'"{written}"'))
             if written[1] not in ESCAPES:
                 message = (
                     f"{written} is no escape; a backslash is written \\\\ in \"...\", and as it is in '...'"

@@ -25,6 +25,7 @@ from bindings.archive.reading import NOT_READ, Bad, Format, Skipped, Split
 from bindings.archive.record import Record, to_records_or_bad
 from bindings.sources.files import replacing
 from exchange.errors import InputError
+from exchange.json_text import parse_leniently
 
 __all__ = ["Chunk", "Done", "Item", "Replay", "Settled", "Window"]
 
@@ -89,7 +90,7 @@ class Settled:
         if path is None:
             return cls(None)
         try:
-            saved = json.loads(path.read_text("utf-8"))
+            saved = parse_leniently(path.read_text("utf-8"))
             if saved["version"] != VERSION:
                 raise InputError(f"{path}: written by another version of this program")
             return cls(path, {name: (int(n), size) for name, (n, size) in saved["files"].items()})

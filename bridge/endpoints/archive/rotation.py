@@ -34,6 +34,7 @@ from bridge.endpoint import Disconnected
 from bridge.endpoints.archive.rows import to_rows
 from bridge.endpoints.archive.spool import DAMAGED, lock_spool, read_frames, token_of
 from exchange.errors import InputError
+from exchange.json_text import parse_leniently
 
 __all__ = ["BadSpool", "Rotated", "Rotator", "rotate"]
 
@@ -156,7 +157,7 @@ class Rotator:
         if not line:
             await self.close()
             raise Disconnected(f"{path}: the process that makes parts of it has died")
-        answer = json.loads(line)
+        answer = parse_leniently(line)
         if "error" in answer:
             raise BadSpool(answer["error"]) if answer["bad"] else Disconnected(answer["error"])
         return None if answer["rotated"] is None else Rotated(*answer["rotated"])
@@ -202,7 +203,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def main() -> None:
     """Rotate the spools whose paths come on standard input; answer each with a line of JSON."""
     for line in sys.stdin.buffer:
-        name, copies = json.loads(line)
+        name, copies = parse_leniently(line)
         path = Path(os.fsdecode(name.encode("latin-1")))
         answer: dict[str, Any]
         try:

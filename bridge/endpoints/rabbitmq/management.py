@@ -7,7 +7,6 @@ Redirects are not followed. A broker without this API, or a user without the tag
 from __future__ import annotations
 
 import asyncio
-import json
 import ssl
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from urllib.request import Request
 import pika
 
 from bindings.sources.http_answer import read_answer
+from exchange.json_text import parse_leniently
 from exchange.limits import CHECK_BYTES, CHECK_SECONDS
 
 __all__ = ["Management", "Unknown"]
@@ -96,6 +96,6 @@ class Management:
         if answer.status != 200:
             raise Unknown(f"the management API at {self.url} answers {answer.status} {answer.reason}")
         try:
-            return json.loads(answer.body)
-        except (ValueError, RecursionError):
+            return parse_leniently(answer.body)
+        except ValueError:
             raise Unknown(f"what answers at {self.url} is no management API") from None

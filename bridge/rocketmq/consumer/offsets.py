@@ -21,12 +21,11 @@ from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.pulling import BrokerQueues
 from bridge.rocketmq.remoting.errors import BrokerError, RemotingError
 from exchange.errors import InputError
+from exchange.json_text import scan_value
 
 __all__ = ["BrokerOffsets", "ConsumeFrom", "LocalOffsets", "Offsets", "parse_table", "start_offset", "format_table"]
 
 RETRY_PREFIX: Final = "%RETRY%"
-
-JSON: Final = json.JSONDecoder(strict=False)
 
 
 class ConsumeFrom(Enum):
@@ -213,14 +212,14 @@ def parse_table(text: str) -> dict[TopicQueue, int]:
                     at = _skip(text, at, ",") if text.startswith(",", at) else at
                 at = _skip(text, at, "}")
             at = _skip(text, at, ",") if text.startswith(",", at) else at
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"no table of offsets: {type(error).__name__} {error}") from None
     return offsets
 
 
 def _read_value(text: str, at: int) -> tuple[Any, int]:
     """Read the JSON value at an index; return it and the index of what follows."""
-    value, at = JSON.raw_decode(text, at)
+    value, at = scan_value(text, at)
     return value, _skip_blanks(text, at)
 
 

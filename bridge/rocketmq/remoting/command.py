@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from bridge.rocketmq.remoting.errors import CommandError
+from exchange.json_text import parse_leniently
 from exchange.partition.clients.rocketmq.fastjson import parse_json
 
 T = TypeVar("T")
@@ -65,8 +66,6 @@ NUMBERS: Final[Mapping[str, int]] = {name: number for number, name in enumerate(
 OTHER: Final = NUMBERS["OTHER"]
 PYTHON: Final = NUMBERS["PYTHON"]
 ROCKETMQ_TYPE: Final = 1 << 24
-
-READ_JSON: Final = json.JSONDecoder().raw_decode
 
 NO_FIELDS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -240,7 +239,7 @@ def _decode(data: bytes | bytearray, at: int, stop: int) -> Command:
             return _from_binary(data, at + 4, body, stop)
         if kind == SerializeType.JSON:
             return _from_json(str(data[at + 4 : body], "utf-8"), bytes(data[body:stop]))
-    except (struct.error, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         wrong = bytes(data[at + 4 : body][:200])
         raise CommandError(f"a header that cannot be read ({type(error).__name__} {error}): {wrong!r}") from None
     raise CommandError(f"a header of type {kind}; there are 0 (JSON) and 1 (ROCKETMQ)")
@@ -277,9 +276,7 @@ def _from_binary(data: bytes | bytearray, at: int, body: int, stop: int) -> Comm
 
 
 def _from_json(header: str, body: bytes) -> Command:
-    read, end = READ_JSON(header)
-    if end != len(header):
-        raise ValueError("there is more behind it")
+    read = parse_leniently(header)
     get = read.get
     return Command(
         int(read["code"]), get("extFields") or {}, body, int(get("opaque", 0)), int(get("flag", 0)), get("remark"),

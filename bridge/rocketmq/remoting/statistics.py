@@ -7,7 +7,6 @@ Each raises BrokerError for a refusal, and the other RemotingErrors where there 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,6 +15,7 @@ from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.command import read_json
 from bridge.rocketmq.remoting.errors import BrokerError
+from exchange.json_text import parse_leniently
 
 __all__ = [
     "Members", "committed_offsets", "consume_stats", "delay_offsets", "groups_of_topic", "members_of", "timed_messages",
@@ -135,4 +135,6 @@ async def timed_messages(client: Client, address: str, topic: str) -> int:
 def _by_queue(body: Mapping[str, Any], first: str, second: str) -> dict[int, tuple[int, int]]:
     """Return two numbers for each queue in a table whose names are queues as JSON objects."""
     table = body.get("offsetTable") or {}
-    return {int(json.loads(queue)["queueId"]): (int(data[first]), int(data[second])) for queue, data in table.items()}
+    return {
+        int(parse_leniently(queue)["queueId"]): (int(data[first]), int(data[second])) for queue, data in table.items()
+    }

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from exchange.errors import InputError
+from exchange.json_text import parse_leniently
 from exchange.message import BASIC_PROPERTIES, Message
 
 __all__ = ["ROUTING_KEY", "KeySource"]
@@ -69,8 +70,8 @@ ROUTING_KEY: Final = KeySource()
 
 def _read_field(body: bytes, pointer: str) -> Any:
     try:
-        value = json.loads(body)
-    except (ValueError, RecursionError, MemoryError):
+        value = parse_leniently(body, finite=False)
+    except (ValueError, MemoryError):
         return None
     for text in pointer.split("/")[1:]:
         step = text.replace("~1", "/").replace("~0", "~")
@@ -82,7 +83,4 @@ def _read_field(body: bytes, pointer: str) -> Any:
             return None
     if not isinstance(value, (dict, list)):
         return value
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    except RecursionError:
-        return None
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

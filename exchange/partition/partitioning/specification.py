@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from exchange.errors import InputError, TextError
+from exchange.json_text import parse_leniently
 from exchange.limits import PARTITIONS
 from exchange.message import Message
 from exchange.partition.partitioner import Choice, Partitioner, PartitionRequest
@@ -200,7 +201,7 @@ def _build_key_source(tree: Tree[Token], text: str) -> KeySource:
 
 
 def _value(token: Token) -> str:
-    return str(json.loads(token)) if token.type == "STRING" else str(token)
+    return str(parse_leniently(token)) if token.type == "STRING" else str(token)
 
 
 PLAIN: Final = re.compile(r'[^\s(),:="]+')
@@ -250,7 +251,7 @@ def _parse(text: str, start: str) -> Tree[Token]:
         raise TextError(_EXPECTED[start], text, (at, at + 1)) from None
     for token in tree.scan_values(lambda token: cast("Token", token).type == "STRING"):
         try:
-            json.loads(token)
+            parse_leniently(token)
         except ValueError as error:  # an escape that JSON does not have, or a control character
             span = (token.start_pos or 0, token.end_pos or 0)
             raise TextError(f"not a text in quotes as JSON has them: {error}", text, span) from None

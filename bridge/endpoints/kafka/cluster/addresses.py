@@ -114,6 +114,8 @@ def _check_setting(table: Table, name: str, value: Any) -> None:
     """Raise InputError for a setting that librdkafka does not know, or whose value it does not take."""
     if name in ADDRESSES:
         return
+    if name == "client.id" and not {'"', "\\"}.isdisjoint(str(value)):
+        raise table.error(f"librdkafka.{name}", "has a quote or backslash, which breaks the statistics of librdkafka")
     try:
         Producer({name: value}, logger=QUIET)  # without an address it connects to nothing
     except KafkaException as error:

@@ -7,9 +7,11 @@ group without a coordinator are all normal for a moment; what lasts for `PATIENC
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final
+
+from bridge.endpoint import Disconnected
+from exchange.json_text import parse_leniently
 
 __all__ = ["MEASURE_EVERY", "NO_BROKER", "PATIENCE", "Health"]
 
@@ -46,11 +48,16 @@ class Health:
         brokers; librdkafka believes it, and has none left that could name others (its issue 5301)."""
 
     def look(self, statistics: str, now: float, assigned: Iterable[tuple[str, int]] = ()) -> Mapping[str, Any]:
-        """Look at the JSON that librdkafka gives to its ``stats_cb``, and return it decoded.
+        """Look at the JSON that librdkafka gives to its ``stats_cb``, and return it decoded. Raises Disconnected.
 
         ``now`` is in seconds; ``assigned`` are the partitions that a consumer reads.
         """
-        decoded: Mapping[str, Any] = json.loads(statistics)
+        try:
+            decoded: Mapping[str, Any] = parse_leniently(statistics)
+        except ValueError as error:  # librdkafka writes names of brokers as they are, without escapes
+            raise Disconnected(
+                f"statistics of librdkafka are no JSON ({error}): a broker's name may have a quote"
+            ) from None
         if _addressed_brokers(decoded):
             self._addressed_at = now
         self._addressed_at = min(self._addressed_at, now)

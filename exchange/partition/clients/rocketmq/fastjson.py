@@ -5,9 +5,10 @@ or objects, ``{{"queueId":0,"topic":"t"}:42}``.
 from __future__ import annotations
 
 import json
-import math
 import re
 from typing import Any, Final
+
+from exchange.json_text import parse_leniently
 
 __all__ = ["parse_json"]
 
@@ -22,23 +23,9 @@ def parse_json(text: str) -> Any:
     Raises ValueError for a text that is not JSON, is nested too deeply, or has a number beyond a double.
     """
     try:
-        try:
-            return _loads(text)
-        except ValueError:
-            return _loads(BARE_NAME.sub(_quote, text))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
-def _loads(text: str) -> Any:
-    return json.loads(text, parse_float=_finite, parse_constant=_finite)
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text[:40]} is no number of JSON")
-    return number
+        return parse_leniently(text)
+    except ValueError:
+        return parse_leniently(BARE_NAME.sub(_quote, text))
 
 
 def _quote(match: re.Match[str]) -> str:

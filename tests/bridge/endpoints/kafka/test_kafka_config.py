@@ -86,6 +86,10 @@ HALF = "transactional = true\n[targets"
             r"\[targets.copies\] ca_file: the file ca.pem cannot be read: No such",
         ),
         (
+            PAIR + 'librdkafka = { "client.id" = \'a"b\' }',
+            r"\[targets.copies\] librdkafka.client.id: has a quote or backslash",
+        ),
+        (
             PAIR + 'librdkafka = { "linger.mss" = 5 }',
             r'\[targets.copies\] librdkafka.linger.mss: No such configuration property: "linger.mss"',
         ),
