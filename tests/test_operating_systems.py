@@ -68,8 +68,8 @@ for package in ("exchange", "bindings", "bridge"):
         if not module.name.startswith(passed):
             importlib.import_module(module.name)
 """
-"""Imports all modules but the plugin of pytest, adapters, and what derives from packages that ask sys.platform what they
-may import: Spark needs resource here, and mcp fcntl."""
+"""Imports all modules but the plugin of pytest, adapters, and what derives from packages that ask sys.platform what
+they may import: Spark needs resource here, and mcp fcntl."""
 
 CONFIG = """\
 [topology]
