@@ -113,8 +113,8 @@ def read_archive(path: str) -> None:
 
 
 def read_beside(text: str, folder: Path) -> None:
-    write("{}", folder / "t-0-0.json")
-    write(text, folder / "t-0-0.headers.json")
+    write("{}", folder / "t+0+0.json")
+    write(text, folder / "t+0+0.headers.json")
     read_archive(str(folder))
 
 

@@ -7,7 +7,7 @@ Both systems have only topics and keys, so the user names the places of exchange
 ``header:NAME``      a header of Kafka's record, a user property of RocketMQ's message
 ``=TEXT``            this text, for all records
 
-By default the topic is the exchange and the key the routing key.
+By default the topic is the exchange and the key the routing key, which is empty for a record without a key.
 """
 
 from __future__ import annotations
@@ -30,6 +30,11 @@ class FieldMapping:
     def __post_init__(self) -> None:
         check_place(self.exchange)
         check_place(self.routing_key)
+
+    @property
+    def allows_no_key(self) -> bool:
+        """Whether a record without a key is a message with an empty routing key; without another place it is bad."""
+        return self.routing_key == "key"
 
 
 def check_place(place: str) -> str:

@@ -115,6 +115,8 @@ class Connect(Format):
             text = place[1:] if place.startswith("=") else known.get(place)
             if place.startswith("header:"):
                 text = headers.get(place.removeprefix("header:"))
+            if text is None and what == "routing key" and self.mapping.allows_no_key and key_line is not None:
+                text = ""  # its key is null; without a file of keys it is not known
             if text is None:
                 raise InputError(f"a record without {place}, which is to be its {what}")
             texts.append(text)

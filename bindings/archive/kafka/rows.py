@@ -28,7 +28,10 @@ KEY: Final = "x-kafka-key"
 def build_items(
     records: Records, source: str, topic: str, mapping: FieldMapping, columns: Sequence[str]
 ) -> Iterator[Item]:
-    """Yield the records of a topic as rows with these columns, and `Bad` for those without exchange or routing key."""
+    """Yield the records of a topic as rows with these columns, and `Bad` for those without exchange or routing key.
+
+    The routing key of a record without a key is empty.
+    """
     return _Rows(records, source, topic, mapping).items(columns)
 
 
@@ -45,6 +48,8 @@ class _Rows:
     def items(self, columns: Sequence[str]) -> Iterator[Item]:
         """Yield the rows, and `Bad` for records without exchange or routing key."""
         exchange, key = self._place(self._mapping.exchange), self._place(self._mapping.routing_key)
+        if self._mapping.allows_no_key:
+            key = key.fill_null("")  # a message without a key; `_marks` keeps that it has none
         arrays = {"exchange": exchange, "routing_key": key}
         batch = pa.RecordBatch.from_arrays(
             [arrays[name] if name in arrays else self._column(name) for name in columns],
@@ -128,7 +133,7 @@ class _Rows:
         records = self._records
         without_value = records.values.lengths < 0
         is_elsewhere = "key" not in (self._mapping.exchange, self._mapping.routing_key)
-        marked = np.flatnonzero(without_value | is_elsewhere)
+        marked = np.flatnonzero(without_value | is_elsewhere | (records.keys.lengths < 0))
         if not len(marked):
             return []
         keys = bytes_to_text_array(records.keys.of(records.data)).take(marked)

@@ -11,11 +11,11 @@ A `bindings.archive.mapping.FieldMapping` names the fields of a record that beco
 of Kafka are bytes without a type: they are read as longstr, and null as void; of headers with the same name, the last
 one counts.
 
-AMQP has no null bodies, and no keys besides the routing key. So a record without a value (a tombstone), whose body is
-null in the row, and every record whose key becomes neither exchange nor routing key, gets the headers that a bridge
-gives it: ``x-kafka-topic``, ``x-kafka-key`` (void if it has no key) and ``x-kafka-tombstone``. A bridge that replays
-such a message to Kafka restores the same record. A header of the record itself whose name begins with ``x-kafka-`` is
-prefixed with ``x-kafka-header-``.
+AMQP has no null bodies, and no keys besides the routing key, which is empty for a record without a key. So a record
+without a value (a tombstone), whose body is null in the row, and every record whose key is null, or becomes neither
+exchange nor routing key, gets the headers that a bridge gives it: ``x-kafka-topic``, ``x-kafka-key`` (void if it has no
+key) and ``x-kafka-tombstone``. A bridge that replays such a message to Kafka restores the same record. A header of the
+record itself whose name begins with ``x-kafka-`` is prefixed with ``x-kafka-header-``.
 """
 
 from __future__ import annotations

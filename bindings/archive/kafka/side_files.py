@@ -123,13 +123,15 @@ def read_snapshot(path: Path) -> dict[int, Producer]:
 
 
 def read_aborted(path: Path) -> Iterator[AbortedTransaction]:
-    """Yield the transactions in an index, which may end in the middle of one. Raises InputError for another file."""
+    """Yield the transactions in an index. Raises InputError for another file, and at the end of a cut one."""
     data = _read(path)
     whole = len(data) // ABORTED.size * ABORTED.size
     for version, *fields in ABORTED.iter_unpack(data[:whole]):
         if version:
             raise InputError(f"its version {version} is not known")
         yield AbortedTransaction(*fields)
+    if whole < len(data):
+        raise InputError("it ends in the middle of a transaction")
 
 
 def format_id(number: UUID) -> str:

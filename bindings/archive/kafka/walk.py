@@ -50,6 +50,9 @@ TORN: Final = "the file ends in the middle of a record batch"
 DAMAGED: Final = "a record batch whose checksum is wrong"
 ENTRY_BYTES: Final = 8
 """Size of an index entry: last offset of a batch, relative to the base offset, and the byte where it begins."""
+OFFSET_BYTES: Final = 8
+PREFIX_BYTES: Final = 12
+"""Size of offset and length, which begin a batch."""
 NOTHING: Final = ""
 """Used as a reason where only zeros follow up to the end of the file: nothing is reported."""
 NOT_ABOVE: Final = (
@@ -153,8 +156,8 @@ class _Order:
 
 def _check_batch(data: Bytes, place: int, end: int, effort: Effort) -> tuple[Header | None, int, str | None]:
     """Return the header of the whole batch at ``place`` or None, where to read on, and why there is no batch."""
-    if is_zero(data, place):
-        return None, len(data), NOTHING
+    if is_zero(data, place):  # few zeros may be the beginning of a batch, whose offset is 0 only in the first one
+        return None, len(data), NOTHING if len(data) - place >= (OFFSET_BYTES if place else PREFIX_BYTES) else TORN
     if not has_header(data, place):
         return None, len(data), TORN
     header = read_header(data, place)

@@ -69,6 +69,8 @@ FOLDER: Final = "commitlog"
 MAGICS: Final = re.compile(b"|".join(re.escape(magic.to_bytes(4, "big")) for magic in (V1, V2)))
 WHOLE_CRC: Final = re.compile(rb"__CRC32#\x01([0-9]{10})\x02\Z")
 BLANK: Final = 0xCBD43194
+BLANK_BYTES: Final = 8
+"""Minimum number of bytes behind the last record of a file (`CommitLog.END_FILE_MIN_BLANK_LENGTH`)."""
 
 TRANSACTION: Final = 0xC
 COMMITTED: Final = (0x0, 0x8)
@@ -200,6 +202,8 @@ class RocketmqLog(Format):
         texts = []
         for wanted, what in ((self.mapping.exchange, "exchange"), (self.mapping.routing_key, "routing key")):
             text = _read_place(wanted, topic, properties)
+            if text is None and what == "routing key" and self.mapping.allows_no_key:
+                text = ""
             if text is None:
                 raise InputError(f"a message without {wanted}, which is to be its {what}")
             texts.append(text)
@@ -264,7 +268,8 @@ def read_log(data: Bytes, base: int, split: Split) -> Iterator[tuple[int, LogRec
             yield place, record
             place += record.size
             continue
-        if is_zero(data, place) or _ends_in_blank(data, base, place):
+        is_unwritten = is_zero(data, place) and len(data) - place >= BLANK_BYTES
+        if is_unwritten or _ends_in_blank(data, base, place):
             return
         following = _find_following(data, base, place)
         yield place, record if following < len(data) else f"{record}, and the file ends with it"

@@ -130,7 +130,8 @@ def _find_broken(path: str, data: bytes, is_unit: npt.NDArray[np.bool_], width: 
         elif stretch.strip(b"\0"):
             yield Bad(path, first * width, "a unit that is not whole", take_sample(stretch))
     rest = data[count * width :]
-    if rest.strip(b"\0"):
+    # The zeros after a unit may be the beginning of the next one, whose first bytes are zeros; behind other zeros not.
+    if rest.strip(b"\0") or (rest and (not count or is_unit[-1])):
         yield Bad(path, count * width, "a unit that is not whole", take_sample(rest))
 
 

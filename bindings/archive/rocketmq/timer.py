@@ -21,7 +21,7 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from bindings.archive.mapped import Mapped
+from bindings.archive.mapped import Bytes, Mapped, is_zero
 from bindings.archive.reading import Bad
 from bindings.archive.rocketmq.commit import list_numbered
 from exchange.errors import InputError
@@ -41,6 +41,8 @@ DELETE: Final = 4
 PLACE: Final = struct.Struct(">iq")
 """Size of a message, and its place in the commit log."""
 TIME_BYTES: Final = 8
+SIZE_BYTES: Final = 4
+"""Size of the field with which a unit or a blank begins: its own size (`TimerLog.append`)."""
 
 
 class Timer(NamedTuple):
@@ -74,7 +76,10 @@ def read_timer_files(root: Path, delivered_to: int | None, problems: list[Bad]) 
     for file in files:
         with Mapped(file.path) as data:
             units = np.frombuffer(data, UNIT, len(data) // UNIT.itemsize).copy()
-        is_unit = (units["size"] == UNIT.itemsize) & (units["place"] >= 0) & (units["message_size"] > 0)
+            is_unit = (units["size"] == UNIT.itemsize) & (units["place"] >= 0) & (units["message_size"] > 0)
+            rest = int(np.flatnonzero(is_unit).max(initial=-1) + 1) * UNIT.itemsize
+            if _is_torn(data, rest):
+                problems.append(Bad(file.path, rest, "a unit of the timer log that is not whole"))
         count = int(np.argmin(is_unit)) if not is_unit.all() else len(units)
         if is_unit[count:].any():
             problems.append(Bad(file.path, count * UNIT.itemsize, "no unit of the timer log, with units behind it"))
@@ -85,6 +90,14 @@ def read_timer_files(root: Path, delivered_to: int | None, problems: list[Bad]) 
         due.update(zip(units["place"][is_message].tolist(), times[is_message].tolist(), strict=True))
     slots, in_slots = _read_wheel(root, problems)
     return _build_timer("files", entries, due.values(), delivered_to, slots, in_slots)
+
+
+def _is_torn(data: Bytes, place: int) -> bool:
+    """Return whether a file ends in a part of a unit: its end is neither zeros nor the blank of a file that is full."""
+    left = len(data) - place
+    if is_zero(data, place):
+        return 0 < left < SIZE_BYTES
+    return int.from_bytes(data[place : place + SIZE_BYTES], "big") != left
 
 
 def _read_wheel(root: Path, problems: list[Bad]) -> tuple[int, int]:
@@ -102,6 +115,8 @@ def _read_wheel(root: Path, problems: list[Bad]) -> tuple[int, int]:
         return 0, 0
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(data) % SLOT.itemsize:
+        problems.append(Bad(str(path), len(data), "a slot of the timer wheel that is not whole"))
     slots = np.frombuffer(data, SLOT, len(data) // SLOT.itemsize)
     used = slots[(slots["time"] > 0) & (slots["count"] > 0)]
     return len(used), int(used["count"].sum(dtype=np.int64))

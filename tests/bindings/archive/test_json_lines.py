@@ -176,7 +176,7 @@ def test_times_are_seconds_or_finer_or_texts(tmp_path: Path, value: Any, time: i
         (b"{\n", "not JSON: Expecting property name enclosed in double quotes"),
         (b"[" * 100_000 + b"\n", "JSON nested too deeply"),
         (b'{"exchange": "a", "routing_key": "b", "timestamp": NaN}\n', "not JSON: a number that it does not have"),
-        (b'{"exchange": "a", "routing_key": "b", "headers": {"x": 1e999}}\n', "a number that it does not have"),
+        (b'{"exchange": "a", "routing_key": "b", "x": 1e999}\n', "not JSON: a number that it does not have"),
         (b'{"exchange": "a", "routing_key": "b", "exchange": "c"}\n', "a name that is twice in one object"),
         (b'{"exchange": "a", "routing_key": "b", "headers": {"x": 1, "x": 1}}\n', "a name that is twice in one object"),
         (b'{"exchange": "a", "routing_key": "\\ud800"}\n', "half of a surrogate pair, which no text in UTF-8 has"),

@@ -274,3 +274,13 @@ def test_values_with_exchange_and_key_are_json_lines(tmp_path: Path) -> None:
     path = tmp_path / "orders+3+0000000010.json"
     path.write_text('{"exchange":"x","routing_key":"a"}\n')
     assert not Connect().recognises(path.read_bytes(), path)
+
+
+def test_a_null_key_of_connect_is_no_key_and_an_unknown_one_is_bad(tmp_path: Path) -> None:
+    """Without a file of keys they are unknown."""
+    for name in ("orders+0+0", "unknown+0+0"):
+        (tmp_path / f"{name}.json").write_text('{"a":1}\n{"b":2}\n')
+    (tmp_path / "orders+0+0.keys.json").write_text('null\n"k"\n')
+    found = read(Connect(), tmp_path / "orders+0+0.json")
+    assert ([record.message.routing_key for record in found.records], found.bad) == (["", "k"], [])
+    assert len(read(Connect(), tmp_path / "unknown+0+0.json").bad) == 2

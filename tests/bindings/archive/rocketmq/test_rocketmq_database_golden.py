@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from bindings.archive.rocketmq.timer import SLOT, UNIT
+from bindings.archive.reading import Bad
+from bindings.archive.rocketmq.timer import SLOT, UNIT, read_timer_files
 from bridge.cli import hashstar
 from tests.recorders import golden
 from tests.recorders.rocketmq_database import GROUP, TOPICS, VARIANTS
@@ -149,6 +150,23 @@ def test_the_wheel_and_the_log_of_the_timer_are_read(tmp_path: Path) -> None:
     found = inspect(tmp_path)
     assert "no unit of the timer log, with units behind it" in [bad["reason"] for bad in found["bad"]]
     assert found["delayed"]["timer"]["entries"] == 2
+
+
+@pytest.mark.parametrize("cut", range(1, UNIT.itemsize))
+def test_a_timer_log_cut_within_a_unit_has_a_bad_one(cut: int, tmp_path: Path) -> None:
+    """A full file ends in a blank of 16 to 67 bytes, which is none."""
+    (tmp_path / "timerlog").mkdir()
+    log = tmp_path / "timerlog" / "00000000000000000000"
+    problems: list[Bad] = []
+    log.write_bytes(unit(1_500_000, 10) + unit(3_000_000, 20)[:cut])
+    timer = read_timer_files(tmp_path, None, problems)
+    assert timer is not None
+    assert timer.entries == 1
+    assert [(bad.offset, bad.reason) for bad in problems] == [(52, "a unit of the timer log that is not whole")]
+    log.write_bytes(unit(1_500_000, 10) + struct.pack(">i", cut + 15) + b"\1" * (cut + 11))
+    (tmp_path / "timerwheel").write_bytes(wheel((3000, 2))[:-cut])
+    assert read_timer_files(tmp_path, None, problems) is not None
+    assert [bad.reason for bad in problems[1:]] == ["a slot of the timer wheel that is not whole"] * bool(cut % 32)
 
 
 def test_the_bytes_of_rocketmqs_own_wheel_are_read(tmp_path: Path) -> None:

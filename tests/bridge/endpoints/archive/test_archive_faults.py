@@ -505,12 +505,11 @@ def write_kafka_log(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("said", "bodies"), [("", [b"0"]), ('routing_key = "fixed"', [b"0", b"1", b""]), ('exchange = "events"', [b"0"])]
+    ("said", "keys"),
+    [("", ["k", "", ""]), ('routing_key = "fixed"', ["fixed"] * 3), ('exchange = "events"', ["k", "", ""])],
 )
 @on_a_loop
-async def test_records_need_no_key_if_the_configuration_has_a_routing_key(
-    tmp_path: Path, said: str, bodies: list[bytes]
-) -> None:
+async def test_records_need_no_key(tmp_path: Path, said: str, keys: list[str]) -> None:
     from bridge.daemon.config import read_config
 
     write_kafka_log(tmp_path / "orders-0")
@@ -522,10 +521,12 @@ async def test_records_need_no_key_if_the_configuration_has_a_routing_key(
     [inlet] = read_config(tmp_path / "bridge.toml", {}, None).inlets
     assert isinstance(inlet.source, ArchiveSource)
     found = await replay_all(inlet.source)
-    assert [delivery.message.body for delivery in found] == bodies
-    if said.startswith("routing_key"):
-        assert [delivery.message.headers["x-kafka-key"] for delivery in found] == ["k", None, None]
-        assert found[2].message.headers["x-kafka-tombstone"] is True
+    assert [delivery.message.body for delivery in found] == [b"0", b"1", b""]
+    assert [delivery.message.routing_key for delivery in found] == keys
+    first, *others = [delivery.message.headers for delivery in found]
+    assert first.get("x-kafka-key") == ("k" if said.startswith("routing_key") else None)
+    assert [headers["x-kafka-key"] for headers in others] == [None, None]
+    assert others[1]["x-kafka-tombstone"] is True
 
 
 # A look from outside.
